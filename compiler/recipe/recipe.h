@@ -1,0 +1,179 @@
+// The recipe: how a person says a model is trained (the YAML of interface.md). Read once, checked completely, then
+// passed around as one plain struct; nothing later looks at YAML again. MLIR-free.
+//
+//     Result<Recipe> recipe = parseRecipe("gpt.yaml", {"optimizer.lr=1e-3", "dims.batch=64"});
+//     recipe->optimizer.kind == OptimizerKind::AdamW, recipe->dims.at("batch") == 64
+//
+// Every fault is an input error (exit status 1) that begins with "FILE:LINE: " and says what to write instead:
+//     gpt.yaml:7: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?
+#pragma once
+#include "runtime/status.h"
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::recipe {
+
+enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, Output };
+enum class OptimizerKind { Sgd, Adam, AdamW, Adagrad, Lamb, Lion, Adafactor, Muon };
+enum class Reduction { Mean, Sum };
+enum class Precision { Fp32, Bf16, Fp16 };
+enum class BatchNorm { AsExported, Training, Frozen };
+enum class Ties { Auto, AsExported, None };
+enum class ScheduleKind { Constant, Linear, Cosine, Step };
+enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
+
+struct Labels {
+  std::string name = "labels";      // the new model input
+  std::optional<std::string> dtype; // "int64", "float32"; absent: follows from the loss
+  // Absent: follows from the loss. An entry is a number or the name of a dimension bound by `dims`.
+  std::optional<std::vector<std::string>> shape;
+};
+
+struct Loss {
+  LossKind kind = LossKind::SoftmaxCrossEntropy;
+  std::optional<std::string> output; // absent: the only graph output
+  Labels labels;
+  std::optional<int64_t> ignoreIndex;
+  double labelSmoothing = 0.0;
+  Reduction reduction = Reduction::Mean;
+  int64_t axis = -1;       // class axis of softmax_cross_entropy and nll
+  double huberDelta = 1.0; // key `delta`
+  std::string where;       // "gpt.yaml:3", for errors found later
+};
+
+// Learning rate of step 1, 2, ...; t = step - 1 updates have been done.
+//     t < warmup_steps:  peak * (t + 1) / warmup_steps
+//     constant:          peak
+//     linear:            peak + (min - peak) * p          p = min(1, (t - warmup_steps) / (total_steps - warmup_steps))
+//     cosine:            min + (peak - min) * (1 + cos(pi p)) / 2
+//     step:              peak * gamma ^ (number of milestones <= t)
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::Constant;
+  double peak = 1.0e-3;
+  double min = 0.0;
+  int64_t warmupSteps = 0;
+  int64_t totalSteps = 0;
+  std::vector<int64_t> milestones;
+  double gamma = 0.1;
+
+  double at(int64_t step) const; // step counts from 1
+};
+
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::AdamW;
+  Schedule lr;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1.0e-8;
+  double weightDecay = 0.0; // adamw: 0.01 unless given
+  double momentum = 0.0;
+  double dampening = 0.0;
+  bool nesterov = false;
+  double initialAccumulator = 0.0;  // adagrad
+  double lrDecay = 0.0;             // adagrad
+  int64_t newtonSchulzSteps = 5;    // muon, key `ns_steps`
+  std::vector<std::string> noDecay; // globs over parameter names or the names of nodes that use them
+  std::string where;
+};
+
+// How a parameter without weights begins. The first rule whose glob fits wins; else `kind` itself.
+struct InitRule {
+  std::string match; // glob; "*" for the default
+  std::string kind;  // normal | uniform | constant | zeros | ones | xavier_uniform | xavier_normal |
+                     // kaiming_uniform | kaiming_normal
+  double mean = 0.0, std = 0.02, low = 0.0, high = 1.0, value = 0.0, gain = 1.0;
+};
+struct Init {
+  bool fromModel = true;
+  InitRule base;
+  std::vector<InitRule> rules;
+};
+
+struct Dropout {
+  enum class Kind { AsExported, Rate, Off } kind = Kind::AsExported;
+  double rate = 0.0; // of Kind::Rate
+};
+
+struct Data {
+  DataKind kind = DataKind::Synthetic;
+  std::string path;        // absolute once parsed: relative paths start at the recipe's folder, else at the current one
+  int64_t block = 0;       // chars, tokens: sequence length; 0: from the model's input
+  double trainSplit = 1.0; // chars, tokens, arrays: this leading part trains, the rest evaluates
+  int64_t truncate = 0;    // chars, tokens: use only this many symbols; 0: all
+  bool shuffle = true;
+  bool dropLast = false;
+  std::string dtype;                         // tokens: uint16 | uint32 | int32 | int64; empty: uint16
+  int64_t samples = 0;                       // synthetic: samples an epoch; 0: 1024 batches' worth
+  std::map<std::string, std::string> fields; // input or label name -> array name, where they differ
+  std::string where;
+};
+
+struct Eval {
+  int64_t every = 0; // steps; 0: no evaluation
+  int64_t batches = 10;
+};
+
+struct Recipe {
+  std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
+  Loss loss;
+  Optimizer optimizer;
+  std::optional<double> clipNorm;
+  Precision precision = Precision::Fp32;
+  std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
+  bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
+  BatchNorm batchNorm = BatchNorm::AsExported;
+  Ties ties = Ties::Auto;
+  Dropout dropout;
+  Init init;
+  uint64_t seed = 0;
+  std::optional<Data> data; // absent: `cleave run` asks for --data
+  std::optional<Eval> eval;
+  std::string file; // as given; "" from text
+
+  // The whole recipe with defaults filled in, as YAML (goes into the plan; parses to an equal recipe).
+  std::string resolved() const;
+  // The `data` and `eval` maps alone (Training.data_yaml, Training.eval_yaml); "" if absent.
+  std::string dataYaml() const;
+  std::string evalYaml() const;
+};
+
+// `overrides` are KEY=VALUE with dotted keys ("optimizer.lr=1e-3", "trainable=[\"*.bias\"]"); values are YAML.
+Result<Recipe> parseRecipe(const std::string &path, const std::vector<std::string> &overrides = {});
+// `name` stands for the file in messages.
+Result<Recipe> parseRecipeText(const std::string &text, const std::string &name = "recipe",
+                               const std::vector<std::string> &overrides = {});
+
+// Shell-like match of the whole name: '*' any run of characters (also '.' and '/'), '?' one character.
+//     matchGlob("*.bias", "blocks.0.c_proj.bias")
+bool matchGlob(const std::string &pattern, const std::string &name);
+bool matchAny(const std::vector<std::string> &patterns, const std::string &name);
+
+// A parameter as globs see it: a glob that fits its name, or the name of any node that uses it, names it.
+struct ParameterNames {
+  std::string name;
+  std::vector<std::string> nodes;
+};
+bool matchParameter(const std::vector<std::string> &patterns, const ParameterNames &parameter);
+
+// Every glob of `trainable`, `no_decay` and `init.rules` must name at least one parameter ("*" may name none); and
+// `loss.output`, if given, one of `outputs`. Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the nearest
+// name is ...".
+Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
+Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs);
+
+// The names of the recipe's words: toString(OptimizerKind::AdamW) == "adamw".
+std::string toString(LossKind kind);
+std::string toString(OptimizerKind kind);
+std::string toString(Reduction kind);
+std::string toString(Precision kind);
+std::string toString(BatchNorm kind);
+std::string toString(Ties kind);
+std::string toString(ScheduleKind kind);
+std::string toString(DataKind kind);
+
+// The candidate nearest to `word` by edit distance, "" if none is near: for "did you mean".
+std::string nearestWord(const std::string &word, const std::vector<std::string> &candidates);
+
+} // namespace cleave::recipe
