@@ -1,0 +1,72 @@
+#ifndef CLEAVE_DIST_OPS_TD
+#define CLEAVE_DIST_OPS_TD
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::cleave::dist";
+  let summary = "meshes, shardings, resharding, collectives, stages and transfers";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Dist_ShardingAttr : AttrDef<Dist_Dialect, "Sharding"> {
+  let mnemonic = "sharding";
+  let summary = "a layout in the notation of algebra/sharding.h, e.g. #dist.sharding<\"[{dp},{}] partial(tp)\">";
+  let parameters = (ins StringRefParameter<"layout">:$layout);
+  let assemblyFormat = "`<` $layout `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    ::cleave::dist::Sharding getSharding() const;
+    static ShardingAttr get(::mlir::MLIRContext *context, const ::cleave::dist::Sharding &sharding);
+  }];
+}
+
+// Before materialization: "from here on this value lies as `sharding`". Global type.
+def Dist_ReshardOp : Op<Dist_Dialect, "reshard", [Pure, SameOperandsAndResultType]> {
+  let summary = "a change of layout, still on global types";
+  let arguments = (ins AnyRankedTensor:$x, Dist_ShardingAttr:$from, Dist_ShardingAttr:$to);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x `from` $from `to` $to attr-dict `:` type($x)";
+}
+
+// After materialization: local types. `axes` names the group; `why` is for the report.
+class Dist_Collective<string mnemonic> : Op<Dist_Dialect, mnemonic, [Pure]> {
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
+}
+def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
+  let summary = "combine the group's values (reduce: sum, max, min); every device gets the result";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduce, OptionalAttr<StrAttr>:$why);
+}
+def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+  let summary = "combine the group's values; device i of the group keeps part i along `dim`";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduce, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
+}
+def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
+  let summary = "the group's values side by side along `dim`";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
+}
+def Dist_AllToAllOp : Dist_Collective<"all_to_all"> {
+  let summary = "cut along `split_dim`, part i to device i; join what arrives along `dim`";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$split_dim, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
+}
+def Dist_BroadcastOp : Dist_Collective<"broadcast"> {
+  let summary = "the value of the group's first device";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, OptionalAttr<StrAttr>:$why);
+}
+def Dist_OwnPartOp : Dist_Collective<"own_part"> {
+  let summary = "device i of the group keeps part i along `dim` of a value that all of them have; no traffic";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
+}
+// A bucket: the same collective on several tensors at once. `op` is the mnemonic; dims/split_dims one an operand.
+def Dist_BucketOp : Op<Dist_Dialect, "bucket", [Pure]> {
+  let summary = "several collectives of one kind and group, executed as one";
+  let arguments = (ins Variadic<AnyRankedTensor>:$xs, StrAttr:$op, StrArrayAttr:$axes, OptionalAttr<StrAttr>:$reduce,
+                   DenseI64ArrayAttr:$dims, OptionalAttr<StrAttr>:$why);
+  let results = (outs Variadic<AnyRankedTensor>:$ys);
+  let assemblyFormat = "$xs attr-dict `:` functional-type($xs, $ys)";
+}
+#endif

@@ -1,0 +1,29 @@
+// The onnx dialect: onnx.node, persistent tensors, and the core ops with their facets. See OnnxCoreOps.td.
+#pragma once
+#include "dialects/dist/algebra/factor_rule.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace cleave::onnx {
+enum class LoweringKind : uint8_t {
+  Fused,    // elementwise or reduction: part of a cluster that becomes one kernel
+  View,     // no code: another look at the same bytes (Reshape)
+  Movement, // a strided copy, unless a neighbour absorbs it (Transpose, Slice, Pad, Concat, Broadcast)
+  Library,  // a command of its own (Contract, Conv, pools, Gather, ScatterAdd, CumSum)
+  Constant
+};
+template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBase<ConcreteOp, PerElement> {};
+} // namespace cleave::onnx
+
+#include "dialects/onnx/OnnxDialect.h.inc"
+#include "dialects/onnx/OnnxInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/onnx/OnnxOps.h.inc"

@@ -1,0 +1,273 @@
+#ifndef CLEAVE_ONNX_CORE_OPS_TD
+#define CLEAVE_ONNX_CORE_OPS_TD
+include "dialects/onnx/OnnxDialect.td"
+include "dialects/onnx/OnnxInterfaces.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+// The core operators: few, statically shaped, without implicit broadcasting. Composite ONNX operators (LayerNormalization,
+// Softmax, Gelu, losses, optimizers ...) are built from these in the normalize and training phases; the sharding algebra,
+// the fusion and the reference executor therefore know only these. Booleans are i1. Signedness is that of the builtin
+// type: i64 is signed, ui8 unsigned.
+
+defvar Tensor = AnyStaticShapeTensor;
+defvar Facets = [DeclareOpInterfaceMethods<FactorRuleOpInterface>, DeclareOpInterfaceMethods<CostOpInterface>,
+                 DeclareOpInterfaceMethods<LoweringOpInterface>];
+
+class Core_Op<string mnemonic, list<Trait> traits = []>
+    : Onnx_Op<mnemonic, !listconcat([Pure, InferTypeOpAdaptor], Facets, traits)> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+class Core_Differentiable<string mnemonic, list<Trait> traits = []>
+    : Core_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<GradientOpInterface>], traits)>;
+
+// Marks ops that compute each result element from the same element of every operand.
+def PerElement : NativeOpTrait<"PerElement"> { let cppNamespace = "::cleave::onnx"; }
+defvar ElementwiseFacets = [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>];
+
+//===--- elementwise, one operand -----------------------------------------------------------------------------------===//
+
+class Core_Unary<string mnemonic, string meaning> : Core_Differentiable<mnemonic, ElementwiseFacets> {
+  let summary = meaning;
+  let arguments = (ins Tensor:$x);
+  let results = (outs Tensor:$y);
+}
+def NegOp : Core_Unary<"Neg", "-x">;
+def AbsOp : Core_Unary<"Abs", "|x|; derivative sign(x)">;
+def SignOp : Core_Unary<"Sign", "-1, 0 or 1; derivative 0">;
+def ExpOp : Core_Unary<"Exp", "e^x">;
+def LogOp : Core_Unary<"Log", "natural logarithm">;
+def Log1pOp : Core_Unary<"Log1p", "log(1+x), exact for small x">;
+def SqrtOp : Core_Unary<"Sqrt", "square root">;
+def RsqrtOp : Core_Unary<"Rsqrt", "1/sqrt(x)">;
+def ReciprocalOp : Core_Unary<"Reciprocal", "1/x">;
+def TanhOp : Core_Unary<"Tanh", "hyperbolic tangent">;
+def SigmoidOp : Core_Unary<"Sigmoid", "1/(1+e^-x)">;
+def ErfOp : Core_Unary<"Erf", "error function">;
+def SinOp : Core_Unary<"Sin", "sine">;
+def CosOp : Core_Unary<"Cos", "cosine">;
+def FloorOp : Core_Unary<"Floor", "largest integer not above; derivative 0">;
+def CeilOp : Core_Unary<"Ceil", "smallest integer not below; derivative 0">;
+def RoundOp : Core_Unary<"Round", "nearest integer, ties to even; derivative 0">;
+def ReluOp : Core_Unary<"Relu", "max(x, 0); derivative 0 at 0">;
+def StopGradientOp : Core_Unary<"StopGradient", "x; derivative 0. Removed after the training phase">;
+
+class Core_Predicate<string mnemonic, string meaning> : Core_Op<mnemonic, ElementwiseFacets> {
+  let summary = meaning;
+  let arguments = (ins Tensor:$x);
+  let results = (outs Tensor:$y);
+}
+def NotOp : Core_Predicate<"Not", "logical not of i1, bitwise not of integers">;
+def IsNaNOp : Core_Predicate<"IsNaN", "i1: x is not a number">;
+def IsInfOp : Core_Predicate<"IsInf", "i1: x is +-infinity">;
+
+def CastOp : Core_Differentiable<"Cast", ElementwiseFacets> {
+  let summary = "element type conversion (float to integer truncates, to i1 is x != 0)";
+  let arguments = (ins Tensor:$x, TypeAttr:$to);
+  let results = (outs Tensor:$y);
+}
+
+//===--- elementwise, two or three operands -------------------------------------------------------------------------===//
+
+class Core_Binary<string mnemonic, string meaning> : Core_Differentiable<mnemonic, ElementwiseFacets> {
+  let summary = meaning;
+  let arguments = (ins Tensor:$a, Tensor:$b);
+  let results = (outs Tensor:$y);
+}
+def AddOp : Core_Binary<"Add", "a + b">;
+def SubOp : Core_Binary<"Sub", "a - b">;
+def MulOp : Core_Binary<"Mul", "a * b">;
+def DivOp : Core_Binary<"Div", "a / b; integers truncate">;
+def PowOp : Core_Binary<"Pow", "a ^ b">;
+def MaxOp : Core_Binary<"Max", "larger of both; on a tie the gradient is halved">;
+def MinOp : Core_Binary<"Min", "smaller of both; on a tie the gradient is halved">;
+class Core_BinaryNoGradient<string mnemonic, string meaning> : Core_Op<mnemonic, ElementwiseFacets> {
+  let summary = meaning;
+  let arguments = (ins Tensor:$a, Tensor:$b);
+  let results = (outs Tensor:$y);
+}
+def ModOp : Core_BinaryNoGradient<"Mod", "remainder with the sign of b (Python); floats: fmod with the sign of a">;
+def AndOp : Core_BinaryNoGradient<"And", "and (i1 or bitwise)">;
+def OrOp : Core_BinaryNoGradient<"Or", "or (i1 or bitwise)">;
+def XorOp : Core_BinaryNoGradient<"Xor", "exclusive or (i1 or bitwise)">;
+def EqualOp : Core_BinaryNoGradient<"Equal", "i1: a == b">;
+def LessOp : Core_BinaryNoGradient<"Less", "i1: a < b">;
+def LessOrEqualOp : Core_BinaryNoGradient<"LessOrEqual", "i1: a <= b">;
+def GreaterOp : Core_BinaryNoGradient<"Greater", "i1: a > b">;
+def GreaterOrEqualOp : Core_BinaryNoGradient<"GreaterOrEqual", "i1: a >= b">;
+
+def WhereOp : Core_Differentiable<"Where", ElementwiseFacets> {
+  let summary = "condition ? a : b";
+  let arguments = (ins Tensor:$condition, Tensor:$a, Tensor:$b);
+  let results = (outs Tensor:$y);
+}
+
+//===--- values from nothing ----------------------------------------------------------------------------------------===//
+
+def ConstantOp : Core_Op<"Constant", [ConstantLike]> {
+  let summary = "a small or splat constant; large ones are folded no further than the fold limit";
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs Tensor:$y);
+  let hasFolder = 1;
+  let assemblyFormat = "attr-dict $value";
+}
+
+def IotaOp : Core_Op<"Iota", [PerElement]> {
+  let summary = "the (global) index along one dimension";
+  let description = [{
+    `type` is the result type, `dim` the dimension whose index is the value. After partitioning `shard_axes` names the
+    mesh axes that split `dim`: the local index starts at (index along shard_axes) * (local size).
+  }];
+  let arguments = (ins TypeAttr:$type, I64Attr:$dim, OptionalAttr<StrArrayAttr>:$shard_axes);
+  let results = (outs Tensor:$y);
+}
+
+def RandomUniformOp : Core_Op<"RandomUniform", [PerElement]> {
+  let summary = "uniform in [0, 1), a function of (seed, step, stream, global element index) only";
+  let description = [{
+    Philox4x32-10 keyed by the seed; counter (global linear index, step, stream): word 0, its upper 24 bits / 2^24.
+    `key` is tensor<2xi64>: seed and step (with the microbatch number in the upper 32 bits). After partitioning
+    `global_shape` and `shard_axes` (one array of axes a dimension) say where the local block lies.
+  }];
+  let arguments = (ins Tensor:$key, TypeAttr:$type, I64Attr:$stream, OptionalAttr<DenseI64ArrayAttr>:$global_shape,
+                   OptionalAttr<ArrayAttr>:$shard_axes);
+  let results = (outs Tensor:$y);
+}
+
+//===--- movement ---------------------------------------------------------------------------------------------------===//
+
+def ReshapeOp : Core_Differentiable<"Reshape"> {
+  let summary = "same elements in row-major order under another shape";
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape);
+  let results = (outs Tensor:$y);
+}
+def TransposeOp : Core_Differentiable<"Transpose"> {
+  let summary = "y's dimension i is x's dimension perm[i]";
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$perm);
+  let results = (outs Tensor:$y);
+}
+def BroadcastOp : Core_Differentiable<"Broadcast"> {
+  let summary = "x's dimension i becomes y's dimension dims[i] (same size, increasing); y repeats along the others";
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$dims);
+  let results = (outs Tensor:$y);
+}
+def SliceOp : Core_Differentiable<"Slice"> {
+  let summary = "y[i] = x[starts + i * steps], i < sizes; steps are positive";
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$steps);
+  let results = (outs Tensor:$y);
+}
+def PadOp : Core_Differentiable<"Pad"> {
+  let summary = "x with `low`/`high` copies of `value` before/after and `interior` between neighbours (low, high >= 0)";
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$interior,
+                   F64Attr:$value);
+  let results = (outs Tensor:$y);
+}
+def ConcatOp : Core_Differentiable<"Concat"> {
+  let summary = "operands side by side along `axis`";
+  let arguments = (ins Variadic<Tensor>:$xs, I64Attr:$axis);
+  let results = (outs Tensor:$y);
+}
+def GatherOp : Core_Differentiable<"Gather"> {
+  let summary = "y = table with dimension `axis` replaced by indices' dimensions: table[.., indices[..], ..]";
+  let description = [{
+    Negative indices count from the end. After partitioning `shard_axes` names the axes that split the table's `axis`:
+    rows held elsewhere give 0, and the result is partial over those axes. `global_rows` is then the whole size.
+  }];
+  let arguments = (ins Tensor:$table, Tensor:$indices, I64Attr:$axis, OptionalAttr<StrArrayAttr>:$shard_axes,
+                   OptionalAttr<I64Attr>:$global_rows);
+  let results = (outs Tensor:$y);
+}
+def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
+  let summary = "zeros, plus every update at its index along `axis`: the gradient of Gather with respect to its table";
+  let description = [{
+    updates has the shape of Gather's result; the result has `rows` entries along `axis`. `shard_axes` as in Gather:
+    updates for rows held elsewhere are dropped, `rows` is then the local size.
+  }];
+  let arguments = (ins Tensor:$indices, Tensor:$updates, I64Attr:$axis, I64Attr:$rows,
+                   OptionalAttr<StrArrayAttr>:$shard_axes, OptionalAttr<I64Attr>:$global_rows);
+  let results = (outs Tensor:$y);
+}
+def CumSumOp : Core_Differentiable<"CumSum"> {
+  let summary = "running sum along `axis`";
+  let arguments = (ins Tensor:$x, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);
+  let results = (outs Tensor:$y);
+}
+
+//===--- reductions, products ---------------------------------------------------------------------------------------===//
+
+class Core_Reduce<string mnemonic, string meaning> : Core_Differentiable<mnemonic> {
+  let summary = meaning;
+  let arguments = (ins Tensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs Tensor:$y);
+}
+def ReduceSumOp : Core_Reduce<"ReduceSum", "sum over `axes` (sorted), which disappear">;
+def ReduceMaxOp : Core_Reduce<"ReduceMax", "maximum over `axes`; the gradient is shared by tied elements">;
+def ReduceMinOp : Core_Reduce<"ReduceMin", "minimum over `axes`; the gradient is shared by tied elements">;
+
+def SumOp : Core_Differentiable<"Sum", [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>]> {
+  let summary = "sum of one or more operands of the same shape, in operand order";
+  let arguments = (ins Variadic<Tensor>:$xs);
+  let results = (outs Tensor:$y);
+}
+
+def ContractOp : Core_Differentiable<"Contract"> {
+  let summary = "sum of products over index letters, as einsum with two operands";
+  let description = [{
+    Each array gives the index (0, 1, 2 ...) of every dimension. An index in both operands and the result is a batch
+    index, in both operands only is contracted, in one operand and the result is free. No index stands twice in one
+    tensor, and none in one operand alone.
+
+        matmul  x[b,s,k] w[k,n] -> y[b,s,n]    lhs_indices=[0,1,2] rhs_indices=[2,3] result_indices=[0,1,3]
+  }];
+  let arguments = (ins Tensor:$lhs, Tensor:$rhs, DenseI64ArrayAttr:$lhs_indices, DenseI64ArrayAttr:$rhs_indices,
+                   DenseI64ArrayAttr:$result_indices);
+  let results = (outs Tensor:$y);
+}
+
+//===--- convolution, pooling (NC + spatial) ------------------------------------------------------------------------===//
+
+def ConvOp : Core_Differentiable<"Conv"> {
+  let summary = "convolution x[N,C,spatial] * w[O,C/groups,kernel], no bias";
+  let arguments = (ins Tensor:$x, Tensor:$w, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
+                   DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups);
+  let results = (outs Tensor:$y);
+}
+def ConvGradInputOp : Core_Op<"ConvGradInput"> {
+  let summary = "gradient of Conv with respect to x, whose shape is `input_shape`; also ConvTranspose's forward";
+  let arguments = (ins Tensor:$dy, Tensor:$w, DenseI64ArrayAttr:$input_shape, DenseI64ArrayAttr:$strides,
+                   DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
+                   I64Attr:$groups);
+  let results = (outs Tensor:$dx);
+}
+def ConvGradWeightOp : Core_Op<"ConvGradWeight"> {
+  let summary = "gradient of Conv with respect to w, whose shape is `weight_shape`";
+  let arguments = (ins Tensor:$x, Tensor:$dy, DenseI64ArrayAttr:$weight_shape, DenseI64ArrayAttr:$strides,
+                   DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
+                   I64Attr:$groups);
+  let results = (outs Tensor:$dw);
+}
+class Core_Pool<string mnemonic, string meaning, bit differentiable>
+    : Core_Op<mnemonic, !if(differentiable, [DeclareOpInterfaceMethods<GradientOpInterface>], []<Trait>)> {
+  let summary = meaning;
+}
+defvar PoolAttributes = (ins DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
+                         DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations);
+def MaxPoolOp : Core_Pool<"MaxPool", "maximum over windows (pads already include ceil_mode)", 1> {
+  let arguments = !con((ins Tensor:$x), PoolAttributes);
+  let results = (outs Tensor:$y);
+}
+def MaxPoolGradOp : Core_Pool<"MaxPoolGrad", "gradient of MaxPool: dy goes to the first maximum of each window", 0> {
+  let arguments = !con((ins Tensor:$x, Tensor:$dy), PoolAttributes);
+  let results = (outs Tensor:$dx);
+}
+def AveragePoolOp : Core_Pool<"AveragePool", "mean over windows; padding counts if include_pad", 1> {
+  let arguments = !con((ins Tensor:$x), PoolAttributes, (ins BoolAttr:$include_pad));
+  let results = (outs Tensor:$y);
+}
+def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 0> {
+  let arguments = !con((ins Tensor:$dy, DenseI64ArrayAttr:$input_shape), PoolAttributes, (ins BoolAttr:$include_pad));
+  let results = (outs Tensor:$dx);
+}
+#endif

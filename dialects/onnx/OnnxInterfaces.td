@@ -1,0 +1,46 @@
+#ifndef CLEAVE_ONNX_INTERFACES_TD
+#define CLEAVE_ONNX_INTERFACES_TD
+include "mlir/IR/OpBase.td"
+
+// The facets of a core op. Shape is MLIR's InferTypeOpInterface; the other four are here. Each is implemented in
+// dialects/onnx/facets/<facet>_<family>.cpp.
+
+def FactorRuleOpInterface : OpInterface<"FactorRuleOpInterface"> {
+  let cppNamespace = "::cleave::onnx";
+  let description = "How the op can be split: see dialects/dist/algebra/factor_rule.h.";
+  let methods = [InterfaceMethod<"The factor rule at the op's (global) shapes.", "::cleave::dist::FactorRule",
+                                 "getFactorRule", (ins)>];
+}
+
+def GradientOpInterface : OpInterface<"GradientOpInterface"> {
+  let cppNamespace = "::cleave::onnx";
+  let description = "Reverse-mode derivative.";
+  let methods = [InterfaceMethod<[{
+      Builds the gradients of the operands from those of the results. `resultGrads[i]` is null when result i has none.
+      Fills `operandGrads` with one value an operand, null where there is none (integers, masks).
+      Only operands with `wanted[i]` need one. Fails with emitOpError if the op has no derivative.
+    }], "::llvm::LogicalResult", "buildGradient",
+    (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$resultGrads, "::llvm::ArrayRef<bool>":$wanted,
+         "::llvm::SmallVectorImpl<::mlir::Value> &":$operandGrads)>];
+}
+
+def CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::cleave::onnx";
+  let description = "Arithmetic of one execution at the op's shapes.";
+  let methods = [InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "double", "getFlops", (ins)>];
+}
+
+def LoweringOpInterface : OpInterface<"LoweringOpInterface"> {
+  let cppNamespace = "::cleave::onnx";
+  let description = "How code generation treats the op.";
+  let methods = [
+    InterfaceMethod<"The kind of code the op becomes.", "::cleave::onnx::LoweringKind", "getLoweringKind", (ins)>,
+    InterfaceMethod<[{
+        Elementwise ops: one result element from one element of each operand, as arith/math ops on scalars.
+        Null for ops of other kinds.
+      }], "::mlir::Value", "emitScalar",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::Location":$loc, "::mlir::ValueRange":$elements), "",
+      "return ::mlir::Value();">
+  ];
+}
+#endif

@@ -1,0 +1,163 @@
+// Shape facet of reductions, contractions, convolutions and pools.
+#include "dialects/onnx/Onnx.h"
+
+using namespace mlir;
+namespace cleave::onnx {
+namespace {
+
+using Types = SmallVectorImpl<Type>;
+RankedTensorType shaped(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+template <typename Adaptor>
+LogicalResult reduced(std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  auto x = shaped(adaptor.getX());
+  SmallVector<bool> gone(x.getRank());
+  int64_t previous = -1;
+  for (int64_t axis : adaptor.getAxes()) {
+    if (axis <= previous || axis >= x.getRank())
+      return emitOptionalError(loc, "axes must increase and name dimensions of ", x);
+    gone[axis] = true;
+    previous = axis;
+  }
+  SmallVector<int64_t> shape;
+  for (auto [dim, size] : llvm::enumerate(x.getShape()))
+    if (!gone[dim]) shape.push_back(size);
+  results.push_back(x.clone(shape));
+  return success();
+}
+
+// Output length of a window that slides over a padded dimension; negative: the window does not fit.
+int64_t windowCount(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+  int64_t extent = (kernel - 1) * dilation + 1;
+  return size + padding < extent ? -1 : (size + padding - extent) / stride + 1;
+}
+
+template <typename Adaptor> LogicalResult checkWindow(std::optional<Location> loc, Adaptor adaptor, size_t spatial) {
+  if (adaptor.getStrides().size() != spatial || adaptor.getPadsBegin().size() != spatial ||
+      adaptor.getPadsEnd().size() != spatial || adaptor.getDilations().size() != spatial)
+    return emitOptionalError(loc, "strides, pads and dilations must have one entry a spatial dimension (", spatial, ")");
+  return success();
+}
+
+template <typename Adaptor>
+LogicalResult slide(std::optional<Location> loc, Adaptor adaptor, RankedTensorType x, ArrayRef<int64_t> kernel,
+                    int64_t channels, Types &results) {
+  size_t spatial = x.getRank() - 2;
+  if (kernel.size() != spatial || failed(checkWindow(loc, adaptor, spatial)))
+    return emitOptionalError(loc, "the kernel does not fit ", x);
+  SmallVector<int64_t> shape{x.getDimSize(0), channels};
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t count = windowCount(x.getDimSize(i + 2), kernel[i], adaptor.getStrides()[i],
+                                adaptor.getPadsBegin()[i] + adaptor.getPadsEnd()[i], adaptor.getDilations()[i]);
+    if (count < 0) return emitOptionalError(loc, "the window is larger than dimension ", i + 2, " of ", x);
+    shape.push_back(count);
+  }
+  results.push_back(x.clone(shape));
+  return success();
+}
+
+} // namespace
+
+LogicalResult ReduceSumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            Types &results) {
+  return reduced(loc, adaptor, results);
+}
+LogicalResult ReduceMaxOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            Types &results) {
+  return reduced(loc, adaptor, results);
+}
+LogicalResult ReduceMinOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                            Types &results) {
+  return reduced(loc, adaptor, results);
+}
+
+LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                           Types &results) {
+  auto lhs = shaped(adaptor.getLhs()), rhs = shaped(adaptor.getRhs());
+  if (lhs.getElementType() != rhs.getElementType())
+    return emitOptionalError(loc, "operands differ in element type: ", lhs, " and ", rhs);
+  llvm::SmallDenseMap<int64_t, int64_t> size;
+  llvm::SmallDenseMap<int64_t, int> uses;
+  auto record = [&](ArrayRef<int64_t> indices, RankedTensorType type) {
+    if (static_cast<int64_t>(indices.size()) != type.getRank()) return false;
+    llvm::SmallDenseSet<int64_t> own;
+    for (auto [dim, index] : llvm::enumerate(indices)) {
+      auto [at, fresh] = size.try_emplace(index, type.getDimSize(dim));
+      if (index < 0 || !own.insert(index).second || at->second != type.getDimSize(dim)) return false;
+      ++uses[index];
+    }
+    return true;
+  };
+  if (!record(adaptor.getLhsIndices(), lhs) || !record(adaptor.getRhsIndices(), rhs))
+    return emitOptionalError(loc, "indices do not fit ", lhs, " and ", rhs);
+  SmallVector<int64_t> shape;
+  llvm::SmallDenseSet<int64_t> own;
+  for (int64_t index : adaptor.getResultIndices()) {
+    auto at = size.find(index);
+    if (at == size.end() || !own.insert(index).second)
+      return emitOptionalError(loc, "result index ", index, " is repeated or in no operand");
+    shape.push_back(at->second);
+  }
+  for (auto [index, count] : uses)
+    if (count == 1 && !own.contains(index))
+      return emitOptionalError(loc, "index ", index, " is in one operand alone: reduce it first");
+  results.push_back(lhs.clone(shape));
+  return success();
+}
+
+LogicalResult ConvOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  auto x = shaped(adaptor.getX()), w = shaped(adaptor.getW());
+  if (x.getRank() < 3 || w.getRank() != x.getRank() ||
+      x.getDimSize(1) != w.getDimSize(1) * static_cast<int64_t>(adaptor.getGroups()) ||
+      w.getDimSize(0) % static_cast<int64_t>(adaptor.getGroups()) != 0)
+    return emitOptionalError(loc, "weight ", w, " does not fit input ", x, " with ", adaptor.getGroups(), " groups");
+  return slide(loc, adaptor, x, w.getShape().drop_front(2), w.getDimSize(0), results);
+}
+
+LogicalResult ConvGradInputOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                Types &results) {
+  auto dy = shaped(adaptor.getDy());
+  if (static_cast<int64_t>(adaptor.getInputShape().size()) != dy.getRank() || dy.getRank() < 3)
+    return emitOptionalError(loc, "input_shape does not fit ", dy);
+  if (failed(checkWindow(loc, adaptor, dy.getRank() - 2))) return failure();
+  results.push_back(dy.clone(adaptor.getInputShape()));
+  return success();
+}
+
+LogicalResult ConvGradWeightOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                 Types &results) {
+  auto dy = shaped(adaptor.getDy());
+  if (static_cast<int64_t>(adaptor.getWeightShape().size()) != dy.getRank() || dy.getRank() < 3)
+    return emitOptionalError(loc, "weight_shape does not fit ", dy);
+  if (failed(checkWindow(loc, adaptor, dy.getRank() - 2))) return failure();
+  results.push_back(dy.clone(adaptor.getWeightShape()));
+  return success();
+}
+
+LogicalResult MaxPoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                          Types &results) {
+  auto x = shaped(adaptor.getX());
+  if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
+  return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
+}
+
+LogicalResult AveragePoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                              Types &results) {
+  auto x = shaped(adaptor.getX());
+  if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
+  return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
+}
+
+LogicalResult MaxPoolGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                              Types &results) {
+  results.push_back(adaptor.getX().getType());
+  return success();
+}
+
+LogicalResult AveragePoolGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                  Types &results) {
+  results.push_back(shaped(adaptor.getDy()).clone(adaptor.getInputShape()));
+  return success();
+}
+
+} // namespace cleave::onnx
