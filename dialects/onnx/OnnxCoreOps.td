@@ -234,7 +234,7 @@ def ConvOp : Core_Differentiable<"Conv"> {
                    DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups);
   let results = (outs Tensor:$y);
 }
-def ConvGradInputOp : Core_Op<"ConvGradInput"> {
+def ConvGradInputOp : Core_Differentiable<"ConvGradInput"> {
   let summary = "gradient of Conv with respect to x, whose shape is `input_shape`; also ConvTranspose's forward";
   let arguments = (ins Tensor:$dy, Tensor:$w, DenseI64ArrayAttr:$input_shape, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
