@@ -1,0 +1,59 @@
+// The machines a plan is made for: nodes, devices a node, what a device can do, and the links between them.
+//
+//   name: my-cluster
+//   nodes: 2
+//   devices_per_node: 8
+//   device: {kind: a100-80g, memory_gib: 80, tflops: {fp32: 19.5, bf16: 312}, memory_gbps: 2039}
+//   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12}}
+//
+// or a preset's name: `a100-80g:2x8` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
+#pragma once
+#include "runtime/status.h"
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave::planner {
+
+struct Device {
+  std::string kind; // "a100-80g", "cpu", or a name of the person's own
+  double memoryBytes = 0;
+  std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
+  double memoryBandwidth = 0;          // bytes/s of one device
+  double launchSeconds = 0;            // fixed cost of one operation
+  double overlap = 0;                  // part of compute time behind which communication can hide, 0..1
+  double computeEfficiency = 0;        // reached part of `flops` by large matrix products
+  double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
+
+  // FLOP/s at a precision; fp32's where the device has no figure of its own.
+  double flopsAt(const std::string &precision) const;
+  bool isCpu() const { return kind == "cpu"; }
+};
+
+struct Link {
+  double bandwidth = 0; // bytes/s a device can send, and as much receive
+  double latency = 0;   // seconds a message
+};
+
+struct Cluster {
+  std::string name;
+  int64_t nodes = 1;
+  int64_t devicesPerNode = 1;
+  Device device;
+  Link node;    // between devices of one node
+  Link network; // between nodes; a device's share
+
+  int64_t numDevices() const { return nodes * devicesPerNode; }
+  // The YAML form; parseClusterYaml gives the same cluster back.
+  std::string yaml() const;
+};
+
+// A preset's name, or the path of a YAML file. Errors name file and line, or list the presets.
+Result<Cluster> parseCluster(const std::string &presetOrPath);
+// Strict: unknown keys, wrong types, missing or senseless values are errors "FILE:LINE: ...".
+Result<Cluster> parseClusterYaml(const std::string &text, const std::string &file);
+// "a100-80g", ...: the device kinds presets exist for.
+std::vector<std::string> presetKinds();
+
+} // namespace cleave::planner

@@ -1,0 +1,56 @@
+// What the person fixed of the split; the search chooses the rest. Presets are constraints of the same search.
+//
+//   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
+//   --like megatron     tp = all devices of the mesh's free part; every contraction's weight that divides is split over
+//   tp
+#pragma once
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/decision.h"
+#include "runtime/status.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::planner {
+
+// The split flags of the command line, as typed; empty: not given.
+struct SplitFlags {
+  std::string mesh, zero, microbatches, schedule, recompute, like;
+  bool sequenceParallel = false;
+  std::vector<std::string> pins;
+};
+
+struct Pin {
+  std::string text;             // as typed
+  std::string glob;             // of tensor or parameter names
+  std::vector<dist::Axes> dims; // one entry a dimension
+};
+
+// Tensor parallelism that a preset demands instead of leaving it to the costs.
+enum class TensorSplit : uint8_t { Searched, None, Megatron };
+// The residual stream's sequence dimension over tp where no weight is split.
+enum class SequenceSplit : uint8_t { Searched, Off, On };
+
+struct Constraints {
+  std::optional<int64_t> dp, fsdp, tp; // sizes of mesh axes; fsdp: the ZeRO axis inside dp replicas (hsdp)
+  std::optional<int> zero;
+  std::optional<int64_t> microbatches;
+  std::optional<Recompute> recompute;
+  TensorSplit tensorSplit = TensorSplit::Searched;
+  SequenceSplit sequenceSplit = SequenceSplit::Searched;
+  std::vector<Pin> pins;
+  std::string like;
+
+  // "mesh dp=2, zero 3" for messages.
+  std::string str() const;
+};
+
+// Errors: malformed flags, axes and schedules that are not executable yet, sizes that contradict the cluster.
+Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &cluster);
+
+// Every preset name of interface.md.
+const std::vector<std::string> &presetNames();
+// '*' any run of characters, '?' one.
+bool matchesGlob(const std::string &glob, const std::string &name);
+
+} // namespace cleave::planner

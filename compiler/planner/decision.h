@@ -1,0 +1,105 @@
+// What the search decided: the mesh, how each node's factors and each parameter lie on it, and what it will cost.
+//
+//   mesh dp=2,tp=2  zero 1  microbatches 4  recompute none
+//   node "/layers.0/mlp/up/MatMul": factors b s n k -> [{dp},{},{tp},{}]
+//   param "layers.0.mlp.up.weight": parameter [{},{tp}], gradient [{},{tp}], state [{dp},{tp}]
+#pragma once
+#include "compiler/planner/problem.h"
+#include "dialects/dist/algebra/factor_rule.h"
+#include "runtime/status.h"
+#include <string>
+#include <vector>
+
+namespace cleave::planner {
+
+enum class Recompute : uint8_t { None, Selective, Full };
+const char *name(Recompute recompute);
+// "none", "selective", "full".
+bool parseRecompute(const std::string &text, Recompute &recompute);
+
+struct NodeDecision {
+  std::string node;           // Problem::nodes[i].name, same order
+  dist::FactorSharding split; // one entry a factor of the node's rule
+  dist::Axes passesPartial;   // axes over which its operands and results stay partial sums (linear ops only)
+};
+
+struct ParameterDecision {
+  std::string name;
+  dist::Sharding parameter; // how it is stored between steps
+  dist::Sharding gradient;  // how the reduced gradient (and the accumulator from ZeRO-2 on) lies
+  dist::Sharding state;     // how optimizer state lies; the update runs in this layout
+};
+
+// Bytes on one device.
+struct MemoryBreakdown {
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0;
+  double total() const { return parameters + gradients + optimizer + activations + workspace; }
+};
+
+struct Predicted {
+  double stepSeconds = 0, computeSeconds = 0, exposedCommunicationSeconds = 0, bubbleSeconds = 0;
+  double hiddenCommunicationSeconds = 0;
+  MemoryBreakdown memory;
+  double tflopsPerDevice = 0, mfu = 0; // model FLOPs (forward and backward, recomputation not counted) a second
+};
+
+// One kind of collective in a step, summed.
+struct CollectiveTotal {
+  std::string op; // "all_reduce", ...
+  dist::Axes axes;
+  double bytes = 0;   // of the tensors, on one device, a step
+  int64_t count = 0;  // a step
+  double seconds = 0; // if nothing hid it
+  std::string why;
+};
+
+struct Alternative {
+  std::string name; // "ddp", "zero3", ..., or "searched #2"
+  dist::Mesh mesh;
+  int zero = 0;
+  int64_t microbatches = 1;
+  Recompute recompute = Recompute::None;
+  double stepSeconds = 0, memoryBytes = 0;
+  bool fits = false;
+  std::string whyNot; // empty for the chosen one
+};
+
+// One candidate split of one node, priced with everything else as decided: for `--explain`.
+struct CandidateCost {
+  dist::FactorSharding split;
+  dist::Axes passesPartial;
+  double computeSeconds = 0, communicationSeconds = 0, memoryBytes = 0;
+  bool chosen = false;
+};
+
+struct Decision {
+  dist::Mesh mesh;
+  dist::Axes batchAxes; // split the sample dimension: {"dp"}, or {"dp","fsdp"} for hsdp
+  dist::Axes zeroAxes;  // ZeRO splits persistent tensors over these
+  int zero = 0;
+  int64_t microbatches = 1;
+  Recompute recompute = Recompute::None;
+  std::string schedule = "none"; // no pipeline
+  std::string like;              // the preset asked for, or empty
+  std::vector<NodeDecision> nodes;
+  std::vector<ParameterDecision> parameters;
+  Predicted predicted;
+  std::vector<CollectiveTotal> collectives;
+  double searchSeconds = 0, gap = 0;
+  int64_t candidates =
+      0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
+  std::vector<Alternative> alternatives;
+  std::vector<std::string> notes; // what a person should know: a dimension left whole and why
+
+  const NodeDecision *findNode(const std::string &node) const;
+  const ParameterDecision *findParameter(const std::string &parameter) const;
+  // Lines "key value"; parse() gives the same decision back (alternatives and collectives are not part of it).
+  std::string text() const;
+  static Result<Decision> parse(const std::string &text, const std::string &file);
+};
+
+// Is the decision one of this problem? Every node and parameter once and in order, factors divide evenly, no axis used
+// twice in a tensor, parameters lie as their consumers can be fed from.
+Status verify(const Problem &problem, const Decision &decision);
+
+} // namespace cleave::planner

@@ -1,0 +1,84 @@
+// What the planner decides about: the forward operations of one step, their tensors and parameters. Text in, text out:
+// a problem can be saved, solved, checked and diffed without the model or the compiler.
+//
+//   cleave-problem 1
+//   batch 32 samples 32 precision fp32
+//   tensor 0 input f32... see problem_text.cpp
+//
+// Backward work is not listed: it follows from the same factor split (a Contract's dX and dW have the same factors; a
+// gradient has its tensor's layout; a parameter's gradient is partial over the axes that split factors the parameter
+// does not have). `check()` before solving, `verify(problem, decision)` (decision.h) after.
+#pragma once
+#include "dialects/dist/algebra/factor_rule.h"
+#include "runtime/status.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::planner {
+
+enum class TensorKind : uint8_t {
+  Parameter,  // persistent; home layout decided here (frozen parameters and running statistics too)
+  Input,      // of the model; dimension 0 is the sample
+  Label,      // the same, of the loss
+  Constant,   // known when compiling, host scalars: every device has all of it
+  Activation, // result of a node
+};
+
+struct Tensor {
+  std::string name;
+  TensorKind kind = TensorKind::Activation;
+  std::vector<int64_t> dims; // global, at `Problem::samples` samples
+  int64_t elementBytes = 4;
+  bool saved = false;        // Activation: the backward pass reads it
+  bool trainable = false;    // Parameter: has a gradient and optimizer state
+  double optimizerBytes = 0; // Parameter: optimizer state, bytes an element (adam in fp32: 8)
+  int64_t batchDim = -1;     // Input, Label: the dimension that counts samples (0 unless the model differs)
+
+  int64_t elements() const;
+  double bytes() const { return double(elements()) * double(elementBytes); }
+};
+
+struct Node {
+  std::string name;
+  std::string op;
+  dist::FactorRule rule;
+  std::vector<int> operands, results; // indices into Problem::tensors
+  double flops = 0;                   // forward, global, at `samples`
+  double backwardFlops = 0;           // of its whole backward, global
+  bool cheap = false;                 // elementwise, broadcast, reduction, data movement: memory bound and fusible
+  bool stopsGradient = false;         // no gradient flows to its operands
+};
+
+// Nodes [first, first + period * count) are `count` repetitions of `period` nodes of the same form.
+struct Repeat {
+  int first = 0, period = 0, count = 0;
+  int end() const { return first + period * count; }
+  bool operator==(const Repeat &) const = default;
+};
+
+struct Problem {
+  std::string name;
+  int64_t batch = 1;   // samples a step
+  int64_t samples = 1; // samples the tensors below are built with: batch, or batch / microbatches already chosen
+  std::string precision = "fp32";
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes; // in execution order: a tensor's producer stands before its consumers
+
+  // What is wrong with it, if anything: indices, order, rule against tensors, names used twice.
+  Status check() const;
+
+  std::string text() const;
+  static Result<Problem> parse(const std::string &text, const std::string &file);
+
+  // Per tensor: the node that makes it, -1 for none.
+  std::vector<int> producers() const;
+  // Per tensor: a gradient flows to it.
+  std::vector<bool> needsGradient() const;
+  // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules.
+  std::vector<int> batchDims() const;
+  // Repeated blocks by structural hashing: the longest runs of nodes whose form recurs with a period.
+  std::vector<Repeat> findRepeats() const;
+};
+
+} // namespace cleave::planner

@@ -1,0 +1,32 @@
+// Chooses the split: outside, mesh shapes, ZeRO stages, microbatch counts and recomputation are enumerated; inside, the
+// factor that tensor parallelism takes in every node is chosen exactly (assignment.h). The objective is the predicted
+// step time within the device's memory (cost.h).
+//
+//   auto cluster = parseCluster("a100-80g:8x128");
+//   auto constraints = parseConstraints({.zero = "3"}, *cluster);
+//   Result<Decision> decision = solve(problem, *cluster, *constraints, {});
+//
+// When nothing fits the status is ErrorKind::NoFit and its message lists the smallest changes that would.
+#pragma once
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/constraints.h"
+#include "compiler/planner/decision.h"
+#include "compiler/planner/problem.h"
+#include "runtime/status.h"
+
+namespace cleave::planner {
+
+struct SearchOptions {
+  bool executableOnly = true; // leave out what the compiler cannot build yet (recomputation)
+  bool alternatives = true;   // price every preset too
+  double solverSeconds = 10;  // limit of one MILP, used where elimination would be too wide
+};
+
+Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                       const SearchOptions &options);
+
+// The candidates of one node, everything else as decided. Error: no such node.
+Result<std::vector<CandidateCost>> explain(const Problem &problem, const Cluster &cluster, const Decision &decision,
+                                           const std::string &node);
+
+} // namespace cleave::planner
