@@ -27,9 +27,9 @@ inline mlir::DenseElementsAttr splatOf(mlir::RankedTensorType type, double value
     rounded.convert(floating.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
     return mlir::DenseElementsAttr::get(type, rounded);
   }
-  return mlir::DenseElementsAttr::get(
-      type, llvm::APInt(element.getIntOrFloatBitWidth(), static_cast<uint64_t>(static_cast<int64_t>(value)),
-                        /*isSigned=*/true, /*implicitTrunc=*/true));
+  return mlir::DenseElementsAttr::get(type, llvm::APInt(element.getIntOrFloatBitWidth(),
+                                                        static_cast<uint64_t>(static_cast<int64_t>(value)),
+                                                        /*isSigned=*/true, /*implicitTrunc=*/true));
 }
 
 class Formula {

@@ -1,0 +1,136 @@
+// Gradient facet of the elementwise core ops. Formulas use only the op's operands and result, so that fusion can
+// recompute what is cheap. dy is the result's gradient; ops whose derivative is zero give no gradient.
+#include "dialects/onnx/formula.h"
+#include <numbers>
+
+using namespace mlir;
+namespace cleave::onnx {
+namespace {
+
+using Grads = SmallVectorImpl<Value>;
+
+// The value every element of a constant has, if it is such a splat.
+std::optional<double> splatValue(Value value) {
+  auto constant = value.getDefiningOp<ConstantOp>();
+  if (!constant) return std::nullopt;
+  auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+  if (!elements || !elements.isSplat() || !isa<FloatType>(elements.getElementType())) return std::nullopt;
+  APFloat splat = elements.getSplatValue<APFloat>();
+  bool losesInfo = false;
+  splat.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return splat.convertToDouble();
+}
+
+// Larger or smaller of both: the gradient goes to the operand that was chosen, half to each on a tie.
+template <typename Chosen>
+LogicalResult extremum(OpBuilder &builder, Location loc, Value a, Value b, Value dy, ArrayRef<bool> wanted,
+                       Grads &grads) {
+  Formula f(builder, loc);
+  Value tie = f.make<EqualOp>(a, b), half = f.scale(dy, 0.5);
+  grads.push_back(wanted[0] ? f.where(tie, half, f.only(f.make<Chosen>(a, b), dy)) : Value());
+  grads.push_back(wanted[1] ? f.where(tie, half, f.only(f.make<Chosen>(b, a), dy)) : Value());
+  return success();
+}
+
+} // namespace
+
+// One differentiable operand: EXPRESSION gives its gradient from f, x, y and dy.
+#define GRADIENT_UNARY(OP, EXPRESSION)                                                                                 \
+  LogicalResult OP::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {   \
+    Formula f(builder, getLoc());                                                                                      \
+    [[maybe_unused]] Value x = getX(), y = getY(), dy = resultGrads[0];                                                \
+    operandGrads.push_back(EXPRESSION);                                                                                \
+    return success();                                                                                                  \
+  }
+GRADIENT_UNARY(NegOp, f.neg(dy))
+GRADIENT_UNARY(AbsOp, f.mul(dy, f.make<SignOp>(x)))
+GRADIENT_UNARY(SignOp, Value())
+GRADIENT_UNARY(ExpOp, f.mul(dy, y))
+GRADIENT_UNARY(LogOp, f.div(dy, x))
+GRADIENT_UNARY(Log1pOp, f.div(dy, f.add(x, f.like(x, 1))))
+GRADIENT_UNARY(SqrtOp, f.div(f.scale(dy, 0.5), y))
+GRADIENT_UNARY(RsqrtOp, f.mul(f.scale(dy, -0.5), f.mul(y, f.mul(y, y))))
+GRADIENT_UNARY(ReciprocalOp, f.neg(f.mul(dy, f.mul(y, y))))
+GRADIENT_UNARY(TanhOp, f.mul(dy, f.sub(f.like(y, 1), f.mul(y, y))))
+GRADIENT_UNARY(SigmoidOp, f.mul(dy, f.mul(y, f.sub(f.like(y, 1), y))))
+GRADIENT_UNARY(ErfOp, f.mul(dy, f.scale(f.make<ExpOp>(f.neg(f.mul(x, x))), 2 * std::numbers::inv_sqrtpi)))
+GRADIENT_UNARY(SinOp, f.mul(dy, f.make<CosOp>(x)))
+GRADIENT_UNARY(CosOp, f.neg(f.mul(dy, f.make<SinOp>(x))))
+GRADIENT_UNARY(FloorOp, Value())
+GRADIENT_UNARY(CeilOp, Value())
+GRADIENT_UNARY(RoundOp, Value())
+GRADIENT_UNARY(StopGradientOp, Value())
+// y > 0 exactly where x > 0; y is what the next op keeps anyway.
+GRADIENT_UNARY(ReluOp, f.only(f.make<GreaterOp>(y, f.like(y, 0)), dy))
+GRADIENT_UNARY(CastOp, isFloatTensor(x) && isFloatTensor(y) ? f.cast(dy, tensorType(x).getElementType()) : Value())
+
+// Two operands: EXPRESSION_A and EXPRESSION_B give their gradients from f, a, b, y and dy.
+#define GRADIENT_BINARY(OP, EXPRESSION_A, EXPRESSION_B)                                                                \
+  LogicalResult OP::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,                   \
+                                  Grads &operandGrads) {                                                               \
+    Formula f(builder, getLoc());                                                                                      \
+    [[maybe_unused]] Value a = getA(), b = getB(), y = getY(), dy = resultGrads[0];                                    \
+    operandGrads.push_back(wanted[0] ? (EXPRESSION_A) : Value());                                                      \
+    operandGrads.push_back(wanted[1] ? (EXPRESSION_B) : Value());                                                      \
+    return success();                                                                                                  \
+  }
+GRADIENT_BINARY(AddOp, dy, dy)
+GRADIENT_BINARY(SubOp, dy, f.neg(dy))
+GRADIENT_BINARY(MulOp, f.mul(dy, b), f.mul(dy, a))
+GRADIENT_BINARY(DivOp, f.div(dy, b), f.neg(f.div(f.mul(dy, y), b)))
+
+LogicalResult MaxOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                                   Grads &operandGrads) {
+  return extremum<GreaterOp>(builder, getLoc(), getA(), getB(), resultGrads[0], wanted, operandGrads);
+}
+LogicalResult MinOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                                   Grads &operandGrads) {
+  return extremum<LessOp>(builder, getLoc(), getA(), getB(), resultGrads[0], wanted, operandGrads);
+}
+
+// d/da = b a^(b-1), and 0 where b = 0 (also at a = 0); d/db = y log(a), and 0 where a = 0 and b >= 0 (as PyTorch).
+LogicalResult PowOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                                   Grads &operandGrads) {
+  Formula f(builder, getLoc());
+  Value a = getA(), b = getB(), dy = resultGrads[0];
+  operandGrads.assign(2, Value());
+  if (wanted[0]) {
+    std::optional<double> exponent = splatValue(b);
+    if (exponent == 1.0)
+      operandGrads[0] = dy;
+    else if (exponent == 2.0)
+      operandGrads[0] = f.mul(dy, f.scale(a, 2));
+    else if (exponent == 3.0)
+      operandGrads[0] = f.mul(dy, f.scale(f.mul(a, a), 3));
+    else if (exponent && *exponent != 0.0)
+      operandGrads[0] = f.mul(dy, f.scale(f.make<PowOp>(a, f.like(b, *exponent - 1)), *exponent));
+    else if (!exponent) {
+      Value slope = f.mul(b, f.make<PowOp>(a, f.sub(b, f.like(b, 1))));
+      Value constant = f.make<EqualOp>(b, f.like(b, 0));
+      operandGrads[0] = f.mul(dy, f.where(constant, f.like(b, 0), slope));
+    }
+  }
+  if (wanted[1]) {
+    Value zero = f.like(a, 0);
+    Value flat = f.make<AndOp>(f.make<EqualOp>(a, zero), f.make<GreaterOrEqualOp>(b, zero));
+    operandGrads[1] = f.mul(dy, f.where(flat, zero, f.mul(getY(), f.make<LogOp>(a))));
+  }
+  return success();
+}
+
+LogicalResult WhereOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
+                                     Grads &operandGrads) {
+  Formula f(builder, getLoc());
+  Value dy = resultGrads[0], condition = getCondition();
+  operandGrads.push_back(Value());
+  operandGrads.push_back(wanted[1] ? f.only(condition, dy) : Value());
+  operandGrads.push_back(wanted[2] ? f.where(condition, f.like(dy, 0), dy) : Value());
+  return success();
+}
+
+LogicalResult SumOp::buildGradient(OpBuilder &, ValueRange resultGrads, ArrayRef<bool> wanted, Grads &operandGrads) {
+  for (bool want : wanted) operandGrads.push_back(want ? resultGrads[0] : Value());
+  return success();
+}
+
+} // namespace cleave::onnx
