@@ -1,0 +1,114 @@
+// Cost facet: arithmetic of every core op at its shapes. Elementwise ops count one operation an element (their time is
+// that of the memory they touch), a multiply-add two, movement none.
+#include "dialects/onnx/Onnx.h"
+
+namespace cleave::onnx {
+namespace {
+
+double elements(mlir::Value value) {
+  double count = 1;
+  for (int64_t size : llvm::cast<mlir::RankedTensorType>(value.getType()).getShape())
+    count *= static_cast<double>(size);
+  return count;
+}
+
+// A convolution visits, for every element of y, the kernel over the input channels of one group. `w` and `y` by shape.
+double convolution(llvm::ArrayRef<int64_t> w, double resultElements) {
+  double window = 1;
+  for (int64_t size : w.drop_front()) window *= static_cast<double>(size);
+  return 2 * window * resultElements;
+}
+
+double window(llvm::ArrayRef<int64_t> kernel) {
+  double count = 1;
+  for (int64_t size : kernel) count *= static_cast<double>(size);
+  return count;
+}
+
+llvm::ArrayRef<int64_t> shape(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape();
+}
+
+} // namespace
+
+#define ONE_PER_ELEMENT(OP)                                                                                            \
+  double OP::getFlops() { return elements(getY()); }
+ONE_PER_ELEMENT(NegOp)
+ONE_PER_ELEMENT(AbsOp)
+ONE_PER_ELEMENT(SignOp)
+ONE_PER_ELEMENT(ExpOp)
+ONE_PER_ELEMENT(LogOp)
+ONE_PER_ELEMENT(Log1pOp)
+ONE_PER_ELEMENT(SqrtOp)
+ONE_PER_ELEMENT(RsqrtOp)
+ONE_PER_ELEMENT(ReciprocalOp)
+ONE_PER_ELEMENT(TanhOp)
+ONE_PER_ELEMENT(SigmoidOp)
+ONE_PER_ELEMENT(ErfOp)
+ONE_PER_ELEMENT(SinOp)
+ONE_PER_ELEMENT(CosOp)
+ONE_PER_ELEMENT(FloorOp)
+ONE_PER_ELEMENT(CeilOp)
+ONE_PER_ELEMENT(RoundOp)
+ONE_PER_ELEMENT(ReluOp)
+ONE_PER_ELEMENT(NotOp)
+ONE_PER_ELEMENT(IsNaNOp)
+ONE_PER_ELEMENT(IsInfOp)
+ONE_PER_ELEMENT(CastOp)
+ONE_PER_ELEMENT(AddOp)
+ONE_PER_ELEMENT(SubOp)
+ONE_PER_ELEMENT(MulOp)
+ONE_PER_ELEMENT(DivOp)
+ONE_PER_ELEMENT(PowOp)
+ONE_PER_ELEMENT(MaxOp)
+ONE_PER_ELEMENT(MinOp)
+ONE_PER_ELEMENT(ModOp)
+ONE_PER_ELEMENT(AndOp)
+ONE_PER_ELEMENT(OrOp)
+ONE_PER_ELEMENT(XorOp)
+ONE_PER_ELEMENT(EqualOp)
+ONE_PER_ELEMENT(LessOp)
+ONE_PER_ELEMENT(LessOrEqualOp)
+ONE_PER_ELEMENT(GreaterOp)
+ONE_PER_ELEMENT(GreaterOrEqualOp)
+ONE_PER_ELEMENT(WhereOp)
+ONE_PER_ELEMENT(RandomUniformOp)
+#undef ONE_PER_ELEMENT
+
+#define NO_ARITHMETIC(OP)                                                                                              \
+  double OP::getFlops() { return 0; }
+NO_ARITHMETIC(StopGradientOp)
+NO_ARITHMETIC(ConstantOp)
+NO_ARITHMETIC(IotaOp)
+NO_ARITHMETIC(ReshapeOp)
+NO_ARITHMETIC(TransposeOp)
+NO_ARITHMETIC(BroadcastOp)
+NO_ARITHMETIC(SliceOp)
+NO_ARITHMETIC(PadOp)
+NO_ARITHMETIC(ConcatOp)
+NO_ARITHMETIC(GatherOp)
+#undef NO_ARITHMETIC
+
+double ScatterAddOp::getFlops() { return elements(getUpdates()); }
+double CumSumOp::getFlops() { return elements(getX()); }
+double ReduceSumOp::getFlops() { return elements(getX()); }
+double ReduceMaxOp::getFlops() { return elements(getX()); }
+double ReduceMinOp::getFlops() { return elements(getX()); }
+double SumOp::getFlops() { return elements(getY()) * static_cast<double>(getXs().size() - 1); }
+
+double ContractOp::getFlops() {
+  double contracted = 1;
+  for (auto [letter, size] : llvm::zip_equal(getLhsIndices(), shape(getLhs())))
+    if (!llvm::is_contained(getResultIndices(), letter)) contracted *= static_cast<double>(size);
+  return 2 * contracted * elements(getY());
+}
+
+double ConvOp::getFlops() { return convolution(shape(getW()), elements(getY())); }
+double ConvGradInputOp::getFlops() { return convolution(shape(getW()), elements(getDy())); }
+double ConvGradWeightOp::getFlops() { return convolution(shape(getDw()), elements(getDy())); }
+double MaxPoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
+double MaxPoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()); }
+double AveragePoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
+double AveragePoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()); }
+
+} // namespace cleave::onnx

@@ -1,0 +1,143 @@
+// Factor rules of reductions, products, convolutions and pools.
+#include "dialects/onnx/facets/rule_building.h"
+
+namespace cleave::onnx {
+using namespace rules;
+namespace {
+
+FactorRule reduction(mlir::Value x, llvm::ArrayRef<int64_t> axes, dist::Reduction kind) {
+  FactorRule rule;
+  TensorFactors in = parallel(rule, shape(x)), out;
+  for (size_t dim = 0; dim < in.size(); ++dim) {
+    if (llvm::is_contained(axes, static_cast<int64_t>(dim))) {
+      Factor &factor = rule.factors[in[dim][0]];
+      factor.kind = Factor::Reduced;
+      factor.reduction = kind;
+    } else {
+      out.push_back(in[dim]);
+    }
+  }
+  rule.operands = {in};
+  rule.results = {out};
+  return rule;
+}
+
+// The factors of a convolution and its two gradients: x[n,(g ci),..] w[(g oi),ci,..] y[n,(g oi),..]. A grouped
+// convolution can be split by its groups; spatial dimensions stay whole.
+struct ConvolutionFactors {
+  FactorRule rule;
+  TensorFactors x, w, y;
+
+  ConvolutionFactors(llvm::ArrayRef<int64_t> xShape, llvm::ArrayRef<int64_t> wShape, llvm::ArrayRef<int64_t> yShape,
+                     int64_t groups) {
+    n = rule.add(xShape[0]);
+    int64_t g = rule.add(groups);
+    in = rule.add(wShape[1]);
+    out = rule.add(wShape[0] / groups);
+    x = {{n}, {g, in}};
+    w = {{g, out}, {in}};
+    y = {{n}, {g, out}};
+    auto spatial = [&](TensorFactors &tensor, llvm::ArrayRef<int64_t> shape) {
+      TensorFactors factors = whole(rule, shape.drop_front(2));
+      tensor.insert(tensor.end(), factors.begin(), factors.end());
+    };
+    spatial(x, xShape);
+    spatial(w, wShape);
+    spatial(y, yShape);
+  }
+  FactorRule finish(TensorFactors first, TensorFactors second, TensorFactors result, int64_t reduced) {
+    rule.factors[reduced].kind = Factor::Reduced;
+    rule.operands = {std::move(first), std::move(second)};
+    rule.results = {std::move(result)};
+    linearIn(rule, {0, 1});
+    return rule;
+  }
+  int64_t n, in, out;
+};
+
+// Samples and channels are parallel. `full`, `pooled`: shapes before and after pooling.
+struct PoolFactors {
+  FactorRule rule;
+  TensorFactors full, pooled;
+  PoolFactors(llvm::ArrayRef<int64_t> fullShape, llvm::ArrayRef<int64_t> pooledShape) {
+    full = parallel(rule, fullShape.take_front(2));
+    pooled = full;
+    for (int64_t size : fullShape.drop_front(2)) full.push_back({rule.add(size, Factor::Whole)});
+    for (int64_t size : pooledShape.drop_front(2)) pooled.push_back({rule.add(size, Factor::Whole)});
+  }
+  FactorRule finish(std::vector<TensorFactors> operands, TensorFactors result) {
+    rule.operands = std::move(operands);
+    rule.results = {std::move(result)};
+    return rule;
+  }
+};
+
+} // namespace
+
+FactorRule ReduceSumOp::getFactorRule() {
+  FactorRule rule = reduction(getX(), getAxes(), dist::Reduction::Sum);
+  linearIn(rule, {0});
+  return rule;
+}
+FactorRule ReduceMaxOp::getFactorRule() { return reduction(getX(), getAxes(), dist::Reduction::Max); }
+FactorRule ReduceMinOp::getFactorRule() { return reduction(getX(), getAxes(), dist::Reduction::Min); }
+
+// Every index letter is a factor; letters that the result lacks are reduced.
+FactorRule ContractOp::getFactorRule() {
+  FactorRule rule;
+  llvm::SmallDenseMap<int64_t, int64_t> factorOf;
+  auto tensor = [&](llvm::ArrayRef<int64_t> letters, llvm::ArrayRef<int64_t> sizes, Factor::Kind kind) {
+    TensorFactors factors;
+    for (auto [letter, size] : llvm::zip_equal(letters, sizes)) {
+      auto [entry, fresh] = factorOf.try_emplace(letter, 0);
+      if (fresh) entry->second = rule.add(size, kind);
+      factors.push_back({entry->second});
+    }
+    return factors;
+  };
+  TensorFactors out = tensor(getResultIndices(), shape(getY()), Factor::Parallel);
+  TensorFactors lhs = tensor(getLhsIndices(), shape(getLhs()), Factor::Reduced);
+  TensorFactors rhs = tensor(getRhsIndices(), shape(getRhs()), Factor::Reduced);
+  rule.operands = {lhs, rhs};
+  rule.results = {out};
+  linearIn(rule, {0, 1});
+  return rule;
+}
+
+FactorRule ConvOp::getFactorRule() {
+  ConvolutionFactors f(shape(getX()), shape(getW()), shape(getY()), getGroups());
+  return f.finish(f.x, f.w, f.y, f.in);
+}
+FactorRule ConvGradInputOp::getFactorRule() {
+  ConvolutionFactors f(shape(getDx()), shape(getW()), shape(getDy()), getGroups());
+  return f.finish(f.y, f.w, f.x, f.out);
+}
+FactorRule ConvGradWeightOp::getFactorRule() {
+  ConvolutionFactors f(shape(getX()), shape(getDw()), shape(getDy()), getGroups());
+  return f.finish(f.x, f.y, f.w, f.n);
+}
+
+FactorRule MaxPoolOp::getFactorRule() {
+  PoolFactors f(shape(getX()), shape(getY()));
+  return f.finish({f.full}, f.pooled);
+}
+FactorRule MaxPoolGradOp::getFactorRule() {
+  PoolFactors f(shape(getX()), shape(getDy()));
+  FactorRule rule = f.finish({f.full, f.pooled}, f.full);
+  linearIn(rule, {1});
+  return rule;
+}
+FactorRule AveragePoolOp::getFactorRule() {
+  PoolFactors f(shape(getX()), shape(getY()));
+  FactorRule rule = f.finish({f.full}, f.pooled);
+  linearIn(rule, {0});
+  return rule;
+}
+FactorRule AveragePoolGradOp::getFactorRule() {
+  PoolFactors f(shape(getDx()), shape(getDy()));
+  FactorRule rule = f.finish({f.pooled}, f.full);
+  linearIn(rule, {0});
+  return rule;
+}
+
+} // namespace cleave::onnx
