@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
+
+    golden.py --build BUILD [--full] [--mpi] [--models a,b] [--splits x,y] [--keep FOLDER]
+
+Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
+(relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
+large power of two, the gradient of every parameter with `grads_step0_f64` (norm and sum, 1e-3 of the norm) and with
+`grads.npz` where there is one (1e-3 in the L2 norm).
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+DATA = HERE / "data"
+LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
+GRADIENT_LR = 1024.0
+
+# name -> (devices, split flags)
+SPLITS = {
+    "single": (1, []),
+    "ddp4": (4, ["--like", "ddp"]),
+    "zero1x4": (4, ["--like", "zero1"]),
+    "zero2x4": (4, ["--like", "zero2"]),
+    "zero3x4": (4, ["--like", "zero3"]),
+    "megatron4": (4, ["--like", "megatron"]),
+    "searched4": (4, []),
+    "dp2tp2zero3": (4, ["--mesh", "dp=2,tp=2", "--zero", "3"]),
+    "ddp2": (2, ["--like", "ddp"]),
+    "ddp8": (8, ["--like", "ddp"]),
+    "megatron2": (2, ["--like", "megatron"]),
+    "megatron8": (8, ["--like", "megatron"]),
+    "accumulate": (2, ["--like", "zero2", "--microbatches", "2"]),
+}
+# What `./dev test` runs of them; --full runs all.
+QUICK = {
+    "mlp": ["single", "zero3x4", "searched4", "megatron8"],
+    "mingpt_nano": ["single", "megatron4", "dp2tp2zero3"],
+    "gpt2_tiny": ["single", "zero2x4", "megatron2"],
+    "bert_tiny": ["zero1x4", "accumulate"],
+    "llama_tiny": ["ddp2", "megatron4"],
+    "resnet_cifar": ["single", "ddp4"],
+    "fairscale_classifier": ["single", "zero3x4"],
+}
+MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2")]
+
+
+class Failure(Exception):
+    pass
+
+
+def call(command, **kwargs):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kwargs)
+    if done.returncode:
+        raise Failure(f"{' '.join(map(str, command))}\nexit status {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def prepare(model, folder):
+    """The model's folder with weights, a recipe, and the recorded batches as one array a name."""
+    source, target = DATA / model, folder / model
+    if target.exists():
+        return target
+    shutil.copytree(source, target)
+    if model == "fairscale_classifier" and not (target / "weights.bin").exists():
+        call([sys.executable, DATA / "make_weights.py", target])
+    arrays = dict(np.load(source / "data.npz"))
+    np.savez(target / "samples.npz", **{k: v.reshape((-1,) + v.shape[2:]) for k, v in arrays.items()})
+    train = json.loads((source / "train.json").read_text())
+    recipe = {"dims": train["dims"], "loss": dict(train["loss"]), "optimizer": dict(train["optimizer"]),
+              "data": {"kind": "arrays", "path": "samples.npz", "shuffle": False}}
+    recipe["loss"]["labels"] = {"name": train["label"]["name"]}
+    for key in ("clip_norm", "trainable", "batch_norm"):
+        if train.get(key) is not None:
+            recipe[key] = train[key]
+    (target / "recipe.yaml").write_text(json.dumps(recipe, indent=1))  # JSON is YAML
+    return target
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    kinds = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
+    out = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            out[name] = np.frombuffer(raw[8 + length:][begin:end], kinds[entry["dtype"]]).reshape(entry["shape"])
+    return out
+
+
+def compile_and_run(build, folder, devices, flags, steps, overrides, work, mpi):
+    plan, metrics, snapshots = work / "x.plan", work / "metrics.jsonl", work / "snapshots"
+    command = [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml",
+               "--cluster", f"cpu:{devices}", "-o", plan] + flags
+    for override in overrides:
+        command += ["--set", override]
+    call(command)
+    run = [build / "bin" / "cleave", "run", plan, "--steps", steps, "--metrics", metrics, "--snapshot", snapshots]
+    if mpi:
+        run = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", devices] + run
+    call(run)
+    trained = work / "trained.safetensors"
+    call([build / "bin" / "cleave", "export", snapshots, "-o", trained])
+    return [json.loads(line) for line in metrics.read_text().splitlines() if '"loss"' in line], read_safetensors(trained)
+
+
+def check(what, got, expected, tolerance):
+    error = abs(got - expected) / max(abs(expected), 1e-12)
+    if not error <= tolerance:
+        raise Failure(f"{what}: {got} instead of {expected} (relative {error:.2e}, allowed {tolerance:.0e})")
+    return error
+
+
+def check_gradients(before, after, golden, grads):
+    worst = 0.0
+    for name, expected in golden["grads_step0_f64"].items():
+        if name not in after:
+            raise Failure(f"no parameter '{name}' in the snapshot (it has {sorted(after)[:5]} ...)")
+        gradient = (before[name].astype(np.float64) - after[name].astype(np.float64)) / GRADIENT_LR
+        # what float32 weights can resolve, beside the allowed error
+        resolution = np.linalg.norm(np.abs(before[name]) + np.abs(after[name])) * 6e-8 / GRADIENT_LR
+        bound = GRADIENT_TOLERANCE * max(expected["norm"], 1e-7) + resolution
+        error = abs(np.linalg.norm(gradient) - expected["norm"])
+        if not error <= bound:
+            raise Failure(f"gradient of {name}: norm {np.linalg.norm(gradient)} instead of {expected['norm']}")
+        if not abs(gradient.sum() - expected["sum"]) <= bound * np.sqrt(gradient.size):
+            raise Failure(f"gradient of {name}: sum {gradient.sum()} instead of {expected['sum']}")
+        if grads is not None and name in grads:
+            error = np.linalg.norm(gradient - grads[name].reshape(gradient.shape))
+            if not error <= bound:
+                raise Failure(f"gradient of {name}: off by {error} of {expected['norm']}")
+        worst = max(worst, error / max(expected["norm"], 1e-7))
+    return worst
+
+
+def initial_weights(build, folder, work):
+    out = work / "initial.safetensors"
+    call([build / "bin" / "cleave", "export", folder / "model.onnx", "-o", out])
+    return read_safetensors(out)
+
+
+def run_case(build, model, split, folder, mpi, gradients=True):
+    devices, flags = SPLITS[split]
+    golden = json.loads((DATA / model / "golden.json").read_text())
+    with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
+        work = pathlib.Path(scratch)
+        steps = len(golden["loss_f64"])
+        lines, final = compile_and_run(build, folder, devices, flags, steps, [], work, mpi)
+        if len(lines) != steps:
+            raise Failure(f"{len(lines)} steps in the metrics, {steps} asked for")
+        worst = max(check(f"loss of step {k + 1}", line["loss"], expected, LOSS_TOLERANCE)
+                    for k, (line, expected) in enumerate(zip(lines, golden["loss_f64"])))
+        for k, (line, expected) in enumerate(zip(lines, golden["grad_norm_f64"])):
+            check(f"gradient norm of step {k + 1}", line["grad_norm"], expected, GRADIENT_TOLERANCE)
+        for name, expected in golden.get("param_norms_final_f64", {}).items():
+            if name in final:
+                check(f"final norm of {name}", float(np.linalg.norm(final[name].astype(np.float64))), expected, GRADIENT_TOLERANCE)
+        worst_gradient = 0.0
+        if gradients:
+            (work / "g").mkdir()
+            overrides = ["optimizer={kind: sgd, lr: %g}" % GRADIENT_LR, "clip_norm=null"]
+            _, after = compile_and_run(build, folder, devices, flags, 1, overrides, work / "g", mpi)
+            grads = np.load(DATA / model / "grads.npz") if (DATA / model / "grads.npz").exists() else None
+            worst_gradient = check_gradients(initial_weights(build, folder, work), after, golden, grads)
+        return worst, worst_gradient
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--models", default="")
+    parser.add_argument("--splits", default="")
+    args = parser.parse_args()
+    models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
+    cases = []
+    for model in models:
+        chosen = args.splits.split(",") if args.splits else (list(SPLITS) if args.full else QUICK.get(model, ["single"]))
+        cases += [(model, split, False) for split in chosen]
+    if not args.models and not args.splits and shutil.which("mpirun"):
+        cases += [(m, s, True) for m, s in MPI]
+    passed = failed = 0
+    with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
+        for model, split, mpi in cases:
+            start = time.monotonic()
+            label = f"golden {model} {split}{' mpi' if mpi else ''}"
+            try:
+                worst, gradient = run_case(args.build, model, split, prepare(model, pathlib.Path(scratch)), mpi)
+                print(f"PASS {label}: loss within {worst:.1e}, gradients within {gradient:.1e} ({time.monotonic() - start:.1f} s)", flush=True)
+                passed += 1
+            except Failure as failure:
+                print(f"FAIL {label}: {failure}", flush=True)
+                failed += 1
+    print(f"golden: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+    sys.exit(main())

@@ -1,0 +1,24 @@
+# lit configuration of test/lit (passes, FileCheck) and test/cli (the tool as a person uses it).
+import os
+
+import lit.formats
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+build = lit_config.params.get("build", os.path.join(root, "build"))
+llvm = "/usr/lib/llvm-22"
+
+config.name = "cleave"
+config.test_format = lit.formats.ShTest(execute_external=True)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["golden", "unit", "bench", "conformance", "data"]
+config.test_source_root = os.path.join(root, "test")
+config.test_exec_root = os.path.join(build, "test")
+config.environment["PATH"] = os.pathsep.join(
+    [os.path.join(build, "bin"), os.path.join(llvm, "bin"), os.environ["PATH"]])
+for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+config.substitutions.append(("%models", os.path.join(root, "models")))
+config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "data")))
+config.substitutions.append(("%python", "/usr/bin/python3"))
+config.available_features.add("x86_64" if os.uname().machine == "x86_64" else os.uname().machine)

@@ -1,0 +1,36 @@
+// cleave-opt: reads a module as text, runs the passes named on the command line, prints the module.
+//
+//   cleave-opt model.mlir --normalize-nodes --fold-constants
+#include "dialects/dist/Dist.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
+#if __has_include("compiler/passes.h")
+#include "compiler/passes.h"
+#endif
+#if __has_include("dialects/plan/Plan.h")
+#include "dialects/plan/Plan.h"
+#endif
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  registry.insert<cleave::onnx::OnnxDialect, cleave::dist::DistDialect, mlir::func::FuncDialect,
+                  mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::linalg::LinalgDialect,
+                  mlir::memref::MemRefDialect, mlir::scf::SCFDialect, mlir::tensor::TensorDialect,
+                  mlir::affine::AffineDialect, mlir::vector::VectorDialect>();
+#if __has_include("dialects/plan/Plan.h")
+  registry.insert<cleave::plan::PlanDialect>();
+#endif
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+#if __has_include("compiler/passes.h")
+  cleave::registerPasses();
+#endif
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Cleave's pass driver\n", registry));
+}
