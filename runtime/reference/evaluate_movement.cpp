@@ -1,0 +1,224 @@
+// Operators that move elements: they copy bytes and know nothing of element types, except ScatterAdd and CumSum.
+#include "runtime/reference/evaluation.h"
+#include <cstring>
+
+namespace cleave::runtime {
+namespace {
+
+// result[i] = source[offset + sum i_d * strides[d]], elements of `bytes` bytes
+void copyStrided(const std::byte *source, int64_t offset, const Ints &strides, const Ints &sizes, int64_t bytes,
+                 std::byte *target) {
+  int64_t count = elementsOf(sizes);
+  if (count == 0) return;
+  size_t rank = sizes.size();
+  if (rank == 0) {
+    std::memcpy(target, source + offset * bytes, bytes);
+    return;
+  }
+  int64_t row = sizes[rank - 1], step = strides[rank - 1];
+  Ints outer(sizes.begin(), sizes.end() - 1);
+  forEachIndex(outer, [&](int64_t linear, const Ints &index) {
+    int64_t from = offset;
+    for (size_t d = 0; d + 1 < rank; ++d) from += index[d] * strides[d];
+    std::byte *to = target + linear * row * bytes;
+    if (step == 1)
+      std::memcpy(to, source + from * bytes, row * bytes);
+    else
+      for (int64_t i = 0; i < row; ++i) std::memcpy(to + i * bytes, source + (from + i * step) * bytes, bytes);
+  });
+}
+
+// Movement keeps values: the operand in the result's element type (F32 becomes F64 under Precision::Double).
+HostTensor operandAsResult(const Evaluation &e, size_t i) { return e.operand(i).converted(e.type.dtype); }
+
+HostTensor reshape(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  e.check(x.elements() == elementsOf(e.type.shape), "changes the number of elements");
+  x.shape = e.type.shape;
+  return x;
+}
+
+HostTensor transpose(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &perm = e.ints("perm");
+  e.check(perm.size() == x.shape.size(), "needs a perm entry for each dimension");
+  Ints strides = rowMajorStrides(x.shape), picked, shape;
+  for (int64_t d : perm) {
+    e.check(d >= 0 && d < int64_t(strides.size()), "has a perm entry out of range");
+    picked.push_back(strides[d]);
+    shape.push_back(x.shape[d]);
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  copyStrided(x.data.data(), 0, picked, shape, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor broadcast(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &dims = e.ints("dims"), &shape = e.ints("shape");
+  e.check(dims.size() == x.shape.size(), "needs a dims entry for each dimension of x");
+  Ints strides = rowMajorStrides(x.shape), spread(shape.size(), 0);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    e.check(dims[d] >= 0 && dims[d] < int64_t(shape.size()) && shape[dims[d]] == x.shape[d],
+            "has dims that do not fit");
+    spread[dims[d]] = strides[d];
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, shape);
+  copyStrided(x.data.data(), 0, spread, shape, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor slice(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &starts = e.ints("starts"), &sizes = e.ints("sizes"), &steps = e.ints("steps");
+  size_t rank = x.shape.size();
+  e.check(starts.size() == rank && sizes.size() == rank && steps.size() == rank, "needs an entry for each dimension");
+  Ints strides = rowMajorStrides(x.shape);
+  int64_t offset = 0;
+  for (size_t d = 0; d < rank; ++d) {
+    e.check(steps[d] > 0 && starts[d] >= 0 && (sizes[d] == 0 || starts[d] + (sizes[d] - 1) * steps[d] < x.shape[d]),
+            "reads outside its operand");
+    offset += starts[d] * strides[d];
+    strides[d] *= steps[d];
+  }
+  HostTensor result = HostTensor::zeros(x.dtype, sizes);
+  copyStrided(x.data.data(), offset, strides, sizes, byteSize(x.dtype), result.data.data());
+  return result;
+}
+
+HostTensor pad(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  const Ints &low = e.ints("low"), &high = e.ints("high"), &interior = e.ints("interior");
+  size_t rank = x.shape.size();
+  e.check(low.size() == rank && high.size() == rank && interior.size() == rank, "needs an entry for each dimension");
+  Ints shape;
+  for (size_t d = 0; d < rank; ++d)
+    shape.push_back(low[d] + high[d] + x.shape[d] + std::max<int64_t>(x.shape[d] - 1, 0) * interior[d]);
+  HostTensor value = HostTensor::ofReals(x.dtype, {}, {e.real("value")}), result = HostTensor::zeros(x.dtype, shape);
+  int64_t bytes = byteSize(x.dtype);
+  for (size_t at = 0; at < result.data.size(); at += bytes) std::memcpy(&result.data[at], value.data.data(), bytes);
+  Ints strides = rowMajorStrides(shape);
+  forEachIndex(x.shape, [&](int64_t linear, const Ints &index) {
+    int64_t to = 0;
+    for (size_t d = 0; d < rank; ++d) to += (low[d] + index[d] * (1 + interior[d])) * strides[d];
+    std::memcpy(&result.data[to * bytes], &x.data[linear * bytes], bytes);
+  });
+  return result;
+}
+
+// The elements before, at and after `axis`.
+struct AxisView {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+AxisView viewAxis(const Evaluation &e, const Ints &shape, int64_t axis) {
+  e.check(axis >= 0 && axis < int64_t(shape.size()), "has an axis out of range");
+  AxisView view;
+  for (int64_t d = 0; d < axis; ++d) view.outer *= shape[d];
+  view.size = shape[axis];
+  for (size_t d = axis + 1; d < shape.size(); ++d) view.inner *= shape[d];
+  return view;
+}
+
+HostTensor concat(const Evaluation &e) {
+  int64_t axis = e.integer("axis");
+  AxisView whole = viewAxis(e, e.type.shape, axis);
+  HostTensor result = HostTensor::zeros(e.type.dtype, e.type.shape);
+  int64_t bytes = byteSize(e.type.dtype) * whole.inner, start = 0;
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    HostTensor part = operandAsResult(e, i);
+    AxisView view = viewAxis(e, part.shape, axis);
+    e.check(view.outer == whole.outer && view.inner == whole.inner && start + view.size <= whole.size,
+            "has operands that do not fit together");
+    for (int64_t o = 0; o < view.outer; ++o)
+      std::copy_n(part.data.begin() + o * view.size * bytes, view.size * bytes,
+                  result.data.begin() + (o * whole.size + start) * bytes);
+    start += view.size;
+  }
+  e.check(start == whole.size, "has operands that do not fill the result");
+  return result;
+}
+
+int64_t row(const Evaluation &e, int64_t index, int64_t rows) {
+  if (index < 0) index += rows;
+  e.check(index >= 0 && index < rows,
+          "has the index " + std::to_string(index) + " outside " + std::to_string(rows) + " rows");
+  return index;
+}
+
+HostTensor gather(const Evaluation &e) {
+  HostTensor table = operandAsResult(e, 0);
+  std::vector<int64_t> indices = e.operand(1).integers();
+  int64_t axis = e.integer("axis");
+  AxisView view = viewAxis(e, table.shape, axis);
+  Ints shape(table.shape.begin(), table.shape.begin() + axis);
+  shape.insert(shape.end(), e.operand(1).shape.begin(), e.operand(1).shape.end());
+  shape.insert(shape.end(), table.shape.begin() + axis + 1, table.shape.end());
+  HostTensor result = HostTensor::zeros(table.dtype, shape);
+  int64_t bytes = byteSize(table.dtype) * view.inner;
+  auto target = result.data.begin();
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t index : indices) {
+      std::copy_n(table.data.begin() + (o * view.size + row(e, index, view.size)) * bytes, bytes, target);
+      target += bytes;
+    }
+  return result;
+}
+
+HostTensor scatterAdd(const Evaluation &e) {
+  std::vector<int64_t> indices = e.operand(0).integers();
+  const HostTensor &updates = e.operand(1);
+  AxisView view = viewAxis(e, e.type.shape, e.integer("axis"));
+  e.check(e.integer("rows") == view.size, "has rows that differ from its result");
+  e.check(updates.elements() == view.outer * int64_t(indices.size()) * view.inner, "has updates of the wrong shape");
+  Reals values(updates);
+  RealResult result(e.type);
+  double *out = result.data();
+  int64_t from = 0;
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t index : indices) {
+      double *to = out + (o * view.size + row(e, index, view.size)) * view.inner;
+      for (int64_t i = 0; i < view.inner; ++i) to[i] += values[from++];
+    }
+  return result.finish();
+}
+
+template <typename Wide>
+std::vector<Wide> runningSum(const Wide *x, const AxisView &view, bool exclusive, bool reverse) {
+  std::vector<Wide> y(view.outer * view.size * view.inner);
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t i = 0; i < view.inner; ++i) {
+      Wide total = 0;
+      for (int64_t s = 0; s < view.size; ++s) {
+        int64_t at = (o * view.size + (reverse ? view.size - 1 - s : s)) * view.inner + i;
+        if (exclusive) y[at] = total;
+        total += x[at];
+        if (!exclusive) y[at] = total;
+      }
+    }
+  return y;
+}
+
+HostTensor cumSum(const Evaluation &e) {
+  const HostTensor &x = e.operand(0);
+  AxisView view = viewAxis(e, x.shape, e.integer("axis"));
+  bool exclusive = e.flag("exclusive"), reverse = e.flag("reverse");
+  if (isFloat(x.dtype))
+    return HostTensor::ofReals(e.type.dtype, x.shape, runningSum(Reals(x).data(), view, exclusive, reverse));
+  return HostTensor::ofIntegers(e.type.dtype, x.shape, runningSum(x.integers().data(), view, exclusive, reverse));
+}
+
+} // namespace
+
+void addMovement(EvaluatorTable &table) {
+  table["Reshape"] = reshape;
+  table["Transpose"] = transpose;
+  table["Broadcast"] = broadcast;
+  table["Slice"] = slice;
+  table["Pad"] = pad;
+  table["Concat"] = concat;
+  table["Gather"] = gather;
+  table["ScatterAdd"] = scatterAdd;
+  table["CumSum"] = cumSum;
+}
+
+} // namespace cleave::runtime

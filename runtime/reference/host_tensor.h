@@ -1,0 +1,55 @@
+// A tensor in host memory: what the reference evaluator reads and makes.
+//
+//   HostTensor t = HostTensor::ofReals(plan::F32, {2, 2}, {1, 2, 3, 4});
+//   t.reals()    -> 1.0 2.0 3.0 4.0        t.integers() -> 1 2 3 4 (truncated)
+//
+// Elements are row-major and dense; BOOL is one byte, 0 or 1.
+#pragma once
+#include "runtime/plan/dtype.h"
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cleave::runtime {
+using plan::DType;
+
+int64_t elementsOf(const std::vector<int64_t> &shape);
+std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape); // in elements
+
+struct TensorType {
+  DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+  bool operator==(const TensorType &) const = default;
+};
+
+struct HostTensor {
+  DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> data;
+
+  static HostTensor zeros(DType dtype, std::vector<int64_t> shape);
+  static HostTensor ofReals(DType dtype, std::vector<int64_t> shape, const std::vector<double> &values);
+  static HostTensor ofIntegers(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t> &values);
+
+  int64_t elements() const { return elementsOf(shape); }
+  TensorType type() const { return {dtype, shape}; }
+  // Every element converted; U64 above 2^63 comes out of integers() as its two's complement.
+  std::vector<double> reals() const;
+  std::vector<int64_t> integers() const;
+  // Overwrites all elements, rounding to dtype (integers wrap, BOOL is value != 0). Sizes must agree.
+  void setReals(const double *values);
+  void setIntegers(const int64_t *values);
+  HostTensor converted(DType to) const; // Cast's rules: float to integer truncates, to BOOL is x != 0
+
+  template <typename T> T *as() { return reinterpret_cast<T *>(data.data()); }
+  template <typename T> const T *as() const { return reinterpret_cast<const T *>(data.data()); }
+};
+
+float halfToFloat(uint16_t bits);
+uint16_t floatToHalf(double value); // round to nearest even, straight from the double
+float bfloatToFloat(uint16_t bits);
+uint16_t floatToBfloat(double value);
+
+} // namespace cleave::runtime
