@@ -69,4 +69,5 @@ def LaunchOp : Plan_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpIn
   let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $results)";
   let hasVerifier = 1;
 }
+include "dialects/plan/PlanCommands.td"
 #endif

@@ -1,0 +1,92 @@
+#include "compiler/codegen/memory_plan.h"
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace cleave::codegen {
+namespace {
+
+struct Placed {
+  int64_t begin, end;  // bytes
+  int64_t first, last; // positions
+};
+
+// Lowest offsets that fit, buffers taken in `order`. Returns the peak; gives up (returns `limit`) once past it.
+int64_t firstFit(const std::vector<BufferInterval> &buffers, const std::vector<size_t> &order, int64_t limit,
+                 std::vector<int64_t> &offsets) {
+  std::vector<Placed> placed; // by begin
+  placed.reserve(buffers.size());
+  int64_t peak = 0;
+  for (size_t index : order) {
+    const BufferInterval &buffer = buffers[index];
+    int64_t bytes = alignUp(std::max<int64_t>(buffer.bytes, 1));
+    int64_t offset = 0;
+    for (const Placed &other : placed) {
+      if (other.begin >= offset + bytes) break; // the gap before this and all later ones is large enough
+      if (other.last >= buffer.first && other.first <= buffer.last) offset = std::max(offset, other.end);
+    }
+    offsets[index] = offset;
+    peak = std::max(peak, offset + bytes);
+    if (peak >= limit) return limit;
+    Placed entry{offset, offset + bytes, buffer.first, buffer.last};
+    auto where = std::upper_bound(placed.begin(), placed.end(), entry,
+                                  [](const Placed &a, const Placed &b) { return a.begin < b.begin; });
+    placed.insert(where, entry);
+  }
+  return peak;
+}
+
+void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
+  struct Change {
+    int64_t position, bytes;
+  };
+  std::vector<Change> changes;
+  changes.reserve(buffers.size() * 2);
+  for (const BufferInterval &buffer : buffers) {
+    int64_t bytes = alignUp(std::max<int64_t>(buffer.bytes, 1));
+    changes.push_back({buffer.first, bytes});
+    changes.push_back({buffer.last + 1, -bytes});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) {
+    return a.position != b.position ? a.position < b.position : a.bytes < b.bytes; // ends before starts
+  });
+  int64_t alive = 0;
+  for (const Change &change : changes) {
+    alive += change.bytes;
+    if (alive <= plan.lowerBound) continue;
+    plan.lowerBound = alive;
+    plan.boundPosition = change.position;
+  }
+}
+
+} // namespace
+
+MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
+  MemoryPlan plan;
+  boundPeak(buffers, plan);
+  plan.offsets.assign(buffers.size(), 0);
+  plan.peak = std::numeric_limits<int64_t>::max();
+
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> offsets(buffers.size());
+  auto attempt = [&](auto before) {
+    if (plan.peak == plan.lowerBound) return;
+    std::stable_sort(order.begin(), order.end(), before);
+    int64_t peak = firstFit(buffers, order, plan.peak, offsets);
+    if (peak >= plan.peak) return;
+    plan.peak = peak;
+    plan.offsets = offsets;
+  };
+  auto size = [&](size_t i) { return buffers[i].bytes; };
+  auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first; };
+  attempt([&](size_t a, size_t b) { return size(a) != size(b) ? size(a) > size(b) : duration(a) > duration(b); });
+  attempt([&](size_t a, size_t b) { // size times duration: long-lived buffers go to the bottom
+    return double(size(a)) * (duration(a) + 1) > double(size(b)) * (duration(b) + 1);
+  });
+  attempt(
+      [&](size_t a, size_t b) { return duration(a) != duration(b) ? duration(a) > duration(b) : size(a) > size(b); });
+  return plan;
+}
+
+} // namespace cleave::codegen

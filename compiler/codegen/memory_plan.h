@@ -1,0 +1,34 @@
+// Offsets for buffers that live during an interval of a command list, so that buffers alive together never overlap.
+//
+//   buffer  bytes  live        offset
+//   a       256    [0, 2]      0
+//   b       256    [1, 3]      256
+//   c       256    [3, 5]      0       a is dead by then
+//
+// First fit in order of size; tens of thousands of buffers take well under a second. Free of MLIR.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace cleave::codegen {
+
+// Every offset in an arena is a multiple of this many bytes.
+constexpr int64_t bufferAlignment = 64;
+
+inline int64_t alignUp(int64_t bytes) { return (bytes + bufferAlignment - 1) / bufferAlignment * bufferAlignment; }
+
+struct BufferInterval {
+  int64_t bytes = 0;
+  int64_t first = 0, last = 0; // command positions, both inclusive
+};
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets; // one a buffer
+  int64_t peak = 0;             // bytes: the end of the highest buffer
+  int64_t lowerBound = 0;       // bytes: the most that is alive at one position
+  int64_t boundPosition = 0;    // the first position where that is
+};
+
+MemoryPlan planMemory(const std::vector<BufferInterval> &buffers);
+
+} // namespace cleave::codegen

@@ -1,0 +1,33 @@
+#include "dialects/plan/Plan.h"
+
+namespace cleave::plan {
+using namespace mlir;
+
+LogicalResult ContractCommandOp::verify() {
+  size_t expected = getBatch().size() + 2;
+  for (ArrayRef<int64_t> strides : {getLhsStrides(), getRhsStrides(), getOutStrides()})
+    if (strides.size() != expected)
+      return emitOpError() << "needs " << expected << " strides a tensor, but one has " << strides.size();
+  int64_t elements = getM() * getN();
+  for (int64_t size : getBatch()) elements *= size;
+  if (cast<RankedTensorType>(getY().getType()).getNumElements() != elements)
+    return emitOpError() << "computes " << elements << " elements for a result of type " << getY().getType();
+  return success();
+}
+
+LogicalResult CopyCommandOp::verify() {
+  if (getSourceStrides().size() != getSizes().size() || getTargetStrides().size() != getSizes().size())
+    return emitOpError("needs as many strides as sizes");
+  return success();
+}
+
+LogicalResult ViewOp::verify() {
+  auto from = cast<RankedTensorType>(getX().getType()), to = cast<RankedTensorType>(getY().getType());
+  if (from.getElementType() != to.getElementType()) return emitOpError("must keep the element type");
+  if (getOffset() < 0 || getOffset() + to.getNumElements() > from.getNumElements())
+    return emitOpError() << "looks at elements [" << getOffset() << ", " << getOffset() + to.getNumElements()
+                         << ") of a tensor that has " << from.getNumElements();
+  return success();
+}
+
+} // namespace cleave::plan
