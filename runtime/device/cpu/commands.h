@@ -1,0 +1,50 @@
+// Builders of the CPU device's commands, by family; each has its own source file.
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/device/cpu/kernel_object.h"
+#include "runtime/device/cpu/onednn.h"
+#include "runtime/device/device.h"
+
+namespace cleave::runtime {
+
+// What a builder may use. Addresses are final: the arena is allocated before commands are prepared.
+struct CpuContext {
+  std::byte *arena = nullptr;
+  dist::Mesh mesh;
+  int64_t device = 0; // id in the mesh
+  const KernelObject *kernels = nullptr;
+  std::shared_ptr<Scratch> scratch;
+  dnnl::stream stream;
+
+  std::byte *at(const plan::Buffer &buffer) const { return arena + buffer.offset(); }
+};
+
+// A command with oneDNN primitives; `place` is called when the scratch has its address.
+class ScratchUser : public PreparedCommand {
+public:
+  virtual void place(const Scratch &scratch) = 0;
+};
+
+Result<Prepared> prepareContract(const plan::Contract &command, const CpuContext &context);
+Result<Prepared> prepareConvolution(const plan::Convolution &command, const CpuContext &context);
+Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context);
+Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &context);
+Result<Prepared> prepareScatterAdd(const plan::ScatterAdd &command, const CpuContext &context);
+Result<Prepared> prepareCopy(const plan::Copy &command, const CpuContext &context);
+Result<Prepared> prepareFill(const plan::Fill &command, const CpuContext &context);
+Result<Prepared> prepareCumSum(const plan::CumSum &command, const CpuContext &context);
+Result<Prepared> prepareCheckFinite(const plan::CheckFinite &command, const CpuContext &context);
+Result<Prepared> prepareLaunch(const plan::Launch &command, const CpuContext &context);
+
+// A command that is one call of a callable: `prepared([=] { ...; return Status::ok(); })`.
+template <typename Body> class CallCommand final : public PreparedCommand {
+public:
+  explicit CallCommand(Body body) : body(std::move(body)) {}
+  Status run() override { return body(); }
+
+private:
+  Body body;
+};
+template <typename Body> Prepared prepared(Body body) { return std::make_unique<CallCommand<Body>>(std::move(body)); }
+
+} // namespace cleave::runtime

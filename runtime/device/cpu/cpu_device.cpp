@@ -1,0 +1,90 @@
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/device/cpu/arena.h"
+#include "runtime/device/cpu/commands.h"
+#include "runtime/device/parallel.h"
+#include <cstring>
+#include <dnnl_debug.h>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+class CpuDevice final : public Device {
+public:
+  CpuDevice(const dist::Mesh &mesh, CpuDeviceOptions options) : options(std::move(options)) {
+    context.mesh = mesh;
+    context.device = this->options.device;
+    context.kernels = this->options.kernels.get();
+    context.scratch = std::make_shared<Scratch>();
+    context.stream = dnnl::stream(cpuEngine());
+  }
+
+  Status allocate(int64_t bytes) override {
+    CLEAVE_RETURN_IF_ERROR(memory.allocate(bytes));
+    context.arena = memory.data();
+    return Status::ok();
+  }
+  std::byte *arena() override { return memory.data(); }
+  int64_t allocatedBytes() const override { return memory.bytes() + scratchMemory.bytes(); }
+  void enterThread() override { setThreads(options.threads); }
+
+  Result<Prepared> prepare(const plan::Command &command) override {
+    try {
+      Result<Prepared> made = build(command);
+      if (made)
+        if (auto *user = dynamic_cast<ScratchUser *>(made->get())) users.push_back(user);
+      return made;
+    } catch (const dnnl::error &error) {
+      return runError(fmt::format("oneDNN cannot prepare it: {} ({})", error.what(), dnnl_status2str(error.status)));
+    }
+  }
+
+  Status finishPreparing() override {
+    CLEAVE_RETURN_IF_ERROR(scratchMemory.allocate(static_cast<int64_t>(context.scratch->bytes)));
+    context.scratch->base = scratchMemory.data();
+    for (ScratchUser *user : users) user->place(*context.scratch);
+    users.clear();
+    return Status::ok();
+  }
+
+  Status write(int64_t offset, const void *data, int64_t bytes) override {
+    if (offset < 0 || bytes < 0 || offset > memory.bytes() - bytes) return inputError("a write outside of the arena");
+    std::memcpy(memory.data() + offset, data, static_cast<size_t>(bytes));
+    return Status::ok();
+  }
+  Status read(int64_t offset, void *data, int64_t bytes) const override {
+    if (offset < 0 || bytes < 0 || offset > memory.bytes() - bytes) return inputError("a read outside of the arena");
+    std::memcpy(data, memory.data() + offset, static_cast<size_t>(bytes));
+    return Status::ok();
+  }
+
+private:
+  Result<Prepared> build(const plan::Command &command) {
+    switch (command.kind_case()) {
+    case plan::Command::kLaunch: return prepareLaunch(command.launch(), context);
+    case plan::Command::kContract: return prepareContract(command.contract(), context);
+    case plan::Command::kConvolution: return prepareConvolution(command.convolution(), context);
+    case plan::Command::kPool: return preparePool(command.pool(), context);
+    case plan::Command::kGather: return prepareGather(command.gather(), context);
+    case plan::Command::kScatterAdd: return prepareScatterAdd(command.scatter_add(), context);
+    case plan::Command::kCopy: return prepareCopy(command.copy(), context);
+    case plan::Command::kFill: return prepareFill(command.fill(), context);
+    case plan::Command::kCumsum: return prepareCumSum(command.cumsum(), context);
+    case plan::Command::kCheckFinite: return prepareCheckFinite(command.check_finite(), context);
+    default: return inputError("not a command of this device");
+    }
+  }
+
+  CpuDeviceOptions options;
+  Arena memory, scratchMemory;
+  CpuContext context;
+  std::vector<ScratchUser *> users; // owned by the caller of prepare
+};
+
+} // namespace
+
+std::unique_ptr<Device> openCpuDevice(const dist::Mesh &mesh, CpuDeviceOptions options) {
+  return std::make_unique<CpuDevice>(mesh, std::move(options));
+}
+
+} // namespace cleave::runtime

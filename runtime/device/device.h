@@ -1,0 +1,45 @@
+// What executes a plan's commands: one Device per rank, CPU or null (CUDA will be a third).
+//
+// A device is prepared once and then only run: `prepare` checks a command, resolves its addresses, creates primitives
+// and counts scratch; `run` of the result does the work, without allocation.
+//
+//   Result<std::unique_ptr<Device>> device = openCpuDevice(plan, mesh, 0, {.threads = 2});
+//   (*device)->allocate(program.arena_bytes());
+//   Result<std::unique_ptr<PreparedCommand>> matmul = (*device)->prepare(command);
+//   Status s = (*matmul)->run();
+#pragma once
+#include "dialects/dist/algebra/mesh.h"
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <cstddef>
+#include <memory>
+
+namespace cleave::runtime {
+
+class PreparedCommand {
+public:
+  virtual ~PreparedCommand() = default;
+  virtual Status run() = 0;
+};
+using Prepared = std::unique_ptr<PreparedCommand>;
+
+class Device {
+public:
+  virtual ~Device() = default;
+  // One allocation of zeroed bytes; the program's buffers are offsets into it.
+  virtual Status allocate(int64_t bytes) = 0;
+  // Base address of the arena as kernels see it; null on a device whose memory the host cannot address.
+  virtual std::byte *arena() = 0;
+  // Commands except collectives and transfers, which are the communicator's.
+  virtual Result<Prepared> prepare(const plan::Command &command) = 0;
+  // Called once after the last prepare: allocates the scratch that the prepared commands share.
+  virtual Status finishPreparing() = 0;
+  virtual Status write(int64_t offset, const void *data, int64_t bytes) = 0;
+  virtual Status read(int64_t offset, void *data, int64_t bytes) const = 0;
+  // Arena and scratch, bytes.
+  virtual int64_t allocatedBytes() const = 0;
+  // Called on a thread before it runs this device's commands.
+  virtual void enterThread() = 0;
+};
+
+} // namespace cleave::runtime

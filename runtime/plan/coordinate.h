@@ -1,0 +1,31 @@
+// Mesh coordinates of the plan: the mesh itself and affine functions of a device's coordinate.
+//
+//   mesh dp=2, tp=4; affine {base 3, {axes tp, stride 10}}: device 6 (dp=1, tp=2) has 23; range over the mesh [3, 33]
+#pragma once
+#include "dialects/dist/algebra/mesh.h"
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <utility>
+
+namespace cleave::runtime {
+
+// Error: no axes with a size of at least 1, a repeated axis, or more than 2^20 devices.
+Result<dist::Mesh> meshOf(const plan::Mesh &mesh);
+
+template <typename Names> dist::Axes axesOf(const Names &names) { return {names.begin(), names.end()}; }
+
+int64_t evaluate(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh, int64_t device);
+
+// Least and greatest value over all devices, in time linear in the axes. Error: unknown axis, or overflow.
+Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh);
+
+// Slice of a tensor that `device` holds: per dimension where it begins and its size. Error: unknown axis, an axis used
+// twice, or a dimension that does not divide.
+struct Shard {
+  std::vector<int64_t> begin, size;
+};
+Result<Shard> shardOf(const google::protobuf::RepeatedField<int64_t> &shape,
+                      const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims, const dist::Mesh &mesh,
+                      int64_t device);
+
+} // namespace cleave::runtime

@@ -1,0 +1,160 @@
+#include "runtime/plan/plan_file.h"
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace cleave::runtime {
+namespace {
+
+constexpr char magic[8] = {'C', 'L', 'E', 'A', 'V', 'E', 'P', 'L'};
+static_assert(std::endian::native == std::endian::little, "the header is read in place");
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t headerChecksum;
+  uint64_t features;
+  uint64_t payloadBytes;
+  uint32_t payloadChecksum;
+  uint32_t reserved;
+};
+static_assert(sizeof(Header) == planHeaderBytes);
+
+uint32_t crc(const void *data, size_t bytes, uint32_t seed = 0) {
+  uLong value = seed;
+  const auto *at = static_cast<const Bytef *>(data);
+  for (; bytes > 0;) { // zlib takes 32-bit lengths
+    uInt part = static_cast<uInt>(std::min<size_t>(bytes, 1u << 30));
+    value = crc32(value, at, part);
+    at += part;
+    bytes -= part;
+  }
+  return static_cast<uint32_t>(value);
+}
+
+uint32_t headerChecksum(const Header &header) {
+  uint32_t value = crc(&header.features, sizeof(Header) - 16);
+  return crc(&header, 12, value);
+}
+
+uint64_t requiredFeatures(const plan::Plan &plan) {
+  uint64_t features = 0;
+  if (plan.programs_size() > 1) features |= FeatureStages;
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands())
+        if (command.has_transfer()) features |= FeatureStages;
+  return features;
+}
+
+std::string systemError() { return std::strerror(errno); }
+
+struct File {
+  int descriptor = -1;
+  ~File() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+};
+
+} // namespace
+
+Result<std::string> encodePlan(const plan::Plan &plan) {
+  size_t bytes = plan.ByteSizeLong();
+  if (bytes >= (size_t(1) << 31))
+    return inputError(fmt::format("the plan has {} bytes; a plan file holds less than 2 GiB: keep weights out of it (large "
+                                  "constants should be parameters)",
+                                  bytes));
+  std::string out(planHeaderBytes, '\0');
+  if (!plan.AppendToString(&out)) return inputError("the plan cannot be serialized");
+  Header header{};
+  std::memcpy(header.magic, magic, sizeof magic);
+  header.version = planFormatVersion;
+  header.features = requiredFeatures(plan);
+  header.payloadBytes = out.size() - planHeaderBytes;
+  header.payloadChecksum = crc(out.data() + planHeaderBytes, header.payloadBytes);
+  header.headerChecksum = headerChecksum(header);
+  std::memcpy(out.data(), &header, sizeof header);
+  return out;
+}
+
+Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
+  auto refuse = [&](const std::string &why) { return inputError(name + ": " + why); };
+  if (bytes.empty()) return refuse("empty file, not a plan");
+  if (bytes.substr(0, sizeof magic) != std::string_view(magic, sizeof magic).substr(0, bytes.size()))
+    return refuse("not a plan (it does not begin with CLEAVEPL); plans are written by `cleave compile -o X.plan`");
+  if (bytes.size() < planHeaderBytes)
+    return refuse(fmt::format("truncated: {} bytes, and the header alone has {}", bytes.size(), planHeaderBytes));
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.version > planFormatVersion) // before the checksum: a newer format may lay out its header otherwise
+    return refuse(fmt::format("plan format {} is newer than this runtime's {}: use a newer cleave, or compile the plan again",
+                              header.version, planFormatVersion));
+  if (header.headerChecksum != headerChecksum(header)) return refuse("corrupt: the header's checksum does not match");
+  if (header.version == 0) return refuse("corrupt: plan format 0 does not exist");
+  if (uint64_t unknown = header.features & ~knownPlanFeatures)
+    return refuse(fmt::format("it needs features this runtime does not have (bits {:#x}): use a newer cleave", unknown));
+  uint64_t payload = bytes.size() - planHeaderBytes;
+  if (header.payloadBytes > payload)
+    return refuse(fmt::format("truncated: {} of {} bytes are there", bytes.size(), header.payloadBytes + planHeaderBytes));
+  if (header.payloadBytes < payload)
+    return refuse(fmt::format("corrupt: {} bytes follow the plan's end", payload - header.payloadBytes));
+  const char *body = bytes.data() + planHeaderBytes;
+  if (crc(body, payload) != header.payloadChecksum) return refuse("corrupt: the checksum does not match its contents");
+  if (payload >= (uint64_t(1) << 31)) return refuse("a plan has less than 2 GiB");
+  plan::Plan plan;
+  if (!plan.ParseFromArray(body, static_cast<int>(payload))) return refuse("corrupt: not a valid plan message");
+  return plan;
+}
+
+Status writeFileAtomically(std::string_view bytes, const std::string &path) {
+  std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  auto fail = [&](const char *doing) {
+    Status status = inputError(fmt::format("cannot {} {}: {}", doing, path, systemError()));
+    ::unlink(temporary.c_str());
+    return status;
+  };
+  {
+    File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+    if (file.descriptor < 0) return fail("create");
+    while (!bytes.empty()) {
+      ssize_t written = ::write(file.descriptor, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return fail("write");
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    if (::fsync(file.descriptor) != 0) return fail("sync");
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename the new file to");
+  return Status::ok();
+}
+
+Status writePlanFile(const plan::Plan &plan, const std::string &path) {
+  Result<std::string> bytes = encodePlan(plan);
+  if (!bytes) return bytes.status();
+  return writeFileAtomically(*bytes, path);
+}
+
+Result<plan::Plan> readPlanFile(const std::string &path) {
+  File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.descriptor < 0) return inputError(fmt::format("cannot open plan {}: {}", path, systemError()));
+  struct stat info{};
+  if (::fstat(file.descriptor, &info) != 0 || !S_ISREG(info.st_mode))
+    return inputError(fmt::format("plan {} is not a regular file", path));
+  if (info.st_size == 0) return inputError(path + ": empty file, not a plan");
+  auto bytes = static_cast<size_t>(info.st_size);
+  void *map = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
+  if (map == MAP_FAILED) return inputError(fmt::format("cannot map plan {}: {}", path, systemError()));
+  Result<plan::Plan> plan = decodePlan({static_cast<const char *>(map), bytes}, path);
+  ::munmap(map, bytes);
+  return plan;
+}
+
+} // namespace cleave::runtime

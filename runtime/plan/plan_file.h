@@ -1,0 +1,42 @@
+// The plan on disk: a fixed header in front of the serialized plan.proto message.
+//
+//   bytes  0..7   "CLEAVEPL"
+//          8..11  format version (little endian, as all numbers here)
+//         12..15  CRC-32 of bytes 16..39 and 0..11
+//         16..23  feature bits: what a reader must understand to run this plan
+//         24..31  payload length
+//         32..35  CRC-32 of the payload
+//         36..39  0
+//         40..    plan.Plan
+//
+// A reader refuses what it does not know: a newer format version, an unknown feature bit, a wrong length or checksum.
+//
+//   Status s = writePlanFile(plan, "gpt.plan");       // atomic: the old file or the new one, never half of it
+//   Result<plan::Plan> p = readPlanFile("gpt.plan");  // error: "gpt.plan: truncated: 1200 of 4096 bytes ..."
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <string>
+#include <string_view>
+
+namespace cleave::runtime {
+
+constexpr uint32_t planFormatVersion = 1;
+constexpr size_t planHeaderBytes = 40;
+
+enum PlanFeature : uint64_t {
+  FeatureStages = 1, // more than one program, or transfers
+};
+constexpr uint64_t knownPlanFeatures = FeatureStages;
+
+Result<std::string> encodePlan(const plan::Plan &plan);
+// `name` is cited in errors.
+Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name);
+
+Status writePlanFile(const plan::Plan &plan, const std::string &path);
+Result<plan::Plan> readPlanFile(const std::string &path);
+
+// Writes `bytes` to a new file beside `path`, syncs it, and renames it over `path`.
+Status writeFileAtomically(std::string_view bytes, const std::string &path);
+
+} // namespace cleave::runtime
