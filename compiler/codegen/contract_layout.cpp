@@ -26,8 +26,10 @@ Groups classify(const ContractIndices &c) {
 }
 
 void sortByStride(IndexOrder &group, const IndexStrides &strides) {
-  std::stable_sort(group.begin(), group.end(),
-                   [&](int64_t a, int64_t b) { return strides[a].value_or(0) > strides[b].value_or(0); });
+  std::sort(group.begin(), group.end(), [&](int64_t a, int64_t b) {
+    int64_t strideA = strides[a].value_or(0), strideB = strides[b].value_or(0);
+    return strideA != strideB ? strideA > strideB : a < b;
+  });
 }
 
 std::vector<Run> collapse(const IndexOrder &group, const ContractIndices &c) {

@@ -70,22 +70,23 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> offsets(buffers.size());
-  auto attempt = [&](auto before) {
+  auto attempt = [&](auto weight, auto tieBreak) { // decreasing
     if (plan.peak == plan.lowerBound) return;
-    std::stable_sort(order.begin(), order.end(), before);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      if (weight(a) != weight(b)) return weight(a) > weight(b);
+      return tieBreak(a) != tieBreak(b) ? tieBreak(a) > tieBreak(b) : a < b;
+    });
     int64_t peak = firstFit(buffers, order, plan.peak, offsets);
     if (peak >= plan.peak) return;
     plan.peak = peak;
     plan.offsets = offsets;
   };
   auto size = [&](size_t i) { return buffers[i].bytes; };
-  auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first; };
-  attempt([&](size_t a, size_t b) { return size(a) != size(b) ? size(a) > size(b) : duration(a) > duration(b); });
-  attempt([&](size_t a, size_t b) { // size times duration: long-lived buffers go to the bottom
-    return double(size(a)) * (duration(a) + 1) > double(size(b)) * (duration(b) + 1);
-  });
-  attempt(
-      [&](size_t a, size_t b) { return duration(a) != duration(b) ? duration(a) > duration(b) : size(a) > size(b); });
+  auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
+  auto area = [&](size_t i) { return double(size(i)) * double(duration(i)); };
+  attempt(size, duration);
+  attempt(area, size); // long-lived buffers at the bottom
+  attempt(duration, size);
   return plan;
 }
 

@@ -24,8 +24,9 @@ LogicalResult CopyCommandOp::verify() {
 LogicalResult ViewOp::verify() {
   auto from = cast<RankedTensorType>(getX().getType()), to = cast<RankedTensorType>(getY().getType());
   if (from.getElementType() != to.getElementType()) return emitOpError("must keep the element type");
-  if (getOffset() < 0 || getOffset() + to.getNumElements() > from.getNumElements())
-    return emitOpError() << "looks at elements [" << getOffset() << ", " << getOffset() + to.getNumElements()
+  int64_t begin = getOffset(), end = begin + to.getNumElements();
+  if (begin < 0 || end > from.getNumElements())
+    return emitOpError() << "looks at elements [" << begin << ", " << end
                          << ") of a tensor that has " << from.getNumElements();
   return success();
 }

@@ -1,0 +1,49 @@
+// Code generation: the local training functions become the plan that the runtime executes.
+//
+//   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
+//   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
+//   order, streams, events              -> plan.stream, plan.wait             ScheduleCommands
+//   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
+//   everything                          -> plan::Plan (plan.proto)            generate
+//
+// The passes stand in this order; each has its own file and lit test. FormClusters (kernels/) runs between
+// AbsorbTransposes and LowerLibraryOps and leaves plan.launch.
+#pragma once
+#include "dialects/dist/algebra/mesh.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "plan/plan.pb.h"
+
+namespace cleave::codegen {
+
+// Bytes a device holds. They add up to the arena.
+struct MemoryReport {
+  int64_t parameters = 0;  // weights, running statistics, constants
+  int64_t gradients = 0;   // accumulators, and gradients alive at the peak
+  int64_t optimizer = 0;   // optimizer state
+  int64_t activations = 0; // results of the forward pass alive at the peak
+  int64_t workspace = 0;   // everything else in the scratch part of the arena
+  int64_t total() const { return parameters + gradients + optimizer + activations + workspace; }
+};
+
+struct CodegenOptions {
+  std::string target = "native";  // CPU the kernels may use: as clang's -march
+  int64_t threads = 0;            // a device; 0: decided when the plan runs
+  MemoryReport *memory = nullptr; // filled when given
+};
+
+// The plan of a partitioned module: mesh, parameters, programs, kernels. The caller adds training, reports and sources.
+// Runs all passes above on the module, which then holds the commands. Errors are emitted as diagnostics.
+mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
+
+std::unique_ptr<mlir::Pass> createAbsorbTransposes();
+std::unique_ptr<mlir::Pass> createLowerLibraryOps();
+std::unique_ptr<mlir::Pass> createLowerCollectives();
+std::unique_ptr<mlir::Pass> createScheduleCommands();
+std::unique_ptr<mlir::Pass> createPlanMemory();
+std::unique_ptr<mlir::Pass> createVerifyPlan();
+
+// All of the above, for cleave-opt.
+void registerCodegenPasses();
+
+} // namespace cleave::codegen

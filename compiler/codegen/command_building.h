@@ -1,0 +1,35 @@
+// Small builders shared by the passes that make plan commands.
+#pragma once
+#include "dialects/onnx/Onnx.h"
+#include "dialects/plan/Plan.h"
+
+namespace cleave::codegen {
+
+// The attribute that is the same everywhere.
+inline plan::AffineOfCoordinateAttr constantAffine(mlir::OpBuilder &builder, int64_t base) {
+  return plan::AffineOfCoordinateAttr::get(builder.getContext(), base, builder.getArrayAttr({}),
+                                           builder.getDenseI64ArrayAttr({}));
+}
+
+// stride * (index along axes).
+inline plan::AffineOfCoordinateAttr indexAffine(mlir::OpBuilder &builder, mlir::ArrayAttr axes, int64_t stride) {
+  return plan::AffineOfCoordinateAttr::get(builder.getContext(), 0, builder.getArrayAttr({axes}),
+                                           builder.getDenseI64ArrayAttr({stride}));
+}
+
+// A command that does the work of `origin`: its location and phase.
+inline void inherit(mlir::Operation *command, mlir::Operation *origin) {
+  if (mlir::Attribute phase = origin->getAttr("cleave.phase")) command->setAttr("cleave.phase", phase);
+}
+
+// Bytes of one element in a buffer.
+inline int64_t elementBytes(mlir::Type type) {
+  unsigned bits = type.getIntOrFloatBitWidth();
+  return bits < 8 ? 1 : bits / 8;
+}
+inline int64_t tensorBytes(mlir::Type type) {
+  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  return tensor.getNumElements() * elementBytes(tensor.getElementType());
+}
+
+} // namespace cleave::codegen

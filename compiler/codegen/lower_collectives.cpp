@@ -1,0 +1,86 @@
+// LowerCollectives: dist collectives become plan.collective with their position in the order of their group.
+//
+//   %y = dist.all_reduce %g {axes = ["dp"], reduce = "sum"}
+//   %y = plan.collective %g {op = "all_reduce", axes = ["dp"], reduce = "sum", dims = [-1], ..., sequence = 0}
+//
+// The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them.
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "dialects/dist/Dist.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+struct Description {
+  StringRef op;
+  StringRef reduce = "sum";
+  SmallVector<int64_t> dims, splitDims;
+};
+
+std::optional<Description> describe(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<Description>>(op)
+      .Case([](dist::AllReduceOp op) { return Description{"all_reduce", op.getReduce(), {-1}, {-1}}; })
+      .Case([](dist::ReduceScatterOp op) {
+        return Description{"reduce_scatter", op.getReduce(), {int64_t(op.getDim())}, {-1}};
+      })
+      .Case([](dist::AllGatherOp op) { return Description{"all_gather", "sum", {int64_t(op.getDim())}, {-1}}; })
+      .Case([](dist::AllToAllOp op) {
+        return Description{"all_to_all", "sum", {int64_t(op.getDim())}, {int64_t(op.getSplitDim())}};
+      })
+      .Case([](dist::BroadcastOp op) { return Description{"broadcast", "sum", {-1}, {-1}}; })
+      .Case([](dist::BucketOp op) {
+        Description bucket{op.getOp(), op.getReduce().value_or("sum"), SmallVector<int64_t>(op.getDims()),
+                           SmallVector<int64_t>(op.getXs().size(), -1)};
+        bucket.dims.resize(op.getXs().size(), -1);
+        if (auto splits = op->getAttrOfType<DenseI64ArrayAttr>("split_dims"))
+          bucket.splitDims.assign(splits.asArrayRef().begin(), splits.asArrayRef().end());
+        return bucket;
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerCollectives)
+  StringRef getArgument() const override { return "lower-collectives"; }
+  StringRef getDescription() const override { return "dist collectives become plan.collective"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      llvm::StringMap<int64_t> positions;
+      for (Operation &op : llvm::make_early_inc_range(function.getOps())) {
+        auto description = describe(&op);
+        if (!description) {
+          if (isa<dist::DistDialect>(op.getDialect()) && !isa<dist::OwnPartOp>(op)) {
+            op.emitOpError("is not a collective: it should be gone after MaterializeCollectives");
+            return signalPassFailure();
+          }
+          continue;
+        }
+        OpBuilder builder(&op);
+        auto axes = op.getAttrOfType<ArrayAttr>("axes");
+        std::string group;
+        for (Attribute axis : axes) group += cast<StringAttr>(axis).getValue().str() + ",";
+        auto why = op.getAttrOfType<StringAttr>("why");
+        auto command = plan::CollectiveCommandOp::create(
+            builder, op.getLoc(), op.getResultTypes(), op.getOperands(), builder.getStringAttr(description->op), axes,
+            builder.getStringAttr(description->reduce), builder.getDenseI64ArrayAttr(description->dims),
+            builder.getDenseI64ArrayAttr(description->splitDims), why ? why : builder.getStringAttr(""),
+            builder.getI64IntegerAttr(positions[group]++));
+        inherit(command, &op);
+        op.replaceAllUsesWith(command.getResults());
+        op.erase();
+      }
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createLowerCollectives() { return std::make_unique<LowerCollectives>(); }
+
+} // namespace cleave::codegen

@@ -1,0 +1,13 @@
+// One onnx.Contract as a plan.contract over strides, with the copies its layout asks for (contract_layout.h).
+//
+//   %y = onnx.Contract %x, %w {[0,1,2], [2,3] -> [0,1,3]} : 8x16x64, 64x256
+//   %y = plan.contract %x, %w {m = 128, n = 256, k = 64, lhs_strides = [64, 1], rhs_strides = [256, 1], ...}
+#pragma once
+#include "dialects/onnx/Onnx.h"
+
+namespace cleave::codegen {
+
+// Builds the commands at the builder's place and returns the result; the op itself is left for the caller to erase.
+mlir::Value lowerContract(mlir::OpBuilder &builder, onnx::ContractOp op);
+
+} // namespace cleave::codegen

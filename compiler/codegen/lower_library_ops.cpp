@@ -1,0 +1,209 @@
+// LowerLibraryOps: core ops that no kernel took become library commands, copies, fills and views.
+//
+//   %y = onnx.Gather %table, %i {axis = 0}     -> plan.gather {outer = 1, rows = 100, inner = 64, ...}
+//   %t = onnx.Transpose %x {perm = [1, 0]}     -> read through strides by its users, else plan.copy
+//   %r = onnx.Reshape %x                       -> plan.view, no code
+//   onnx.write @p, %v                          -> plan.store %v, @p
+//
+// First the ops that do arithmetic, front to back: they read through movement ops. Then what is left of the movement
+// ops, back to front, so that a chain of them is one copy.
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/lower_contract.h"
+#include "compiler/codegen/strided_view.h"
+#include "dialects/dist/Dist.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+int64_t product(llvm::ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes) result *= size;
+  return result;
+}
+
+llvm::ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+// Where the local part of a dimension of `local` entries starts.
+plan::AffineOfCoordinateAttr localStart(OpBuilder &builder, std::optional<ArrayAttr> axes, int64_t local) {
+  return axes && !axes->empty() ? indexAffine(builder, *axes, local) : constantAffine(builder, 0);
+}
+
+Value lowerGather(OpBuilder &builder, onnx::GatherOp op) {
+  auto shape = shapeOf(op.getTable());
+  int64_t axis = op.getAxis(), rows = shape[axis];
+  return plan::GatherCommandOp::create(
+      builder, op.getLoc(), op.getType(), op.getTable(), op.getIndices(),
+      builder.getI64IntegerAttr(product(shape.take_front(axis))), builder.getI64IntegerAttr(rows),
+      builder.getI64IntegerAttr(product(shape.drop_front(axis + 1))), localStart(builder, op.getShardAxes(), rows),
+      builder.getI64IntegerAttr(op.getGlobalRows().value_or(rows)));
+}
+
+Value lowerScatterAdd(OpBuilder &builder, onnx::ScatterAddOp op) {
+  auto shape = shapeOf(op.getY());
+  int64_t axis = op.getAxis(), rows = op.getRows();
+  return plan::ScatterAddCommandOp::create(
+      builder, op.getLoc(), op.getType(), op.getIndices(), op.getUpdates(),
+      builder.getI64IntegerAttr(product(shape.take_front(axis))), builder.getI64IntegerAttr(rows),
+      builder.getI64IntegerAttr(product(shape.drop_front(axis + 1))), localStart(builder, op.getShardAxes(), rows),
+      builder.getI64IntegerAttr(op.getGlobalRows().value_or(rows)));
+}
+
+Value lowerCumSum(OpBuilder &builder, onnx::CumSumOp op) {
+  auto shape = shapeOf(op.getX());
+  int64_t axis = op.getAxis();
+  return plan::CumSumCommandOp::create(
+      builder, op.getLoc(), op.getType(), op.getX(), builder.getI64IntegerAttr(product(shape.take_front(axis))),
+      builder.getI64IntegerAttr(shape[axis]), builder.getI64IntegerAttr(product(shape.drop_front(axis + 1))),
+      op.getExclusiveAttr(), op.getReverseAttr());
+}
+
+template <typename Conv> Value lowerConvolution(OpBuilder &builder, Conv op, llvm::StringRef pass) {
+  return plan::ConvolutionCommandOp::create(builder, op.getLoc(), op.getType(), op->getOperand(0), op->getOperand(1),
+                                            builder.getStringAttr(pass), op.getStridesAttr(), op.getPadsBeginAttr(),
+                                            op.getPadsEndAttr(), op.getDilationsAttr(), op.getGroupsAttr());
+}
+
+template <typename Pool> Value lowerPool(OpBuilder &builder, Pool op, llvm::StringRef kind) {
+  return plan::PoolCommandOp::create(builder, op.getLoc(), op.getType(), op->getOperands(), builder.getStringAttr(kind),
+                                     op.getKernelAttr(), op.getStridesAttr(), op.getPadsBeginAttr(),
+                                     op.getPadsEndAttr(), op.getDilationsAttr());
+}
+
+Value lowerPad(OpBuilder &builder, onnx::PadOp op) {
+  StridedView source = viewOf(op.getX());
+  auto strides = rowMajorStrides(shapeOf(op.getY()));
+  int64_t offset = 0;
+  llvm::SmallVector<int64_t, 6> target;
+  for (auto [stride, low, interior] : llvm::zip(strides, op.getLow(), op.getInterior())) {
+    offset += low * stride;
+    target.push_back(stride * (interior + 1));
+  }
+  return plan::CopyCommandOp::create(
+      builder, op.getLoc(), op.getType(), source.base, builder.getDenseI64ArrayAttr(source.sizes),
+      builder.getDenseI64ArrayAttr(source.strides), builder.getDenseI64ArrayAttr(target),
+      constantAffine(builder, source.offset), builder.getI64IntegerAttr(offset), op.getValueAttr());
+}
+
+Value lowerOwnPart(OpBuilder &builder, dist::OwnPartOp op) {
+  auto sizes = shapeOf(op.getY());
+  auto strides = rowMajorStrides(shapeOf(op.getX()));
+  int64_t dim = op.getDim();
+  return plan::CopyCommandOp::create(
+      builder, op.getLoc(), op.getType(), op.getX(), builder.getDenseI64ArrayAttr(sizes),
+      builder.getDenseI64ArrayAttr(strides), builder.getDenseI64ArrayAttr(rowMajorStrides(sizes)),
+      indexAffine(builder, op.getAxesAttr(), sizes[dim] * strides[dim]), builder.getI64IntegerAttr(0), FloatAttr());
+}
+
+// What a chain of movement ops comes to: a view where the elements are adjacent, else one strided copy.
+Value lowerMovement(OpBuilder &builder, Operation *op) {
+  Value result = op->getResult(0);
+  StridedView view = viewOf(result);
+  if (view.isDense() && product(view.sizes) > 0)
+    return plan::ViewOp::create(builder, op->getLoc(), result.getType(), view.base,
+                                builder.getI64IntegerAttr(view.offset));
+  if (view.base == result) { // strides cannot express the Reshape: its operand has to be made dense first
+    return plan::ViewOp::create(builder, op->getLoc(), result.getType(), op->getOperand(0),
+                                builder.getI64IntegerAttr(0));
+  }
+  return plan::CopyCommandOp::create(
+      builder, op->getLoc(), result.getType(), view.base, builder.getDenseI64ArrayAttr(view.sizes),
+      builder.getDenseI64ArrayAttr(view.strides), builder.getDenseI64ArrayAttr(rowMajorStrides(view.sizes)),
+      constantAffine(builder, view.offset), builder.getI64IntegerAttr(0), FloatAttr());
+}
+
+Value lowerConstant(OpBuilder &builder, onnx::ConstantOp op) {
+  auto value = op.getValue();
+  if (value.isSplat()) return plan::FillCommandOp::create(builder, op.getLoc(), op.getType(), value);
+  return plan::ConstantCommandOp::create(builder, op.getLoc(), op.getType(), value);
+}
+
+// Ops that compute. Null: not one of them.
+Value lowerComputing(OpBuilder &builder, Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](onnx::ContractOp op) { return lowerContract(builder, op); })
+      .Case([&](onnx::GatherOp op) { return lowerGather(builder, op); })
+      .Case([&](onnx::ScatterAddOp op) { return lowerScatterAdd(builder, op); })
+      .Case([&](onnx::CumSumOp op) { return lowerCumSum(builder, op); })
+      .Case([&](onnx::ConvOp op) { return lowerConvolution(builder, op, "forward"); })
+      .Case([&](onnx::ConvGradInputOp op) { return lowerConvolution(builder, op, "grad_input"); })
+      .Case([&](onnx::ConvGradWeightOp op) { return lowerConvolution(builder, op, "grad_weight"); })
+      .Case([&](onnx::MaxPoolOp op) { return lowerPool(builder, op, "max"); })
+      .Case([&](onnx::MaxPoolGradOp op) { return lowerPool(builder, op, "max_grad"); })
+      .Case([&](onnx::AveragePoolOp op) {
+        return lowerPool(builder, op, op.getIncludePad() ? "average_include_pad" : "average");
+      })
+      .Case([&](onnx::AveragePoolGradOp op) {
+        return lowerPool(builder, op, op.getIncludePad() ? "average_include_pad_grad" : "average_grad");
+      })
+      .Case([&](onnx::PadOp op) { return lowerPad(builder, op); })
+      .Case([&](onnx::ConcatOp op) {
+        return plan::ConcatCommandOp::create(builder, op.getLoc(), op.getType(), op.getXs(), op.getAxisAttr())
+            .getResult();
+      })
+      .Case([&](dist::OwnPartOp op) { return lowerOwnPart(builder, op); })
+      .Default([](Operation *) { return Value(); });
+}
+
+bool isMovement(Operation *op) { return isa<onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ReshapeOp>(op); }
+
+void replace(Operation *op, Value value) {
+  inherit(value.getDefiningOp(), op);
+  op->getResult(0).replaceAllUsesWith(value);
+  op->erase();
+}
+
+LogicalResult lowerFunction(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    OpBuilder builder(&op);
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) {
+      auto store = plan::StoreOp::create(builder, op.getLoc(), write.getValue(), write.getParamAttr(), UnitAttr());
+      inherit(store, &op);
+      op.erase();
+    } else if (Value value = lowerComputing(builder, &op)) {
+      replace(&op, value);
+    }
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (op.getNumResults() > 0 && op.use_empty() &&
+        (isMemoryEffectFree(&op) || isa<onnx::ReadOp, onnx::ConstantOp>(op))) {
+      op.erase();
+      continue;
+    }
+    OpBuilder builder(&op);
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op))
+      replace(&op, lowerConstant(builder, constant));
+    else if (isMovement(&op))
+      replace(&op, lowerMovement(builder, &op));
+  }
+  bool failed = false;
+  for (Operation &op : block) {
+    bool known = isa<plan::PlanDialect>(op.getDialect()) || isa<onnx::ReadOp, func::ReturnOp>(op) ||
+                 isa<dist::DistDialect>(op.getDialect());
+    if (known) continue;
+    op.emitOpError("has no command: a kernel should have taken it (FormClusters)");
+    failed = true;
+  }
+  return failure(failed);
+}
+
+struct LowerLibraryOps : PassWrapper<LowerLibraryOps, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerLibraryOps)
+  StringRef getArgument() const override { return "lower-library-ops"; }
+  StringRef getDescription() const override { return "core ops outside kernels become plan commands"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(lowerFunction(function))) signalPassFailure();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createLowerLibraryOps() { return std::make_unique<LowerLibraryOps>(); }
+
+} // namespace cleave::codegen
