@@ -4,13 +4,14 @@ include "dialects/onnx/OnnxCoreOps.td"
 
 // What the importer writes, and what names persistent tensors in every phase.
 
-def NodeOp : Onnx_Op<"node"> {
+def NodeOp : Onnx_Op<"node", [NoTerminator]> {
   let summary = "any ONNX node, faithfully";
   let description = [{
     `op_type`, `domain`, `version` (of the opset the model imports for the domain). `onnx_attributes` maps ONNX attribute
     names to: i64 / f32 / string attributes, DenseI64Array, DenseF32Array, StrArray, ElementsAttr (tensors). An absent
     optional input is an operand produced by onnx.none. Result types may be unranked or dynamic until shapes are bound.
-    Nodes that hold subgraphs (If, Loop, Scan) carry them as regions.
+    Nodes that hold subgraphs (If, Loop, Scan) carry them as regions, one block each, which end with an onnx.node "yield"
+    of domain "cleave"; `onnx_attributes` maps the names of graph attributes to region numbers.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, StrAttr:$op_type, StrAttr:$domain, I64Attr:$version,
                    StrAttr:$node_name, DictionaryAttr:$onnx_attributes);

@@ -1,0 +1,33 @@
+// The nodes of a model's graph with every call of a model-local function replaced by the function's nodes.
+//
+// A value inside a call gets the call's name in front, attributes that refer to the function's are filled in, and each
+// node keeps the opset of the scope it was written in:
+//
+//     node "attn" = my.domain::Attention(x, w)             MatMul "attn/mm" (x, w) -> "attn/scores"
+//     function Attention(q, m) -> (y) {                    Softmax "attn/sm" ("attn/scores") -> z
+//       mm: scores = MatMul(q, m);  sm: y = Softmax(scores) }
+#pragma once
+#include "compiler/import/model_file.h"
+#include <deque>
+#include <vector>
+
+namespace cleave::import_ {
+
+struct FlatNode {
+  const ::onnx::NodeProto *node;
+  const Opsets *opsets; // that the node's scope imports
+  std::string name;     // of the node; if it has none, its first output's; never empty
+};
+
+struct FlatGraph {
+  std::vector<FlatNode> nodes;
+  std::deque<::onnx::NodeProto> owned; // nodes that came from function bodies
+  std::deque<Opsets> scopes;
+
+  int64_t version(const FlatNode &node) const; // of the node's domain; 0 when it imports none
+};
+
+// Errors: a function that calls itself, a call with more inputs than the function has.
+Result<FlatGraph> flattenFunctions(const ModelFile &model);
+
+} // namespace cleave::import_

@@ -1,0 +1,64 @@
+#include "compiler/import/import.h"
+#include "compiler/import/graph_builder.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace cleave::import_ {
+namespace {
+
+ArrayAttr strings(Builder &builder, const std::vector<std::string> &values) {
+  llvm::SmallVector<Attribute> attributes;
+  for (const std::string &value : values) attributes.push_back(builder.getStringAttr(value));
+  return builder.getArrayAttr(attributes);
+}
+
+Status describe(ModuleOp module, const ModelFile &model, const TensorStore &store, const ParameterTable &table) {
+  Builder builder(module.getContext());
+  std::vector<std::string> notes;
+  for (const std::string &file : store.missingFiles())
+    notes.push_back(
+        fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));
+  if (model.proto.training_info_size() > 0)
+    notes.push_back("the model carries training_info; its forward graph is used, the recipe says how it is trained");
+  auto standard = model.opsets.find("");
+  module->setAttr("onnx.path", builder.getStringAttr(model.path));
+  module->setAttr("onnx.producer",
+                  builder.getStringAttr(model.proto.producer_name() + " " + model.proto.producer_version()));
+  module->setAttr("onnx.ir_version", builder.getI64IntegerAttr(model.proto.ir_version()));
+  module->setAttr("onnx.opset", builder.getI64IntegerAttr(standard == model.opsets.end() ? 0 : standard->second));
+  module->setAttr("onnx.ties", strings(builder, table.ties));
+  module->setAttr("onnx.notes", strings(builder, notes));
+  return Status::ok();
+}
+
+Status importInto(ModuleOp module, const std::string &path, const ImportOptions &options) {
+  Result<ModelFile> model = openModel(path);
+  if (!model) return model.status();
+  Result<FlatGraph> flat = flattenFunctions(*model);
+  if (!flat) return flat.status();
+  TensorStore store(*model);
+  Result<ParameterTable> table = classifyParameters(*model, *flat, store, options);
+  if (!table) return table.status();
+  CLEAVE_RETURN_IF_ERROR(buildModule(module, *model, *flat, *table, store));
+  return describe(module, *model, store, *table);
+}
+
+} // namespace
+
+FailureOr<OwningOpRef<ModuleOp>> importModel(MLIRContext &context, const std::string &path,
+                                             const ImportOptions &options) {
+  context.loadDialect<onnx::OnnxDialect, func::FuncDialect>();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  if (Status status = importInto(*module, path, options); !status) {
+    emitError(UnknownLoc::get(&context)) << status.message();
+    return failure();
+  }
+  if (failed(verify(*module))) return failure();
+  return module;
+}
+
+} // namespace cleave::import_

@@ -1,0 +1,37 @@
+#include "compiler/import/mapped_file.h"
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cleave::import_ {
+
+Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return inputError(path + ": cannot be opened: " + std::strerror(errno));
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    return inputError(path + ": is not a regular file");
+  }
+  std::unique_ptr<MappedFile> file(new MappedFile);
+  file->size = static_cast<size_t>(status.st_size);
+  if (file->size > 0) {
+    void *address = mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED) {
+      ::close(descriptor);
+      return inputError(path + ": cannot be mapped into memory: " + std::strerror(errno));
+    }
+    file->data = static_cast<const char *>(address);
+  }
+  ::close(descriptor);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (data) munmap(const_cast<char *>(data), size);
+}
+
+} // namespace cleave::import_

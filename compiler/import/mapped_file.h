@@ -1,0 +1,28 @@
+// A file as bytes, mapped read-only. Files of many GiB cost nothing until they are looked at.
+//
+//     Result<std::unique_ptr<MappedFile>> file = MappedFile::open("model.onnx");
+//     std::string_view bytes = (*file)->bytes();
+#pragma once
+#include "runtime/status.h"
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace cleave::import_ {
+
+class MappedFile {
+public:
+  static Result<std::unique_ptr<MappedFile>> open(const std::string &path);
+  ~MappedFile();
+  MappedFile(const MappedFile &) = delete;
+  MappedFile &operator=(const MappedFile &) = delete;
+
+  std::string_view bytes() const { return {data, size}; }
+
+private:
+  MappedFile() = default;
+  const char *data = nullptr;
+  size_t size = 0;
+};
+
+} // namespace cleave::import_

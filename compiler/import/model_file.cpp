@@ -1,0 +1,75 @@
+#include "compiler/import/model_file.h"
+#include "compiler/import/embedded_data.h"
+#include <climits>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::import_ {
+namespace {
+
+Status refuseFolder(const std::string &path) {
+  if (fs::exists(fs::path(path) / "training_model.onnx") || fs::exists(fs::path(path) / "checkpoint"))
+    return inputError(path + ": is an artifacts folder of onnxruntime-training, which is not supported yet; give the "
+                             "forward model's .onnx file and a recipe");
+  return inputError(path + ": is a folder; give the .onnx file inside it");
+}
+
+Status checkVersions(const std::string &path, const ModelFile &model) {
+  const ::onnx::ModelProto &proto = model.proto;
+  if (!proto.has_ir_version()) return inputError(path + ": is not an ONNX model (it has no ir_version)");
+  if (proto.ir_version() < oldestIr || proto.ir_version() > newestIr)
+    return inputError(fmt::format("{}: has ONNX IR version {}; versions {} to {} are supported; convert the model with "
+                                  "onnx.version_converter or export it again",
+                                  path, proto.ir_version(), oldestIr, newestIr));
+  if (!proto.has_graph()) return inputError(path + ": holds no graph");
+  auto standard = model.opsets.find("");
+  if (standard == model.opsets.end()) {
+    for (const ::onnx::NodeProto &node : proto.graph().node())
+      if (canonicalDomain(node.domain()).empty())
+        return inputError(fmt::format("{}: imports no opset for the default domain, which node '{}' ({}) needs", path,
+                                      node.name(), node.op_type()));
+  } else if (standard->second < oldestOpset || standard->second > newestOpset) {
+    return inputError(fmt::format("{}: uses opset {}; opsets {} to {} are supported; convert the model with "
+                                  "onnx.version_converter or export it again",
+                                  path, standard->second, oldestOpset, newestOpset));
+  }
+  if (proto.graph().sparse_initializer_size() > 0)
+    return inputError(fmt::format("{}: initializer '{}' is sparse, which is not supported; store it as a dense tensor",
+                                  path, proto.graph().sparse_initializer(0).values().name()));
+  return Status::ok();
+}
+
+} // namespace
+
+std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? "" : domain; }
+
+Opsets readOpsets(const google::protobuf::RepeatedPtrField<::onnx::OperatorSetIdProto> &imports) {
+  Opsets opsets;
+  for (const ::onnx::OperatorSetIdProto &import : imports) opsets[canonicalDomain(import.domain())] = import.version();
+  return opsets;
+}
+
+Result<ModelFile> openModel(const std::string &path) {
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) return refuseFolder(path);
+  if (!fs::exists(path, failure)) return inputError(path + ": there is no such file");
+  Result<std::unique_ptr<MappedFile>> file = MappedFile::open(path);
+  if (!file) return file.status();
+
+  ModelFile model;
+  model.path = fs::absolute(path).lexically_normal().string();
+  model.folder = fs::path(model.path).parent_path().string();
+  model.file = std::move(*file);
+  Result<std::string> stripped = stripEmbeddedData(model.file->bytes());
+  if (!stripped) return inputError(path + ": " + stripped.status().message());
+  if (stripped->size() > INT_MAX)
+    return inputError(path + ": holds more than 2 GiB besides its weights, more than Protocol Buffers can parse");
+  if (!model.proto.ParseFromString(*stripped)) return inputError(path + ": is not an ONNX model (it cannot be parsed)");
+  model.opsets = readOpsets(model.proto.opset_import());
+  CLEAVE_RETURN_IF_ERROR(checkVersions(path, model));
+  return model;
+}
+
+} // namespace cleave::import_

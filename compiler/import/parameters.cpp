@@ -1,0 +1,289 @@
+#include "compiler/import/parameters.h"
+#include "compiler/import/tensor_values.h"
+#include "compiler/import/ties.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+namespace cleave::import_ {
+namespace {
+
+constexpr int64_t integerConstantLimit = 16 << 20; // bytes: larger integer tensors stay in their file
+constexpr int64_t maskConstantLimit = 64 << 10;
+constexpr int64_t frozenConstantLimit = 4 << 10;
+constexpr int64_t scanLimit =
+    1 << 20; // elements: larger multiplied or looked-up weights are not scanned for mask values
+
+struct Initializer {
+  StoredTensor tensor;
+  bool fromNode = false; // a Constant node: folded by the exporter
+  std::vector<Use> uses;
+  std::map<std::pair<size_t, int>, std::string> identity; // use -> the Identity output it goes through
+};
+
+// Operands that configure an op rather than being a weight.
+bool isConfiguration(const std::string &op, int operand) {
+  static const std::map<std::string, std::set<int>> table = {{"Resize", {1, 2}},
+                                                             {"Upsample", {1}},
+                                                             {"OneHot", {2}},
+                                                             {"Dropout", {1}},
+                                                             {"Pad", {2}},
+                                                             {"Clip", {1, 2}},
+                                                             {"Range", {0, 1, 2}},
+                                                             {"QuantizeLinear", {1}},
+                                                             {"DequantizeLinear", {1}},
+                                                             {"RoiAlign", {1}},
+                                                             {"CastLike", {1}},
+                                                             {"EyeLike", {0}},
+                                                             {"NonMaxSuppression", {3, 4}}};
+  auto found = table.find(op);
+  return found != table.end() && found->second.count(operand) > 0;
+}
+
+class Classifier {
+public:
+  Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
+      : model(model), flat(flat), store(store), options(options), index(flat) {}
+
+  Result<ParameterTable> run() {
+    CLEAVE_RETURN_IF_ERROR(collect());
+    mergeEqualMatrices();
+    for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
+    return std::move(table);
+  }
+
+private:
+  Status collect() {
+    table.dissolved.assign(flat.nodes.size(), false);
+    for (const ::onnx::TensorProto &tensor : model.proto.graph().initializer()) {
+      Result<StoredTensor> stored = store.locate(tensor);
+      if (!stored) return stored.status();
+      if (!initializers.emplace(tensor.name(), Initializer{std::move(*stored), false, {}, {}}).second)
+        return inputError(fmt::format("{}: two initializers are called '{}'", model.path, tensor.name()));
+      order.push_back(tensor.name());
+      resolved[tensor.name()] = tensor.name();
+    }
+    for (size_t i = 0; i < flat.nodes.size(); ++i) CLEAVE_RETURN_IF_ERROR(collectNode(i));
+    for (const ::onnx::ValueInfoProto &output : model.proto.graph().output())
+      direct.insert(resolvedName(output.name()));
+    for (const auto &[value, initial] : resolved) valuesOf[initial].push_back(value);
+    return Status::ok();
+  }
+
+  Status collectNode(size_t i) {
+    const ::onnx::NodeProto &node = *flat.nodes[i].node;
+    bool standard = canonicalDomain(node.domain()).empty();
+    if (standard && node.op_type() == "Constant" && node.attribute_size() == 1 && node.attribute(0).has_t() &&
+        node.output_size() == 1) {
+      ::onnx::TensorProto tensor = node.attribute(0).t();
+      tensor.set_name(node.output(0));
+      Result<StoredTensor> stored = store.locate(tensor);
+      if (!stored) return stored.status();
+      initializers.emplace(node.output(0), Initializer{std::move(*stored), true, {}, {}});
+      order.push_back(node.output(0));
+      resolved[node.output(0)] = node.output(0);
+      table.dissolved[i] = true;
+      return Status::ok();
+    }
+    if (standard && node.op_type() == "Identity" && node.input_size() == 1 && node.output_size() == 1 &&
+        resolved.count(node.input(0))) {
+      resolved[node.output(0)] = resolvedName(node.input(0));
+      table.dissolved[i] = true;
+      return Status::ok();
+    }
+    for (int operand = 0; operand < node.input_size(); ++operand) {
+      auto found = resolved.find(node.input(operand));
+      if (found == resolved.end()) continue;
+      Initializer &initializer = initializers.at(found->second);
+      initializer.uses.push_back({i, operand});
+      if (found->first != found->second) initializer.identity[{i, operand}] = found->first;
+    }
+    for (const ::onnx::AttributeProto &attribute : node.attribute())
+      if (attribute.has_g()) collectCaptures(attribute.g());
+    return Status::ok();
+  }
+
+  // Initializers that a subgraph reads from around it.
+  void collectCaptures(const ::onnx::GraphProto &graph) {
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      for (const std::string &input : node.input())
+        if (resolved.count(input)) direct.insert(resolvedName(input));
+      for (const ::onnx::AttributeProto &attribute : node.attribute())
+        if (attribute.has_g()) collectCaptures(attribute.g());
+    }
+    for (const ::onnx::ValueInfoProto &output : graph.output())
+      if (resolved.count(output.name())) direct.insert(resolvedName(output.name()));
+  }
+
+  std::string resolvedName(const std::string &value) const {
+    auto found = resolved.find(value);
+    return found == resolved.end() ? value : found->second;
+  }
+
+  // An embedding that the exporter wrote a second time, usually transposed, for the head.
+  void mergeEqualMatrices() {
+    if (options.ties != recipe::Ties::Auto) return;
+    for (const std::string &tableName : order) {
+      Initializer &embedding = initializers.at(tableName);
+      const StoredTensor &rows = embedding.tensor;
+      if (rows.shape.size() != 2 || !rows.isFloat() || !rows.bytes || !readByGather(index, embedding.uses) ||
+          allEqual(rows))
+        continue;
+      for (const std::string &headName : order) {
+        if (headName == tableName || aliasOf.count(headName)) continue;
+        Initializer &head = initializers.at(headName);
+        if (head.tensor.length != rows.length || !readByProduct(index, head.uses) || readByGather(index, head.uses))
+          continue;
+        bool same = sameContent(rows, head.tensor);
+        if (!same && !transposedContent(rows, head.tensor)) continue;
+        aliasOf[headName] = {tableName, !same};
+        table.ties.push_back(
+            fmt::format("'{}' holds the same numbers as '{}'{}: one parameter (an embedding and its head); "
+                        "`ties: as_exported` separates them",
+                        headName, tableName, same ? "" : " transposed"));
+      }
+    }
+  }
+
+  Status classify(const std::string &name, Initializer &initializer) {
+    if (aliasOf.count(name)) return Status::ok(); // with its embedding
+    std::vector<Use> statistics, others;
+    for (const Use &use : initializer.uses) {
+      bool statistic = flat.nodes[use.node].node->op_type() == "BatchNormalization" && use.operand >= 3;
+      (statistic ? statistics : others).push_back(use);
+    }
+    bool first = true; // which tensor of the initializer keeps its plain name
+    if (!others.empty() || direct.count(name)) {
+      CLEAVE_RETURN_IF_ERROR(classifyWeights(name, initializer, others));
+      first = false;
+    }
+    for (const Use &use : statistics) {
+      Parameter parameter;
+      parameter.role = Role::RunningStatistic;
+      parameter.why = use.operand == 3 ? "running mean" : "running variance";
+      parameter.uses = {use};
+      add(name, initializer, std::move(parameter), first);
+      first = false;
+    }
+    return Status::ok();
+  }
+
+  Status classifyWeights(const std::string &name, Initializer &initializer, const std::vector<Use> &uses) {
+    Parameter parameter;
+    parameter.tensor = initializer.tensor;
+    std::vector<std::string> nodes;
+    for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
+    decideRole(initializer, uses, {name, nodes}, parameter);
+    if (parameter.trainable && !initializer.tensor.inFile)
+      return inputError(
+          fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
+                      "save the model again with onnx.save, which writes raw data",
+                      model.path, name));
+    std::vector<std::vector<Use>> groups = {uses};
+    if (parameter.trainable) {
+      std::string decision;
+      groups = groupUses(
+          index, initializer.tensor, uses, options.ties, [&](const std::string &v) { return isMatrix(v); }, decision);
+      if (!decision.empty()) table.ties.push_back(decision);
+    }
+    for (size_t i = 0; i < groups.size(); ++i) {
+      Parameter copy = parameter;
+      copy.uses = groups[i];
+      add(name, initializer, std::move(copy), i == 0);
+    }
+    return Status::ok();
+  }
+
+  void decideRole(const Initializer &initializer, const std::vector<Use> &uses, const recipe::ParameterNames &names,
+                  Parameter &parameter) const {
+    const StoredTensor &tensor = initializer.tensor;
+    bool named = std::find(options.trainable.begin(), options.trainable.end(), names.name) != options.trainable.end();
+    auto constantUpTo = [&](int64_t bytes, std::string why) {
+      parameter.role = tensor.bytes && tensor.length <= bytes ? Role::Constant : Role::Parameter;
+      parameter.why = std::move(why);
+    };
+    auto configuration = [&](const Use &use) {
+      return isConfiguration(flat.nodes[use.node].node->op_type(), use.operand);
+    };
+    if (!tensor.isFloat()) return constantUpTo(integerConstantLimit, "integers do not train");
+    if (!uses.empty() && std::all_of(uses.begin(), uses.end(), configuration))
+      return constantUpTo(maskConstantLimit, "configures its node");
+    if (!named) {
+      if (tensor.elements() <= 1) return constantUpTo(maskConstantLimit, "a single number");
+      if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
+      if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
+        return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
+    }
+    if (!recipe::matchParameter(options.trainable, names))
+      return constantUpTo(frozenConstantLimit, "not named by `trainable`");
+    parameter.trainable = true;
+    parameter.why = named ? "named by `trainable`" : "matches `trainable`";
+  }
+
+  bool isLargeWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    return tensor.elements() > scanLimit && (readByGather(index, uses) || readByProduct(index, uses));
+  }
+
+  bool isMatrix(const std::string &value) const {
+    auto found = resolved.find(value);
+    if (found == resolved.end()) return false;
+    const StoredTensor &tensor = initializers.at(found->second).tensor;
+    return tensor.isFloat() && tensor.shape.size() >= 2 && tensor.elements() > 1;
+  }
+
+  // The name of an untied copy: of the Identity it was read through, if there is just one; else "name#2".
+  std::string copyName(const std::string &name, const Initializer &initializer, const std::vector<Use> &uses) {
+    std::set<std::string> through;
+    for (const Use &use : uses) {
+      auto found = initializer.identity.find({use.node, use.operand});
+      through.insert(found == initializer.identity.end() ? "" : found->second);
+    }
+    if (through.size() == 1 && !through.begin()->empty() && taken.insert(*through.begin()).second)
+      return *through.begin();
+    for (int number = 2;; ++number)
+      if (std::string copy = fmt::format("{}#{}", name, number); taken.insert(copy).second) return copy;
+  }
+
+  void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
+    parameter.tensor = initializer.tensor;
+    parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
+    taken.insert(parameter.name);
+    size_t at = table.parameters.size();
+    for (const Use &use : parameter.uses) table.byUse[{use.node, use.operand}] = {at, false};
+    if (keepsName) {
+      for (const std::string &value : valuesOf[name]) table.byValue[value] = {at, false};
+      for (const auto &[alias, target] : aliasOf) {
+        if (target.first != name) continue;
+        (target.second ? parameter.transposedAliases : parameter.aliases).push_back(alias);
+        const std::vector<Use> &uses = initializers.at(alias).uses;
+        for (const Use &use : uses) table.byUse[{use.node, use.operand}] = {at, target.second};
+        parameter.uses.insert(parameter.uses.end(), uses.begin(), uses.end());
+        for (const std::string &value : valuesOf[alias]) table.byValue[value] = {at, target.second};
+      }
+    }
+    table.parameters.push_back(std::move(parameter));
+  }
+
+  const ModelFile &model;
+  const FlatGraph &flat;
+  TensorStore &store;
+  const ImportOptions &options;
+  GraphIndex index;
+  ParameterTable table;
+  std::map<std::string, Initializer> initializers;
+  std::vector<std::string> order;
+  std::map<std::string, std::string> resolved;                 // value -> initializer, through Identity
+  std::map<std::string, std::vector<std::string>> valuesOf;    // the inverse
+  std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
+  std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
+  std::set<std::string> taken;
+};
+
+} // namespace
+
+Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGraph &flat, TensorStore &store,
+                                          const ImportOptions &options) {
+  return Classifier(model, flat, store, options).run();
+}
+
+} // namespace cleave::import_

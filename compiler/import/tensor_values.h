@@ -1,0 +1,16 @@
+// Looks at float tensors in place: enough to tell weights from masks and fresh constants.
+#pragma once
+#include "compiler/import/tensor_store.h"
+
+namespace cleave::import_ {
+
+// Every element has the bytes of the first. False when the bytes are unknown; stops at the first difference.
+bool allEqual(const StoredTensor &tensor);
+// Holds an infinity, a NaN or a number <= -1e30: what attention masks are made of. False when the bytes are unknown.
+bool looksLikeMask(const StoredTensor &tensor);
+// Same type, shape and bytes.
+bool sameContent(const StoredTensor &a, const StoredTensor &b);
+// Both are matrices of the same type, and b[j, i] has the bytes of a[i, j].
+bool transposedContent(const StoredTensor &a, const StoredTensor &b);
+
+} // namespace cleave::import_

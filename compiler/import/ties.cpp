@@ -1,0 +1,166 @@
+#include "compiler/import/ties.h"
+#include "compiler/import/tensor_values.h"
+#include <deque>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <set>
+
+namespace cleave::import_ {
+namespace {
+
+constexpr size_t searchLimit = 256; // nodes looked at for the nearest product
+
+bool isPassThrough(const std::string &op) { return op == "Transpose" || op == "Cast" || op == "Identity"; }
+
+const ::onnx::NodeProto &nodeOf(const GraphIndex &index, const Use &use) { return *index.flat.nodes[use.node].node; }
+
+bool anyReader(const GraphIndex &index, const std::vector<Use> &uses, const std::set<std::string> &wanted) {
+  for (const Use &use : uses)
+    for (const std::string &op : readers(index, use))
+      if (wanted.count(op)) return true;
+  return false;
+}
+
+// Elementwise nodes may read one parameter twice; elsewhere two operands mean two things (scale and bias).
+bool oneMeaning(const ::onnx::NodeProto &node) {
+  static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "MatMul"};
+  return elementwise.count(node.op_type()) > 0;
+}
+
+std::vector<std::vector<Use>> groupByNode(const GraphIndex &index, const std::vector<Use> &uses) {
+  std::map<std::pair<size_t, int>, std::vector<Use>> groups;
+  for (const Use &use : uses) groups[{use.node, oneMeaning(nodeOf(index, use)) ? 0 : use.operand}].push_back(use);
+  std::vector<std::vector<Use>> result;
+  for (auto &[key, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+// A constant shared by several nodes is one parameter only where the layer around it is shared too: the same op, behind
+// the same matrix, applied by different nodes.
+std::vector<std::vector<Use>> groupByLayer(const GraphIndex &index, const std::vector<Use> &uses,
+                                           const IsMatrix &isMatrix) {
+  struct Group {
+    std::string op, matrix;
+    int operand;
+    std::set<size_t> products;
+    std::vector<Use> uses;
+  };
+  std::vector<Group> groups;
+  for (std::vector<Use> &ofNode : groupByNode(index, uses)) {
+    const Use &use = ofNode.front();
+    std::optional<Product> product = nearestProduct(index, use.node, isMatrix);
+    Group *home = nullptr;
+    if (product)
+      for (Group &group : groups)
+        if (group.op == nodeOf(index, use).op_type() && group.matrix == product->initializer &&
+            group.operand == use.operand && !group.products.count(product->node))
+          home = &group;
+    if (!home) {
+      groups.push_back({nodeOf(index, use).op_type(), product ? product->initializer : "", use.operand, {}, {}});
+      home = &groups.back();
+    }
+    if (product) home->products.insert(product->node);
+    home->uses.insert(home->uses.end(), ofNode.begin(), ofNode.end());
+  }
+  std::vector<std::vector<Use>> result;
+  for (Group &group : groups) result.push_back(std::move(group.uses));
+  return result;
+}
+
+std::string nodeNames(const GraphIndex &index, const std::vector<Use> &uses) {
+  std::vector<std::string> names;
+  for (const Use &use : uses) {
+    const FlatNode &node = index.flat.nodes[use.node];
+    if (names.size() == 4) {
+      names.push_back("...");
+      break;
+    }
+    names.push_back(fmt::format("{} ({})", node.name, node.node->op_type()));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+} // namespace
+
+GraphIndex::GraphIndex(const FlatGraph &flat) : flat(flat) {
+  for (size_t i = 0; i < flat.nodes.size(); ++i) {
+    for (const std::string &output : flat.nodes[i].node->output()) producer.emplace(output, i);
+    for (const std::string &input : flat.nodes[i].node->input())
+      if (!input.empty()) consumers[input].push_back(i);
+  }
+}
+
+std::vector<std::string> readers(const GraphIndex &index, const Use &use) {
+  std::vector<std::string> found;
+  std::vector<size_t> open = {use.node};
+  for (size_t step = 0; step < open.size() && step < searchLimit; ++step) {
+    const ::onnx::NodeProto &node = *index.flat.nodes[open[step]].node;
+    if (!isPassThrough(node.op_type()) || node.output_size() == 0) {
+      found.push_back(node.op_type());
+      continue;
+    }
+    auto next = index.consumers.find(node.output(0));
+    if (next != index.consumers.end()) open.insert(open.end(), next->second.begin(), next->second.end());
+  }
+  return found;
+}
+
+bool readByGather(const GraphIndex &index, const std::vector<Use> &uses) { return anyReader(index, uses, {"Gather"}); }
+bool readByProduct(const GraphIndex &index, const std::vector<Use> &uses) {
+  return anyReader(index, uses, {"MatMul", "Gemm", "Einsum", "Conv"});
+}
+
+std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, const IsMatrix &isMatrix) {
+  std::deque<size_t> open = {node};
+  std::set<size_t> seen = {node};
+  for (size_t step = 0; !open.empty() && step < searchLimit; ++step) {
+    size_t at = open.front();
+    open.pop_front();
+    const ::onnx::NodeProto &proto = *index.flat.nodes[at].node;
+    for (const std::string &input : proto.input())
+      if (isMatrix(input) && !isPassThrough(proto.op_type())) return Product{at, input};
+    for (const std::string &input : proto.input()) {
+      auto from = index.producer.find(input);
+      if (from == index.producer.end()) continue;
+      const ::onnx::NodeProto &before = *index.flat.nodes[from->second].node;
+      if (before.op_type() == "Transpose" && before.input_size() == 1 && isMatrix(before.input(0)))
+        return Product{at, before.input(0)}; // Transpose(weight) -> MatMul
+      if (seen.insert(from->second).second) open.push_back(from->second);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
+                                        const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
+                                        std::string &decision) {
+  decision.clear();
+  std::vector<std::vector<Use>> byNode = groupByNode(index, uses);
+  if (byNode.size() <= 1) return {uses};
+  std::string of = fmt::format("'{}' is shared by {}: ", tensor.name, nodeNames(index, uses));
+  if (ties == recipe::Ties::AsExported) {
+    decision = of + "one parameter (ties: as_exported)";
+    return {uses};
+  }
+  if (ties == recipe::Ties::None) {
+    decision = of + fmt::format("{} parameters (ties: none)", byNode.size());
+    return byNode;
+  }
+  bool embeddingAndHead = readByGather(index, uses) && readByProduct(index, uses);
+  bool mergedConstant = allEqual(tensor) || (!tensor.bytes && tensor.shape.size() <= 1);
+  if (embeddingAndHead || !mergedConstant) {
+    decision = of + fmt::format("one parameter ({}); `ties: none` separates them",
+                                embeddingAndHead ? "an embedding and its head" : "its values are not a constant's");
+    return {uses};
+  }
+  std::vector<std::vector<Use>> layers = groupByLayer(index, uses, isMatrix);
+  const char *reason =
+      tensor.bytes ? "all elements are equal: merged by the exporter" : "one-dimensional: merged by the exporter";
+  decision = of + (layers.size() == 1
+                       ? std::string("one parameter (the layer around it is shared too)")
+                       : fmt::format("{} parameters ({}); `ties: as_exported` keeps one", layers.size(), reason));
+  return layers;
+}
+
+} // namespace cleave::import_

@@ -1,0 +1,36 @@
+// Which uses of one initializer are one parameter, and which initializers are one. See parameters.h for the cases.
+#pragma once
+#include "compiler/import/parameters.h"
+
+namespace cleave::import_ {
+
+// Who produces and who reads each value of a flat graph.
+struct GraphIndex {
+  explicit GraphIndex(const FlatGraph &flat);
+
+  const FlatGraph &flat;
+  std::map<std::string, size_t> producer;               // value -> node
+  std::map<std::string, std::vector<size_t>> consumers; // value -> nodes
+};
+
+// Op types that finally read the operand: through Transpose, Cast, Identity.
+std::vector<std::string> readers(const GraphIndex &index, const Use &use);
+bool readByGather(const GraphIndex &index, const std::vector<Use> &uses);
+bool readByProduct(const GraphIndex &index, const std::vector<Use> &uses); // MatMul, Gemm, Einsum, Conv
+
+// A node that multiplies by an initializer of two or more dimensions, and that initializer.
+struct Product {
+  size_t node = 0;
+  std::string initializer;
+};
+using IsMatrix = std::function<bool(const std::string &value)>;
+// The nearest such node at or before `node`, against the flow of data.
+std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, const IsMatrix &isMatrix);
+
+// Cuts the uses of one trained initializer into groups that are one parameter each; `decision` tells in words, "" when
+// there was nothing to decide.
+std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
+                                        const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
+                                        std::string &decision);
+
+} // namespace cleave::import_

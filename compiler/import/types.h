@@ -1,0 +1,22 @@
+// ONNX types and tensors as MLIR types and attributes. Signless integers are signed; bool is i1.
+#pragma once
+#include "compiler/import/tensor_store.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace cleave::import_ {
+
+// Null for element types that are not supported (strings, complex, 8-bit floats, 4-bit integers).
+mlir::Type elementType(mlir::MLIRContext &context, int32_t dataType);
+
+// A tensor type; dimensions without a number are dynamic, without a shape it is unranked. Null for other kinds of
+// values (sequences, maps) and unsupported elements.
+mlir::Type valueType(mlir::MLIRContext &context, const ::onnx::TypeProto &type);
+// What stands for "not known yet": tensor<*xindex>.
+mlir::Type unknownType(mlir::MLIRContext &context);
+
+mlir::RankedTensorType tensorType(mlir::MLIRContext &context, const StoredTensor &tensor);
+// Copies the bytes, which must be there; a splat when all elements are equal.
+mlir::DenseElementsAttr elementsAttr(mlir::MLIRContext &context, const StoredTensor &tensor);
+
+} // namespace cleave::import_
