@@ -23,7 +23,7 @@ StridedCopy::StridedCopy(std::vector<int64_t> sizes, std::vector<int64_t> source
   }
   if (totalBytes == 0) return;
   // The target's order decides the loops; dimensions that run on in both are one.
-  std::stable_sort(dims.begin(), dims.end(), [](const Dim &a, const Dim &b) { return a.target > b.target; });
+  std::sort(dims.begin(), dims.end(), [](const Dim &a, const Dim &b) { return a.target != b.target ? a.target > b.target : a.source > b.source; });
   std::vector<Dim> merged;
   for (const Dim &dim : dims) {
     if (!merged.empty() && merged.back().source == dim.source * dim.size && merged.back().target == dim.target * dim.size)

@@ -18,6 +18,7 @@ struct Problem {
   std::vector<Batch> batch;
   int64_t m, n, k;
   int64_t lhsM, lhsK, rhsK, rhsN, outM, outN;
+  bool swapped = false; // the command's rhs is this problem's lhs
 
   explicit Problem(const plan::Contract &c) : m(c.m()), n(c.n()), k(c.k()) {
     int rank = c.batch_size();
@@ -37,6 +38,7 @@ struct Problem {
       batch.push_back(dim);
     }
     // A batch dimension that one operand lacks is rows (columns) of one larger product when the strides run on.
+    if (outN != 1 && outM == 1 && n != 1 && !c.has_bias()) transpose(); // oneDNN wants rows of the result contiguous
     while (!batch.empty()) {
       Batch last = batch.back();
       if (last.rhs == 0 && (m == 1 || (last.lhs == lhsM * m && last.out == outM * m))) {
@@ -49,6 +51,12 @@ struct Problem {
       batch.pop_back();
     }
   }
+  // out^T = rhs^T lhs^T
+  void transpose() {
+    std::swap(m, n), std::swap(lhsM, rhsN), std::swap(lhsK, rhsK), std::swap(outM, outN);
+    for (Batch &dim : batch) std::swap(dim.lhs, dim.rhs);
+    swapped = true;
+  }
   int64_t batchCount() const {
     int64_t count = 1;
     for (const Batch &dim : batch) count *= dim.size;
@@ -59,8 +67,8 @@ struct Problem {
 // Plain loops in a fixed order; Sum is the accumulator.
 template <typename Element, typename Sum> Prepared loops(const plan::Contract &c, const CpuContext &context) {
   Problem p(c);
-  auto *lhs = reinterpret_cast<const Element *>(context.at(c.lhs()));
-  auto *rhs = reinterpret_cast<const Element *>(context.at(c.rhs()));
+  auto *lhs = reinterpret_cast<const Element *>(context.at(p.swapped ? c.rhs() : c.lhs()));
+  auto *rhs = reinterpret_cast<const Element *>(context.at(p.swapped ? c.lhs() : c.rhs()));
   auto *out = reinterpret_cast<Element *>(context.at(c.out()));
   auto *bias = c.has_bias() ? reinterpret_cast<const Element *>(context.at(c.bias())) : nullptr;
   bool accumulate = c.accumulate();
@@ -121,6 +129,7 @@ bool isReference(const dnnl::matmul::primitive_desc &desc) { return std::string(
 
 // Creates the primitive over the last `inside` batch dimensions; null when oneDNN has only its reference loops for it.
 Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, size_t inside, bool allowReference) {
+  const plan::Buffer &left = p.swapped ? c.rhs() : c.lhs(), &right = p.swapped ? c.lhs() : c.rhs();
   std::vector<int64_t> sizes[3], strides[3];
   size_t outside = p.batch.size() - inside;
   for (size_t d = outside; d < p.batch.size(); ++d) {
@@ -128,8 +137,8 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
     sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size), sizes[2].push_back(b.size);
     strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
   }
-  auto lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(c.lhs().dtype()));
-  auto rhs = matrix(sizes[1], strides[1], p.k, p.n, p.rhsK, p.rhsN, dnnlType(c.rhs().dtype()));
+  auto lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(left.dtype()));
+  auto rhs = matrix(sizes[1], strides[1], p.k, p.n, p.rhsK, p.rhsN, dnnlType(right.dtype()));
   auto out = matrix(sizes[2], strides[2], p.m, p.n, p.outM, p.outN, dnnlType(c.out().dtype()));
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -163,9 +172,9 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
       l += at * p.batch[d].lhs, r += at * p.batch[d].rhs, o += at * p.batch[d].out;
     }
     BoundPrimitive bound(primitive);
-    int64_t size = byteSize(c.lhs().dtype()), rhsSize = byteSize(c.rhs().dtype()), outSize = byteSize(c.out().dtype());
-    bound.bind(DNNL_ARG_SRC, lhs, context.at(c.lhs()) + l * size);
-    bound.bind(DNNL_ARG_WEIGHTS, rhs, context.at(c.rhs()) + r * rhsSize);
+    int64_t size = byteSize(left.dtype()), rhsSize = byteSize(right.dtype()), outSize = byteSize(c.out().dtype());
+    bound.bind(DNNL_ARG_SRC, lhs, context.at(left) + l * size);
+    bound.bind(DNNL_ARG_WEIGHTS, rhs, context.at(right) + r * rhsSize);
     bound.bind(DNNL_ARG_DST, out, context.at(c.out()) + o * outSize);
     if (c.has_bias()) bound.bind(DNNL_ARG_BIAS, bias, context.at(c.bias()));
     bound.bindScratch(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), 0);

@@ -1,0 +1,59 @@
+// Collectives between the devices of a mesh. A Fabric connects the devices that this process runs with all others; each
+// group of a collective ("devices that differ only along these axes") and each issuing thread has a channel of its own,
+// so that what one stream does never mixes with another.
+//
+//   LocalFabric fabric(mesh);                                   // all devices are threads of this process
+//   fabric.attach(device, arena);                               // every device, before the first prepare
+//   Result<Prepared> sum = fabric.prepare(device, 1, collective);
+//   Status s = (*sum)->run();                                   // on the device's communication thread
+//
+// Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
+// bits of a run are the same in one process and under MPI.
+#pragma once
+#include "runtime/comm/wait.h"
+#include "runtime/device/device.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+class Fabric {
+public:
+  virtual ~Fabric() = default;
+  // Devices of the mesh that this process runs.
+  virtual std::vector<int64_t> localDevices() const = 0;
+  virtual void attach(int64_t device, std::byte *arena) = 0;
+  // `lane`: 0 for the compute stream's thread, 1 for the communication thread.
+  virtual Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) = 0;
+  // All processes meet; once before the first step and at snapshots. Error: another process failed.
+  virtual Status barrier() = 0;
+  // Whether all processes hold the same bytes (a digest of the plan, of options).
+  virtual Result<bool> agree(uint64_t digest) = 0;
+  // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
+  virtual void abort(const std::string &message, int exitStatus) = 0;
+  AbortFlag &abortFlag() { return flag; }
+
+protected:
+  AbortFlag flag;
+};
+
+// Geometry of one part of a collective, the same on all members.
+struct CollectivePart {
+  plan::DType dtype;
+  int64_t inputOffset = 0, outputOffset = 0; // bytes in the arena
+  int64_t outer = 1, length = 1, inner = 1;  // along `dim`: the input's (ALL_GATHER, others) or the output's (REDUCE_SCATTER) size
+  std::vector<int64_t> inputShape, outputShape;
+  int64_t dim = 0, splitDim = 0;
+  int64_t elements() const { return outer * length * inner; }
+};
+
+// Parts of a collective over a group of `members`. Error: shapes, dtypes or dims that do not fit together.
+Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, int64_t members);
+
+// out[i] = in[0][i] + in[1][i] + ... in that order (or max, min); `out` may be one of the inputs.
+using ReduceFunction = void (*)(std::byte *out, const std::byte *const *inputs, int64_t members, int64_t count);
+// Null for a dtype that cannot be reduced.
+ReduceFunction reduceFunction(plan::DType dtype, plan::Collective::Reduce reduce);
+
+} // namespace cleave::runtime

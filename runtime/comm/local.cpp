@@ -1,0 +1,138 @@
+#include "runtime/comm/local.h"
+#include "runtime/device/parallel.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+// One member's end of one collective: wait until all inputs are written, do the own share, wait until all are done.
+class LocalCollective final : public PreparedCommand {
+public:
+  struct Part : CollectivePart {
+    int64_t element = 0;
+    ReduceFunction reduce = nullptr;
+    StridedCopy piece; // ALL_TO_ALL: from the sender's input to its block of the output
+    int64_t pieceSource = 0, pieceTarget = 0; // bytes between the pieces of consecutive members
+  };
+  plan::Collective::Op op = plan::Collective::ALL_REDUCE;
+  std::vector<Part> parts;
+  std::vector<std::byte *> arenas; // of the members, in their order
+  int64_t self = 0;
+  Barrier *barrier = nullptr;
+
+  Status run() override {
+    if (!barrier->arriveAndWait()) return runError("the run was aborted");
+    for (const Part &part : parts) share(part);
+    if (!barrier->arriveAndWait()) return runError("the run was aborted");
+    return Status::ok();
+  }
+
+private:
+  int64_t members() const { return static_cast<int64_t>(arenas.size()); }
+  std::byte *in(const Part &part, int64_t member) const { return arenas[static_cast<size_t>(member)] + part.inputOffset; }
+  std::byte *out(const Part &part, int64_t member) const { return arenas[static_cast<size_t>(member)] + part.outputOffset; }
+
+  void share(const Part &part) const {
+    switch (op) {
+    case plan::Collective::ALL_REDUCE: return allReduce(part);
+    case plan::Collective::REDUCE_SCATTER: return reduceScatter(part);
+    case plan::Collective::ALL_GATHER: return allGather(part);
+    case plan::Collective::ALL_TO_ALL:
+      for (int64_t m = 0; m < members(); ++m) part.piece.run(in(part, m) + self * part.pieceSource, out(part, self) + m * part.pieceTarget);
+      return;
+    default: // BROADCAST from the first member
+      if (out(part, self) != in(part, 0))
+        std::memmove(out(part, self), in(part, 0), static_cast<size_t>(part.elements() * part.element));
+    }
+  }
+
+  // Every member reduces one piece of all inputs and writes it to all outputs; pieces begin at cache lines.
+  void allReduce(const Part &part) const {
+    int64_t total = part.elements(), piece = ((total + members() - 1) / members() + 15) / 16 * 16;
+    int64_t begin = std::min(total, self * piece), count = std::min(total, begin + piece) - begin;
+    parallelFor(count, 4096, [&](int64_t from, int64_t to) {
+      const std::byte *inputs[maxMembers];
+      int64_t offset = (begin + from) * part.element;
+      for (int64_t m = 0; m < members(); ++m) inputs[m] = in(part, m) + offset;
+      std::byte *first = out(part, self) + offset;
+      part.reduce(first, inputs, members(), to - from);
+      for (int64_t m = 0; m < members(); ++m)
+        if (m != self) std::memcpy(out(part, m) + offset, first, static_cast<size_t>((to - from) * part.element));
+    });
+  }
+
+  void reduceScatter(const Part &part) const {
+    int64_t row = part.length * part.inner; // elements of the output a step of the outer dimension
+    parallelFor(part.outer, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)), [&](int64_t from, int64_t to) {
+      const std::byte *inputs[maxMembers];
+      for (int64_t o = from; o < to; ++o) {
+        for (int64_t m = 0; m < members(); ++m) inputs[m] = in(part, m) + (o * members() + self) * row * part.element;
+        part.reduce(out(part, self) + o * row * part.element, inputs, members(), row);
+      }
+    });
+  }
+
+  void allGather(const Part &part) const {
+    auto row = static_cast<size_t>(part.length * part.inner * part.element);
+    parallelFor(part.outer * members(), std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, static_cast<int64_t>(row))),
+                [&](int64_t from, int64_t to) {
+                  for (int64_t i = from; i < to; ++i) {
+                    const std::byte *source = in(part, i % members()) + static_cast<size_t>(i / members()) * row;
+                    std::byte *target = out(part, self) + static_cast<size_t>(i) * row;
+                    if (source != target) std::memcpy(target, source, row);
+                  }
+                });
+  }
+
+public:
+  static constexpr int64_t maxMembers = 1024;
+};
+
+} // namespace
+
+LocalFabric::LocalFabric(dist::Mesh mesh) : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())) {}
+
+std::vector<int64_t> LocalFabric::localDevices() const {
+  std::vector<int64_t> devices(arenas.size());
+  for (size_t i = 0; i < devices.size(); ++i) devices[i] = static_cast<int64_t>(i);
+  return devices;
+}
+
+Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
+  std::vector<int64_t> members = mesh.group(device, axesOf(collective.axes()));
+  auto count = static_cast<int64_t>(members.size());
+  if (count > LocalCollective::maxMembers) return inputError(fmt::format("a group of {} devices in one process", count));
+  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
+  if (!parts) return parts.status();
+  auto command = std::make_unique<LocalCollective>();
+  command->op = collective.op();
+  command->self = std::find(members.begin(), members.end(), device) - members.begin();
+  for (int64_t member : members) command->arenas.push_back(arenas[static_cast<size_t>(member)]);
+  for (CollectivePart &geometry : *parts) {
+    LocalCollective::Part part;
+    static_cast<CollectivePart &>(part) = geometry;
+    part.element = byteSize(part.dtype);
+    part.reduce = reduceFunction(part.dtype, collective.reduce());
+    if (collective.op() == plan::Collective::ALL_TO_ALL) {
+      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape), target = denseStrides(part.outputShape);
+      auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
+      piece[split] /= count;
+      part.pieceSource = piece[split] * source[split] * part.element;
+      part.pieceTarget = piece[join] * target[join] * part.element;
+      part.piece = StridedCopy(piece, source, target, part.element);
+    }
+    command->parts.push_back(std::move(part));
+  }
+  std::lock_guard guard(lock);
+  std::unique_ptr<Barrier> &barrier = channels[{members, lane}];
+  if (!barrier) barrier = std::make_unique<Barrier>(static_cast<int>(count), flag);
+  command->barrier = barrier.get();
+  return Prepared(std::move(command));
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,26 @@
+// All devices are threads of one process: members read each other's arenas between two barriers.
+#pragma once
+#include "runtime/comm/communicator.h"
+#include <memory>
+#include <mutex>
+
+namespace cleave::runtime {
+
+class LocalFabric final : public Fabric {
+public:
+  explicit LocalFabric(dist::Mesh mesh);
+  std::vector<int64_t> localDevices() const override;
+  void attach(int64_t device, std::byte *arena) override { arenas[static_cast<size_t>(device)] = arena; }
+  Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
+  Status barrier() override { return Status::ok(); }
+  Result<bool> agree(uint64_t) override { return true; }
+  void abort(const std::string &, int) override { flag.raise(); }
+
+private:
+  dist::Mesh mesh;
+  std::vector<std::byte *> arenas;
+  std::mutex lock; // over channels, while preparing
+  std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Barrier>> channels; // by members and lane
+};
+
+} // namespace cleave::runtime
