@@ -1,0 +1,26 @@
+// The passes that turn clusters of core ops into kernels, in the order in which compiler/pipeline.cpp runs them.
+#pragma once
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace cleave::codegen {
+
+// Cuts a reduction over very many elements to few results in two, so that threads share it: sum of 2^20 elements
+// becomes 64 sums of 2^14, then one of 64. The cut depends on the shape only.
+std::unique_ptr<mlir::Pass> createSplitReductionsPass();
+// Clones forward elementwise ops to where the backward phase needs their values, when what they are computed from is
+// alive then anyway.
+std::unique_ptr<mlir::Pass> createRematerializeCheapPass();
+// Groups elementwise ops, reductions and the views between them into clusters; each becomes a plan.kernel, equal ones
+// the same, and a plan.launch.
+std::unique_ptr<mlir::Pass> createFormClustersPass();
+// Expresses the core ops of each plan.kernel as linalg.generic.
+std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
+
+// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -form-clusters, -lower-kernels-to-linalg.
+void registerKernelPasses();
+
+// On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.
+inline constexpr llvm::StringLiteral scalarAttribute = "cleave.scalar";
+
+} // namespace cleave::codegen
