@@ -1,0 +1,140 @@
+// AccumulateGradients: @model, the forward and backward of one microbatch, becomes the step of the whole batch.
+//
+//   1 microbatch    @final = @model, with the mean as "loss"
+//   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
+//                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
+//
+// A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
+// accumulated.
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+
+namespace cleave::training {
+namespace {
+
+class AccumulateGradients : public PassWrapper<AccumulateGradients, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AccumulateGradients)
+  AccumulateGradients() = default;
+  explicit AccumulateGradients(int64_t count) { microbatches = count; }
+  AccumulateGradients(const AccumulateGradients &other) : PassWrapper(other) {
+    microbatches = other.microbatches.getValue();
+  }
+  StringRef getArgument() const final { return "accumulate-gradients"; }
+  StringRef getDescription() const final { return "make one step of one or more microbatches"; }
+
+  void runOnOperation() override {
+    func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
+    if (!model) return signalPassFailure();
+    if (microbatches < 1) {
+      model.emitError() << "microbatches must be 1 or more, is " << microbatches;
+      return signalPassFailure();
+    }
+    model.setName("final");
+    if (microbatches == 1) return finishStep(model, stepResults(model), Value());
+    func::FuncOp accumulate = model.clone();
+    accumulate.setName("accumulate");
+    getOperation().insert(model->getIterator(), accumulate);
+    addAccumulators(model);
+    accumulateInto(accumulate);
+    addAccumulated(model);
+  }
+
+  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+
+private:
+  SmallVector<FlatSymbolRefAttr> accumulators; // one a result of @model; null: not accumulated
+
+  static bool isKnown(Value weight) { return weight.getDefiningOp<onnx::ConstantOp>() != nullptr; }
+
+  // One zero-filled accumulator a gradient, for the loss, and for a weight that depends on the labels.
+  void addAccumulators(func::FuncOp model) {
+    OpBuilder builder(model);
+    SymbolTable symbols(getOperation());
+    accumulators.clear();
+    for (const StepResult &result : stepResults(model)) {
+      if (result.name == "loss_weight" && isKnown(result.value)) {
+        accumulators.emplace_back();
+        continue;
+      }
+      std::string name =
+          result.gradientOf ? "accumulator/" + result.gradientOf.getValue().str() : "accumulator." + result.name;
+      auto param = onnx::ParamOp::create(builder, model.getLoc(), name, result.value.getType(), "accumulator",
+                                         /*trainable=*/false, StringAttr(), IntegerAttr(), IntegerAttr(), TypeAttr(),
+                                         builder.getF64FloatAttr(0), DictionaryAttr(), DenseI64ArrayAttr(), ArrayAttr(),
+                                         StringAttr(), result.gradientOf, Attribute());
+      accumulators.push_back(FlatSymbolRefAttr::get(symbols.insert(param)));
+    }
+  }
+
+  // The accumulator's value so far plus this microbatch's.
+  Value accumulated(PhaseBuilder &builder, Value value, FlatSymbolRefAttr accumulator) {
+    Location loc = value.getLoc();
+    Value before = onnx::ReadOp::create(builder, loc, value.getType(), accumulator);
+    return Formula(builder, loc).add(before, value);
+  }
+
+  void accumulateInto(func::FuncOp accumulate) {
+    PhaseBuilder builder(accumulate, Phase::Update);
+    for (auto [result, accumulator] : llvm::zip_equal(stepResults(accumulate), accumulators)) {
+      if (!accumulator) continue;
+      Value sum = accumulated(builder, result.value, accumulator);
+      onnx::WriteOp::create(builder, sum.getLoc(), accumulator, sum);
+    }
+    setStepResults(accumulate, {});
+  }
+
+  void addAccumulated(func::FuncOp final) {
+    PhaseBuilder builder(final, Phase::Update);
+    SmallVector<StepResult> results = stepResults(final);
+    Value weight;
+    for (auto [result, accumulator] : llvm::zip_equal(results, accumulators)) {
+      Formula f(builder, result.value.getLoc());
+      if (accumulator) {
+        result.value = accumulated(builder, result.value, accumulator);
+        onnx::WriteOp::create(builder, result.value.getLoc(), accumulator, f.like(result.value, 0));
+        if (result.name == "loss_weight") weight = result.value;
+      } else { // the weight of one microbatch, known: all have the same
+        auto known = result.value.getDefiningOp<onnx::ConstantOp>();
+        double each = cast<DenseElementsAttr>(known.getValue()).getSplatValue<APFloat>().convertToDouble();
+        result.value = f.like(result.value, each * static_cast<double>(microbatches));
+      }
+    }
+    finishStep(final, results, weight);
+  }
+
+  // Results become loss and gradients; `undivided` is the weight that the gradients still must be divided by.
+  void finishStep(func::FuncOp final, SmallVector<StepResult> results, Value undivided) {
+    PhaseBuilder builder(final, Phase::Update);
+    Value sum = namedResult(results, "loss_sum"), weight = namedResult(results, "loss_weight");
+    if (!sum) {
+      final.emitError() << "has no result loss_sum; AttachLoss must run before";
+      return signalPassFailure();
+    }
+    Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
+    SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(sum, weight) : sum}};
+    for (StepResult &result : results) {
+      if (!result.gradientOf) continue;
+      if (undivided) {
+        Formula at(builder, result.value.getLoc());
+        auto type = onnx::tensorType(result.value);
+        result.value = at.div(result.value, at.spread(at.cast(undivided, type.getElementType()), type.getShape()));
+      }
+      finished.push_back(result);
+    }
+    setStepResults(final, finished);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAccumulateGradients(int64_t microbatches) {
+  return std::make_unique<AccumulateGradients>(microbatches);
+}
+void registerAccumulateGradients() { PassRegistration<AccumulateGradients>(); }
+
+} // namespace cleave::training

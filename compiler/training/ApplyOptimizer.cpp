@@ -1,0 +1,128 @@
+// ApplyOptimizer: every gradient of @final updates its parameter and its optimizer state, which become onnx.param
+// symbols named after rule and parameter ("adam.m/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
+// grad_norm.
+#include "compiler/training/optimizers.h"
+#include "compiler/training/recipe_pass.h"
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+
+namespace cleave::training {
+namespace {
+
+class Context : public OptimizerContext {
+public:
+  Context(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols)
+      : final(final), builder(builder), symbols(symbols) {}
+
+  // The parameter whose state is asked for next.
+  void begin(onnx::ParamOp param, Location at) {
+    current = param;
+    loc = at;
+  }
+  Value learningRate() override { return hostScalar(final, "learning_rate"); }
+  Value oneMinusPower(double base) override { return hostScalar(final, "one_minus_power", base); }
+  Value stepsBefore() override {
+    return shared("steps", [&] {
+      auto type = RankedTensorType::get({}, builder.getF32Type());
+      FlatSymbolRefAttr symbol = define("optimizer.steps", type, 0, FlatSymbolRefAttr());
+      Formula f(builder, final.getLoc());
+      Value before = onnx::ReadOp::create(builder, final.getLoc(), type, symbol);
+      onnx::WriteOp::create(builder, final.getLoc(), symbol, f.add(before, f.like(before, 1)));
+      return before;
+    });
+  }
+  Value shared(StringRef key, llvm::function_ref<Value()> build) override {
+    if (Value made = scalars.lookup(key)) return made;
+    Value made = build();
+    return scalars[key] = made;
+  }
+  Value state(StringRef kind, double fill) override {
+    auto type = cast<RankedTensorType>(current.getType());
+    auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
+    states[kind] = define((kind + "/" + current.getSymName()).str(), type, fill, of);
+    return onnx::ReadOp::create(builder, *loc, type, states[kind]);
+  }
+  void setState(StringRef kind, Value value) override { onnx::WriteOp::create(builder, *loc, states.at(kind), value); }
+
+private:
+  func::FuncOp final;
+  PhaseBuilder &builder;
+  SymbolTable &symbols;
+  onnx::ParamOp current;
+  std::optional<Location> loc;
+  llvm::StringMap<Value> scalars;
+  llvm::StringMap<FlatSymbolRefAttr> states;
+
+  FlatSymbolRefAttr define(const std::string &name, RankedTensorType type, double fill, FlatSymbolRefAttr of) {
+    OpBuilder before(final);
+    auto param =
+        onnx::ParamOp::create(before, final.getLoc(), name, type, "optimizer_state", /*trainable=*/false, StringAttr(),
+                              IntegerAttr(), IntegerAttr(), TypeAttr(), before.getF64FloatAttr(fill), DictionaryAttr(),
+                              DenseI64ArrayAttr(), ArrayAttr(), StringAttr(), of, Attribute());
+    return FlatSymbolRefAttr::get(symbols.insert(param));
+  }
+};
+
+class ApplyOptimizer : public RecipePass<ApplyOptimizer> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApplyOptimizer)
+  using RecipePass::RecipePass;
+  StringRef getArgument() const final { return "apply-optimizer"; }
+  StringRef getDescription() const final { return "update parameters and optimizer state from the gradients"; }
+
+  void runOnOperation() override {
+    func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
+    if (!final) return signalPassFailure();
+    const recipe::Optimizer &spec = recipe.optimizer;
+    if (!hasUpdateRule(spec.kind)) {
+      final.emitError() << spec.where << (spec.where.empty() ? "" : ": ") << "optimizer " << recipe::toString(spec.kind)
+                        << " is not supported yet; use sgd, adam, adamw, adagrad or lion";
+      return signalPassFailure();
+    }
+    SymbolTable symbols(getOperation());
+    PhaseBuilder builder(final, Phase::Update);
+    Context context(final, builder, symbols);
+    SmallVector<StepResult> finished;
+    for (const StepResult &result : stepResults(final)) {
+      if (!result.gradientOf) {
+        finished.push_back(result);
+        continue;
+      }
+      auto param = symbols.lookup<onnx::ParamOp>(result.gradientOf.getValue());
+      if (!param) {
+        final.emitError() << "has a gradient of " << result.gradientOf << ", which is no onnx.param";
+        return signalPassFailure();
+      }
+      Location loc = param.getLoc();
+      context.begin(param, loc);
+      Value old = onnx::ReadOp::create(builder, loc, result.value.getType(), result.gradientOf);
+      double decay = isExempt(param) ? 0 : spec.weightDecay;
+      Value updated = buildUpdate(Formula(builder, loc), spec, context, old, result.value, decay);
+      onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
+    }
+    setStepResults(final, finished);
+  }
+
+private:
+  // no_decay names the parameter, one of its aliases, or a node that uses it.
+  bool isExempt(onnx::ParamOp param) {
+    std::vector<std::string> nodes;
+    if (param.getUsedBy()) nodes.push_back(param.getUsedBy()->str());
+    if (recipe::matchParameter(recipe.optimizer.noDecay, {param.getSymName().str(), nodes})) return true;
+    if (!param.getAliases()) return false;
+    return llvm::any_of(param.getAliases()->getAsValueRange<StringAttr>(),
+                        [&](StringRef alias) { return recipe::matchAny(recipe.optimizer.noDecay, alias.str()); });
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createApplyOptimizer(const recipe::Recipe &recipe) {
+  return std::make_unique<ApplyOptimizer>(recipe);
+}
+void registerApplyOptimizer() { PassRegistration<ApplyOptimizer>(); }
+
+} // namespace cleave::training

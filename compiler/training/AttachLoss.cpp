@@ -1,0 +1,157 @@
+// AttachLoss: @model's results become the loss (sum and weight); labels become its last argument.
+#include "compiler/training/losses.h"
+#include "compiler/training/recipe_pass.h"
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+using cleave::onnx::tensorType;
+using cleave::recipe::LossKind;
+
+namespace cleave::training {
+namespace {
+
+class AttachLoss : public RecipePass<AttachLoss> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AttachLoss)
+  using RecipePass::RecipePass;
+  StringRef getArgument() const final { return "attach-loss"; }
+  StringRef getDescription() const final { return "make the loss of the recipe the model's result"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<onnx::OnnxDialect>(); }
+
+  void runOnOperation() override {
+    func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
+    if (!model) return signalPassFailure();
+    for (Operation &op : model.front().without_terminator())
+      op.setAttr(phaseName, StringAttr::get(&getContext(), phaseText(Phase::Forward)));
+    FailureOr<Value> output = findOutput(model);
+    if (failed(output)) return signalPassFailure();
+    PhaseBuilder builder(model, Phase::Forward);
+    Formula f(builder, NameLoc::get(StringAttr::get(&getContext(), "loss")));
+    FailureOr<LossTerms> terms = build(f, model, *output);
+    if (failed(terms)) return signalPassFailure();
+    SmallVector<StepResult> results{{"loss_sum", {}, terms->sum}};
+    if (terms->weight) results.push_back({"loss_weight", {}, terms->weight});
+    setStepResults(model, results);
+    eraseDeadOps(model);
+  }
+
+private:
+  InFlightDiagnostic error(func::FuncOp model) {
+    InFlightDiagnostic diagnostic = model.emitError();
+    if (!recipe.loss.where.empty()) diagnostic << recipe.loss.where << ": ";
+    diagnostic << "loss " << recipe::toString(recipe.loss.kind) << ": ";
+    return diagnostic;
+  }
+
+  FailureOr<Value> findOutput(func::FuncOp model) {
+    SmallVector<StepResult> outputs = stepResults(model);
+    std::string names;
+    for (const StepResult &output : outputs) names += (names.empty() ? "" : ", ") + output.name;
+    if (outputs.empty()) return error(model) << "the model has no output";
+    Value found;
+    if (recipe.loss.output) {
+      found = namedResult(outputs, *recipe.loss.output);
+      if (!found) return error(model) << "the model has no output '" << *recipe.loss.output << "'; it has " << names;
+    } else if (outputs.size() > 1) {
+      return error(model) << "name the output it reads (loss.output); the model has " << names;
+    } else {
+      found = outputs.front().value;
+    }
+    if (!onnx::isFloatTensor(found)) return error(model) << "its output must be floating point, is " << found.getType();
+    return found;
+  }
+
+  FailureOr<LossTerms> build(Formula f, func::FuncOp model, Value x) {
+    const recipe::Loss &loss = recipe.loss;
+    auto type = tensorType(x);
+    // Half precision sums would lose the loss.
+    if (type.getElementTypeBitWidth() < 32) x = f.cast(x, Float32Type::get(&getContext()));
+    if (loss.kind == LossKind::Output) {
+      if (type.getNumElements() != 1) return error(model) << "the output must be a scalar, is " << type;
+      Value sum = type.getRank() == 0 ? x : f.make<onnx::ReshapeOp>(x, ArrayRef<int64_t>());
+      // A graph's own loss is taken as its microbatch's mean, unless the recipe says sum.
+      Value weight = loss.reduction == recipe::Reduction::Mean ? f.like(sum, 1) : Value();
+      return LossTerms{sum, weight};
+    }
+    SmallVector<int64_t> labelShape(type.getShape());
+    if (!isClassLoss(loss.kind)) {
+      FailureOr<Value> labels = addLabels(f, model, labelShape, Float32Type::get(&getContext()));
+      if (failed(labels)) return failure();
+      return buildElementLoss(f, loss, x, *labels);
+    }
+    int64_t rank = type.getRank(), axis = loss.axis < 0 ? loss.axis + rank : loss.axis;
+    if (axis < 0 || axis >= rank) return error(model) << "axis " << loss.axis << " does not fit the output " << type;
+    labelShape.erase(labelShape.begin() + axis);
+    FailureOr<Value> labels = addLabels(f, model, labelShape, IntegerType::get(&getContext(), 64));
+    if (failed(labels)) return failure();
+    if (!isa<IntegerType>(tensorType(*labels).getElementType()))
+      return error(model) << "labels must be integers (class numbers), are " << labels->getType();
+    return buildClassLoss(f, loss, x, *labels, axis);
+  }
+
+  // The labels' element type, from the recipe's word or else `fallback`; null for an unknown word.
+  Type elementType(Type fallback) {
+    if (!recipe.loss.labels.dtype) return fallback;
+    Builder b(&getContext());
+    return llvm::StringSwitch<Type>(*recipe.loss.labels.dtype)
+        .Case("int64", b.getI64Type())
+        .Case("int32", b.getI32Type())
+        .Case("int16", b.getIntegerType(16))
+        .Case("int8", b.getIntegerType(8))
+        .Case("uint8", b.getIntegerType(8, false))
+        .Case("bool", b.getI1Type())
+        .Case("float32", b.getF32Type())
+        .Case("float64", b.getF64Type())
+        .Case("float16", b.getF16Type())
+        .Case("bfloat16", b.getBF16Type())
+        .Default(Type());
+  }
+
+  // Appends the argument and gives it the shape the loss needs. A given shape may order the same elements otherwise
+  // ([batch * 24] for [batch, 24]); a named dimension other than the batch has the value the recipe binds.
+  FailureOr<Value> addLabels(Formula f, func::FuncOp model, ArrayRef<int64_t> needed, Type fallback) {
+    const recipe::Labels &labels = recipe.loss.labels;
+    Type element = elementType(fallback);
+    if (!element) return error(model) << "unknown labels.dtype '" << *labels.dtype << "'";
+    SmallVector<int64_t> shape(needed);
+    if (labels.shape) {
+      shape.clear();
+      for (const std::string &entry : *labels.shape) {
+        int64_t size = 0;
+        auto bound = recipe.dims.find(entry);
+        if (entry == "batch" && !needed.empty())
+          size = needed.front();
+        else if (bound != recipe.dims.end())
+          size = bound->second;
+        else if (StringRef(entry).getAsInteger(10, size))
+          return error(model) << "dims does not bind '" << entry << "'";
+        shape.push_back(size);
+      }
+    }
+    auto type = RankedTensorType::get(shape, element);
+    auto wanted = RankedTensorType::get(needed, element);
+    if (type.getNumElements() != wanted.getNumElements())
+      return error(model) << "labels.shape gives " << type << ", the loss needs " << wanted;
+    Builder b(&getContext());
+    for (unsigned i = 0; i < model.getNumArguments(); ++i)
+      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name"); name && name.getValue() == labels.name)
+        return error(model) << "labels.name '" << labels.name << "' is already an input of the model";
+    unsigned index = model.getNumArguments();
+    if (failed(model.insertArgument(index, type,
+                                    b.getDictionaryAttr({b.getNamedAttr("onnx.name", b.getStringAttr(labels.name)),
+                                                         b.getNamedAttr("cleave.role", b.getStringAttr("label"))}),
+                                    model.getLoc())))
+      return error(model) << "could not add the labels argument";
+    Value argument = model.getArgument(index);
+    return shape == needed ? argument : f.make<onnx::ReshapeOp>(argument, needed);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAttachLoss(const recipe::Recipe &recipe) { return std::make_unique<AttachLoss>(recipe); }
+void registerAttachLoss() { PassRegistration<AttachLoss>(); }
+
+} // namespace cleave::training

@@ -1,0 +1,76 @@
+// BuildEvaluate: @evaluate is @model with its loss as it behaves outside training. By the markers of the normalize
+// phase (normalize.h) a dropout becomes its first operand and a batch statistic the running one; nothing is written.
+// The markers are then gone.
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
+
+using namespace mlir;
+namespace cleave::training {
+namespace {
+
+constexpr StringLiteral dropout = "cleave.dropout", batchStatistic = "cleave.batch_statistic";
+
+class BuildEvaluate : public PassWrapper<BuildEvaluate, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildEvaluate)
+  StringRef getArgument() const final { return "build-evaluate"; }
+  StringRef getDescription() const final { return "clone the model and its loss as they are outside training"; }
+
+  void runOnOperation() override {
+    func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
+    if (!model) return signalPassFailure();
+    func::FuncOp evaluate = model.clone();
+    evaluate.setName("evaluate");
+    getOperation().insert(std::next(model->getIterator()), evaluate);
+    for (Operation &op : llvm::make_early_inc_range(evaluate.front())) {
+      if (isa<onnx::WriteOp>(op))
+        op.erase();
+      else if (failed(bypass(op)))
+        return signalPassFailure();
+    }
+    for (Operation &op : model.front()) {
+      op.removeAttr(dropout);
+      op.removeAttr(batchStatistic);
+    }
+
+    PhaseBuilder builder(evaluate, Phase::Forward);
+    onnx::Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
+    SmallVector<StepResult> results = stepResults(evaluate);
+    Value loss = namedResult(results, "loss_sum"), weight = namedResult(results, "loss_weight");
+    if (!loss) {
+      evaluate.emitError() << "has no result loss_sum; AttachLoss must run before";
+      return signalPassFailure();
+    }
+    setStepResults(evaluate, StepResult{"loss", {}, weight ? f.div(loss, weight) : loss});
+    eraseDeadOps(evaluate);
+  }
+
+private:
+  LogicalResult bypass(Operation &op) {
+    Value replacement;
+    if (auto statistic = op.getAttrOfType<FlatSymbolRefAttr>(batchStatistic)) {
+      OpBuilder builder(&op);
+      auto read = onnx::ReadOp::create(builder, op.getLoc(), op.getResult(0).getType(), statistic);
+      read->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Forward)));
+      replacement = read.getValue();
+    } else if (op.hasAttr(dropout) && op.getNumOperands() > 0) {
+      replacement = op.getOperand(0);
+    } else {
+      return success();
+    }
+    if (replacement.getType() != op.getResult(0).getType())
+      return op.emitOpError() << "has type " << op.getResult(0).getType() << ", what replaces it in evaluation "
+                              << replacement.getType();
+    op.getResult(0).replaceAllUsesWith(replacement);
+    op.erase();
+    return success();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createBuildEvaluate() { return std::make_unique<BuildEvaluate>(); }
+void registerBuildEvaluate() { PassRegistration<BuildEvaluate>(); }
+
+} // namespace cleave::training

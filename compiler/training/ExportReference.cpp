@@ -1,0 +1,174 @@
+#include "compiler/training/ExportReference.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+
+using namespace mlir;
+namespace cleave::training {
+namespace {
+
+plan::DType dtypeOf(Type element) {
+  if (element.isF32()) return plan::F32;
+  if (element.isF64()) return plan::F64;
+  if (element.isF16()) return plan::F16;
+  if (element.isBF16()) return plan::BF16;
+  if (element.isInteger(1)) return plan::BOOL;
+  bool isUnsigned = element.isUnsignedInteger();
+  switch (element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : 0) {
+  case 8:
+    return isUnsigned ? plan::U8 : plan::I8;
+  case 16:
+    return isUnsigned ? plan::U16 : plan::I16;
+  case 32:
+    return isUnsigned ? plan::U32 : plan::I32;
+  case 64:
+    return isUnsigned ? plan::U64 : plan::I64;
+  default:
+    return plan::DTYPE_INVALID;
+  }
+}
+
+// The bytes of one element, or of all. i1 is one byte an element.
+LogicalResult putBytes(Operation *op, ElementsAttr value, std::string &bytes) {
+  auto dense = dyn_cast<DenseElementsAttr>(value);
+  if (dense && isa<IntegerType>(value.getElementType()) && value.getElementType().isInteger(1)) {
+    if (dense.isSplat())
+      bytes.assign(1, dense.getSplatValue<bool>() ? 1 : 0);
+    else
+      for (bool bit : dense.getValues<bool>()) bytes.push_back(bit ? 1 : 0);
+    return success();
+  }
+  if (dense) {
+    ArrayRef<char> raw = dense.getRawData();
+    bytes.assign(raw.begin(), raw.end());
+    return success();
+  }
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {
+    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob()) {
+      bytes.assign(blob->getData().begin(), blob->getData().end());
+      return success();
+    }
+  }
+  return op->emitOpError() << "its value cannot be written to the reference graph";
+}
+
+class Exporter {
+public:
+  explicit Exporter(plan::Graph &graph) : graph(graph) {}
+
+  LogicalResult exportFunction(func::FuncOp function) {
+    plan::GraphFunction &out = *graph.add_functions();
+    out.set_name(function.getName().str());
+    for (BlockArgument argument : function.getArguments())
+      if (failed(exportInput(function, argument, *out.add_inputs()))) return failure();
+    for (Operation &op : function.front().without_terminator()) {
+      out.add_nodes(graph.nodes_size());
+      if (failed(exportNode(op, *graph.add_nodes()))) return failure();
+    }
+    for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
+      plan::GraphOutput &output = *out.add_outputs();
+      if (auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name")) output.set_name(name.str());
+      output.set_value(indices.at(value));
+    }
+    return success();
+  }
+
+private:
+  plan::Graph &graph;
+  DenseMap<Value, int32_t> indices;
+
+  FailureOr<int32_t> define(Value value, Operation *where) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    plan::DType dtype = type ? dtypeOf(type.getElementType()) : plan::DTYPE_INVALID;
+    if (dtype == plan::DTYPE_INVALID || !type.hasStaticShape())
+      return where->emitOpError() << value.getType() << " has no place in the reference graph";
+    int32_t index = graph.values_size();
+    plan::GraphValue &out = *graph.add_values();
+    out.set_dtype(dtype);
+    for (int64_t size : type.getShape()) out.add_shape(size);
+    indices[value] = index;
+    return index;
+  }
+
+  LogicalResult exportInput(func::FuncOp function, BlockArgument argument, plan::GraphInput &input) {
+    unsigned i = argument.getArgNumber();
+    FailureOr<int32_t> index = define(argument, function);
+    if (failed(index)) return failure();
+    input.set_value(*index);
+    if (auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name")) input.set_name(name.str());
+    if (auto role = function.getArgAttrOfType<StringAttr>(i, "cleave.role")) input.set_label(role == "label");
+    auto host = function.getArgAttrOfType<StringAttr>(i, "cleave.host");
+    if (!host) return success();
+    plan::HostScalar &scalar = *input.mutable_host_scalar();
+    if (host == "learning_rate")
+      scalar.set_kind(plan::HostScalar::LEARNING_RATE);
+    else if (host == "one_minus_power")
+      scalar.set_kind(plan::HostScalar::ONE_MINUS_POWER);
+    else if (host == "step")
+      scalar.set_kind(plan::HostScalar::STEP);
+    else
+      return function.emitOpError() << "unknown host scalar " << host;
+    if (auto base = function.getArgAttrOfType<FloatAttr>(i, "cleave.base")) scalar.set_base(base.getValueAsDouble());
+    return success();
+  }
+
+  LogicalResult exportNode(Operation &op, plan::GraphNode &node) {
+    node.set_op(op.getName().stripDialect().str());
+    if (auto name = dyn_cast<NameLoc>(op.getLoc())) node.set_name(name.getName().str());
+    for (Value operand : op.getOperands()) node.add_operands(indices.at(operand));
+    for (Value result : op.getResults()) {
+      FailureOr<int32_t> index = define(result, &op);
+      if (failed(index)) return failure();
+      node.add_results(*index);
+    }
+    if (auto read = dyn_cast<onnx::ReadOp>(op))
+      node.set_op("Read"), node.set_symbol(read.getParam().str());
+    else if (auto write = dyn_cast<onnx::WriteOp>(op))
+      node.set_op("Write"), node.set_symbol(write.getParam().str());
+    else
+      return exportAttributes(op, node);
+    return success();
+  }
+
+  // Inherent attributes only: discardable ones (cleave.phase) mean nothing to the evaluator.
+  LogicalResult exportAttributes(Operation &op, plan::GraphNode &node) {
+    auto registered = op.getRegisteredInfo();
+    if (!registered) return op.emitOpError() << "is no core op";
+    for (StringAttr name : registered->getAttributeNames()) {
+      Attribute attribute = op.getInherentAttr(name).value_or(Attribute());
+      if (!attribute || isa<TypeAttr>(attribute)) continue;
+      plan::GraphAttribute out;
+      if (auto ints = dyn_cast<DenseI64ArrayAttr>(attribute))
+        out.mutable_ints()->Add(ints.asArrayRef().begin(), ints.asArrayRef().end());
+      else if (auto flag = dyn_cast<BoolAttr>(attribute))
+        out.add_ints(flag.getValue());
+      else if (auto integer = dyn_cast<IntegerAttr>(attribute))
+        out.add_ints(integer.getInt());
+      else if (isa<UnitAttr>(attribute))
+        out.add_ints(1);
+      else if (auto real = dyn_cast<FloatAttr>(attribute))
+        out.add_floats(real.getValueAsDouble());
+      else if (auto text = dyn_cast<StringAttr>(attribute))
+        out.set_text(text.str());
+      else if (auto elements = dyn_cast<ElementsAttr>(attribute)) {
+        if (failed(putBytes(&op, elements, *out.mutable_tensor()))) return failure();
+      } else {
+        return op.emitOpError() << "attribute " << name << " belongs to partitioned code";
+      }
+      (*node.mutable_attributes())[name.str()] = std::move(out);
+    }
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult exportReference(ModuleOp module, plan::Graph &graph) {
+  graph.Clear();
+  Exporter exporter(graph);
+  for (auto function : module.getOps<func::FuncOp>())
+    if (failed(exporter.exportFunction(function))) return failure();
+  return success();
+}
+
+} // namespace cleave::training

@@ -1,0 +1,15 @@
+// Writes the training step as a graph of core operators (runtime/plan/graph.proto) for the reference executor: the same
+// step, unpartitioned and uncompiled, that `cleave verify` compares with.
+//
+//   plan::Graph graph;
+//   if (failed(exportReference(module, graph))) ...      // after the training phase, before partitioning
+//
+// Attributes keep their names: integers, booleans and unit attributes become `ints`, F64 `floats`; a constant's value
+// becomes `tensor` (little-endian row-major bytes; a splat is one element). Result types say the rest.
+#pragma once
+#include "graph.pb.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace cleave::training {
+mlir::LogicalResult exportReference(mlir::ModuleOp module, plan::Graph &graph);
+} // namespace cleave::training

@@ -1,0 +1,71 @@
+// VerifyTraining: what every phase after training relies on. Stands at the end of the phase; a failure is a fault of
+// Cleave, not of the model.
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+
+using namespace mlir;
+namespace cleave::training {
+namespace {
+
+class VerifyTraining : public PassWrapper<VerifyTraining, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyTraining)
+  StringRef getArgument() const final { return "verify-training"; }
+  StringRef getDescription() const final { return "check the training step's functions, phases and writes"; }
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (StringRef name : {"final", "evaluate"})
+      if (!symbols.lookup<func::FuncOp>(name)) fail(getOperation(), "the training phase made no @" + name.str());
+    for (auto function : getOperation().getOps<func::FuncOp>()) verifyFunction(function, symbols);
+  }
+
+private:
+  void fail(Operation *op, const std::string &what) {
+    op->emitOpError() << what;
+    signalPassFailure();
+  }
+
+  void verifyFunction(func::FuncOp function, SymbolTable &symbols) {
+    StringRef name = function.getName();
+    std::vector<std::string> wanted;
+    if (name == "final") wanted = {"loss", "grad_norm"};
+    if (name == "evaluate") wanted = {"loss"};
+    std::vector<std::string> results;
+    for (const StepResult &result : stepResults(function)) results.push_back(result.name);
+    if (results != wanted) fail(function, "results must be " + llvm::join(wanted, ", "));
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      bool host = function.getArgAttr(i, "cleave.host") != nullptr;
+      if (!host && !function.getArgAttr(i, "onnx.name"))
+        fail(function, "argument " + std::to_string(i) + " has no name");
+    }
+    DenseSet<StringAttr> written;
+    for (Operation &op : function.front().without_terminator()) {
+      auto phase = op.getAttrOfType<StringAttr>(phaseName);
+      if (!phase || (phase != "forward" && phase != "backward" && phase != "update")) fail(&op, "has no cleave.phase");
+      if (isa<onnx::StopGradientOp, onnx::NodeOp, onnx::NoneOp>(op)) fail(&op, "must not be left here");
+      if (op.getName().getDialectNamespace() != "onnx") fail(&op, "is no core op");
+      if (auto read = dyn_cast<onnx::ReadOp>(op)) verifyType(op, symbols, read.getParamAttr(), read.getValue());
+      auto write = dyn_cast<onnx::WriteOp>(op);
+      if (!write) continue;
+      verifyType(op, symbols, write.getParamAttr(), write.getValue());
+      if (name == "evaluate") fail(&op, "evaluation must not write");
+      if (!written.insert(write.getParamAttr().getAttr()).second) fail(&op, "second write of the same tensor");
+    }
+  }
+
+  void verifyType(Operation &op, SymbolTable &symbols, FlatSymbolRefAttr symbol, Value value) {
+    auto param = symbols.lookup<onnx::ParamOp>(symbol.getAttr());
+    if (!param)
+      fail(&op, "names @" + symbol.getValue().str() + ", which is no onnx.param");
+    else if (param.getType() != value.getType())
+      fail(&op, "differs in type from its onnx.param");
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createVerifyTraining() { return std::make_unique<VerifyTraining>(); }
+void registerVerifyTraining() { PassRegistration<VerifyTraining>(); }
+
+} // namespace cleave::training

@@ -1,0 +1,92 @@
+#include "compiler/training/losses.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+using cleave::onnx::tensorType;
+using cleave::recipe::LossKind;
+
+namespace cleave::training {
+namespace {
+
+RankedTensorType scalarLike(Value x) { return RankedTensorType::get({}, tensorType(x).getElementType()); }
+
+// -(t log p + (1-t) log(1-p)) with both logarithms at least -100. Its derivative is PyTorch's, (p-t) / max(p(1-p),
+// 1e-12), which stays finite at p = 0 and 1: the value is stopped and a term c (p - stop(p)), which is 0, carries the
+// slope c.
+Value binaryCrossEntropy(Formula f, Value p, Value t) {
+  auto stop = [&](Value value) { return f.make<onnx::StopGradientOp>(value); };
+  Value one = f.like(p, 1), floor = f.like(p, -100);
+  Value logP = f.make<onnx::MaxOp>(f.make<onnx::LogOp>(p), floor);
+  Value logQ = f.make<onnx::MaxOp>(f.make<onnx::Log1pOp>(f.neg(p)), floor);
+  Value value = f.neg(f.add(f.mul(t, logP), f.mul(f.sub(one, t), logQ)));
+  Value slope = f.div(f.sub(p, t), f.make<onnx::MaxOp>(f.mul(p, f.sub(one, p)), f.like(p, 1e-12)));
+  return f.add(stop(value), f.mul(stop(slope), f.sub(p, stop(p))));
+}
+
+} // namespace
+
+bool isClassLoss(LossKind kind) { return kind == LossKind::SoftmaxCrossEntropy || kind == LossKind::Nll; }
+
+LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, int64_t axis) {
+  auto type = tensorType(x);
+  auto labelsType = tensorType(labels);
+  Value index = f.make<onnx::IotaOp>(type.clone(labelsType.getElementType()), axis, ArrayAttr());
+  Value isLabel = f.make<onnx::EqualOp>(f.expand(labels, type.getShape(), axis), index);
+  Value perLabel;
+  if (loss.kind == LossKind::Nll) {
+    perLabel = f.neg(f.reduceSum(f.only(isLabel, x), axis));
+  } else {
+    Value largest = f.make<onnx::StopGradientOp>(f.make<onnx::ReduceMaxOp>(x, axis));
+    Value z = f.sub(x, f.expand(largest, type.getShape(), axis));
+    Value logSum = f.make<onnx::LogOp>(f.reduceSum(f.make<onnx::ExpOp>(z), axis));
+    Value picked = f.reduceSum(f.only(isLabel, z), axis);
+    double smoothing = loss.labelSmoothing;
+    if (smoothing == 0) {
+      perLabel = f.sub(logSum, picked);
+    } else { // (1-s) nll + s * mean over classes of -log p
+      Value everyClass = f.scale(f.reduceSum(z, axis), smoothing / static_cast<double>(type.getDimSize(axis)));
+      perLabel = f.sub(f.sub(logSum, f.scale(picked, 1 - smoothing)), everyClass);
+    }
+  }
+  Value weight;
+  if (loss.ignoreIndex) {
+    Value ignored = f.make<onnx::EqualOp>(labels, f.like(labels, static_cast<double>(*loss.ignoreIndex)));
+    perLabel = f.where(ignored, f.like(perLabel, 0), perLabel);
+    weight = f.total(f.where(ignored, f.like(perLabel, 0), f.like(perLabel, 1)));
+  } else {
+    weight = f.constant(scalarLike(x), static_cast<double>(labelsType.getNumElements()));
+  }
+  return {f.total(perLabel), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
+}
+
+LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels) {
+  Value t = f.cast(labels, tensorType(x).getElementType());
+  Value each;
+  switch (loss.kind) {
+  case LossKind::Bce:
+    each = binaryCrossEntropy(f, x, t);
+    break;
+  case LossKind::BceWithLogits: { // max(x,0) - x t + log(1 + e^-|x|)
+    Value tail = f.make<onnx::Log1pOp>(f.make<onnx::ExpOp>(f.neg(f.make<onnx::AbsOp>(x))));
+    each = f.add(f.sub(f.make<onnx::MaxOp>(x, f.like(x, 0)), f.mul(x, t)), tail);
+    break;
+  }
+  case LossKind::L1:
+    each = f.make<onnx::AbsOp>(f.sub(x, t));
+    break;
+  case LossKind::Huber: { // |d| <= delta: d^2 / 2, else delta (|d| - delta/2)
+    Value d = f.sub(x, t), size = f.make<onnx::AbsOp>(d), delta = f.like(x, loss.huberDelta);
+    Value line = f.mul(delta, f.sub(size, f.like(x, loss.huberDelta / 2)));
+    each = f.where(f.make<onnx::LessOrEqualOp>(size, delta), f.scale(f.mul(d, d), 0.5), line);
+    break;
+  }
+  default: { // mse
+    Value d = f.sub(x, t);
+    each = f.mul(d, d);
+  }
+  }
+  Value count = f.constant(scalarLike(x), static_cast<double>(tensorType(x).getNumElements()));
+  return {f.total(each), loss.reduction == recipe::Reduction::Mean ? count : Value()};
+}
+
+} // namespace cleave::training

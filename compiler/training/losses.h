@@ -1,0 +1,25 @@
+// Loss formulas on core ops: the sum over the (micro)batch and the weight that a mean divides by.
+//
+//   softmax_cross_entropy   x[b,C], t[b]    sum_b  log(sum_c e^(x-max)) - (x-max)[b, t_b]      weight: labels not
+//   ignored
+//
+// The class of a label is picked by comparing it to an Iota instead of by an index, so that a split of the classes over
+// devices needs only partial sums. Formulas and limits are PyTorch's.
+#pragma once
+#include "compiler/recipe/recipe.h"
+#include "dialects/onnx/formula.h"
+
+namespace cleave::training {
+
+struct LossTerms {
+  mlir::Value sum;    // rank 0
+  mlir::Value weight; // rank 0; an onnx.Constant where it is known; null for a plain sum
+};
+
+// The losses over classes: softmax_cross_entropy and nll. `labels` has x's shape without the dimension `axis`.
+bool isClassLoss(recipe::LossKind kind);
+LossTerms buildClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels, int64_t axis);
+// bce, bce_with_logits, mse, l1, huber. `labels` has x's shape.
+LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels);
+
+} // namespace cleave::training

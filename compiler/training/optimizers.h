@@ -1,0 +1,34 @@
+// Update rules on core ops, one parameter at a time; every formula is that of torch.optim's class of the same name.
+//
+//   Update rule of sgd:   OptimizerInputs in{f, spec, param, grad, decay, lr, state, ...} -> new value of the parameter
+//
+// State tensors are asked for by name and written back by the rule: `state("adam.m")` is the old value.
+#pragma once
+#include "compiler/recipe/recipe.h"
+#include "dialects/onnx/formula.h"
+
+namespace cleave::training {
+
+// What a rule may use. Scalars are rank 0 and float; they depend on the step only and are built once for all
+// parameters.
+class OptimizerContext {
+public:
+  virtual ~OptimizerContext() = default;
+  // The learning rate of this step; 1 - base^step, step counted from 1.
+  virtual mlir::Value learningRate() = 0;
+  virtual mlir::Value oneMinusPower(double base) = 0;
+  // Steps done before this one, as a persistent scalar that counts itself.
+  virtual mlir::Value stepsBefore() = 0;
+  // A rank 0 value computed once for all parameters: `build` runs at the first call with `key`.
+  virtual mlir::Value shared(llvm::StringRef key, llvm::function_ref<mlir::Value()> build) = 0;
+  // The old value of the parameter's state tensor `kind` (shape and type of the parameter, filled at the start).
+  virtual mlir::Value state(llvm::StringRef kind, double fill) = 0;
+  virtual void setState(llvm::StringRef kind, mlir::Value value) = 0;
+};
+
+// The new value of one parameter. `weightDecay` is 0 where no_decay says so. Null if the optimizer has no rule yet.
+mlir::Value buildUpdate(onnx::Formula f, const recipe::Optimizer &spec, OptimizerContext &context, mlir::Value param,
+                        mlir::Value grad, double weightDecay);
+bool hasUpdateRule(recipe::OptimizerKind kind);
+
+} // namespace cleave::training

@@ -1,0 +1,93 @@
+#include "compiler/training/step_function.h"
+
+using namespace mlir;
+namespace cleave::training {
+
+SmallVector<StepResult> stepResults(func::FuncOp function) {
+  SmallVector<StepResult> results;
+  for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
+    auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
+    results.push_back(
+        {name ? name.str() : "", function.getResultAttrOfType<FlatSymbolRefAttr>(i, "cleave.gradient"), value});
+  }
+  return results;
+}
+
+void setStepResults(func::FuncOp function, ArrayRef<StepResult> results) {
+  Builder builder(function.getContext());
+  SmallVector<Value> values;
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  for (const StepResult &result : results) {
+    values.push_back(result.value);
+    types.push_back(result.value.getType());
+    attributes.push_back(builder.getDictionaryAttr(
+        result.gradientOf ? builder.getNamedAttr("cleave.gradient", result.gradientOf)
+                          : builder.getNamedAttr("onnx.name", builder.getStringAttr(result.name))));
+  }
+  function.front().getTerminator()->setOperands(values);
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
+  function.setAllResultAttrs(attributes);
+}
+
+Value namedResult(ArrayRef<StepResult> results, StringRef name) {
+  for (const StepResult &result : results)
+    if (result.name == name) return result.value;
+  return {};
+}
+
+func::FuncOp findFunction(ModuleOp module, StringRef name, StringRef madeBy) {
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (!function || function.isExternal()) {
+    module.emitError() << "there is no func @" << name << " with a body; " << madeBy << " makes it";
+    return {};
+  }
+  return function;
+}
+
+Value hostScalar(func::FuncOp function, StringRef kind, std::optional<double> base) {
+  Builder builder(function.getContext());
+  for (BlockArgument argument : function.getArguments()) {
+    auto host = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.host");
+    auto power = function.getArgAttrOfType<FloatAttr>(argument.getArgNumber(), "cleave.base");
+    if (host && host == kind && (!base || (power && power.getValueAsDouble() == *base))) return argument;
+  }
+  NamedAttrList attributes;
+  attributes.append("cleave.role", builder.getStringAttr("host"));
+  attributes.append("cleave.host", builder.getStringAttr(kind));
+  if (base) attributes.append("cleave.base", builder.getF64FloatAttr(*base));
+  unsigned index = function.getNumArguments();
+  // Appending at the end of an existing argument list cannot fail.
+  (void)function.insertArgument(index, RankedTensorType::get({}, builder.getF32Type()),
+                                attributes.getDictionary(function.getContext()), function.getLoc());
+  return function.getArgument(index);
+}
+
+StringRef phaseText(Phase phase) {
+  switch (phase) {
+  case Phase::Forward:
+    return "forward";
+  case Phase::Backward:
+    return "backward";
+  case Phase::Update:
+    return "update";
+  }
+  return "";
+}
+
+PhaseBuilder::PhaseBuilder(func::FuncOp function, Phase phase) : OpBuilder(function.getContext()) {
+  marker.phase = getStringAttr(phaseText(phase));
+  setListener(&marker);
+  setInsertionPoint(function.front().getTerminator());
+}
+
+void PhaseBuilder::Marker::notifyOperationInserted(Operation *op, InsertPoint) {
+  if (!op->hasAttr(phaseName)) op->setAttr(phaseName, phase);
+}
+
+void eraseDeadOps(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+}
+
+} // namespace cleave::training

@@ -1,0 +1,55 @@
+// A step function while the training phase builds it: results that have names or are gradients, ops that belong to a
+// phase.
+//
+//   SmallVector<StepResult> results = stepResults(function);        // loss_sum, loss_weight, gradients ...
+//   PhaseBuilder builder(function, Phase::Update);                  // inserts before the return; marks what it inserts
+//   results.push_back({"grad_norm", {}, norm});
+//   setStepResults(function, results);
+#pragma once
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+namespace cleave::training {
+
+// A result with a name, or the gradient of a parameter.
+struct StepResult {
+  std::string name;
+  mlir::FlatSymbolRefAttr gradientOf;
+  mlir::Value value;
+};
+llvm::SmallVector<StepResult> stepResults(mlir::func::FuncOp function);
+void setStepResults(mlir::func::FuncOp function, llvm::ArrayRef<StepResult> results);
+// Null if there is none of that name.
+mlir::Value namedResult(llvm::ArrayRef<StepResult> results, llvm::StringRef name);
+
+// The function, or null with an error that says which pass must run before.
+mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef madeBy);
+
+// The function's argument that the host fills with `kind` ("learning_rate", "one_minus_power" of `base`), appended when
+// it is not there yet.
+mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt);
+
+inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
+enum class Phase { Forward, Backward, Update };
+llvm::StringRef phaseText(Phase phase);
+
+// Inserts before the function's return and gives every op it inserts that has none its `cleave.phase`.
+class PhaseBuilder : public mlir::OpBuilder {
+public:
+  PhaseBuilder(mlir::func::FuncOp function, Phase phase);
+  PhaseBuilder(const PhaseBuilder &) = delete;
+  PhaseBuilder &operator=(const PhaseBuilder &) = delete;
+
+private:
+  struct Marker : mlir::OpBuilder::Listener {
+    mlir::Attribute phase;
+    void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint previous) override;
+  };
+  Marker marker;
+};
+
+// Erases pure ops without uses, last first, in one walk.
+void eraseDeadOps(mlir::func::FuncOp function);
+
+} // namespace cleave::training

@@ -1,0 +1,55 @@
+#include "compiler/training/training.h"
+#include "compiler/training/recipe_pass.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+
+namespace cleave::training {
+
+void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options) {
+  passes.addPass(createAttachLoss(recipe));
+  passes.addPass(createBuildEvaluate());
+  passes.addPass(createBuildBackward(options.microbatches));
+  passes.addPass(createAccumulateGradients(options.microbatches));
+  passes.addPass(createClipGradients(recipe));
+  passes.addPass(createApplyOptimizer(recipe));
+  passes.addPass(createVerifyTraining());
+}
+
+// Each is defined beside its pass.
+void registerAttachLoss();
+void registerBuildEvaluate();
+void registerBuildBackward();
+void registerAccumulateGradients();
+void registerClipGradients();
+void registerApplyOptimizer();
+void registerVerifyTraining();
+
+namespace {
+
+struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
+  Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
+  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+};
+
+} // namespace
+
+void registerTrainingPasses() {
+  registerAttachLoss();
+  registerBuildEvaluate();
+  registerBuildBackward();
+  registerAccumulateGradients();
+  registerClipGradients();
+  registerApplyOptimizer();
+  registerVerifyTraining();
+  mlir::PassPipelineRegistration<PipelineOptions>(
+      "training", "the whole training phase", [](mlir::OpPassManager &passes, const PipelineOptions &options) {
+        Result<recipe::Recipe> recipe = parseRecipeOption(options.recipe);
+        if (!recipe) {
+          llvm::errs() << recipe.status().message() << "\n";
+          return;
+        }
+        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches});
+      });
+}
+
+} // namespace cleave::training

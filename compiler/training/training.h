@@ -1,0 +1,51 @@
+// The training phase: from the forward graph to the whole training step, still on one device.
+//
+//   in    func @model(inputs) -> (outputs)            core ops; parameters by onnx.read
+//   out   func @final(inputs, labels, host scalars) -> (loss, grad_norm)     forward, backward, update
+//         func @accumulate(inputs, labels)            microbatches > 1: runs microbatches - 1 times before @final
+//         func @evaluate(inputs, labels) -> (loss)    forward and loss only
+//
+// Passes in order (each has a file of its name):
+//   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
+//   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
+//   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
+//   Recompute            (option) the backward phase computes block activations again instead of keeping them
+//   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
+//   ClipGradients        computes grad_norm, scales the gradients
+//   ApplyOptimizer       writes parameters and optimizer state
+//   VerifyTraining       checks what the later phases rely on
+//
+// Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
+// (absent when the loss is a plain sum), "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
+// where the weight counts labels that are not ignored: unequal microbatches are weighted as one batch would be.
+//
+// Markers for @evaluate come from the normalize phase: `cleave.dropout`, `cleave.batch_statistic` (normalize.h).
+#pragma once
+#include "compiler/recipe/recipe.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace cleave::training {
+
+struct TrainingOptions {
+  int64_t microbatches = 1; // the module is built at the size of one microbatch
+  bool recompute = false;   // full: keep only block boundaries
+};
+
+void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);
+
+std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createBuildEvaluate();
+std::unique_ptr<mlir::Pass> createBuildBackward(int64_t microbatches);
+std::unique_ptr<mlir::Pass> createRecompute();
+std::unique_ptr<mlir::Pass> createAccumulateGradients(int64_t microbatches);
+std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createVerifyTraining();
+
+// For cleave-opt. Passes that follow the recipe take it as YAML text:
+//   --attach-loss="recipe={loss: {kind: mse}}"    --build-backward="microbatches=4"
+// and `--training="recipe={...} microbatches=4"` is the whole phase.
+void registerTrainingPasses();
+
+} // namespace cleave::training
