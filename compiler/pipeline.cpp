@@ -1,0 +1,170 @@
+// The one list of the compiler's phases and passes, in order.
+//
+//   import      protobuf -> onnx.node, onnx.param                                compiler/import
+//               InitializeParameters      the recipe's `init`, for graphs without weights
+//   normalize   BindDimensions            symbolic dimensions become the recipe's numbers
+//               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
+//               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
+//               VerifyCore                only core ops are left; all that are not, in one error
+//   training    AttachLoss, BuildEvaluate, BuildBackward, Recompute, AccumulateGradients, ClipGradients, ApplyOptimizer
+//               VerifyTraining
+//   planner     extractProblem -> solve   (no passes: the module is only read)
+//   partition   ApplyDecision, PropagateShardings, MaterializeCollectives, ElideCollectives, BucketCollectives
+//               VerifyPartition           all tensors local, nothing but dist ops communicates
+//   codegen     AbsorbTransposes, FormClusters, LowerLibraryOps, LowerCollectives, ScheduleCommands, PlanMemory
+//               VerifyPlan                no two live buffers overlap, collectives in one order
+//
+// Each phase's own header lists its passes with what they do.
+#include "compiler/pipeline.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/import/import.h"
+#include "compiler/normalize/normalize.h"
+#include "compiler/partition/partition.h"
+#include "compiler/partition/passes.h"
+#include "compiler/passes.h"
+#include "compiler/training/ExportReference.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+namespace cleave {
+
+void registerPasses() {
+  normalize::registerNormalizePasses();
+  training::registerTrainingPasses();
+  partition::registerPartitionPasses();
+  codegen::registerCodegenPasses();
+}
+
+Pipeline::Pipeline(const CompileRequest &request) : request(request), context(MLIRContext::Threading::DISABLED) {
+  context.loadDialect<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect>();
+  context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Error) return success();
+    if (!diagnostics.empty()) diagnostics += "\n";
+    if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
+      if (!name.getName().empty()) diagnostics += ("node '" + name.getName().getValue() + "': ").str();
+    diagnostics += diagnostic.str();
+    return success();
+  });
+}
+
+Status Pipeline::failure(const std::string &what) {
+  std::string message = diagnostics.empty() ? what : diagnostics;
+  diagnostics.clear();
+  if (!StringRef(message).contains(request.model)) message = request.model + ": " + message;
+  return inputError(message);
+}
+
+void Pipeline::dump(const char *phase) {
+  if (request.irFolder.empty()) return;
+  std::error_code error = llvm::sys::fs::create_directories(request.irFolder);
+  std::string path = request.irFolder + "/" + std::to_string(++dumped) + "-" + phase + ".mlir";
+  llvm::raw_fd_ostream file(path, error);
+  if (!error) module->print(file, OpPrintingFlags().enableDebugInfo(false).elideLargeElementsAttrs(64));
+}
+
+Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)> build) {
+  PassManager passes(&context);
+  passes.enableVerifier(false); // each phase ends with a verifying pass of its own
+  build(passes);
+  bool failed_ = failed(passes.run(*module));
+  dump(phase);
+  return failed_ ? failure(std::string(phase) + " failed") : Status::ok();
+}
+
+Status Pipeline::importModel() {
+  import_::ImportOptions options{.trainable = request.recipe.trainable, .ties = request.recipe.ties};
+  auto imported = import_::importModel(context, request.model, options);
+  if (failed(imported)) return failure("the model cannot be read");
+  module = std::move(*imported);
+  std::vector<recipe::ParameterNames> parameters;
+  for (auto param : module->getOps<onnx::ParamOp>()) {
+    recipe::ParameterNames names{param.getSymName().str(), {}};
+    if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
+      for (auto node : nodes.getAsRange<StringAttr>()) names.nodes.push_back(node.str());
+    parameters.push_back(std::move(names));
+  }
+  CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
+  dump("import");
+  return run("initialize",
+             [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });
+}
+
+// The batch is dimension 0 of the inputs: the dimension called "batch", or the symbol that the first input begins with.
+Status Pipeline::findBatch() {
+  auto model = module->lookupSymbol<func::FuncOp>("model");
+  batchName.clear();
+  samples = 1;
+  for (unsigned index = 0; index < model.getNumArguments(); ++index) {
+    auto type = dyn_cast<RankedTensorType>(model.getArgument(index).getType());
+    if (!type || type.getRank() == 0) continue;
+    StringRef name;
+    if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))
+      if (auto first = dyn_cast_or_null<StringAttr>(dims.empty() ? Attribute() : dims[0])) name = first.getValue();
+    auto bound = request.recipe.dims.find(name.str());
+    if (name.empty() || bound == request.recipe.dims.end()) {
+      if (batchName.empty() && type.hasStaticShape() && samples == 1) samples = type.getDimSize(0);
+      continue;
+    }
+    if (batchName.empty() || name == "batch") batchName = name.str(), samples = bound->second;
+  }
+  return Status::ok();
+}
+
+Status Pipeline::buildStep(int64_t microbatches, bool recompute) {
+  CLEAVE_RETURN_IF_ERROR(importModel());
+  normalize::NormalizeOptions options{.dims = request.recipe.dims};
+  CLEAVE_RETURN_IF_ERROR(findBatch());
+  if (microbatches > 1) {
+    if (batchName.empty())
+      return inputError(request.model + ": the model's inputs have a fixed batch of " + std::to_string(samples) +
+                        ", which cannot be cut into microbatches; export it with a symbolic batch dimension");
+    if (samples % microbatches)
+      return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
+                        std::to_string(microbatches) + " equal microbatches");
+    options.dims[batchName] = samples / microbatches;
+  }
+  switch (request.recipe.batchNorm) {
+  case recipe::BatchNorm::AsExported: options.batchNorm = normalize::BatchNormMode::AsExported; break;
+  case recipe::BatchNorm::Training: options.batchNorm = normalize::BatchNormMode::Training; break;
+  case recipe::BatchNorm::Frozen: options.batchNorm = normalize::BatchNormMode::Frozen; break;
+  }
+  if (request.recipe.dropout.kind == recipe::Dropout::Kind::Off) options.dropout = 0.0;
+  if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
+  CLEAVE_RETURN_IF_ERROR(
+      run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
+  return run("training", [&](OpPassManager &passes) {
+    training::buildTrainingPipeline(passes, request.recipe, {.microbatches = microbatches, .recompute = recompute});
+  });
+}
+
+Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
+  partition::ProblemOptions options{.name = request.model,
+                                    .batch = samples,
+                                    .samples = samples / microbatches,
+                                    .precision = recipe::toString(request.recipe.precision)};
+  auto extracted = partition::extractProblem(*module, options);
+  if (failed(extracted)) return failure("the planning problem cannot be extracted");
+  return std::move(*extracted);
+}
+
+Result<std::string> Pipeline::referenceGraph() {
+  plan::Graph graph;
+  if (failed(training::exportReference(*module, graph))) return failure("the reference graph cannot be written");
+  return graph.SerializeAsString();
+}
+
+Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
+  CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
+    partition::buildPartitionPipeline(passes, decision.mesh, decision);
+  }));
+  auto plan = codegen::generate(*module, decision.mesh, {});
+  dump("codegen");
+  if (failed(plan)) return failure("code generation failed");
+  return std::move(*plan);
+}
+
+} // namespace cleave

@@ -1,0 +1,48 @@
+// The phases of the compiler over one module, in order. pipeline.cpp is the one list of all passes.
+//
+//   import -> normalize -> training -> (planner) -> partition -> codegen
+#pragma once
+#include "compiler/compile.h"
+#include "compiler/planner/decision.h"
+#include "compiler/planner/problem.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace cleave {
+
+// Runs phases on a module of its own context; errors of the passes are collected in words.
+class Pipeline {
+public:
+  explicit Pipeline(const CompileRequest &request);
+
+  // import, normalize, training: the whole training step on one device, at the size of one microbatch.
+  Status buildStep(int64_t microbatches, bool recompute);
+  // The planner's view of the step.
+  Result<planner::Problem> problem(int64_t microbatches);
+  // The unpartitioned step, for the reference executor (plan.proto's reference_graph).
+  Result<std::string> referenceGraph();
+  // partition, codegen: the step becomes the plan of every device.
+  Result<plan::Plan> lower(const planner::Decision &decision);
+  // Samples a step, known after buildStep.
+  int64_t batch() const { return samples; }
+  mlir::ModuleOp step() { return *module; }
+
+private:
+  Status importModel();
+  Status findBatch();
+  Status run(const char *phase, llvm::function_ref<void(mlir::OpPassManager &)> build);
+  // The collected diagnostics as an error; `what` if there are none.
+  Status failure(const std::string &what);
+  void dump(const char *phase);
+
+  const CompileRequest &request;
+  mlir::MLIRContext context;
+  std::string diagnostics;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::string batchName; // the symbolic dimension that counts samples; empty: the batch is fixed
+  int64_t samples = 1;
+  int dumped = 0;
+};
+
+} // namespace cleave

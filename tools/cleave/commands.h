@@ -1,0 +1,36 @@
+// The commands of interface.md. Each function adds one subcommand; the subcommand's callback does the work and leaves the
+// exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
+#pragma once
+#include "compiler/compile.h"
+#include "runtime/status.h"
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace cleave::tool {
+
+void addInspect(CLI::App &app, int &status);
+void addEstimate(CLI::App &app, int &status);
+void addCompile(CLI::App &app, int &status);
+void addReport(CLI::App &app, int &status);
+void addRun(CLI::App &app, int &status);
+void addVerify(CLI::App &app, int &status);
+void addExport(CLI::App &app, int &status);
+
+// MODEL --recipe R --cluster C and the split flags: estimate and compile share them.
+struct RequestOptions {
+  std::string model, recipe, cluster, problemFile, irFolder;
+  std::vector<std::string> overrides;
+  planner::SplitFlags split;
+
+  void add(CLI::App &command);
+  // Reads the recipe and the cluster.
+  Result<CompileRequest> request() const;
+};
+
+// Prints "cleave: error: ..." to standard error; returns the exit status.
+int fail(const Status &status);
+// Writes text to a file, or to standard output for "-" or "".
+Status writeText(const std::string &path, const std::string &text);
+
+} // namespace cleave::tool

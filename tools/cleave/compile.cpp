@@ -1,0 +1,64 @@
+// cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
+#include "runtime/plan/plan_file.h"
+#include "tools/cleave/commands.h"
+#include <fmt/core.h>
+#include <memory>
+
+namespace cleave::tool {
+namespace {
+
+struct Options {
+  RequestOptions request;
+  std::string output;
+  bool json = false, executable = false;
+};
+
+int runEstimate(const Options &options) {
+  auto request = options.request.request();
+  if (!request) return fail(request.status());
+  auto report = estimate(*request, options.executable);
+  if (!report) return fail(report.status());
+  Status written =
+      writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
+  return written ? 0 : fail(written);
+}
+
+int runCompile(const Options &options) {
+  auto request = options.request.request();
+  if (!request) return fail(request.status());
+  auto compiled = compile(*request);
+  if (!compiled) return fail(compiled.status());
+  Status written = runtime::writePlanFile(compiled->plan, options.output);
+  if (!written) return fail(written);
+  if (options.json)
+    written = writeText("-", report::renderJson(compiled->report));
+  else
+    fmt::print("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
+               options.output, compiled->report.decision.mesh.str(), compiled->report.decision.mesh.numDevices(),
+               1e3 * compiled->report.decision.predicted.stepSeconds,
+               compiled->report.decision.predicted.memory.total() / 1048576.0, options.output);
+  return written ? 0 : fail(written);
+}
+
+} // namespace
+
+void addEstimate(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("estimate", "Choose the split, or price the given one, without compiling");
+  auto options = std::make_shared<Options>();
+  options->request.add(*command);
+  command->add_flag("--json", options->json, "the report for programs");
+  command->add_flag("--executable", options->executable, "only splits that `cleave compile` can build today");
+  command->add_option("-o,--output", options->output, "file (default: standard output)");
+  command->callback([options, &status] { status = runEstimate(*options); });
+}
+
+void addCompile(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("compile", "Choose the split and write the plan");
+  auto options = std::make_shared<Options>();
+  options->request.add(*command);
+  command->add_option("-o,--output", options->output, "the plan to write")->required();
+  command->add_flag("--json", options->json, "print the report for programs");
+  command->callback([options, &status] { status = runCompile(*options); });
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,59 @@
+// cleave inspect MODEL: what is in it. cleave inspect --ops: the table of core operators and their facets.
+#include "tools/cleave/commands.h"
+#include <charconv>
+#include <fmt/core.h>
+#include <memory>
+
+namespace cleave::tool {
+namespace {
+
+struct Options {
+  std::string model, output;
+  std::vector<std::string> dims;
+  bool json = false, ops = false;
+};
+
+Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> &texts) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string &text : texts) {
+    size_t equals = text.find('=');
+    int64_t size = 0;
+    const char *end = text.data() + text.size();
+    if (equals == std::string::npos || equals == 0 ||
+        std::from_chars(text.data() + equals + 1, end, size).ptr != end || size < 1)
+      return Status(ErrorKind::Usage, fmt::format("--dim wants NAME=SIZE, got '{}'", text));
+    dims[text.substr(0, equals)] = size;
+  }
+  return dims;
+}
+
+int run(const Options &options) {
+  if (options.ops) {
+    Status written = writeText(options.output, operatorTable());
+    return written ? 0 : fail(written);
+  }
+  if (options.model.empty()) return fail(Status(ErrorKind::Usage, "inspect wants a MODEL, or --ops"));
+  auto dims = parseDims(options.dims);
+  if (!dims) return fail(dims.status());
+  auto inspection = inspect(options.model, *dims);
+  if (!inspection) return fail(inspection.status());
+  Status written = writeText(options.output, options.json ? inspection->json() : inspection->text());
+  return written ? 0 : fail(written);
+}
+
+} // namespace
+
+void addInspect(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("inspect", "Show what is in a model, and what of it is not supported");
+  auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the exported model (.onnx)");
+  command->add_option("--dim", options->dims, "NAME=SIZE: bind a symbolic dimension for the FLOP count")
+      ->take_all()
+      ->expected(1);
+  command->add_flag("--json", options->json, "for programs");
+  command->add_flag("--ops", options->ops, "print the core operators and their facets instead");
+  command->add_option("-o,--output", options->output, "file (default: standard output)");
+  command->callback([options, &status] { status = run(*options); });
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,28 @@
+// cleave: the command line. See docs and interface: `cleave --help`.
+#include "tools/cleave/commands.h"
+#include <fmt/core.h>
+
+int main(int argc, char **argv) {
+  CLI::App app{"Cleave splits the training of exported ONNX models over devices, says why, and runs it."};
+  app.set_version_flag("--version", "cleave 0.1");
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::help);
+  int status = 0;
+  using namespace cleave::tool;
+  for (auto *add : {addInspect, addEstimate, addCompile, addReport, addRun, addVerify, addExport}) add(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
+    fmt::print(stderr, "cleave: error: {}\n", error.what());
+    fmt::print(stderr, "See `cleave --help` and `cleave COMMAND --help`.\n");
+    return 2;
+  } catch (const std::bad_alloc &) {
+    fmt::print(stderr, "cleave: error: out of memory\n");
+    return 1;
+  } catch (const std::exception &error) {
+    fmt::print(stderr, "cleave: internal error: {}\n", error.what());
+    return 1;
+  }
+  return status;
+}

@@ -1,0 +1,59 @@
+// What estimate and compile share: reading the recipe and the cluster, errors, output files.
+#include "tools/cleave/commands.h"
+#include <cerrno>
+#include <cstring>
+#include <fmt/core.h>
+#include <fstream>
+
+namespace cleave::tool {
+
+void RequestOptions::add(CLI::App &command) {
+  command.add_option("model", model, "the exported model (.onnx)")->required();
+  command.add_option("--recipe", recipe, "how it trains (YAML)")->required();
+  command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:2x8, or cpu:4")
+      ->required();
+  command.add_option("--set", overrides, "KEY=VALUE: override a key of the recipe, e.g. optimizer.lr=1e-3")
+      ->take_all()
+      ->expected(1);
+  command.add_option("--problem", problemFile, "also write the planner's problem, as text");
+  command.add_option("--dump-ir", irFolder, "also write the module after each phase into this folder");
+  auto *group = command.add_option_group("split", "What is left out is searched.");
+  group->add_option("--mesh", split.mesh, "mesh axes and sizes, e.g. dp=2,tp=2");
+  group->add_option("--zero", split.zero, "ZeRO stage: 0, 1, 2 or 3");
+  group->add_option("--microbatches", split.microbatches, "microbatches a step");
+  group->add_option("--schedule", split.schedule, "pipeline schedule");
+  group->add_option("--recompute", split.recompute, "none, selective or full");
+  group->add_flag("--sequence-parallel", split.sequenceParallel, "split norms and residuals along the sequence over tp");
+  group->add_option("--like", split.like, "a preset: ddp, zero1, zero2, zero3, fsdp, hsdp, megatron, ...");
+  group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
+      ->take_all()
+      ->expected(1);
+}
+
+Result<CompileRequest> RequestOptions::request() const {
+  auto parsed = recipe::parseRecipe(recipe, overrides);
+  if (!parsed) return parsed.status();
+  auto machines = planner::parseCluster(cluster);
+  if (!machines) return machines.status();
+  return CompileRequest{model, *parsed, *machines, split, problemFile, irFolder};
+}
+
+int fail(const Status &status) {
+  fmt::print(stderr, "cleave: error: {}\n", status.message());
+  return status.exitStatus();
+}
+
+Status writeText(const std::string &path, const std::string &text) {
+  if (path.empty() || path == "-") {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      return inputError("cannot write to standard output");
+    return Status::ok();
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.flush();
+  if (!file) return inputError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  return Status::ok();
+}
+
+} // namespace cleave::tool
