@@ -1,0 +1,102 @@
+// ApplyDecision: what the planner decided, written on the module.
+//
+//   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">}
+//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []]}
+//
+// A decision is made for @final; the other functions hold the same forward operations under the same names. An
+// operation the decision does not know is left to PropagateShardings.
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/passes.h"
+#include <llvm/Support/MemoryBuffer.h>
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+struct ApplyDecision : PassWrapper<ApplyDecision, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ApplyDecision)
+  ApplyDecision() = default;
+  explicit ApplyDecision(planner::Decision decided) : decision(std::move(decided)), given(true) {}
+  ApplyDecision(const ApplyDecision &other) : PassWrapper(other), decision(other.decision), given(other.given) {}
+
+  StringRef getArgument() const override { return "apply-decision"; }
+  StringRef getDescription() const override { return "write the planner's decision on the module"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<DistDialect>(); }
+
+  void runOnOperation() override {
+    if (!given && failed(readFile())) return signalPassFailure();
+    ModuleOp module = getOperation();
+    Builder builder(module.getContext());
+    module->setAttr(meshAttr, builder.getStringAttr(decision.mesh.str()));
+    module->setAttr(zeroAxesAttr, axesAttribute(module.getContext(), decision.zeroAxes));
+    module->setAttr(batchAxesAttr, axesAttribute(module.getContext(), decision.batchAxes));
+    llvm::StringMap<const planner::NodeDecision *> nodes;
+    for (const planner::NodeDecision &node : decision.nodes) nodes[node.node] = &node;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal()) applyNodes(function, nodes);
+    applyParameters(module);
+  }
+
+private:
+  LogicalResult readFile() {
+    auto buffer = llvm::MemoryBuffer::getFile(file);
+    if (!buffer) return getOperation().emitError("cannot read the decision file '") << file << "'";
+    auto parsed = planner::Decision::parse((*buffer)->getBuffer().str(), file);
+    if (!parsed.isOk()) return getOperation().emitError(parsed.status().message());
+    decision = std::move(*parsed);
+    return success();
+  }
+
+  void applyNodes(func::FuncOp function, const llvm::StringMap<const planner::NodeDecision *> &nodes) {
+    for (const NamedOperation &named : forwardOperations(function)) {
+      auto known = nodes.find(named.name);
+      if (known == nodes.end()) continue;
+      FactorRule rule = cast<onnx::FactorRuleOpInterface>(named.op).getFactorRule();
+      if (known->second->split.size() != rule.factors.size()) continue;
+      FactorSharding split = fitted(decision.mesh, rule, known->second->split);
+      named.op->setAttr(factorsAttr, factorsAttribute(&getContext(), split));
+      named.op->setAttr(partialAttr, axesAttribute(&getContext(), known->second->passesPartial));
+    }
+  }
+
+  void applyParameters(ModuleOp module) {
+    llvm::StringMap<const planner::ParameterDecision *> decided;
+    for (const planner::ParameterDecision &parameter : decision.parameters) decided[parameter.name] = &parameter;
+    for (auto param : module.getOps<onnx::ParamOp>()) {
+      bool own = param.getRole() == "parameter" || param.getRole() == "running_statistic";
+      auto known = decided.find(own ? param.getSymName() : param.getOf().value_or(""));
+      if (known == decided.end()) continue;
+      const planner::ParameterDecision &layouts = *known->second;
+      auto type = cast<RankedTensorType>(param.getType());
+      auto set = [&](StringRef name, const Sharding &layout) {
+        if (static_cast<int64_t>(layout.dims.size()) != type.getRank()) return;
+        Sharding fits = fitted(decision.mesh, layout, type.getShape());
+        param->setAttr(name, ShardingAttr::get(&getContext(), fits));
+      };
+      if (own) {
+        set("sharding", layouts.parameter);
+        set(updateLayoutAttr, layouts.state);
+      } else if (param.getRole() == "optimizer_state") {
+        set("sharding", layouts.state);
+      } else if (param.getRole() == "accumulator" && decision.zero >= 2) {
+        set("sharding", layouts.gradient);
+      }
+      // Below ZeRO-2 an accumulator holds each device's own sum: PropagateShardings gives it the gradient's layout.
+    }
+  }
+
+  planner::Decision decision;
+  bool given = false;
+  Option<std::string> file{*this, "file", llvm::cl::desc("a decision as text (planner/decision.h)")};
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createApplyDecision(planner::Decision decision) {
+  return std::make_unique<ApplyDecision>(std::move(decision));
+}
+std::unique_ptr<Pass> createApplyDecision() { return std::make_unique<ApplyDecision>(); }
+
+} // namespace cleave::partition

@@ -1,0 +1,147 @@
+// ExtractProblem: the forward operations of @final as the planner's problem. One node an operation; constants and host
+// scalars are tensors that every device has.
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/partition.h"
+#include <llvm/ADT/StringSet.h>
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+using planner::Problem;
+using planner::TensorKind;
+
+struct Extraction {
+  Problem problem;
+  DenseMap<Value, int> tensorOf;
+  llvm::StringMap<int> parameterOf;
+  llvm::StringMap<double> optimizerBytes; // by parameter
+  llvm::StringSet<> names;
+
+  int addTensor(std::string name, TensorKind kind, Type type) {
+    auto ranked = cast<RankedTensorType>(type);
+    std::string unique = name;
+    for (int number = 2; !names.insert(unique).second; ++number) unique = name + "#" + std::to_string(number);
+    planner::Tensor tensor;
+    tensor.name = std::move(unique);
+    tensor.kind = kind;
+    tensor.dims.assign(ranked.getShape().begin(), ranked.getShape().end());
+    tensor.elementBytes = std::max<int64_t>(1, ranked.getElementType().getIntOrFloatBitWidth() / 8);
+    problem.tensors.push_back(std::move(tensor));
+    return static_cast<int>(problem.tensors.size()) - 1;
+  }
+
+  void addArguments(func::FuncOp function) {
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
+      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
+      StringRef kind = role ? role.getValue() : StringRef("input");
+      int id = addTensor(name ? name.str() : "argument" + std::to_string(argument.getArgNumber()),
+                         kind == "input"   ? TensorKind::Input
+                         : kind == "label" ? TensorKind::Label
+                                           : TensorKind::Constant,
+                         argument.getType());
+      planner::Tensor &tensor = problem.tensors[id];
+      if (kind != "host" && !tensor.dims.empty() && tensor.dims[0] == problem.samples) tensor.batchDim = 0;
+      tensorOf[argument] = id;
+    }
+  }
+
+  int addParameter(onnx::ParamOp param) {
+    auto [entry, fresh] = parameterOf.try_emplace(param.getSymName(), 0);
+    if (fresh) {
+      entry->second = addTensor(param.getSymName().str(), TensorKind::Parameter, param.getType());
+      planner::Tensor &tensor = problem.tensors[entry->second];
+      tensor.trainable = param.getTrainable() && param.getRole() == "parameter";
+      auto state = optimizerBytes.find(param.getSymName());
+      if (state != optimizerBytes.end() && tensor.elements() > 0)
+        tensor.optimizerBytes = state->second / static_cast<double>(tensor.elements());
+    }
+    return entry->second;
+  }
+};
+
+bool readInBackward(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
+}
+
+bool isHeavy(Operation *op) {
+  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
+}
+
+} // namespace
+
+FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options) {
+  SymbolTable symbols(module);
+  auto function = symbols.lookup<func::FuncOp>("final");
+  if (!function) return module.emitError("has no function @final: the training phase builds it"), failure();
+  Extraction state;
+  Problem &problem = state.problem;
+  problem.name = options.name;
+  problem.batch = options.batch;
+  problem.samples = options.samples;
+  problem.precision = options.precision;
+  for (auto param : module.getOps<onnx::ParamOp>())
+    if (param.getRole() == "optimizer_state" && param.getOf())
+      state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
+  state.addArguments(function);
+
+  // A value needs a gradient if a trainable parameter reaches it.
+  DenseSet<Value> needsGradient;
+  llvm::DenseMap<Operation *, std::string> nameOf;
+  for (NamedOperation &named : forwardOperations(function)) nameOf[named.op] = std::move(named.name);
+  for (Operation &op : function.getBody().front()) {
+    if (auto read = dyn_cast<onnx::ReadOp>(op)) {
+      auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
+      if (!param)
+        return op.emitOpError("reads a persistent tensor that does not exist: @") << read.getParam(), failure();
+      if (phaseOf(&op) != "forward" && !readInBackward(read.getValue())) continue;
+      if (param.getRole() != "parameter" && param.getRole() != "running_statistic") continue;
+      int id = state.addParameter(param);
+      state.tensorOf[read.getValue()] = id;
+      if (problem.tensors[id].trainable) needsGradient.insert(read.getValue());
+      continue;
+    }
+    if (phaseOf(&op) != "forward") continue;
+    if (isa<onnx::ConstantOp>(op)) {
+      auto location = op.getLoc()->findInstanceOf<NameLoc>();
+      state.tensorOf[op.getResult(0)] = state.addTensor(location ? location.getName().str() : "constant",
+                                                        TensorKind::Constant, op.getResult(0).getType());
+      continue;
+    }
+    auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+    if (!rules) {
+      if (isa<onnx::WriteOp, func::ReturnOp>(op)) continue;
+      return op.emitOpError("has no factor rule: it cannot be split, not even over one device"), failure();
+    }
+    planner::Node node;
+    node.name = nameOf[&op];
+    node.op = op.getName().stripDialect().str();
+    node.rule = rules.getFactorRule();
+    if (auto cost = dyn_cast<onnx::CostOpInterface>(op)) node.flops = cost.getFlops();
+    node.cheap = !isHeavy(&op);
+    node.stopsGradient = isa<onnx::StopGradientOp>(op) || !isa<onnx::GradientOpInterface>(op);
+    int gradients = 0;
+    for (Value operand : op.getOperands()) {
+      auto known = state.tensorOf.find(operand);
+      if (known == state.tensorOf.end())
+        return op.emitOpError("is forward work but reads a value that is not (from another phase)"), failure();
+      node.operands.push_back(known->second);
+      gradients += needsGradient.contains(operand);
+    }
+    if (node.stopsGradient) gradients = 0;
+    node.backwardFlops = isHeavy(&op) ? gradients * node.flops : (gradients ? node.flops : 0);
+    for (Value result : op.getResults()) {
+      int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
+      problem.tensors[id].saved = readInBackward(result);
+      state.tensorOf[result] = id;
+      node.results.push_back(id);
+      if (gradients) needsGradient.insert(result);
+    }
+    problem.nodes.push_back(std::move(node));
+  }
+  return std::move(problem);
+}
+
+} // namespace cleave::partition

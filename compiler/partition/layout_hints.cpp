@@ -1,0 +1,50 @@
+#include "compiler/partition/layout_hints.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+size_t splittingAxes(const Sharding &layout) {
+  size_t count = 0;
+  for (const Axes &axes : layout.dims) count += axes.size();
+  return count;
+}
+
+// Where an update computes in another layout than the one its parameter is stored in, ApplyDecision says so.
+Sharding updateLayout(const Mesh &mesh, onnx::ParamOp param) {
+  auto update = param->getAttrOfType<ShardingAttr>(updateLayoutAttr);
+  return update ? update.getSharding() : homeOf(mesh, param);
+}
+
+} // namespace
+
+DenseMap<Value, Sharding> layoutHints(func::FuncOp function, const Mesh &mesh, SymbolTable &symbols) {
+  DenseMap<Value, Sharding> hints;
+  auto offer = [&](Value value, Sharding layout) {
+    layout.partial.clear();
+    if (splittingAxes(layout) == 0) return;
+    auto [entry, fresh] = hints.try_emplace(value, layout);
+    if (!fresh && splittingAxes(layout) > splittingAxes(entry->second)) entry->second = layout;
+  };
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) {
+      if (auto param = symbols.lookup<onnx::ParamOp>(write.getParam()))
+        offer(write.getValue(), updateLayout(mesh, param));
+      continue;
+    }
+    bool transparent = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp>(op);
+    if (!transparent || op.getNumResults() != 1) continue;
+    auto known = hints.find(op.getResult(0));
+    if (known == hints.end()) continue;
+    Sharding wanted = known->second;
+    FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
+    std::vector<const Sharding *> operands(op.getNumOperands());
+    FactorSharding split = inferFactorSharding(mesh, rule, operands, {&wanted}, {});
+    for (size_t i = 0; i < operands.size(); ++i) offer(op.getOperand(i), operandSharding(rule, split, i));
+  }
+  return hints;
+}
+
+} // namespace cleave::partition

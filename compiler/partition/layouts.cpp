@@ -1,0 +1,166 @@
+#include "compiler/partition/layouts.h"
+#include <algorithm>
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+
+StringRef phaseOf(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>(phaseAttr);
+  return phase ? phase.getValue() : StringRef("forward");
+}
+
+ArrayAttr axesAttribute(MLIRContext *context, const Axes &axes) {
+  SmallVector<Attribute> names;
+  for (const std::string &axis : axes) names.push_back(StringAttr::get(context, axis));
+  return ArrayAttr::get(context, names);
+}
+
+Axes axesOf(Attribute attribute) {
+  Axes axes;
+  if (auto array = dyn_cast_or_null<ArrayAttr>(attribute))
+    for (auto name : array.getAsRange<StringAttr>()) axes.push_back(name.str());
+  return axes;
+}
+
+ArrayAttr factorsAttribute(MLIRContext *context, const FactorSharding &split) {
+  SmallVector<Attribute> entries;
+  for (const Axes &axes : split) entries.push_back(axesAttribute(context, axes));
+  return ArrayAttr::get(context, entries);
+}
+
+std::optional<FactorSharding> factorsOf(Operation *op) {
+  auto array = op->getAttrOfType<ArrayAttr>(factorsAttr);
+  if (!array) return std::nullopt;
+  FactorSharding split;
+  for (Attribute entry : array) split.push_back(axesOf(entry));
+  return split;
+}
+
+FailureOr<Mesh> meshOf(ModuleOp module) {
+  auto text = module->getAttrOfType<StringAttr>(meshAttr);
+  if (!text) return module.emitError("has no attribute '") << meshAttr << "': run apply-decision first";
+  Mesh mesh;
+  std::string error;
+  if (!Mesh::parse(text.str(), mesh, error)) return module.emitError(meshAttr) << ": " << error;
+  return mesh;
+}
+
+SmallVector<int64_t> shapeOf(Value value) {
+  return SmallVector<int64_t>(cast<RankedTensorType>(value.getType()).getShape());
+}
+
+double bytesOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  double bits = std::max(8u, tensor.getElementType().getIntOrFloatBitWidth());
+  return static_cast<double>(tensor.getNumElements()) * bits / 8;
+}
+
+bool contains(const Axes &axes, const std::string &axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+Sharding fitted(const Mesh &mesh, Sharding layout, ArrayRef<int64_t> shape) {
+  layout.dims.resize(shape.size());
+  Axes seen = layout.partial;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    Axes kept;
+    for (const std::string &axis : layout.dims[dim]) {
+      if (contains(seen, axis) || shape[dim] % (mesh.groupSize(kept) * mesh.axisSize(axis)) != 0) break;
+      if (mesh.axisSize(axis) > 1) kept.push_back(axis);
+      seen.push_back(axis);
+    }
+    layout.dims[dim] = std::move(kept);
+  }
+  return layout;
+}
+
+FactorSharding fitted(const Mesh &mesh, const FactorRule &rule, FactorSharding split) {
+  split.resize(rule.factors.size());
+  Axes seen;
+  for (size_t factor = 0; factor < split.size(); ++factor) {
+    Axes kept;
+    for (const std::string &axis : split[factor]) {
+      Axes longer = kept;
+      longer.push_back(axis);
+      if (contains(seen, axis) || !canSplit(mesh, rule, static_cast<int64_t>(factor), longer)) break;
+      if (mesh.axisSize(axis) > 1) kept = std::move(longer);
+      seen.push_back(axis);
+    }
+    split[factor] = std::move(kept);
+  }
+  return split;
+}
+
+Sharding without(Sharding layout, const Axes &axes) {
+  auto drop = [&](Axes &from) {
+    from.erase(std::remove_if(from.begin(), from.end(), [&](const std::string &axis) { return contains(axes, axis); }),
+               from.end());
+  };
+  for (Axes &dim : layout.dims) drop(dim);
+  drop(layout.partial);
+  return layout;
+}
+
+Axes inMeshOrder(const Mesh &mesh, Axes axes) {
+  Axes ordered;
+  for (const MeshAxis &axis : mesh.axes)
+    if (contains(axes, axis.name)) ordered.push_back(axis.name);
+  return ordered;
+}
+
+double localBytes(const Mesh &mesh, Type type, const Sharding &layout) {
+  double bytes = bytesOf(type);
+  for (const Axes &axes : layout.dims) bytes /= static_cast<double>(mesh.groupSize(axes));
+  return bytes;
+}
+
+double reshardBytes(const Mesh &mesh, Type type, const Sharding &from, const Sharding &to) {
+  double bytes = localBytes(mesh, type, from), total = 0;
+  for (const ReshardStep &step : reshard(mesh, from, to)) {
+    total += trafficBytes(mesh, step, bytes);
+    bytes = bytesAfter(mesh, step, bytes);
+  }
+  return total;
+}
+
+Sharding homeOf(const Mesh &mesh, onnx::ParamOp param) {
+  auto shape = cast<RankedTensorType>(param.getType()).getShape();
+  auto attribute = dyn_cast_or_null<ShardingAttr>(param.getShardingAttr());
+  return attribute ? fitted(mesh, attribute.getSharding(), shape) : Sharding::replicated(shape.size());
+}
+
+std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
+  struct Seen {
+    size_t main = 0; // index of the operation that does most of the arithmetic
+    double flops = -1;
+    llvm::SmallDenseMap<StringRef, int> count;
+  };
+  std::vector<NamedOperation> result;
+  llvm::StringMap<Seen> nodes;
+  std::vector<StringRef> nodeOf;
+  for (Operation &op : function.getBody().front()) {
+    if (phaseOf(&op) != "forward" || !isa<onnx::FactorRuleOpInterface>(op) || isa<onnx::ConstantOp>(op)) continue;
+    auto location = op.getLoc()->findInstanceOf<NameLoc>();
+    StringRef node = location ? location.getName().getValue() : StringRef("?");
+    auto &[key, seen] = *nodes.try_emplace(node).first;
+    StringRef kind = op.getName().stripDialect();
+    int number = ++seen.count[kind];
+    std::string name = (key + ":" + kind).str();
+    if (number > 1) name += "." + std::to_string(number);
+    auto cost = dyn_cast<onnx::CostOpInterface>(op);
+    double flops = cost ? cost.getFlops() : 0;
+    if (flops > seen.flops) {
+      seen.flops = flops;
+      seen.main = result.size();
+    }
+    nodeOf.push_back(key);
+    result.push_back({&op, std::move(name)});
+  }
+  for (size_t i = 0; i < result.size(); ++i)
+    if (nodeOf[i] != "?" && nodes[nodeOf[i]].main == i) result[i].name = nodeOf[i].str();
+  return result;
+}
+
+} // namespace cleave::partition

@@ -1,0 +1,62 @@
+// How a split is written on the IR between the passes of this folder:
+//
+//   module attributes {cleave.mesh = "dp=2,tp=2", cleave.zero_axes = ["dp"]}
+//   onnx.param @w : tensor<64x256xf32> "parameter" {sharding = #dist.sharding<"[{},{tp}]">, ...}
+//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], [], ["tp"], []],     one entry a factor of the op's rule
+//                              cleave.partial = ["tp"],                      partial axes that pass through the op
+//                              cleave.layout = [#dist.sharding<"...">]}      one entry a result
+//
+// ApplyDecision writes factors and partial on forward ops, PropagateShardings completes them and adds the layouts,
+// MaterializeCollectives removes all of them.
+#pragma once
+#include "dialects/dist/Dist.h"
+#include "dialects/dist/algebra/factor_rule.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace cleave::partition {
+
+inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "cleave.zero_axes",
+                                     batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
+                                     partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
+                                     updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase";
+
+// "forward" where the op does not say.
+llvm::StringRef phaseOf(mlir::Operation *op);
+
+mlir::ArrayAttr axesAttribute(mlir::MLIRContext *context, const dist::Axes &axes);
+dist::Axes axesOf(mlir::Attribute attribute); // of an array of strings; empty for null
+mlir::ArrayAttr factorsAttribute(mlir::MLIRContext *context, const dist::FactorSharding &split);
+std::optional<dist::FactorSharding> factorsOf(mlir::Operation *op);
+
+// The module's mesh; fails with an error that names the attribute.
+llvm::FailureOr<dist::Mesh> meshOf(mlir::ModuleOp module);
+
+llvm::SmallVector<int64_t> shapeOf(mlir::Value value);
+double bytesOf(mlir::Type type);
+
+// `layout` without the axes that do not divide their dimension evenly or that stand in it twice.
+dist::Sharding fitted(const dist::Mesh &mesh, dist::Sharding layout, llvm::ArrayRef<int64_t> shape);
+// A split without the axes that a factor cannot take.
+dist::FactorSharding fitted(const dist::Mesh &mesh, const dist::FactorRule &rule, dist::FactorSharding split);
+dist::Sharding without(dist::Sharding layout, const dist::Axes &axes);
+bool contains(const dist::Axes &axes, const std::string &axis);
+// Axes in the order of the mesh: partial axes have one spelling.
+dist::Axes inMeshOrder(const dist::Mesh &mesh, dist::Axes axes);
+double localBytes(const dist::Mesh &mesh, mlir::Type type, const dist::Sharding &layout);
+// Bytes a device sends to turn `from` into `to`.
+double reshardBytes(const dist::Mesh &mesh, mlir::Type type, const dist::Sharding &from, const dist::Sharding &to);
+
+// The layout of a persistent tensor between steps; replicated unless `sharding` says otherwise.
+dist::Sharding homeOf(const dist::Mesh &mesh, onnx::ParamOp param);
+
+// Names of the forward operations of a function, the same in every function that has them: the name of the exported
+// node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others.
+struct NamedOperation {
+  mlir::Operation *op;
+  std::string name;
+};
+std::vector<NamedOperation> forwardOperations(mlir::func::FuncOp function);
+
+} // namespace cleave::partition

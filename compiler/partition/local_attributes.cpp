@@ -1,0 +1,67 @@
+#include "compiler/partition/local_attributes.h"
+#include <llvm/ADT/TypeSwitch.h>
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+
+void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule, const FactorSharding &split,
+                        ArrayRef<int64_t> local) {
+  MLIRContext *context = op->getContext();
+  auto localType = [&](Type type) { return TypeAttr::get(cast<RankedTensorType>(type).clone(local)); };
+  // The axes that split dimension `dim` of a tensor.
+  auto axesAt = [&](const TensorFactors &tensor, size_t dim) {
+    for (int64_t factor : tensor[dim])
+      if (!split[factor].empty()) return split[factor];
+    return Axes();
+  };
+  auto localGroups = [&](const TensorFactors &x, int64_t groups) {
+    return groups / mesh.groupSize(split[x[1].front()]);
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](onnx::ReshapeOp reshape) { reshape.setShape(local); })
+      .Case([&](onnx::BroadcastOp broadcast) { broadcast.setShape(local); })
+      .Case([&](onnx::SliceOp slice) { slice.setSizes(local); })
+      .Case([&](onnx::IotaOp iota) {
+        iota.setTypeAttr(localType(iota.getType()));
+        Axes axes = axesAt(rule.results[0], static_cast<size_t>(iota.getDim()));
+        if (!axes.empty()) iota.setShardAxesAttr(axesAttribute(context, axes));
+      })
+      .Case([&](onnx::RandomUniformOp random) {
+        auto global = cast<RankedTensorType>(random.getType()).getShape();
+        random.setGlobalShapeAttr(DenseI64ArrayAttr::get(context, global));
+        SmallVector<Attribute> axes;
+        for (size_t dim = 0; dim < global.size(); ++dim)
+          axes.push_back(axesAttribute(context, axesAt(rule.results[0], dim)));
+        random.setShardAxesAttr(ArrayAttr::get(context, axes));
+        random.setTypeAttr(localType(random.getType()));
+      })
+      .Case([&](onnx::GatherOp gather) {
+        size_t axis = static_cast<size_t>(gather.getAxis());
+        Axes axes = axesAt(rule.operands[0], axis);
+        if (axes.empty()) return;
+        gather.setShardAxesAttr(axesAttribute(context, axes));
+        gather.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), shapeOf(gather.getTable())[axis]));
+      })
+      .Case([&](onnx::ScatterAddOp scatter) {
+        size_t axis = static_cast<size_t>(scatter.getAxis());
+        Axes axes = axesAt(rule.results[0], axis);
+        if (axes.empty()) return;
+        scatter.setShardAxesAttr(axesAttribute(context, axes));
+        scatter.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), scatter.getRows()));
+        scatter.setRows(local[axis]);
+      })
+      .Case([&](onnx::ConvOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); })
+      .Case([&](onnx::ConvGradInputOp conv) {
+        conv.setGroups(localGroups(rule.results[0], conv.getGroups()));
+        conv.setInputShape(local);
+      })
+      .Case([&](onnx::ConvGradWeightOp conv) {
+        conv.setGroups(localGroups(rule.operands[0], conv.getGroups()));
+        conv.setWeightShape(local);
+      })
+      .Case([&](onnx::AveragePoolGradOp pool) { pool.setInputShape(local); });
+}
+
+} // namespace cleave::partition

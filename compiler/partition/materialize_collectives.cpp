@@ -1,0 +1,197 @@
+// MaterializeCollectives: from global tensors with layouts to the tensors of one device; every dist.reshard becomes the
+// collectives (or cuts) that carry it out.
+//
+//   %y = dist.reshard %x from "[{},{}] partial(tp)" to "[{tp},{}]" : tensor<8x64xf32>
+//   ->  %y = dist.reduce_scatter %x {axes = ["tp"], dim = 0, reduce = "sum", why = ...} : 8x64 -> 4x64   (tp=2)
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/local_attributes.h"
+#include "compiler/partition/passes.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+StringRef reductionName(Reduction reduction) {
+  return reduction == Reduction::Sum ? "sum" : reduction == Reduction::Max ? "max" : "min";
+}
+
+struct Materialization {
+  const Mesh &mesh;
+  SymbolTable &symbols;
+
+  FailureOr<RankedTensorType> localType(Operation *op, Type type, Attribute layout) {
+    auto sharding = dyn_cast_or_null<ShardingAttr>(layout);
+    if (!sharding) return op->emitOpError("has no '") << layoutAttr << "': run propagate-shardings first";
+    auto global = cast<RankedTensorType>(type);
+    std::vector<int64_t> local;
+    std::string error;
+    if (!localShape(mesh, sharding.getSharding(), global.getShape().vec(), local, error))
+      return op->emitOpError("cannot be cut: ") << error;
+    return global.clone(local);
+  }
+
+  LogicalResult run(func::FuncOp function) {
+    SmallVector<Operation *> reshards;
+    // While all types are global: attributes, and the local types that will hold.
+    std::vector<std::pair<Value, Type>> types;
+    for (Operation &op : function.getBody().front()) {
+      if (isa<dist::ReshardOp>(op)) {
+        reshards.push_back(&op);
+        continue;
+      }
+      if (op.getNumResults() == 0) continue;
+      auto layouts = op.getAttrOfType<ArrayAttr>(layoutAttr);
+      if (!layouts || layouts.size() != op.getNumResults())
+        return op.emitOpError("has no '") << layoutAttr << "': run propagate-shardings first";
+      for (auto [result, layout] : llvm::zip_equal(op.getResults(), layouts)) {
+        FailureOr<RankedTensorType> type = localType(&op, result.getType(), layout);
+        if (failed(type)) return failure();
+        types.emplace_back(result, *type);
+      }
+      auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+      std::optional<FactorSharding> split = factorsOf(&op);
+      if (rules && split) {
+        auto local = cast<RankedTensorType>(types.back().second).getShape();
+        localizeAttributes(&op, mesh, rules.getFactorRule(), *split, local);
+      }
+    }
+    if (failed(localizeArguments(function))) return failure();
+    for (auto [value, type] : types) {
+      if (auto constant = value.getDefiningOp<onnx::ConstantOp>())
+        cutConstant(constant, cast<RankedTensorType>(type));
+      else
+        value.setType(type);
+    }
+    for (Operation *op : reshards)
+      if (failed(expand(cast<dist::ReshardOp>(op)))) return failure();
+    for (Operation &op : function.getBody().front())
+      for (StringRef name : {factorsAttr, partialAttr, layoutAttr}) op.removeAttr(name);
+    Operation *terminator = function.getBody().front().getTerminator();
+    function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),
+                                       terminator->getOperandTypes()));
+    return success();
+  }
+
+private:
+  LogicalResult localizeArguments(func::FuncOp function) {
+    for (BlockArgument argument : function.getArguments()) {
+      Attribute layout = function.getArgAttr(argument.getArgNumber(), layoutAttr);
+      FailureOr<RankedTensorType> type = localType(function, argument.getType(), layout);
+      if (failed(type)) return failure();
+      argument.setType(*type);
+    }
+    return success();
+  }
+
+  // A splat is made small; of other values each device cuts its part.
+  void cutConstant(onnx::ConstantOp constant, RankedTensorType local) {
+    auto global = cast<RankedTensorType>(constant.getType());
+    if (local == global) return;
+    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (dense && dense.isSplat()) {
+      constant.setValueAttr(dense.resizeSplat(local));
+      constant.getY().setType(local);
+      return;
+    }
+    Sharding layout = cast<ShardingAttr>(constant->getAttrOfType<ArrayAttr>(layoutAttr)[0]).getSharding();
+    OpBuilder builder(constant->getContext());
+    builder.setInsertionPointAfter(constant);
+    Value whole = constant.getY(), part = whole;
+    Operation *firstCut = nullptr;
+    for (const ReshardStep &step : reshard(mesh, Sharding::replicated(layout.dims.size()), layout)) {
+      part = build(builder, constant.getLoc(), part, step, "a constant, cut by each device", phaseOf(constant));
+      if (!firstCut) firstCut = part.getDefiningOp();
+    }
+    if (firstCut) whole.replaceAllUsesExcept(part, firstCut);
+  }
+
+  LogicalResult expand(dist::ReshardOp op) {
+    Sharding from = op.getFrom().getSharding(), to = op.getTo().getSharding();
+    OpBuilder builder(op);
+    Value value = op.getX();
+    std::string why = reason(op, from, to);
+    for (const ReshardStep &step : reshard(mesh, from, to))
+      value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
+    op.getY().replaceAllUsesWith(value);
+    op.erase();
+    return success();
+  }
+
+  // What is moved, and why it has to be: for reports.
+  static std::string reason(dist::ReshardOp op, const Sharding &from, const Sharding &to) {
+    std::string what;
+    if (auto read = op.getX().getDefiningOp<onnx::ReadOp>()) {
+      what = read.getParam().str();
+    } else {
+      auto location = op.getLoc()->findInstanceOf<NameLoc>();
+      what = location ? location.getName().str() : "a value";
+      if (Operation *maker = op.getX().getDefiningOp()) what += " (" + maker->getName().stripDialect().str() + ")";
+    }
+    return what + ", " + phaseOf(op).str() + ": " + from.str() + " -> " + to.str();
+  }
+
+  Value build(OpBuilder &builder, Location loc, Value x, const ReshardStep &step, StringRef why, StringRef phase) {
+    auto type = cast<RankedTensorType>(x.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    int64_t n = mesh.groupSize(step.axes);
+    if (step.kind == ReshardStep::Slice || step.kind == ReshardStep::ReduceScatter) shape[step.dim] /= n;
+    if (step.kind == ReshardStep::AllGather || step.kind == ReshardStep::AllToAll) shape[step.dim] *= n;
+    if (step.kind == ReshardStep::AllToAll) shape[step.splitDim] /= n;
+    Type result = type.clone(shape);
+    ArrayAttr axes = axesAttribute(builder.getContext(), step.axes);
+    StringAttr reduce = builder.getStringAttr(reductionName(step.reduction)), reasonAttr = builder.getStringAttr(why);
+    IntegerAttr dim = builder.getI64IntegerAttr(step.dim), splitDim = builder.getI64IntegerAttr(step.splitDim);
+    Operation *op = nullptr;
+    switch (step.kind) {
+    case ReshardStep::AllReduce:
+      op = dist::AllReduceOp::create(builder, loc, result, x, axes, reduce, reasonAttr);
+      break;
+    case ReshardStep::ReduceScatter:
+      op = dist::ReduceScatterOp::create(builder, loc, result, x, axes, reduce, dim, reasonAttr);
+      break;
+    case ReshardStep::AllGather:
+      op = dist::AllGatherOp::create(builder, loc, result, x, axes, dim, reasonAttr);
+      break;
+    case ReshardStep::AllToAll:
+      op = dist::AllToAllOp::create(builder, loc, result, x, axes, splitDim, dim, reasonAttr);
+      break;
+    case ReshardStep::Slice:
+      op = dist::OwnPartOp::create(builder, loc, result, x, axes, dim, reasonAttr);
+      break;
+    }
+    op->setAttr(phaseAttr, builder.getStringAttr(phase));
+    return op->getResult(0);
+  }
+};
+
+struct MaterializeCollectives : PassWrapper<MaterializeCollectives, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MaterializeCollectives)
+  StringRef getArgument() const override { return "materialize-collectives"; }
+  StringRef getDescription() const override { return "global types become local ones, reshards collectives"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<DistDialect>(); }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<Mesh> mesh = meshOf(module);
+    if (failed(mesh)) return signalPassFailure();
+    SymbolTable symbols(module);
+    Materialization materialization{*mesh, symbols};
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(materialization.run(function))) return signalPassFailure();
+    // From here on every persistent tensor says where it lies.
+    for (auto param : module.getOps<onnx::ParamOp>()) {
+      param.setShardingAttr(ShardingAttr::get(&getContext(), homeOf(*mesh, param)));
+      param->removeAttr(updateLayoutAttr);
+    }
+    module->removeAttr(zeroAxesAttr);
+    module->removeAttr(batchAxesAttr);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createMaterializeCollectives() { return std::make_unique<MaterializeCollectives>(); }
+
+} // namespace cleave::partition

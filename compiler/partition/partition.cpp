@@ -1,0 +1,27 @@
+#include "compiler/partition/partition.h"
+#include "compiler/partition/passes.h"
+#include "mlir/Pass/PassRegistry.h"
+
+namespace cleave::partition {
+
+void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision) {
+  planner::Decision onMesh = decision;
+  onMesh.mesh = mesh;
+  manager.addPass(createApplyDecision(std::move(onMesh)));
+  manager.addPass(createPropagateShardings());
+  manager.addPass(createMaterializeCollectives());
+  manager.addPass(createElideCollectives());
+  manager.addPass(createBucketCollectives());
+  manager.addPass(createVerifyPartition());
+}
+
+void registerPartitionPasses() {
+  mlir::registerPass([] { return createApplyDecision(); });
+  mlir::registerPass([] { return createPropagateShardings(); });
+  mlir::registerPass([] { return createMaterializeCollectives(); });
+  mlir::registerPass([] { return createElideCollectives(); });
+  mlir::registerPass([] { return createBucketCollectives(); });
+  mlir::registerPass([] { return createVerifyPartition(); });
+}
+
+} // namespace cleave::partition

@@ -1,0 +1,31 @@
+// Splitting a training step over a mesh: from a decision to a module whose tensors are those of one device.
+//
+//   planner::Problem problem = extractProblem(module, {.batch = 32, .samples = 8, .precision = "fp32"});
+//   planner::Decision decision = ... planner::solve(problem, ...);
+//   buildPartitionPipeline(pm, decision);     pm.run(module)
+//
+// Before (dp=2, tp=2):  %y = onnx.Contract %x, %w : (tensor<8x64xf32>, tensor<64x256xf32>) -> tensor<8x256xf32>
+// After:                %p = onnx.Contract %x, %w : (tensor<4x32xf32>, tensor<32x256xf32>) -> tensor<4x256xf32>
+//                       %y = dist.all_reduce %p {axes = ["tp"], reduce = "sum", why = "..."}
+#pragma once
+#include "compiler/planner/decision.h"
+#include "compiler/planner/problem.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace cleave::partition {
+
+struct ProblemOptions {
+  std::string name;
+  int64_t batch = 1;   // samples a step
+  int64_t samples = 1; // samples the module is built with
+  std::string precision = "fp32";
+};
+
+// The planner's view of the forward part of @final. Fails (with an error at the op) when an op has no factor rule.
+llvm::FailureOr<planner::Problem> extractProblem(mlir::ModuleOp module, const ProblemOptions &options);
+
+// All passes of passes.h in order. `mesh` is the decision's.
+void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision);
+
+} // namespace cleave::partition

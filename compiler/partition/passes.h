@@ -1,0 +1,26 @@
+// The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
+#pragma once
+#include "compiler/planner/decision.h"
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace cleave::partition {
+
+// Writes a decision on the module: mesh, factor splits of forward ops, home layouts of persistent tensors.
+std::unique_ptr<mlir::Pass> createApplyDecision(planner::Decision decision);
+// With the command-line option `file`: a text that Decision::parse reads.
+std::unique_ptr<mlir::Pass> createApplyDecision();
+// Gives every op its split and every value its layout, with dist.reshard where they do not meet.
+std::unique_ptr<mlir::Pass> createPropagateShardings();
+// Global types become local ones, reshards become collectives.
+std::unique_ptr<mlir::Pass> createMaterializeCollectives();
+// Removes collectives whose work is undone or already done.
+std::unique_ptr<mlir::Pass> createElideCollectives();
+// Joins collectives of one kind and group; `bucketBytes` as the command-line option `bytes`.
+std::unique_ptr<mlir::Pass> createBucketCollectives(int64_t bucketBytes = 25 << 20);
+// Fails when the partitioned module is not consistent.
+std::unique_ptr<mlir::Pass> createVerifyPartition();
+
+void registerPartitionPasses();
+
+} // namespace cleave::partition

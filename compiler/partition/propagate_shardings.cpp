@@ -1,0 +1,256 @@
+// PropagateShardings: from the forward operations' factor splits and the persistent tensors' home layouts to a split of
+// every operation and a layout of every value, with dist.reshard where a value is needed otherwise than it came out.
+//
+//   %dy : [{dp},{},{tp}]   %w : [{},{tp}]      (%y = Contract %x, %w with factors b=dp, n=tp)
+//   %dx = Contract %dy, %w    takes b=dp, n=tp from its operands: n is reduced, so %dx is partial(tp)
+//   %dw = Contract %x, %dy    b is reduced: partial(dp), wanted as [{dp},{tp}] by the optimizer under ZeRO
+//
+// A partial sum passes through forward operations where the planner said so, elsewhere through operations that are
+// linear in it and do not make it larger, as long as it has one use; before any other use it is reduced, once.
+#include "compiler/partition/choose_split.h"
+#include "compiler/partition/layout_hints.h"
+#include "compiler/partition/layout_versions.h"
+#include "compiler/partition/passes.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+class Propagation {
+public:
+  Propagation(func::FuncOp function, const Mesh &mesh, SymbolTable &symbols, Axes zeroAxes, Axes batchAxes)
+      : function(function), mesh(mesh), symbols(symbols), zeroAxes(std::move(zeroAxes)),
+        batchAxes(std::move(batchAxes)), versions(mesh), hints(layoutHints(function, mesh, symbols)) {}
+
+  LogicalResult run() {
+    layOutArguments();
+    for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+      if (failed(visit(&op))) return failure();
+    eraseDead();
+    return success();
+  }
+
+private:
+  // Samples lie over the batch axes; everything else every device has.
+  void layOutArguments() {
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
+      Sharding layout = Sharding::replicated(shapeOf(argument).size());
+      if (auto given = function.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), layoutAttr))
+        layout = given.getSharding();
+      else if ((!role || role.getValue() != "host") && !layout.dims.empty())
+        layout.dims[0] = batchAxes;
+      layout = fitted(mesh, layout, shapeOf(argument));
+      function.setArgAttr(argument.getArgNumber(), layoutAttr, ShardingAttr::get(function.getContext(), layout));
+      versions.define(argument, layout);
+    }
+  }
+
+  LogicalResult visit(Operation *op) {
+    if (auto read = dyn_cast<onnx::ReadOp>(op)) return visitRead(read);
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) return visitWrite(write);
+    if (isa<func::ReturnOp>(op)) return visitReturn(op);
+    if (isa<onnx::FactorRuleOpInterface>(op)) return visitCore(op);
+    return op->emitOpError("has no factor rule: it cannot stand in a function that is split");
+  }
+
+  LogicalResult visitRead(onnx::ReadOp read) {
+    auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
+    if (!param) return read.emitOpError("reads a persistent tensor that does not exist: @") << read.getParam();
+    bool undecided = param.getRole() == "accumulator" && !param.getSharding();
+    if (undecided && moveToFirstUse(read)) return success(); // it comes again
+    Sharding home = undecided ? accumulatorLayout(read, param) : homeOf(mesh, param);
+    versions.define(read.getValue(), home);
+    read->setAttr(layoutAttr, ArrayAttr::get(read.getContext(), ShardingAttr::get(read.getContext(), home)));
+    return success();
+  }
+
+  // A read may stand anywhere in its function. False if it stands before its first use already.
+  static bool moveToFirstUse(onnx::ReadOp read) {
+    Operation *first = nullptr;
+    for (Operation *user : read.getValue().getUsers())
+      if (!first || user->isBeforeInBlock(first)) first = user;
+    if (!first || read->getNextNode() == first) return false;
+    read->moveBefore(first);
+    return true;
+  }
+
+  // An accumulator takes the layout in which what is added to it comes out, a partial sum included: it then needs no
+  // communication before the step's end.
+  Sharding accumulatorLayout(onnx::ReadOp read, onnx::ParamOp param) {
+    Sharding home = Sharding::replicated(shapeOf(read.getValue()).size());
+    for (Operation *user : read.getValue().getUsers()) {
+      if (!isa<onnx::AddOp, onnx::SumOp>(user)) continue;
+      for (Value addend : user->getOperands())
+        if (addend != read.getValue() && versions.known(addend)) {
+          home = versions.layout(addend);
+          bool real = isa<FloatType>(cast<RankedTensorType>(addend.getType()).getElementType());
+          if (home.reduction != Reduction::Sum || !addend.hasOneUse() || !real) home.partial.clear();
+        }
+    }
+    param.setShardingAttr(ShardingAttr::get(read.getContext(), home));
+    return home;
+  }
+
+  LogicalResult visitWrite(onnx::WriteOp write) {
+    auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
+    if (!param) return write.emitOpError("writes a persistent tensor that does not exist: @") << write.getParam();
+    write.getValueMutable().assign(versions.get(write.getValue(), homeOf(mesh, param), write));
+    return success();
+  }
+
+  LogicalResult visitReturn(Operation *op) {
+    for (OpOperand &operand : op->getOpOperands())
+      operand.set(versions.get(operand.get(), Sharding::replicated(shapeOf(operand.get()).size()), op));
+    return success();
+  }
+
+  LogicalResult visitCore(Operation *op) {
+    FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
+    if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
+      return op->emitOpError("has a factor rule of another arity: ") << rule.str();
+    for (Value operand : op->getOperands())
+      if (!versions.known(operand)) return op->emitOpError("reads a value that has no layout");
+    std::optional<FactorSharding> given = factorsOf(op);
+    Axes passing = passingAxes(op, rule, given.has_value());
+    FactorSharding split = given ? fitted(mesh, rule, *given) : infer(op, rule, passing);
+    for (Axes &axes : split)
+      axes.erase(
+          std::remove_if(axes.begin(), axes.end(), [&](const std::string &axis) { return contains(passing, axis); }),
+          axes.end());
+    for (OpOperand &operand : op->getOpOperands()) {
+      size_t index = operand.getOperandNumber();
+      Sharding wanted = operandSharding(rule, split, index);
+      if (!passing.empty() && rule.linearOperands[index] && carries(operand.get(), passing)) wanted.partial = passing;
+      replacements.push_back(versions.get(operand.get(), wanted, op));
+    }
+    std::vector<Sharding> layouts;
+    for (auto [index, result] : llvm::enumerate(op->getResults())) {
+      Sharding layout = resultSharding(rule, split, index);
+      layout.partial.insert(layout.partial.end(), passing.begin(), passing.end());
+      layout.partial = inMeshOrder(mesh, layout.partial);
+      versions.define(result, layout);
+      layouts.push_back(std::move(layout));
+    }
+    // Later uses and copies of generated values go by the original operands, so those are replaced at the very end.
+    pendingOperands.emplace_back(op, std::move(replacements));
+    replacements.clear();
+    annotate(op, split, layouts);
+    return success();
+  }
+
+  bool carries(Value value, const Axes &axes) const {
+    const Sharding &layout = versions.layout(value);
+    return layout.reduction == Reduction::Sum &&
+           llvm::all_of(axes, [&](const std::string &axis) { return contains(layout.partial, axis); });
+  }
+
+  // The partial axes that pass through the operation from its operands to its result.
+  Axes passingAxes(Operation *op, const FactorRule &rule, bool decided) const {
+    if (rule.linearity == FactorRule::NotLinear) return {};
+    Axes limit;
+    for (const MeshAxis &axis : mesh.axes) limit.push_back(axis.name);
+    if (decided) limit = axesOf(op->getAttr(partialAttr));
+    if (limit.empty()) return {};
+    double resultBytes = bytesOf(op->getResult(0).getType());
+    bool one = rule.linearity == FactorRule::LinearInOne;
+    int partialOperands = 0;
+    Axes common = limit;
+    for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      const Sharding &layout = versions.layout(operand);
+      bool partial = !layout.partial.empty() && layout.reduction == Reduction::Sum && versions.pending(operand);
+      if (!partial && (one || !rule.linearOperands[index])) continue;
+      if (!partial || !rule.linearOperands[index]) return {};
+      ++partialOperands;
+      bool onlyUse = llvm::all_of(operand.getUsers(), [&](Operation *user) { return user == op; });
+      if (!decided && (!onlyUse || resultBytes > bytesOf(operand.getType()))) return {};
+      Axes kept;
+      for (const std::string &axis : common)
+        if (contains(layout.partial, axis)) kept.push_back(axis);
+      common = kept;
+    }
+    if (partialOperands == 0 || (one && partialOperands > 1)) return {};
+    return inMeshOrder(mesh, common);
+  }
+
+  FactorSharding infer(Operation *op, const FactorRule &rule, const Axes &passing) const {
+    SplitQuestion question{op, rule, {}, passing, nullptr, zeroAxes};
+    for (Value operand : op->getOperands()) question.votes.push_back(without(vote(op, operand), passing));
+    if (op->getNumResults() == 1)
+      if (auto hint = hints.find(op->getResult(0)); hint != hints.end()) question.hint = &hint->second;
+    return chooseSplit(mesh, question, versions);
+  }
+
+  // The layout an operand has for the purpose of choosing a split.
+  Sharding vote(Operation *op, Value operand) const {
+    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) == "update" && !versions.pending(operand))
+      return versions.layout(operand);
+    Sharding layout = versions.latest(operand);
+    if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) != "update") return without(layout, zeroAxes);
+    if (!versions.pending(operand)) {
+      layout.partial.clear();
+      return layout;
+    }
+    auto hint = hints.find(operand);
+    layout = versions.layout(operand);
+    if (hint != hints.end() && refines(hint->second, layout)) return hint->second;
+    layout.partial.clear();
+    return layout;
+  }
+
+  // Does `finer` only split further, by axes that `layout` is partial over or does not use?
+  static bool refines(const Sharding &finer, const Sharding &layout) {
+    for (auto [fine, coarse] : llvm::zip_equal(finer.dims, layout.dims))
+      if (fine.size() < coarse.size() || !std::equal(coarse.begin(), coarse.end(), fine.begin())) return false;
+    return true;
+  }
+
+  void eraseDead() {
+    for (auto &[op, operands] : pendingOperands) op->setOperands(operands);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op) || (isa<onnx::ReadOp>(op) && op.use_empty())) op.erase();
+  }
+
+  func::FuncOp function;
+  const Mesh &mesh;
+  SymbolTable &symbols;
+  Axes zeroAxes, batchAxes;
+  LayoutVersions versions;
+  DenseMap<Value, Sharding> hints;
+  SmallVector<Value> replacements;
+  std::vector<std::pair<Operation *, SmallVector<Value>>> pendingOperands;
+};
+
+struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PropagateShardings)
+  StringRef getArgument() const override { return "propagate-shardings"; }
+  StringRef getDescription() const override { return "give every op its split and every value its layout"; }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<DistDialect, onnx::OnnxDialect>();
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<Mesh> mesh = meshOf(module);
+    if (failed(mesh)) return signalPassFailure();
+    SymbolTable symbols(module);
+    // The function that accumulates decides how accumulators lie.
+    SmallVector<func::FuncOp> functions;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal())
+        functions.insert(function.getName() == "accumulate" ? functions.begin() : functions.end(), function);
+    for (func::FuncOp function : functions) {
+      Propagation propagation(function, *mesh, symbols, axesOf(module->getAttr(zeroAxesAttr)),
+                              axesOf(module->getAttr(batchAxesAttr)));
+      if (failed(propagation.run())) return signalPassFailure();
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createPropagateShardings() { return std::make_unique<PropagateShardings>(); }
+
+} // namespace cleave::partition

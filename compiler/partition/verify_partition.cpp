@@ -1,0 +1,105 @@
+// VerifyPartition: stands at the end of the phase. Core ops were checked against their operands by the shape facet when
+// their types became local; what remains is what no single op can see.
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/passes.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+struct VerifyPartition : PassWrapper<VerifyPartition, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyPartition)
+  StringRef getArgument() const override { return "verify-partition"; }
+  StringRef getDescription() const override { return "check collectives, persistent tensors and results"; }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<Mesh> parsed = meshOf(module);
+    if (failed(parsed)) return signalPassFailure();
+    mesh = *parsed;
+    SymbolTable symbols(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal()) continue;
+      for (Operation &op : function.getBody().front())
+        if (failed(check(&op, symbols))) return signalPassFailure();
+    }
+  }
+
+private:
+  LogicalResult check(Operation *op, SymbolTable &symbols) {
+    for (StringRef name : {factorsAttr, layoutAttr, partialAttr})
+      if (op->hasAttr(name)) return op->emitOpError("still has '") << name << "' after partitioning";
+    if (isa<dist::ReshardOp>(op)) return op->emitOpError("was not materialized");
+    if (auto read = dyn_cast<onnx::ReadOp>(op)) return checkHome(op, read.getParam(), read.getValue(), symbols);
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) return checkHome(op, write.getParam(), write.getValue(), symbols);
+    if (op->getName().getDialectNamespace() != "dist") return success();
+    StringRef kind = op->getName().stripDialect();
+    auto axes = op->getAttrOfType<ArrayAttr>("axes");
+    Axes seen;
+    for (const std::string &axis : axesOf(axes)) {
+      if (mesh.axisSize(axis) < 2) return op->emitOpError("runs over '") << axis << "', no axis of mesh " << mesh.str();
+      if (contains(seen, axis)) return op->emitOpError("names axis '") << axis << "' twice";
+      seen.push_back(axis);
+    }
+    if (seen.empty()) return op->emitOpError("has no axes");
+    int64_t n = mesh.groupSize(seen);
+    if (auto bucket = dyn_cast<dist::BucketOp>(op)) {
+      if (bucket.getDims().size() != bucket.getXs().size() || bucket.getXs().size() != bucket.getYs().size())
+        return op->emitOpError("has another number of dims or results than operands");
+      for (auto [x, y, dim] : llvm::zip_equal(bucket.getXs(), bucket.getYs(), bucket.getDims()))
+        if (failed(checkShape(op, bucket.getOp(), x, y, dim, -1, n))) return failure();
+      return success();
+    }
+    auto number = [&](StringRef name) {
+      auto attribute = op->getAttrOfType<IntegerAttr>(name);
+      return attribute ? attribute.getInt() : -1;
+    };
+    return checkShape(op, kind, op->getOperand(0), op->getResult(0), number("dim"), number("split_dim"), n);
+  }
+
+  LogicalResult checkHome(Operation *op, StringRef name, Value value, SymbolTable &symbols) {
+    auto param = symbols.lookup<onnx::ParamOp>(name);
+    if (!param) return op->emitOpError("names a persistent tensor that does not exist: @") << name;
+    auto global = cast<RankedTensorType>(param.getType());
+    std::vector<int64_t> local;
+    std::string error;
+    if (!localShape(mesh, homeOf(mesh, param), global.getShape().vec(), local, error))
+      return op->emitOpError("of @") << name << ": " << error;
+    if (value.getType() == global.clone(local)) return success();
+    return op->emitOpError("has type ") << value.getType() << ", but @" << name << " lies as "
+                                        << homeOf(mesh, param).str() << ": " << global.clone(local);
+  }
+
+  LogicalResult checkShape(Operation *op, StringRef kind, Value x, Value y, int64_t dim, int64_t splitDim, int64_t n) {
+    auto type = cast<RankedTensorType>(x.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    int64_t rank = type.getRank();
+    bool needsDim = kind != "all_reduce" && kind != "broadcast";
+    if (needsDim && (dim < 0 || dim >= rank)) return op->emitOpError("has no dimension ") << dim;
+    if (kind == "all_to_all" && (splitDim < 0 || splitDim >= rank))
+      return op->emitOpError("has no dimension ") << splitDim << " to split";
+    auto divide = [&](int64_t d) {
+      bool even = shape[d] % n == 0;
+      shape[d] /= n;
+      return even;
+    };
+    bool even = true;
+    if (kind == "reduce_scatter" || kind == "own_part") even = divide(dim);
+    if (kind == "all_to_all") even = divide(splitDim);
+    if (kind == "all_gather" || kind == "all_to_all") shape[dim] *= n;
+    if (!even) return op->emitOpError("cuts a dimension that does not divide evenly by ") << n;
+    if (y.getType() != type.clone(shape))
+      return op->emitOpError("gives ") << y.getType() << " where " << type.clone(shape) << " comes out";
+    return success();
+  }
+
+  Mesh mesh;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createVerifyPartition() { return std::make_unique<VerifyPartition>(); }
+
+} // namespace cleave::partition
