@@ -25,12 +25,14 @@ bool matchGlob(const std::string &pattern, const std::string &name) {
 }
 
 bool matchAny(const std::vector<std::string> &patterns, const std::string &name) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string &pattern) { return matchGlob(pattern, name); });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string &pattern) { return matchGlob(pattern, name); });
 }
 
 bool matchParameter(const std::vector<std::string> &patterns, const ParameterNames &parameter) {
   return matchAny(patterns, parameter.name) ||
-         std::any_of(parameter.nodes.begin(), parameter.nodes.end(), [&](const std::string &node) { return matchAny(patterns, node); });
+         std::any_of(parameter.nodes.begin(), parameter.nodes.end(),
+                     [&](const std::string &node) { return matchAny(patterns, node); });
 }
 
 namespace {
@@ -58,8 +60,9 @@ Status checkGlob(const std::string &where, const std::string &key, const std::st
   std::vector<std::string> names;
   for (const ParameterNames &parameter : parameters) names.push_back(parameter.name);
   std::string nearest = nearestWord(glob, names);
-  return inputError(fmt::format("{}: no parameter, and no node that uses one, matches '{}' of '{}'{}; `cleave inspect` lists them",
-                                where, glob, key, nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+  return inputError(
+      fmt::format("{}: no parameter, and no node that uses one, matches '{}' of '{}'{}; `cleave inspect` lists them",
+                  where, glob, key, nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
 }
 
 } // namespace
@@ -88,13 +91,14 @@ Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &param
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs) {
   if (!recipe.loss.output) {
     if (outputs.size() == 1) return Status::ok();
-    return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`", recipe.at("loss"),
-                                  outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
+    return inputError(fmt::format("{}: the model has {} outputs; name the one the loss reads: `output: {}`",
+                                  recipe.at("loss"), outputs.size(), outputs.empty() ? "NAME" : outputs.front()));
   }
   if (std::find(outputs.begin(), outputs.end(), *recipe.loss.output) != outputs.end()) return Status::ok();
   std::string list;
   for (const std::string &output : outputs) list += (list.empty() ? "" : ", ") + output;
-  return inputError(fmt::format("{}: the model has no output '{}'; it has: {}", recipe.at("loss.output"), *recipe.loss.output, list));
+  return inputError(
+      fmt::format("{}: the model has no output '{}'; it has: {}", recipe.at("loss.output"), *recipe.loss.output, list));
 }
 
 } // namespace cleave::recipe

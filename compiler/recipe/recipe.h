@@ -130,7 +130,7 @@ struct Recipe {
   uint64_t seed = 0;
   std::optional<Data> data; // absent: `cleave run` asks for --data
   std::optional<Eval> eval;
-  std::string file; // as given; "recipe" from text
+  std::string file;                         // as given; "recipe" from text
   std::map<std::string, std::string> lines; // dotted key -> "gpt.yaml:7" or "--set lr=1"
 
   // Where a key was written, for messages: "gpt.yaml:7"; for a key that is not there, where its map was, or the file.

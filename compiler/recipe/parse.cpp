@@ -1,0 +1,295 @@
+#include "compiler/recipe/yaml_reader.h"
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <sstream>
+
+namespace fs = std::filesystem;
+
+namespace cleave::recipe {
+namespace {
+
+void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
+  for (const std::string &key : reader.keys()) reader.integer(key, dims[key], {.least = 1});
+}
+
+void readLabels(MapReader &loss, Labels &labels) {
+  if (loss.has("labels") && loss.node("labels").IsScalar()) return loss.text("labels", labels.name);
+  MapReader reader = loss.map("labels");
+  reader.text("name", labels.name);
+  if (reader.has("dtype")) reader.text("dtype", labels.dtype.emplace());
+  if (reader.has("shape")) reader.texts("shape", labels.shape.emplace());
+  static const std::vector<std::string> types = {"int64", "int32", "float32", "float64"};
+  if (labels.dtype && std::find(types.begin(), types.end(), *labels.dtype) == types.end())
+    reader.unknownWord("dtype", *labels.dtype, types);
+  reader.finish();
+}
+
+void readLoss(MapReader reader, Loss &loss) {
+  if (!reader.has("kind")) reader.fail("kind", "'loss' needs a 'kind', such as softmax_cross_entropy");
+  reader.word("kind", loss.kind);
+  if (reader.has("output")) reader.text("output", loss.output.emplace());
+  readLabels(reader, loss.labels);
+  bool overClasses = loss.kind == LossKind::SoftmaxCrossEntropy || loss.kind == LossKind::Nll;
+  if (overClasses && !reader.isNull("ignore_index")) loss.ignoreIndex = -100;
+  if (reader.has("ignore_index")) reader.integer("ignore_index", loss.ignoreIndex.emplace());
+  reader.number("label_smoothing", loss.labelSmoothing, {.least = 0, .most = 1});
+  reader.word("reduction", loss.reduction);
+  reader.integer("axis", loss.axis);
+  reader.number("delta", loss.huberDelta, {.above = 0});
+  reader.finish();
+}
+
+void readSchedule(MapReader &optimizer, Schedule &schedule) {
+  if (!optimizer.has("lr")) return;
+  if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, {.least = 0});
+  MapReader reader = optimizer.map("lr");
+  if (!reader.has("kind"))
+    reader.fail("kind", "'optimizer.lr' as a map needs a 'kind': constant, linear, cosine or step");
+  reader.word("kind", schedule.kind);
+  if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
+  reader.number("peak", schedule.peak, {.least = 0});
+  reader.number("min", schedule.min, {.least = 0});
+  reader.integer("warmup_steps", schedule.warmupSteps, {.least = 0});
+  reader.integer("total_steps", schedule.totalSteps, {.least = 1});
+  reader.integers("milestones", schedule.milestones);
+  reader.number("gamma", schedule.gamma, {.above = 0});
+  bool falls = schedule.kind == ScheduleKind::Linear || schedule.kind == ScheduleKind::Cosine;
+  if (falls && schedule.totalSteps <= schedule.warmupSteps)
+    reader.fail("total_steps", fmt::format("'optimizer.lr.total_steps' must be more than warmup_steps ({}), is {}",
+                                           schedule.warmupSteps, schedule.totalSteps));
+  if (schedule.kind == ScheduleKind::Step && schedule.milestones.empty())
+    reader.fail("milestones", "'optimizer.lr' of kind step needs 'milestones', a list of steps");
+  reader.finish();
+}
+
+void readOptimizer(MapReader reader, Optimizer &optimizer) {
+  reader.word("kind", optimizer.kind);
+  if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
+  readSchedule(reader, optimizer.lr);
+  if (reader.has("betas")) {
+    std::vector<std::string> betas;
+    reader.texts("betas", betas);
+    if (betas.size() != 2) reader.fail("betas", "'optimizer.betas' must list two numbers, such as [0.9, 0.999]");
+    double *values[] = {&optimizer.beta1, &optimizer.beta2};
+    for (int i = 0; i < 2; ++i) {
+      char *end = nullptr;
+      *values[i] = std::strtod(betas[i].c_str(), &end);
+      if (end == betas[i].c_str() || *end != '\0' || !(*values[i] >= 0 && *values[i] < 1))
+        reader.fail("betas",
+                    fmt::format("'optimizer.betas' must be numbers from 0 up to 1 (without 1), one is '{}'", betas[i]));
+    }
+  }
+  reader.number("eps", optimizer.eps, {.least = 0});
+  reader.number("weight_decay", optimizer.weightDecay, {.least = 0});
+  reader.number("momentum", optimizer.momentum, {.least = 0, .below = 1});
+  reader.number("dampening", optimizer.dampening, {.least = 0, .most = 1});
+  reader.boolean("nesterov", optimizer.nesterov);
+  reader.number("initial_accumulator", optimizer.initialAccumulator, {.least = 0});
+  reader.number("lr_decay", optimizer.lrDecay, {.least = 0});
+  reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
+  reader.texts("no_decay", optimizer.noDecay);
+  if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&
+      (optimizer.momentum == 0 || optimizer.dampening != 0))
+    reader.fail("nesterov", "'optimizer.nesterov' needs a momentum above 0 and no dampening");
+  reader.finish();
+}
+
+void readInitRule(MapReader &reader, InitRule &rule) {
+  static const std::vector<std::string> kinds = {"normal",        "uniform",        "constant",      "zeros",
+                                                 "ones",          "xavier_uniform", "xavier_normal", "kaiming_uniform",
+                                                 "kaiming_normal"};
+  reader.text("kind", rule.kind);
+  if (std::find(kinds.begin(), kinds.end(), rule.kind) == kinds.end()) reader.unknownWord("kind", rule.kind, kinds);
+  reader.number("mean", rule.mean);
+  reader.number("std", rule.std, {.least = 0});
+  reader.number("low", rule.low);
+  reader.number("high", rule.high);
+  reader.number("value", rule.value);
+  reader.number("gain", rule.gain, {.above = 0});
+}
+
+void readInit(Source &source, MapReader &recipe, Init &init) {
+  if (!recipe.has("init")) return;
+  std::string word;
+  if (recipe.node("init").IsScalar()) {
+    recipe.text("init", word);
+    if (word != "from_model") recipe.unknownWord("init", word, {"from_model"});
+    return;
+  }
+  MapReader reader = recipe.map("init");
+  reader.text("kind", word);
+  if (word == "from_model") return reader.finish();
+  init.fromModel = false;
+  init.base.match = "*";
+  readInitRule(reader, init.base);
+  YAML::Node rules = reader.node("rules");
+  if (rules.IsDefined() && !rules.IsNull()) {
+    if (!rules.IsSequence())
+      reader.fail("rules", "'init.rules' must be a list of maps such as {match: \"*.bias\", kind: zeros}");
+    for (const auto &entry : rules) {
+      MapReader rule(source, "init.rules", entry);
+      InitRule &added = init.rules.emplace_back();
+      rule.text("match", added.match);
+      if (added.match.empty())
+        rule.fail("match", "an entry of 'init.rules' needs 'match', a glob over parameter names");
+      readInitRule(rule, added);
+      rule.finish();
+    }
+  }
+  reader.finish();
+}
+
+void readDropout(MapReader &recipe, Dropout &dropout) {
+  std::string given;
+  recipe.text("dropout", given);
+  if (given.empty() || given == "as_exported") return;
+  dropout.kind = given == "off" || given == "false" ? Dropout::Kind::Off : Dropout::Kind::Rate;
+  if (dropout.kind == Dropout::Kind::Off) return;
+  if (given.find_first_not_of("0123456789.eE+-") != std::string::npos)
+    recipe.unknownWord("dropout", given, {"as_exported", "off", "0.1"});
+  recipe.number("dropout", dropout.rate, {.least = 0, .below = 1});
+}
+
+// Relative paths start at the recipe's folder; if nothing is there, at the current folder if something is there.
+std::string absolutePath(const std::string &path, const std::string &recipeFile) {
+  if (path.empty() || fs::path(path).is_absolute()) return path;
+  std::error_code failure;
+  fs::path here = fs::absolute(path, failure).lexically_normal();
+  if (recipeFile.empty()) return here.string();
+  fs::path beside = (fs::absolute(recipeFile, failure).parent_path() / path).lexically_normal();
+  return fs::exists(beside, failure) || !fs::exists(here, failure) ? beside.string() : here.string();
+}
+
+void readData(MapReader reader, const std::string &recipeFile, Data &data) {
+  if (!reader.has("kind"))
+    reader.fail("kind", "'data' needs a 'kind': arrays, tokens, chars, cifar10, images or synthetic");
+  reader.word("kind", data.kind);
+  reader.text("path", data.path);
+  data.path = absolutePath(data.path, recipeFile);
+  if (data.path.empty() && data.kind != DataKind::Synthetic)
+    reader.fail("path", fmt::format("'data' of kind {} needs a 'path'", toString(data.kind)));
+  reader.integer("block", data.block, {.least = 1});
+  reader.number("train_split", data.trainSplit, {.above = 0, .most = 1});
+  reader.integer("truncate", data.truncate, {.least = 0});
+  reader.boolean("shuffle", data.shuffle);
+  reader.boolean("drop_last", data.dropLast);
+  reader.text("dtype", data.dtype);
+  reader.integer("samples", data.samples, {.least = 1});
+  MapReader fields = reader.map("fields");
+  for (const std::string &key : fields.keys()) fields.text(key, data.fields[key]);
+  static const std::vector<std::string> types = {"uint16", "uint32", "int32", "int64"};
+  if (!data.dtype.empty() && std::find(types.begin(), types.end(), data.dtype) == types.end())
+    reader.unknownWord("dtype", data.dtype, types);
+  reader.finish();
+}
+
+Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &source) {
+  Recipe recipe;
+  recipe.file = source.file;
+  source.lines = &recipe.lines;
+  MapReader reader(source, "", root);
+  if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
+  if (!reader.has("loss"))
+    reader.fail("loss", "the recipe needs a 'loss', such as {kind: softmax_cross_entropy, output: logits}");
+  readLoss(reader.map("loss"), recipe.loss);
+  readOptimizer(reader.map("optimizer"), recipe.optimizer);
+  if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), {.above = 0});
+  reader.word("precision", recipe.precision);
+  recipe.trainableGiven = reader.has("trainable");
+  reader.texts("trainable", recipe.trainable);
+  reader.word("batch_norm", recipe.batchNorm);
+  reader.word("ties", recipe.ties);
+  readDropout(reader, recipe.dropout);
+  readInit(source, reader, recipe.init);
+  int64_t seed = 0;
+  reader.integer("seed", seed, {.least = 0});
+  recipe.seed = static_cast<uint64_t>(seed);
+  if (reader.has("data")) readData(reader.map("data"), file, recipe.data.emplace());
+  if (reader.has("eval")) {
+    MapReader eval = reader.map("eval");
+    recipe.eval.emplace();
+    eval.integer("every", recipe.eval->every, {.least = 0});
+    eval.integer("batches", recipe.eval->batches, {.least = 1});
+    eval.finish();
+  }
+  reader.finish();
+  recipe.loss.where = recipe.at("loss");
+  recipe.optimizer.where = recipe.at("optimizer");
+  if (recipe.data) recipe.data->where = recipe.at("data");
+  return recipe;
+}
+
+// Puts "optimizer.lr=1e-3" into the tree.
+void applyOverride(YAML::Node root, const std::string &text, Source &source) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw Fault{fmt::format("--set {}: must be KEY=VALUE, such as optimizer.lr=1e-3", text)};
+  std::string key = text.substr(0, equals);
+  source.overridden[key] = "--set " + text;
+  YAML::Node value = YAML::Load(text.substr(equals + 1));
+  std::vector<std::string> parts;
+  std::stringstream split(key);
+  for (std::string part; std::getline(split, part, '.');) parts.push_back(part);
+  YAML::Node at = root;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (at.IsDefined() && !at.IsNull() && !at.IsMap())
+      throw Fault{fmt::format("--set {}: '{}' is not a map in the recipe", text, parts[i - 1])};
+    // Symbolic dimensions may hold dots: the rest of the key is one name.
+    if (i == 1 && parts[0] == "dims") break;
+    YAML::Node next = at[parts[i]];
+    if (!next.IsDefined() || next.IsNull()) at[parts[i]] = YAML::Node(YAML::NodeType::Map);
+    at.reset(at[parts[i]]);
+  }
+  if (at.IsDefined() && !at.IsNull() && !at.IsMap())
+    throw Fault{fmt::format("--set {}: '{}' is one value in the recipe, not a map", text, key)};
+  std::string last = parts.size() > 1 && parts[0] == "dims" ? key.substr(5) : parts.empty() ? key : parts.back();
+  at[last] = value;
+}
+
+Result<Recipe> parse(const std::string &text, const std::string &name, const std::string &file,
+                     const std::vector<std::string> &overrides) {
+  Source source{name, {}, nullptr};
+  try {
+    YAML::Node root = YAML::Load(text);
+    if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
+    if (root.IsMap())
+      for (const std::string &override : overrides) applyOverride(root, override, source);
+    return readRecipe(root, file, source);
+  } catch (const Fault &fault) {
+    return inputError(fault.message);
+  } catch (const YAML::Exception &error) {
+    return inputError(error.mark.is_null()
+                          ? fmt::format("{}: {}", name, error.msg)
+                          : fmt::format("{}:{}: is not YAML: {}", name, error.mark.line + 1, error.msg));
+  }
+}
+
+} // namespace
+
+std::string Recipe::at(const std::string &key) const {
+  for (std::string prefix = key; !prefix.empty();) {
+    if (auto found = lines.find(prefix); found != lines.end()) return found->second;
+    size_t dot = prefix.rfind('.');
+    prefix = dot == std::string::npos ? "" : prefix.substr(0, dot);
+  }
+  return file;
+}
+
+Result<Recipe> parseRecipe(const std::string &path, const std::vector<std::string> &overrides) {
+  std::ifstream file(path, std::ios::binary);
+  std::error_code failure;
+  if (!file || fs::is_directory(path, failure)) return inputError(path + ": the recipe cannot be opened");
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse(text.str(), path, path, overrides);
+}
+
+Result<Recipe> parseRecipeText(const std::string &text, const std::string &name,
+                               const std::vector<std::string> &overrides) {
+  return parse(text, name, "", overrides);
+}
+
+} // namespace cleave::recipe

@@ -1,0 +1,157 @@
+#include "compiler/recipe/recipe.h"
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+namespace cleave::recipe {
+namespace {
+
+// A map in the order it is written; numbers print so that they read back exactly.
+class MapWriter {
+public:
+  MapWriter() { out << YAML::BeginMap; }
+  MapWriter &text(const char *key, const std::string &value) {
+    out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << value;
+    return *this;
+  }
+  MapWriter &word(const std::string &key, const std::string &value) {
+    out << YAML::Key << key << YAML::Value << value;
+    return *this;
+  }
+  MapWriter &number(const char *key, double value) { return word(key, fmt::format("{}", value)); }
+  MapWriter &integer(const std::string &key, int64_t value) { return word(key, fmt::format("{}", value)); }
+  MapWriter &boolean(const char *key, bool value) { return word(key, value ? "true" : "false"); }
+  MapWriter &texts(const char *key, const std::vector<std::string> &values) {
+    out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginSeq;
+    for (const std::string &value : values) out << YAML::DoubleQuoted << value;
+    out << YAML::EndSeq;
+    return *this;
+  }
+  MapWriter &null(const char *key) {
+    out << YAML::Key << key << YAML::Value << YAML::Null;
+    return *this;
+  }
+  template <typename Body> MapWriter &map(const char *key, Body body) {
+    out << YAML::Key << key << YAML::Value << YAML::BeginMap;
+    body();
+    out << YAML::EndMap;
+    return *this;
+  }
+  YAML::Emitter out;
+  std::string finish() {
+    out << YAML::EndMap;
+    return std::string(out.c_str()) + "\n";
+  }
+};
+
+void writeLoss(MapWriter &to, const Loss &loss) {
+  to.word("kind", toString(loss.kind));
+  if (loss.output) to.text("output", *loss.output);
+  to.map("labels", [&] {
+    to.text("name", loss.labels.name);
+    if (loss.labels.dtype) to.word("dtype", *loss.labels.dtype);
+    if (loss.labels.shape) to.texts("shape", *loss.labels.shape);
+  });
+  if (loss.ignoreIndex)
+    to.integer("ignore_index", *loss.ignoreIndex);
+  else
+    to.null("ignore_index");
+  to.number("label_smoothing", loss.labelSmoothing).word("reduction", toString(loss.reduction));
+  to.integer("axis", loss.axis).number("delta", loss.huberDelta);
+}
+
+void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
+  const Schedule &lr = optimizer.lr;
+  to.word("kind", toString(optimizer.kind));
+  to.map("lr", [&] {
+    to.word("kind", toString(lr.kind))
+        .number("peak", lr.peak)
+        .number("min", lr.min)
+        .integer("warmup_steps", lr.warmupSteps);
+    if (lr.totalSteps > 0) to.integer("total_steps", lr.totalSteps);
+    to.out << YAML::Key << "milestones" << YAML::Value << YAML::Flow << lr.milestones;
+    to.number("gamma", lr.gamma);
+  });
+  to.out << YAML::Key << "betas" << YAML::Value << YAML::Flow << YAML::BeginSeq << fmt::format("{}", optimizer.beta1)
+         << fmt::format("{}", optimizer.beta2) << YAML::EndSeq;
+  to.number("eps", optimizer.eps).number("weight_decay", optimizer.weightDecay).number("momentum", optimizer.momentum);
+  to.number("dampening", optimizer.dampening).boolean("nesterov", optimizer.nesterov);
+  to.number("initial_accumulator", optimizer.initialAccumulator).number("lr_decay", optimizer.lrDecay);
+  to.integer("ns_steps", optimizer.newtonSchulzSteps).texts("no_decay", optimizer.noDecay);
+}
+
+void writeInitRule(MapWriter &to, const InitRule &rule) {
+  to.word("kind", rule.kind).number("mean", rule.mean).number("std", rule.std).number("low", rule.low);
+  to.number("high", rule.high).number("value", rule.value).number("gain", rule.gain);
+}
+
+void writeInit(MapWriter &to, const Init &init) {
+  if (init.fromModel) {
+    to.word("kind", "from_model");
+    return;
+  }
+  writeInitRule(to, init.base);
+  to.out << YAML::Key << "rules" << YAML::Value << YAML::BeginSeq;
+  for (const InitRule &rule : init.rules) {
+    to.out << YAML::BeginMap;
+    to.text("match", rule.match);
+    writeInitRule(to, rule);
+    to.out << YAML::EndMap;
+  }
+  to.out << YAML::EndSeq;
+}
+
+void writeData(MapWriter &to, const Data &data) {
+  to.word("kind", toString(data.kind));
+  if (!data.path.empty()) to.text("path", data.path);
+  if (data.block > 0) to.integer("block", data.block);
+  to.number("train_split", data.trainSplit).integer("truncate", data.truncate);
+  to.boolean("shuffle", data.shuffle).boolean("drop_last", data.dropLast);
+  if (!data.dtype.empty()) to.word("dtype", data.dtype);
+  if (data.samples > 0) to.integer("samples", data.samples);
+  if (!data.fields.empty())
+    to.map("fields", [&] {
+      for (const auto &[field, array] : data.fields) to.text(field.c_str(), array);
+    });
+}
+
+void writeEval(MapWriter &to, const Eval &eval) { to.integer("every", eval.every).integer("batches", eval.batches); }
+
+} // namespace
+
+std::string Recipe::resolved() const {
+  MapWriter to;
+  to.map("dims", [&] {
+    for (const auto &[name, size] : dims) to.integer(name, size);
+  });
+  to.map("loss", [&] { writeLoss(to, loss); });
+  to.map("optimizer", [&] { writeOptimizer(to, optimizer); });
+  if (clipNorm) to.number("clip_norm", *clipNorm);
+  to.word("precision", toString(precision));
+  if (trainableGiven) to.texts("trainable", trainable);
+  to.word("batch_norm", toString(batchNorm)).word("ties", toString(ties));
+  if (dropout.kind == Dropout::Kind::Rate)
+    to.number("dropout", dropout.rate);
+  else
+    to.word("dropout", dropout.kind == Dropout::Kind::Off ? "off" : "as_exported");
+  to.map("init", [&] { writeInit(to, init); });
+  to.integer("seed", static_cast<int64_t>(seed));
+  if (data) to.map("data", [&] { writeData(to, *data); });
+  if (eval) to.map("eval", [&] { writeEval(to, *eval); });
+  return to.finish();
+}
+
+std::string Recipe::dataYaml() const {
+  if (!data) return "";
+  MapWriter to;
+  writeData(to, *data);
+  return to.finish();
+}
+
+std::string Recipe::evalYaml() const {
+  if (!eval) return "";
+  MapWriter to;
+  writeEval(to, *eval);
+  return to.finish();
+}
+
+} // namespace cleave::recipe

@@ -1,0 +1,76 @@
+#include "compiler/recipe/words.h"
+
+namespace cleave::recipe {
+
+template <> std::span<const Word<LossKind>> words() {
+  static constexpr Word<LossKind> table[] = {{LossKind::SoftmaxCrossEntropy, "softmax_cross_entropy"},
+                                             {LossKind::Nll, "nll"},
+                                             {LossKind::Bce, "bce"},
+                                             {LossKind::BceWithLogits, "bce_with_logits"},
+                                             {LossKind::Mse, "mse"},
+                                             {LossKind::L1, "l1"},
+                                             {LossKind::Huber, "huber"},
+                                             {LossKind::Output, "output"}};
+  return table;
+}
+template <> std::span<const Word<OptimizerKind>> words() {
+  static constexpr Word<OptimizerKind> table[] = {{OptimizerKind::Sgd, "sgd"},
+                                                  {OptimizerKind::Adam, "adam"},
+                                                  {OptimizerKind::AdamW, "adamw"},
+                                                  {OptimizerKind::Adagrad, "adagrad"},
+                                                  {OptimizerKind::Lamb, "lamb"},
+                                                  {OptimizerKind::Lion, "lion"},
+                                                  {OptimizerKind::Adafactor, "adafactor"},
+                                                  {OptimizerKind::Muon, "muon"}};
+  return table;
+}
+template <> std::span<const Word<Reduction>> words() {
+  static constexpr Word<Reduction> table[] = {{Reduction::Mean, "mean"}, {Reduction::Sum, "sum"}};
+  return table;
+}
+template <> std::span<const Word<Precision>> words() {
+  static constexpr Word<Precision> table[] = {
+      {Precision::Fp32, "fp32"}, {Precision::Bf16, "bf16"}, {Precision::Fp16, "fp16"}};
+  return table;
+}
+template <> std::span<const Word<BatchNorm>> words() {
+  static constexpr Word<BatchNorm> table[] = {
+      {BatchNorm::AsExported, "as_exported"}, {BatchNorm::Training, "training"}, {BatchNorm::Frozen, "frozen"}};
+  return table;
+}
+template <> std::span<const Word<Ties>> words() {
+  static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
+  return table;
+}
+template <> std::span<const Word<ScheduleKind>> words() {
+  static constexpr Word<ScheduleKind> table[] = {{ScheduleKind::Constant, "constant"},
+                                                 {ScheduleKind::Linear, "linear"},
+                                                 {ScheduleKind::Cosine, "cosine"},
+                                                 {ScheduleKind::Step, "step"}};
+  return table;
+}
+template <> std::span<const Word<DataKind>> words() {
+  static constexpr Word<DataKind> table[] = {{DataKind::Arrays, "arrays"}, {DataKind::Tokens, "tokens"},
+                                             {DataKind::Chars, "chars"},   {DataKind::Cifar10, "cifar10"},
+                                             {DataKind::Images, "images"}, {DataKind::Synthetic, "synthetic"}};
+  return table;
+}
+
+namespace {
+template <typename Kind> std::string wordOf(Kind kind) {
+  for (const Word<Kind> &entry : words<Kind>())
+    if (entry.kind == kind) return entry.word;
+  return "?";
+}
+} // namespace
+
+std::string toString(LossKind kind) { return wordOf(kind); }
+std::string toString(OptimizerKind kind) { return wordOf(kind); }
+std::string toString(Reduction kind) { return wordOf(kind); }
+std::string toString(Precision kind) { return wordOf(kind); }
+std::string toString(BatchNorm kind) { return wordOf(kind); }
+std::string toString(Ties kind) { return wordOf(kind); }
+std::string toString(ScheduleKind kind) { return wordOf(kind); }
+std::string toString(DataKind kind) { return wordOf(kind); }
+
+} // namespace cleave::recipe

@@ -1,0 +1,171 @@
+#include "compiler/recipe/yaml_reader.h"
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::recipe {
+namespace {
+
+template <typename Number> bool parseWhole(const std::string &text, Number &value) {
+  const char *begin = text.data(), *end = begin + text.size();
+  if (begin != end && *begin == '+') ++begin;
+  auto [at, failure] = std::from_chars(begin, end, value);
+  return failure == std::errc() && at == end;
+}
+
+bool inRange(double value, const Range &range) {
+  return value >= range.least && value > range.above && value <= range.most && value < range.below;
+}
+
+std::string describe(const Range &range) {
+  std::vector<std::string> parts;
+  if (std::isfinite(range.least)) parts.push_back(fmt::format("at least {}", range.least));
+  if (std::isfinite(range.above)) parts.push_back(fmt::format("above {}", range.above));
+  if (std::isfinite(range.most)) parts.push_back(fmt::format("at most {}", range.most));
+  if (std::isfinite(range.below)) parts.push_back(fmt::format("below {}", range.below));
+  return fmt::format("{}", fmt::join(parts, " and "));
+}
+
+const char *typeName(const YAML::Node &node) {
+  if (node.IsMap()) return "a map";
+  if (node.IsSequence()) return "a list";
+  return node.IsNull() ? "nothing" : "a value";
+}
+
+} // namespace
+
+std::string Source::where(const std::string &key, const YAML::Node &node) const {
+  for (std::string prefix = key; !prefix.empty();) {
+    if (auto found = overridden.find(prefix); found != overridden.end()) return found->second;
+    size_t dot = prefix.rfind('.');
+    prefix = dot == std::string::npos ? "" : prefix.substr(0, dot);
+  }
+  if (!node.IsDefined() || node.Mark().line < 0) return file;
+  return fmt::format("{}:{}", file, node.Mark().line + 1);
+}
+
+MapReader::MapReader(Source &source, std::string path, YAML::Node node)
+    : source(source), path(std::move(path)), self(node) {
+  if (self.IsNull()) return;
+  if (!self.IsMap())
+    throw Fault{fmt::format("{}: {} must be a map of keys and values, is {}", source.where(this->path, self),
+                            this->path.empty() ? "the recipe" : "'" + this->path + "'", typeName(self))};
+  std::set<std::string> seen;
+  for (const auto &entry : self) {
+    if (!entry.first.IsScalar())
+      throw Fault{fmt::format("{}: a key must be a word", source.where(this->path, entry.first))};
+    std::string key = entry.first.Scalar();
+    if (!seen.insert(key).second)
+      throw Fault{fmt::format("{}: the key '{}' is there twice", source.where(dotted(key), entry.first), dotted(key))};
+    (*source.lines)[dotted(key)] = source.where(dotted(key), entry.first);
+  }
+}
+
+std::vector<std::string> MapReader::keys() const {
+  std::vector<std::string> result;
+  if (self.IsMap())
+    for (const auto &entry : self) result.push_back(entry.first.Scalar());
+  return result;
+}
+
+YAML::Node MapReader::node(const std::string &key) {
+  if (std::find(known.begin(), known.end(), key) == known.end()) known.push_back(key);
+  if (self.IsMap())
+    for (const auto &entry : self)
+      if (entry.first.Scalar() == key) return entry.second;
+  return YAML::Node(YAML::NodeType::Undefined);
+}
+
+bool MapReader::has(const std::string &key) {
+  YAML::Node value = node(key);
+  return value.IsDefined() && !value.IsNull();
+}
+
+bool MapReader::isNull(const std::string &key) {
+  YAML::Node value = node(key);
+  return value.IsDefined() && value.IsNull();
+}
+
+void MapReader::fail(const std::string &key, const std::string &message) { throw Fault{where(key) + ": " + message}; }
+
+std::string MapReader::scalar(const std::string &key, const char *expected) {
+  YAML::Node value = node(key);
+  if (!value.IsScalar()) fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), expected, typeName(value)));
+  return value.Scalar();
+}
+
+void MapReader::number(const std::string &key, double &value, Range range) {
+  if (!has(key)) return;
+  std::string given = scalar(key, "a number");
+  if (!parseWhole(given, value) || !std::isfinite(value))
+    fail(key, fmt::format("'{}' must be a number, is '{}'", dotted(key), given));
+  if (!inRange(value, range)) fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
+}
+
+void MapReader::integer(const std::string &key, int64_t &value, Range range) {
+  if (!has(key)) return;
+  std::string given = scalar(key, "a whole number");
+  if (!parseWhole(given, value)) fail(key, fmt::format("'{}' must be a whole number, is '{}'", dotted(key), given));
+  if (!inRange(static_cast<double>(value), range))
+    fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
+}
+
+void MapReader::boolean(const std::string &key, bool &value) {
+  if (!has(key)) return;
+  std::string given = scalar(key, "true or false");
+  if (given != "true" && given != "false")
+    fail(key, fmt::format("'{}' must be true or false, is '{}'", dotted(key), given));
+  value = given == "true";
+}
+
+void MapReader::text(const std::string &key, std::string &value) {
+  if (has(key)) value = scalar(key, "a text");
+}
+
+void MapReader::texts(const std::string &key, std::vector<std::string> &value) {
+  if (!has(key)) return;
+  YAML::Node list = node(key);
+  if (!list.IsSequence())
+    fail(key, fmt::format("'{}' must be a list, is {}; write [...]", dotted(key), typeName(list)));
+  value.clear();
+  for (const auto &entry : list) {
+    if (!entry.IsScalar())
+      throw Fault{fmt::format("{}: '{}' must list texts, one is {}", source.where(dotted(key), entry), dotted(key),
+                              typeName(entry))};
+    value.push_back(entry.Scalar());
+  }
+}
+
+void MapReader::integers(const std::string &key, std::vector<int64_t> &value) {
+  std::vector<std::string> given;
+  texts(key, given);
+  if (!has(key)) return;
+  value.clear();
+  for (const std::string &text : given)
+    if (!parseWhole(text, value.emplace_back()))
+      fail(key, fmt::format("'{}' must list whole numbers, one is '{}'", dotted(key), text));
+}
+
+void MapReader::unknownWord(const std::string &key, const std::string &given, const std::vector<std::string> &known) {
+  std::string nearest = nearestWord(given, known);
+  fail(key, fmt::format("'{}' cannot be '{}'; {}it is one of: {}", dotted(key), given,
+                        nearest.empty() ? "" : "did you mean '" + nearest + "'? ", fmt::join(known, ", ")));
+}
+
+MapReader MapReader::map(const std::string &key) { return MapReader(source, dotted(key), node(key)); }
+
+void MapReader::finish() {
+  if (!self.IsMap()) return;
+  for (const auto &entry : self) {
+    std::string key = entry.first.Scalar();
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string nearest = nearestWord(key, known);
+    throw Fault{fmt::format("{}: unknown key '{}'; {}", source.where(dotted(key), entry.first), dotted(key),
+                            nearest.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))
+                                            : "did you mean '" + nearest + "'?")};
+  }
+}
+
+} // namespace cleave::recipe
