@@ -68,6 +68,8 @@ public:
     for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
       plan::GraphOutput &output = *out.add_outputs();
       if (auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name")) output.set_name(name.str());
+      if (auto of = function.getResultAttrOfType<FlatSymbolRefAttr>(i, "cleave.gradient"))
+        output.set_name("gradient/" + of.getValue().str());
       output.set_value(indices.at(value));
     }
     return success();
