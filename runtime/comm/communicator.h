@@ -12,6 +12,7 @@
 #pragma once
 #include "runtime/comm/wait.h"
 #include "runtime/device/device.h"
+#include "runtime/plan/collective_parts.h"
 #include <map>
 #include <string>
 #include <vector>
@@ -37,23 +38,5 @@ public:
 protected:
   AbortFlag flag;
 };
-
-// Geometry of one part of a collective, the same on all members.
-struct CollectivePart {
-  plan::DType dtype;
-  int64_t inputOffset = 0, outputOffset = 0; // bytes in the arena
-  int64_t outer = 1, length = 1, inner = 1;  // along `dim`: the input's (ALL_GATHER, others) or the output's (REDUCE_SCATTER) size
-  std::vector<int64_t> inputShape, outputShape;
-  int64_t dim = 0, splitDim = 0;
-  int64_t elements() const { return outer * length * inner; }
-};
-
-// Parts of a collective over a group of `members`. Error: shapes, dtypes or dims that do not fit together.
-Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, int64_t members);
-
-// out[i] = in[0][i] + in[1][i] + ... in that order (or max, min); `out` may be one of the inputs.
-using ReduceFunction = void (*)(std::byte *out, const std::byte *const *inputs, int64_t members, int64_t count);
-// Null for a dtype that cannot be reduced.
-ReduceFunction reduceFunction(plan::DType dtype, plan::Collective::Reduce reduce);
 
 } // namespace cleave::runtime

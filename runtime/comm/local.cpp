@@ -1,4 +1,5 @@
 #include "runtime/comm/local.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/device/parallel.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
@@ -16,7 +17,7 @@ public:
   struct Part : CollectivePart {
     int64_t element = 0;
     ReduceFunction reduce = nullptr;
-    StridedCopy piece; // ALL_TO_ALL: from the sender's input to its block of the output
+    StridedCopy piece;                        // ALL_TO_ALL: from the sender's input to its block of the output
     int64_t pieceSource = 0, pieceTarget = 0; // bytes between the pieces of consecutive members
   };
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
@@ -34,16 +35,24 @@ public:
 
 private:
   int64_t members() const { return static_cast<int64_t>(arenas.size()); }
-  std::byte *in(const Part &part, int64_t member) const { return arenas[static_cast<size_t>(member)] + part.inputOffset; }
-  std::byte *out(const Part &part, int64_t member) const { return arenas[static_cast<size_t>(member)] + part.outputOffset; }
+  std::byte *in(const Part &part, int64_t member) const {
+    return arenas[static_cast<size_t>(member)] + part.inputOffset;
+  }
+  std::byte *out(const Part &part, int64_t member) const {
+    return arenas[static_cast<size_t>(member)] + part.outputOffset;
+  }
 
   void share(const Part &part) const {
     switch (op) {
-    case plan::Collective::ALL_REDUCE: return allReduce(part);
-    case plan::Collective::REDUCE_SCATTER: return reduceScatter(part);
-    case plan::Collective::ALL_GATHER: return allGather(part);
+    case plan::Collective::ALL_REDUCE:
+      return allReduce(part);
+    case plan::Collective::REDUCE_SCATTER:
+      return reduceScatter(part);
+    case plan::Collective::ALL_GATHER:
+      return allGather(part);
     case plan::Collective::ALL_TO_ALL:
-      for (int64_t m = 0; m < members(); ++m) part.piece.run(in(part, m) + self * part.pieceSource, out(part, self) + m * part.pieceTarget);
+      for (int64_t m = 0; m < members(); ++m)
+        part.piece.run(in(part, m) + self * part.pieceSource, out(part, self) + m * part.pieceTarget);
       return;
     default: // BROADCAST from the first member
       if (out(part, self) != in(part, 0))
@@ -79,7 +88,8 @@ private:
 
   void allGather(const Part &part) const {
     auto row = static_cast<size_t>(part.length * part.inner * part.element);
-    parallelFor(part.outer * members(), std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, static_cast<int64_t>(row))),
+    parallelFor(part.outer * members(),
+                std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, static_cast<int64_t>(row))),
                 [&](int64_t from, int64_t to) {
                   for (int64_t i = from; i < to; ++i) {
                     const std::byte *source = in(part, i % members()) + static_cast<size_t>(i / members()) * row;
@@ -95,7 +105,8 @@ public:
 
 } // namespace
 
-LocalFabric::LocalFabric(dist::Mesh mesh) : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())) {}
+LocalFabric::LocalFabric(dist::Mesh mesh)
+    : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())) {}
 
 std::vector<int64_t> LocalFabric::localDevices() const {
   std::vector<int64_t> devices(arenas.size());
@@ -106,7 +117,8 @@ std::vector<int64_t> LocalFabric::localDevices() const {
 Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
   std::vector<int64_t> members = mesh.group(device, axesOf(collective.axes()));
   auto count = static_cast<int64_t>(members.size());
-  if (count > LocalCollective::maxMembers) return inputError(fmt::format("a group of {} devices in one process", count));
+  if (count > LocalCollective::maxMembers)
+    return inputError(fmt::format("a group of {} devices in one process", count));
   Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
   if (!parts) return parts.status();
   auto command = std::make_unique<LocalCollective>();
@@ -119,7 +131,8 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
     part.element = byteSize(part.dtype);
     part.reduce = reduceFunction(part.dtype, collective.reduce());
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape), target = denseStrides(part.outputShape);
+      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape),
+                           target = denseStrides(part.outputShape);
       auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
       piece[split] /= count;
       part.pieceSource = piece[split] * source[split] * part.element;

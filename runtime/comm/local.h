@@ -19,7 +19,7 @@ public:
 private:
   dist::Mesh mesh;
   std::vector<std::byte *> arenas;
-  std::mutex lock; // over channels, while preparing
+  std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Barrier>> channels; // by members and lane
 };
 

@@ -1,10 +1,7 @@
-// Reductions over the members of a group in their order, and the geometry of collectives.
-#include "runtime/comm/communicator.h"
-#include "runtime/plan/dtype.h"
+#include "runtime/comm/reduce.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fmt/format.h>
 
 namespace cleave::runtime {
 namespace {
@@ -25,9 +22,12 @@ struct F16 {
 };
 
 template <plan::Collective::Reduce reduce, typename T> T combine(T a, T b) {
-  if constexpr (reduce == plan::Collective::MAX) return b > a || b != b ? b : a;
-  else if constexpr (reduce == plan::Collective::MIN) return b < a || b != b ? b : a;
-  else return a + b;
+  if constexpr (reduce == plan::Collective::MAX)
+    return b > a || b != b ? b : a;
+  else if constexpr (reduce == plan::Collective::MIN)
+    return b < a || b != b ? b : a;
+  else
+    return a + b;
 }
 
 // Full-width types: a block of the output stays in cache while the members are added.
@@ -60,20 +60,33 @@ void reduceHalf(std::byte *out, const std::byte *const *inputs, int64_t members,
 
 template <plan::Collective::Reduce reduce> ReduceFunction forType(plan::DType dtype) {
   switch (dtype) {
-  case plan::F32: return reduceWide<float, reduce>;
-  case plan::F64: return reduceWide<double, reduce>;
-  case plan::I64: return reduceWide<int64_t, reduce>;
-  case plan::U64: return reduceWide<uint64_t, reduce>;
-  case plan::I32: return reduceWide<int32_t, reduce>;
-  case plan::U32: return reduceWide<uint32_t, reduce>;
-  case plan::BF16: return reduceHalf<Bf16, reduce>;
-  case plan::F16: return reduceHalf<F16, reduce>;
+  case plan::F32:
+    return reduceWide<float, reduce>;
+  case plan::F64:
+    return reduceWide<double, reduce>;
+  case plan::I64:
+    return reduceWide<int64_t, reduce>;
+  case plan::U64:
+    return reduceWide<uint64_t, reduce>;
+  case plan::I32:
+    return reduceWide<int32_t, reduce>;
+  case plan::U32:
+    return reduceWide<uint32_t, reduce>;
+  case plan::BF16:
+    return reduceHalf<Bf16, reduce>;
+  case plan::F16:
+    return reduceHalf<F16, reduce>;
   case plan::BOOL: // any, all
-    if constexpr (reduce == plan::Collective::SUM) return reduceWide<uint8_t, plan::Collective::MAX>;
-    else return reduceWide<uint8_t, reduce>;
-  case plan::I8: return reduceWide<int8_t, reduce>;
-  case plan::U8: return reduceWide<uint8_t, reduce>;
-  default: return nullptr;
+    if constexpr (reduce == plan::Collective::SUM)
+      return reduceWide<uint8_t, plan::Collective::MAX>;
+    else
+      return reduceWide<uint8_t, reduce>;
+  case plan::I8:
+    return reduceWide<int8_t, reduce>;
+  case plan::U8:
+    return reduceWide<uint8_t, reduce>;
+  default:
+    return nullptr;
   }
 }
 
@@ -81,58 +94,15 @@ template <plan::Collective::Reduce reduce> ReduceFunction forType(plan::DType dt
 
 ReduceFunction reduceFunction(plan::DType dtype, plan::Collective::Reduce reduce) {
   switch (reduce) {
-  case plan::Collective::SUM: return forType<plan::Collective::SUM>(dtype);
-  case plan::Collective::MAX: return forType<plan::Collective::MAX>(dtype);
-  case plan::Collective::MIN: return forType<plan::Collective::MIN>(dtype);
-  default: return nullptr;
+  case plan::Collective::SUM:
+    return forType<plan::Collective::SUM>(dtype);
+  case plan::Collective::MAX:
+    return forType<plan::Collective::MAX>(dtype);
+  case plan::Collective::MIN:
+    return forType<plan::Collective::MIN>(dtype);
+  default:
+    return nullptr;
   }
-}
-
-Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, int64_t members) {
-  std::vector<CollectivePart> parts;
-  if (collective.inputs_size() != collective.outputs_size())
-    return inputError(fmt::format("{} inputs and {} outputs", collective.inputs_size(), collective.outputs_size()));
-  const auto op = collective.op();
-  for (int i = 0; i < collective.inputs_size(); ++i) {
-    const plan::Buffer &in = collective.inputs(i), &out = collective.outputs(i);
-    auto refuse = [&](const std::string &why) { return inputError(fmt::format("part {}: {}; input {}, output {}", i, why, describe(in), describe(out))); };
-    CollectivePart part;
-    part.dtype = in.dtype();
-    part.inputOffset = in.offset(), part.outputOffset = out.offset();
-    part.inputShape = {in.shape().begin(), in.shape().end()}, part.outputShape = {out.shape().begin(), out.shape().end()};
-    if (in.dtype() != out.dtype()) return refuse("dtypes differ");
-    std::vector<int64_t> expected = part.inputShape;
-    const bool reduces = op == plan::Collective::ALL_REDUCE || op == plan::Collective::REDUCE_SCATTER;
-    if (reduces && !reduceFunction(in.dtype(), collective.reduce())) return refuse("this dtype cannot be reduced");
-    if (op == plan::Collective::ALL_REDUCE || op == plan::Collective::BROADCAST) {
-      part.length = elementCount(part.inputShape);
-    } else {
-      if (i >= collective.dims_size()) return refuse("its dimension is missing");
-      part.dim = collective.dims(i);
-      auto inside = [&](int64_t dim) { return dim >= 0 && dim < in.shape_size(); };
-      if (!inside(part.dim)) return refuse(fmt::format("it has no dimension {}", part.dim));
-      auto d = static_cast<size_t>(part.dim);
-      if (op == plan::Collective::ALL_TO_ALL) {
-        if (i >= collective.split_dims_size()) return refuse("its split dimension is missing");
-        part.splitDim = collective.split_dims(i);
-        if (!inside(part.splitDim)) return refuse(fmt::format("it has no dimension {}", part.splitDim));
-        auto s = static_cast<size_t>(part.splitDim);
-        if (expected[s] % members) return refuse(fmt::format("dimension {} does not divide by {}", s, members));
-        expected[s] /= members;
-      } else if (op == plan::Collective::REDUCE_SCATTER) {
-        if (expected[d] % members) return refuse(fmt::format("dimension {} does not divide by {}", d, members));
-        expected[d] /= members;
-      }
-      if (op != plan::Collective::REDUCE_SCATTER) expected[d] *= members;
-      const std::vector<int64_t> &piece = op == plan::Collective::REDUCE_SCATTER ? part.outputShape : part.inputShape;
-      if (piece.size() != expected.size()) return refuse("ranks differ");
-      for (size_t x = 0; x < piece.size(); ++x) (x < d ? part.outer : x == d ? part.length : part.inner) *= piece[x];
-    }
-    if (part.outputShape != expected) return refuse(fmt::format("the shapes do not fit a group of {}", members));
-    if (op == plan::Collective::ALL_TO_ALL && in.offset() == out.offset() && members > 1) return refuse("an all-to-all in place");
-    parts.push_back(std::move(part));
-  }
-  return parts;
 }
 
 } // namespace cleave::runtime

@@ -23,12 +23,16 @@ StridedCopy::StridedCopy(std::vector<int64_t> sizes, std::vector<int64_t> source
   }
   if (totalBytes == 0) return;
   // The target's order decides the loops; dimensions that run on in both are one.
-  std::sort(dims.begin(), dims.end(), [](const Dim &a, const Dim &b) { return a.target != b.target ? a.target > b.target : a.source > b.source; });
+  std::sort(dims.begin(), dims.end(), [](const Dim &a, const Dim &b) {
+    return a.target != b.target ? a.target > b.target : a.source > b.source;
+  });
   std::vector<Dim> merged;
   for (const Dim &dim : dims) {
-    if (!merged.empty() && merged.back().source == dim.source * dim.size && merged.back().target == dim.target * dim.size)
+    if (!merged.empty() && merged.back().source == dim.source * dim.size &&
+        merged.back().target == dim.target * dim.size)
       merged.back() = {merged.back().size * dim.size, dim.source, dim.target};
-    else merged.push_back(dim);
+    else
+      merged.push_back(dim);
   }
   width = elementBytes;
   if (!merged.empty()) {
@@ -76,15 +80,15 @@ static void copyRow(const std::byte *source, std::byte *target, int64_t count, i
 }
 
 template <typename Element>
-static void transposeTile(const std::byte *source, std::byte *target, int64_t width, int64_t from, int64_t height, int64_t to) {
+static void transposeTile(const std::byte *source, std::byte *target, int64_t width, int64_t from, int64_t height,
+                          int64_t to) {
   constexpr int64_t block = 16; // a block's cache lines stay in L1 on both sides
   for (int64_t w = 0; w < width; w += block)
     for (int64_t h = 0; h < height; h += block) {
       int64_t wEnd = std::min(width, w + block), hEnd = std::min(height, h + block);
       for (int64_t y = h; y < hEnd; ++y) {
         auto *row = reinterpret_cast<Element *>(target + y * to);
-        for (int64_t x = w; x < wEnd; ++x)
-          row[x] = *(reinterpret_cast<const Element *>(source + x * from) + y);
+        for (int64_t x = w; x < wEnd; ++x) row[x] = *(reinterpret_cast<const Element *>(source + x * from) + y);
       }
     }
 }
@@ -92,19 +96,27 @@ static void transposeTile(const std::byte *source, std::byte *target, int64_t wi
 void StridedCopy::runTile(const std::byte *source, std::byte *target) const {
   auto typed = [&](auto zero) {
     using Element = decltype(zero);
-    if (inner == Row) copyRow<Element>(source, target, width, rowSource, rowTarget);
-    else transposeTile<Element>(source, target, width, rowSource, height, heightTarget);
+    if (inner == Row)
+      copyRow<Element>(source, target, width, rowSource, rowTarget);
+    else
+      transposeTile<Element>(source, target, width, rowSource, height, heightTarget);
   };
-  if (inner == Contiguous) std::memcpy(target, source, static_cast<size_t>(width));
-  else if (element == 4) typed(uint32_t{});
-  else if (element == 8) typed(uint64_t{});
-  else if (element == 2) typed(uint16_t{});
-  else typed(uint8_t{});
+  if (inner == Contiguous)
+    std::memcpy(target, source, static_cast<size_t>(width));
+  else if (element == 4)
+    typed(uint32_t{});
+  else if (element == 8)
+    typed(uint64_t{});
+  else if (element == 2)
+    typed(uint16_t{});
+  else
+    typed(uint8_t{});
 }
 
 void StridedCopy::run(const std::byte *source, std::byte *target) const {
   if (totalBytes == 0) return;
-  int64_t grain = std::max<int64_t>(1, (int64_t(1) << 15) * outerCount / std::max<int64_t>(1, totalBytes)); // 32 KiB a share
+  int64_t grain =
+      std::max<int64_t>(1, (int64_t(1) << 15) * outerCount / std::max<int64_t>(1, totalBytes)); // 32 KiB a share
   parallelFor(outerCount, grain, [&](int64_t begin, int64_t end) {
     constexpr size_t most = 32;
     int64_t index[most] = {};

@@ -26,10 +26,10 @@ private:
   };
   std::vector<Dim> outer;
   enum { Contiguous, Row, Transpose } inner = Contiguous;
-  int64_t width = 0;       // bytes (Contiguous), else elements along the target's inner dimension
-  int64_t rowSource = 0;   // bytes between those elements in the source
+  int64_t width = 0;     // bytes (Contiguous), else elements along the target's inner dimension
+  int64_t rowSource = 0; // bytes between those elements in the source
   int64_t rowTarget = 0;
-  int64_t height = 1;      // Transpose: size of the source's contiguous dimension
+  int64_t height = 1;       // Transpose: size of the source's contiguous dimension
   int64_t heightTarget = 0; // bytes between its elements in the target
   int64_t element = 1;
   int64_t outerCount = 1, totalBytes = 0;

@@ -69,9 +69,10 @@ struct File {
 Result<std::string> encodePlan(const plan::Plan &plan) {
   size_t bytes = plan.ByteSizeLong();
   if (bytes >= (size_t(1) << 31))
-    return inputError(fmt::format("the plan has {} bytes; a plan file holds less than 2 GiB: keep weights out of it (large "
-                                  "constants should be parameters)",
-                                  bytes));
+    return inputError(
+        fmt::format("the plan has {} bytes; a plan file holds less than 2 GiB: keep weights out of it (large "
+                    "constants should be parameters)",
+                    bytes));
   std::string out(planHeaderBytes, '\0');
   if (!plan.AppendToString(&out)) return inputError("the plan cannot be serialized");
   Header header{};
@@ -95,15 +96,18 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.version > planFormatVersion) // before the checksum: a newer format may lay out its header otherwise
-    return refuse(fmt::format("plan format {} is newer than this runtime's {}: use a newer cleave, or compile the plan again",
-                              header.version, planFormatVersion));
+    return refuse(
+        fmt::format("plan format {} is newer than this runtime's {}: use a newer cleave, or compile the plan again",
+                    header.version, planFormatVersion));
   if (header.headerChecksum != headerChecksum(header)) return refuse("corrupt: the header's checksum does not match");
   if (header.version == 0) return refuse("corrupt: plan format 0 does not exist");
   if (uint64_t unknown = header.features & ~knownPlanFeatures)
-    return refuse(fmt::format("it needs features this runtime does not have (bits {:#x}): use a newer cleave", unknown));
+    return refuse(
+        fmt::format("it needs features this runtime does not have (bits {:#x}): use a newer cleave", unknown));
   uint64_t payload = bytes.size() - planHeaderBytes;
   if (header.payloadBytes > payload)
-    return refuse(fmt::format("truncated: {} of {} bytes are there", bytes.size(), header.payloadBytes + planHeaderBytes));
+    return refuse(
+        fmt::format("truncated: {} of {} bytes are there", bytes.size(), header.payloadBytes + planHeaderBytes));
   if (header.payloadBytes < payload)
     return refuse(fmt::format("corrupt: {} bytes follow the plan's end", payload - header.payloadBytes));
   const char *body = bytes.data() + planHeaderBytes;

@@ -17,7 +17,8 @@ Arena::~Arena() {
 Status Arena::allocate(int64_t bytes) {
   if (map) ::munmap(map, mapped);
   map = nullptr, base = nullptr, size = 0;
-  if (bytes < 0 || bytes > (int64_t(1) << 46)) return runError(fmt::format("an arena of {} bytes is not possible", bytes));
+  if (bytes < 0 || bytes > (int64_t(1) << 46))
+    return runError(fmt::format("an arena of {} bytes is not possible", bytes));
   mapped = static_cast<size_t>(bytes) + hugePage; // room to begin at a huge page's border
   map = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {

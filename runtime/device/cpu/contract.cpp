@@ -47,7 +47,8 @@ struct Problem {
       } else if (last.lhs == 0 && !c.has_bias() && (n == 1 || (last.rhs == rhsN * n && last.out == outN * n))) {
         if (n == 1) rhsN = last.rhs, outN = last.out;
         n *= last.size;
-      } else break;
+      } else
+        break;
       batch.pop_back();
     }
   }
@@ -82,7 +83,8 @@ template <typename Element, typename Sum> Prepared loops(const plan::Contract &c
         }
         for (int64_t j = 0; j < p.n; ++j) {
           Sum sum = 0;
-          for (int64_t x = 0; x < p.k; ++x) sum += static_cast<Sum>(lhs[l + x * p.lhsK]) * static_cast<Sum>(rhs[r + x * p.rhsK + j * p.rhsN]);
+          for (int64_t x = 0; x < p.k; ++x)
+            sum += static_cast<Sum>(lhs[l + x * p.lhsK]) * static_cast<Sum>(rhs[r + x * p.rhsK + j * p.rhsN]);
           if (bias) sum += static_cast<Sum>(bias[j]);
           Element &target = out[o + j * p.outN];
           target = static_cast<Element>(accumulate ? static_cast<Sum>(target) + sum : sum);
@@ -109,10 +111,13 @@ public:
 };
 
 // A stride of a size-1 dimension says nothing; oneDNN wants a consistent one.
-int64_t strideOf(int64_t size, int64_t stride, int64_t otherwise) { return size == 1 || stride == 0 ? otherwise : stride; }
+int64_t strideOf(int64_t size, int64_t stride, int64_t otherwise) {
+  return size == 1 || stride == 0 ? otherwise : stride;
+}
 
-dnnl::memory::desc matrix(const std::vector<int64_t> &batchSizes, const std::vector<int64_t> &batchStrides, int64_t rows,
-                          int64_t columns, int64_t rowStride, int64_t columnStride, dnnl::memory::data_type type) {
+dnnl::memory::desc matrix(const std::vector<int64_t> &batchSizes, const std::vector<int64_t> &batchStrides,
+                          int64_t rows, int64_t columns, int64_t rowStride, int64_t columnStride,
+                          dnnl::memory::data_type type) {
   Dims dims(batchSizes.begin(), batchSizes.end()), strides(batchStrides.begin(), batchStrides.end());
   // A single row (column): as if dense along the other dimension.
   if (rows == 1) rowStride = columnStride * columns;
@@ -125,16 +130,20 @@ dnnl::memory::desc matrix(const std::vector<int64_t> &batchSizes, const std::vec
   return {dims, type, strides};
 }
 
-bool isReference(const dnnl::matmul::primitive_desc &desc) { return std::string(desc.impl_info_str()).find("ref") != std::string::npos; }
+bool isReference(const dnnl::matmul::primitive_desc &desc) {
+  return std::string(desc.impl_info_str()).find("ref") != std::string::npos;
+}
 
 // Creates the primitive over the last `inside` batch dimensions; null when oneDNN has only its reference loops for it.
-Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, size_t inside, bool allowReference) {
+Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, size_t inside,
+                        bool allowReference) {
   const plan::Buffer &left = p.swapped ? c.rhs() : c.lhs(), &right = p.swapped ? c.lhs() : c.rhs();
   std::vector<int64_t> sizes[3], strides[3];
   size_t outside = p.batch.size() - inside;
   for (size_t d = outside; d < p.batch.size(); ++d) {
     const Problem::Batch &b = p.batch[d];
-    sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size), sizes[2].push_back(b.size);
+    sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size),
+        sizes[2].push_back(b.size);
     strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
   }
   auto lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(left.dtype()));
@@ -157,8 +166,11 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
   }
   auto desc = c.has_bias() ? dnnl::matmul::primitive_desc(cpuEngine(), lhs, rhs, bias, out, attributes, true)
                            : dnnl::matmul::primitive_desc(cpuEngine(), lhs, rhs, out, attributes, true);
-  if (!desc) return allowReference ? Result<Prepared>(inputError("oneDNN has no matmul for these strides")) : Result<Prepared>(Prepared());
-  while (isReference(desc) && desc.next_impl()) {}
+  if (!desc)
+    return allowReference ? Result<Prepared>(inputError("oneDNN has no matmul for these strides"))
+                          : Result<Prepared>(Prepared());
+  while (isReference(desc) && desc.next_impl()) {
+  }
   if (isReference(desc) && !allowReference) return Prepared();
   dnnl::matmul primitive(desc);
   context.scratch->need(desc.scratchpad_desc().get_size());
@@ -194,8 +206,10 @@ Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &cont
   if (same && type == plan::I64) return loops<int64_t, int64_t>(c, context);
   if (same && type == plan::I32) return loops<int32_t, int64_t>(c, context);
   if (same && type == plan::F32 && p.k == 0) return loops<float, float>(c, context);
-  if (!isFloat(type) || !isFloat(c.lhs().dtype()) || !isFloat(c.rhs().dtype()) || c.lhs().dtype() == plan::F64 || c.rhs().dtype() == plan::F64)
-    return inputError(fmt::format("no contraction of {} and {} into {}", name(c.lhs().dtype()), name(c.rhs().dtype()), name(type)));
+  if (!isFloat(type) || !isFloat(c.lhs().dtype()) || !isFloat(c.rhs().dtype()) || c.lhs().dtype() == plan::F64 ||
+      c.rhs().dtype() == plan::F64)
+    return inputError(
+        fmt::format("no contraction of {} and {} into {}", name(c.lhs().dtype()), name(c.rhs().dtype()), name(type)));
   // The most batch dimensions in one primitive that oneDNN has fast code for; the rest become separate executions.
   for (size_t inside = p.batch.size() + 1; inside-- > 0;) {
     Result<Prepared> command = matmul(c, context, p, inside, false);

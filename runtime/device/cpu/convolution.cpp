@@ -65,7 +65,8 @@ void addReorder(ConvolutionCommand &command, const Operand &operand, bool in, La
 
 Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext &context) {
   auto type = dnnlType(c.input().dtype());
-  if (type == dnnl::memory::data_type::undef || c.weight().dtype() != c.input().dtype() || c.output().dtype() != c.input().dtype())
+  if (type == dnnl::memory::data_type::undef || c.weight().dtype() != c.input().dtype() ||
+      c.output().dtype() != c.input().dtype())
     return inputError(fmt::format("no convolution of {}", name(c.input().dtype())));
   if (elementCount(c.input().shape()) == 0 || elementCount(c.output().shape()) == 0)
     return inputError("a convolution of an empty tensor");
@@ -91,7 +92,8 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto algorithm = dnnl::algorithm::convolution_direct;
   dnnl::convolution_forward::primitive_desc forward(
-      cpuEngine(), c.pass() == plan::Convolution::FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
+      cpuEngine(),
+      c.pass() == plan::Convolution::FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
       algorithm, any(input), any(weight), any(output), strides, dilations, low, high, attributes);
   std::byte *inputAt = context.at(c.input()), *weightAt = context.at(c.weight()), *outputAt = context.at(c.output());
   std::vector<Operand> read;
@@ -100,25 +102,29 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
   Desc scratchpad;
   switch (c.pass()) {
   case plan::Convolution::GRAD_INPUT: {
-    dnnl::convolution_backward_data::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight), any(output), strides,
-                                                         dilations, low, high, forward, attributes);
-    read = {{DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt}, {DNNL_ARG_WEIGHTS, weight, desc.weights_desc(), weightAt}};
+    dnnl::convolution_backward_data::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight), any(output),
+                                                         strides, dilations, low, high, forward, attributes);
+    read = {{DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt},
+            {DNNL_ARG_WEIGHTS, weight, desc.weights_desc(), weightAt}};
     written = {DNNL_ARG_DIFF_SRC, input, desc.diff_src_desc(), inputAt};
     primitive = dnnl::convolution_backward_data(desc);
     scratchpad = desc.scratchpad_desc();
     break;
   }
   case plan::Convolution::GRAD_WEIGHT: {
-    dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight), any(output),
-                                                            strides, dilations, low, high, forward, attributes);
-    read = {{DNNL_ARG_SRC, input, desc.src_desc(), inputAt}, {DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt}};
+    dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight),
+                                                            any(output), strides, dilations, low, high, forward,
+                                                            attributes);
+    read = {{DNNL_ARG_SRC, input, desc.src_desc(), inputAt},
+            {DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt}};
     written = {DNNL_ARG_DIFF_WEIGHTS, weight, desc.diff_weights_desc(), weightAt};
     primitive = dnnl::convolution_backward_weights(desc);
     scratchpad = desc.scratchpad_desc();
     break;
   }
   default:
-    read = {{DNNL_ARG_SRC, input, forward.src_desc(), inputAt}, {DNNL_ARG_WEIGHTS, weight, forward.weights_desc(), weightAt}};
+    read = {{DNNL_ARG_SRC, input, forward.src_desc(), inputAt},
+            {DNNL_ARG_WEIGHTS, weight, forward.weights_desc(), weightAt}};
     written = {DNNL_ARG_DST, output, forward.dst_desc(), outputAt};
     primitive = dnnl::convolution_forward(forward);
     scratchpad = forward.scratchpad_desc();
@@ -135,13 +141,16 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
   }
   BoundPrimitive call(primitive);
   for (const Operand &operand : read) {
-    if (operand.reordered()) call.bindScratch(operand.argument, operand.preferred, operand.offset);
-    else call.bind(operand.argument, operand.plain, operand.address);
+    if (operand.reordered())
+      call.bindScratch(operand.argument, operand.preferred, operand.offset);
+    else
+      call.bind(operand.argument, operand.plain, operand.address);
   }
   if (written.reordered()) {
     written.offset = layout.take(written.preferred.get_size());
     call.bindScratch(written.argument, written.preferred, written.offset);
-  } else call.bind(written.argument, written.plain, written.address);
+  } else
+    call.bind(written.argument, written.plain, written.address);
   scratchpads.emplace_back(command->calls.size(), scratchpad);
   command->calls.push_back(std::move(call));
   if (written.reordered()) addReorder(*command, written, false, layout, scratchpadBytes, scratchpads);

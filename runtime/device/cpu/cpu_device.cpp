@@ -61,17 +61,28 @@ public:
 private:
   Result<Prepared> build(const plan::Command &command) {
     switch (command.kind_case()) {
-    case plan::Command::kLaunch: return prepareLaunch(command.launch(), context);
-    case plan::Command::kContract: return prepareContract(command.contract(), context);
-    case plan::Command::kConvolution: return prepareConvolution(command.convolution(), context);
-    case plan::Command::kPool: return preparePool(command.pool(), context);
-    case plan::Command::kGather: return prepareGather(command.gather(), context);
-    case plan::Command::kScatterAdd: return prepareScatterAdd(command.scatter_add(), context);
-    case plan::Command::kCopy: return prepareCopy(command.copy(), context);
-    case plan::Command::kFill: return prepareFill(command.fill(), context);
-    case plan::Command::kCumsum: return prepareCumSum(command.cumsum(), context);
-    case plan::Command::kCheckFinite: return prepareCheckFinite(command.check_finite(), context);
-    default: return inputError("not a command of this device");
+    case plan::Command::kLaunch:
+      return prepareLaunch(command.launch(), context);
+    case plan::Command::kContract:
+      return prepareContract(command.contract(), context);
+    case plan::Command::kConvolution:
+      return prepareConvolution(command.convolution(), context);
+    case plan::Command::kPool:
+      return preparePool(command.pool(), context);
+    case plan::Command::kGather:
+      return prepareGather(command.gather(), context);
+    case plan::Command::kScatterAdd:
+      return prepareScatterAdd(command.scatter_add(), context);
+    case plan::Command::kCopy:
+      return prepareCopy(command.copy(), context);
+    case plan::Command::kFill:
+      return prepareFill(command.fill(), context);
+    case plan::Command::kCumsum:
+      return prepareCumSum(command.cumsum(), context);
+    case plan::Command::kCheckFinite:
+      return prepareCheckFinite(command.check_finite(), context);
+    default:
+      return inputError("not a command of this device");
     }
   }
 

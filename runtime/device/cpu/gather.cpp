@@ -38,8 +38,12 @@ struct Indices {
 template <typename Message> Result<Indices> indicesOf(const Message &command, const CpuContext &context) {
   plan::DType type = command.indices().dtype();
   if (type != plan::I64 && type != plan::I32) return inputError(fmt::format("indices of type {}", name(type)));
-  return Indices{context.at(command.indices()), type == plan::I64, elementCount(command.indices().shape()),
-                 evaluate(command.start(), context.mesh, context.device), command.rows(), command.global_rows()};
+  return Indices{context.at(command.indices()),
+                 type == plan::I64,
+                 elementCount(command.indices().shape()),
+                 evaluate(command.start(), context.mesh, context.device),
+                 command.rows(),
+                 command.global_rows()};
 }
 
 template <typename Element>
@@ -66,7 +70,8 @@ Prepared scatter(const plan::ScatterAdd &command, const CpuContext &context, con
     };
     if (outer >= currentThreads() || inner < 64)
       parallelFor(outer, 1, [&](int64_t begin, int64_t end) { add(begin, end, 0, inner); });
-    else parallelFor(inner, 32, [&](int64_t begin, int64_t end) { add(0, outer, begin, end); });
+    else
+      parallelFor(inner, 32, [&](int64_t begin, int64_t end) { add(0, outer, begin, end); });
     return failed ? indices.complain() : Status::ok();
   });
 }
@@ -87,9 +92,12 @@ Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &co
       for (int64_t at = begin; at < end; ++at) {
         int64_t row = indices.row(at % indices.count, bad);
         std::byte *to = out + at * width;
-        if (row < 0) std::memset(to, 0, static_cast<size_t>(width));
-        else if (width == 4) std::memcpy(to, table + (at / indices.count * rows + row) * 4, 4);
-        else std::memcpy(to, table + (at / indices.count * rows + row) * width, static_cast<size_t>(width));
+        if (row < 0)
+          std::memset(to, 0, static_cast<size_t>(width));
+        else if (width == 4)
+          std::memcpy(to, table + (at / indices.count * rows + row) * 4, 4);
+        else
+          std::memcpy(to, table + (at / indices.count * rows + row) * width, static_cast<size_t>(width));
       }
       if (bad) failed = true;
     });
@@ -101,11 +109,16 @@ Result<Prepared> prepareScatterAdd(const plan::ScatterAdd &command, const CpuCon
   Result<Indices> indices = indicesOf(command, context);
   if (!indices) return indices.status();
   switch (command.out().dtype()) {
-  case plan::F32: return scatter<float>(command, context, *indices);
-  case plan::F64: return scatter<double>(command, context, *indices);
-  case plan::I64: return scatter<int64_t>(command, context, *indices);
-  case plan::I32: return scatter<int32_t>(command, context, *indices);
-  default: return inputError(fmt::format("no scatter-add of {}", name(command.out().dtype())));
+  case plan::F32:
+    return scatter<float>(command, context, *indices);
+  case plan::F64:
+    return scatter<double>(command, context, *indices);
+  case plan::I64:
+    return scatter<int64_t>(command, context, *indices);
+  case plan::I32:
+    return scatter<int32_t>(command, context, *indices);
+  default:
+    return inputError(fmt::format("no scatter-add of {}", name(command.out().dtype())));
   }
 }
 

@@ -14,9 +14,10 @@ Status checkKernelTarget(const std::string &target) {
   if (architecture.empty()) return Status::ok();
 #if defined(__x86_64__)
   if (architecture != "x86_64")
-    return inputError(fmt::format("the plan's kernels are compiled for {}, this machine is x86_64: compile the plan again "
-                                  "for this machine",
-                                  architecture));
+    return inputError(
+        fmt::format("the plan's kernels are compiled for {}, this machine is x86_64: compile the plan again "
+                    "for this machine",
+                    architecture));
   __builtin_cpu_init();
   bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -27,14 +28,16 @@ Status checkKernelTarget(const std::string &target) {
     return false;
   };
   const char *missing = nullptr;
-  if (any({"znver4", "znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake", "sapphirerapids", "emeraldrapids",
-           "graniterapids", "x86-64-v4"}))
+  if (any({"znver4", "znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake", "sapphirerapids",
+           "emeraldrapids", "graniterapids", "x86-64-v4"}))
     missing = avx512 ? nullptr : "AVX-512";
-  else if (any({"znver", "haswell", "broadwell", "skylake", "alderlake", "x86-64-v3"})) missing = avx2 ? nullptr : "AVX2 and FMA";
+  else if (any({"znver", "haswell", "broadwell", "skylake", "alderlake", "x86-64-v3"}))
+    missing = avx2 ? nullptr : "AVX2 and FMA";
   if (missing)
-    return inputError(fmt::format("the plan's kernels are compiled for {}, this CPU lacks {}: compile the plan again on this "
-                                  "machine",
-                                  cpu, missing));
+    return inputError(
+        fmt::format("the plan's kernels are compiled for {}, this CPU lacks {}: compile the plan again on this "
+                    "machine",
+                    cpu, missing));
 #endif
   return Status::ok();
 }

@@ -18,7 +18,8 @@ Result<Prepared> prepareCopy(const plan::Copy &command, const CpuContext &contex
                    {command.target_strides().begin(), command.target_strides().end()}, element);
   const std::byte *source =
       context.at(command.source()) + evaluate(command.source_offset(), context.mesh, context.device) * element;
-  std::byte *target = context.at(command.target()) + evaluate(command.target_offset(), context.mesh, context.device) * element;
+  std::byte *target =
+      context.at(command.target()) + evaluate(command.target_offset(), context.mesh, context.device) * element;
   return prepared([copy = std::move(copy), source, target] {
     copy.run(source, target);
     return Status::ok();
@@ -71,9 +72,10 @@ template <typename Bits> Prepared finite(const plan::CheckFinite &command, const
       if (bad) failed = true;
     });
     if (!failed) return Status::ok();
-    return runError(fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients (clip_norm), or "
-                                "check the data",
-                                what.empty() ? "a value" : what));
+    return runError(
+        fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients (clip_norm), or "
+                    "check the data",
+                    what.empty() ? "a value" : what));
   });
 }
 } // namespace
@@ -84,34 +86,50 @@ Result<Prepared> prepareFill(const plan::Fill &command, const CpuContext &contex
   const std::string &value = command.value();
   if (value.find_first_not_of(value[0]) == std::string::npos)
     return prepared([=, byte = value[0]] {
-      parallelFor(bytes, 1 << 16, [&](int64_t begin, int64_t end) { std::memset(target + begin, byte, static_cast<size_t>(end - begin)); });
+      parallelFor(bytes, 1 << 16, [&](int64_t begin, int64_t end) {
+        std::memset(target + begin, byte, static_cast<size_t>(end - begin));
+      });
       return Status::ok();
     });
   switch (value.size()) {
-  case 2: return fill<uint16_t>(target, value, count);
-  case 4: return fill<uint32_t>(target, value, count);
-  case 8: return fill<uint64_t>(target, value, count);
-  default: return inputError(fmt::format("a fill value of {} bytes", value.size()));
+  case 2:
+    return fill<uint16_t>(target, value, count);
+  case 4:
+    return fill<uint32_t>(target, value, count);
+  case 8:
+    return fill<uint64_t>(target, value, count);
+  default:
+    return inputError(fmt::format("a fill value of {} bytes", value.size()));
   }
 }
 
 Result<Prepared> prepareCumSum(const plan::CumSum &command, const CpuContext &context) {
   switch (command.input().dtype()) {
-  case plan::F32: return cumulative<float, float>(command, context);
-  case plan::F64: return cumulative<double, double>(command, context);
-  case plan::I64: return cumulative<int64_t, int64_t>(command, context);
-  case plan::I32: return cumulative<int32_t, int32_t>(command, context);
-  default: return inputError(fmt::format("no cumulative sum of {}", name(command.input().dtype())));
+  case plan::F32:
+    return cumulative<float, float>(command, context);
+  case plan::F64:
+    return cumulative<double, double>(command, context);
+  case plan::I64:
+    return cumulative<int64_t, int64_t>(command, context);
+  case plan::I32:
+    return cumulative<int32_t, int32_t>(command, context);
+  default:
+    return inputError(fmt::format("no cumulative sum of {}", name(command.input().dtype())));
   }
 }
 
 Result<Prepared> prepareCheckFinite(const plan::CheckFinite &command, const CpuContext &context) {
   switch (command.buffer().dtype()) {
-  case plan::F32: return finite<uint32_t>(command, context, 0x7f800000u);
-  case plan::F64: return finite<uint64_t>(command, context, 0x7ff0000000000000ull);
-  case plan::F16: return finite<uint16_t>(command, context, uint16_t{0x7c00});
-  case plan::BF16: return finite<uint16_t>(command, context, uint16_t{0x7f80});
-  default: return inputError(fmt::format("a check of {} for finite values", name(command.buffer().dtype())));
+  case plan::F32:
+    return finite<uint32_t>(command, context, 0x7f800000u);
+  case plan::F64:
+    return finite<uint64_t>(command, context, 0x7ff0000000000000ull);
+  case plan::F16:
+    return finite<uint16_t>(command, context, uint16_t{0x7c00});
+  case plan::BF16:
+    return finite<uint16_t>(command, context, uint16_t{0x7f80});
+  default:
+    return inputError(fmt::format("a check of {} for finite values", name(command.buffer().dtype())));
   }
 }
 
@@ -122,8 +140,10 @@ Result<Prepared> prepareLaunch(const plan::Launch &command, const CpuContext &co
   for (const plan::Buffer &buffer : command.buffers()) buffers.push_back(context.at(buffer));
   std::vector<int64_t> scalars;
   for (const auto &scalar : command.scalars()) scalars.push_back(evaluate(scalar, context.mesh, context.device));
-  return prepared([=, buffers = std::move(buffers), scalars = std::move(scalars), extent = command.extent(), grain = command.grain()] {
-    parallelFor(extent, grain, [&](int64_t begin, int64_t end) { function(begin, end, buffers.data(), scalars.data()); });
+  return prepared([=, buffers = std::move(buffers), scalars = std::move(scalars), extent = command.extent(),
+                   grain = command.grain()] {
+    parallelFor(extent, grain,
+                [&](int64_t begin, int64_t end) { function(begin, end, buffers.data(), scalars.data()); });
     return Status::ok();
   });
 }

@@ -11,10 +11,14 @@ const dnnl::engine &cpuEngine() {
 
 dnnl::memory::data_type dnnlType(plan::DType dtype) {
   switch (dtype) {
-  case plan::F32: return dnnl::memory::data_type::f32;
-  case plan::BF16: return dnnl::memory::data_type::bf16;
-  case plan::F16: return dnnl::memory::data_type::f16;
-  default: return dnnl::memory::data_type::undef;
+  case plan::F32:
+    return dnnl::memory::data_type::f32;
+  case plan::BF16:
+    return dnnl::memory::data_type::bf16;
+  case plan::F16:
+    return dnnl::memory::data_type::f16;
+  default:
+    return dnnl::memory::data_type::undef;
   }
 }
 
@@ -33,7 +37,8 @@ void BoundPrimitive::place(const Scratch &scratch) {
 }
 
 Status BoundPrimitive::execute(dnnl_stream_t stream) const {
-  dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream, static_cast<int>(arguments.size()), arguments.data());
+  dnnl_status_t status =
+      dnnl_primitive_execute(primitive.get(), stream, static_cast<int>(arguments.size()), arguments.data());
   if (status != dnnl_success) return runError(fmt::format("oneDNN: {}", dnnl_status2str(status)));
   return Status::ok();
 }

@@ -1,5 +1,6 @@
 // Fork-join parallelism on GNU's OpenMP runtime, the one that oneDNN's build uses: kernels and oneDNN then share one
-// pool of threads a rank. clang compiles `#pragma omp` only for LLVM's runtime, so the runtime's entry is called directly.
+// pool of threads a rank. clang compiles `#pragma omp` only for LLVM's runtime, so the runtime's entry is called
+// directly.
 //
 //   parallelFor(4, [&](int part, int parts) { ... });   // part 0 runs on the calling thread
 #pragma once

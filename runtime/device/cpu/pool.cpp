@@ -1,4 +1,5 @@
-// Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a share.
+// Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a
+// share.
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
@@ -22,7 +23,8 @@ struct Window {
     for (int d = 0; d < spatial; ++d) {
       int to = 3 - spatial + d;
       in[to] = pool.input().shape(2 + d), out[to] = pool.output().shape(2 + d);
-      kernel[to] = pool.kernel(d), stride[to] = pool.strides(d), low[to] = pool.pads_begin(d), high[to] = pool.pads_end(d);
+      kernel[to] = pool.kernel(d), stride[to] = pool.strides(d), low[to] = pool.pads_begin(d),
+      high[to] = pool.pads_end(d);
       dilation[to] = pool.dilations_size() ? pool.dilations(d) : 1;
     }
     for (int d = 0; d < 3; ++d) inPlane *= in[d], outPlane *= out[d];
@@ -65,32 +67,33 @@ struct Window {
   }
 };
 
-template <typename Element> void poolPlane(const Window &w, plan::Pool::Kind kind, const Element *x, Element *y, Element *dx) {
+template <typename Element>
+void poolPlane(const Window &w, plan::Pool::Kind kind, const Element *x, Element *y, Element *dx) {
   const bool withPads = kind == plan::Pool::AVERAGE_INCLUDE_PAD || kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD;
   switch (kind) {
   case plan::Pool::MAX:
-    return w.forEachOutput([&](const int64_t(&at)[3], int64_t o) {
+    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
       Element best = -std::numeric_limits<Element>::infinity();
       w.visit(at, [&](int64_t i) { best = x[i] > best || std::isnan(x[i]) ? x[i] : best; });
       y[o] = best;
     });
   case plan::Pool::MAX_GRAD: // the first largest element of a window gets its gradient, as in PyTorch
     std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
-    return w.forEachOutput([&](const int64_t(&at)[3], int64_t o) {
+    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
       int64_t best = -1;
       w.visit(at, [&](int64_t i) { best = best < 0 || x[i] > x[best] || std::isnan(x[i]) ? i : best; });
       if (best >= 0) dx[best] += y[o];
     });
   case plan::Pool::AVERAGE:
   case plan::Pool::AVERAGE_INCLUDE_PAD:
-    return w.forEachOutput([&](const int64_t(&at)[3], int64_t o) {
+    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
       Element sum = 0;
       w.visit(at, [&](int64_t i) { sum += x[i]; });
       y[o] = sum / static_cast<Element>(w.covered(at, withPads));
     });
   default:
     std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
-    return w.forEachOutput([&](const int64_t(&at)[3], int64_t o) {
+    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
       Element share = y[o] / static_cast<Element>(w.covered(at, withPads));
       w.visit(at, [&](int64_t i) { dx[i] += share; });
     });
@@ -107,7 +110,8 @@ template <typename Element> Prepared pool(const plan::Pool &command, const CpuCo
   return prepared([=] {
     parallelFor(planes, 1, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p)
-        poolPlane(window, kind, x + p * window.inPlane, y + p * window.outPlane, dx ? dx + p * window.inPlane : nullptr);
+        poolPlane(window, kind, x + p * window.inPlane, y + p * window.outPlane,
+                  dx ? dx + p * window.inPlane : nullptr);
     });
     return Status::ok();
   });

@@ -1,0 +1,26 @@
+// Geometry of a collective's parts, shared by the verifier and the communicators, and whether a dtype can be reduced.
+//
+//   reduce_scatter over 2 of f32[4x6] along dim 1 -> f32[4x3]: outer 4, length 3, inner 1
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <cstdint>
+#include <vector>
+
+namespace cleave::runtime {
+
+// Geometry of one part of a collective, the same on all members.
+struct CollectivePart {
+  plan::DType dtype;
+  int64_t inputOffset = 0, outputOffset = 0; // bytes in the arena
+  int64_t outer = 1, length = 1,
+          inner = 1; // along `dim`: the input's (ALL_GATHER, others) or the output's (REDUCE_SCATTER) size
+  std::vector<int64_t> inputShape, outputShape;
+  int64_t dim = 0, splitDim = 0;
+  int64_t elements() const { return outer * length * inner; }
+};
+
+// Parts of a collective over a group of `members`. Error: shapes, dtypes or dims that do not fit together.
+Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, int64_t members);
+
+} // namespace cleave::runtime

@@ -1,0 +1,38 @@
+// Static verification of a plan: what must hold before any command runs. `cleave verify --static` and every run call
+// it.
+//
+//   Status s = verifyPlan(plan);   // "fragment final, command 12 'h.0.attn' (contract): out reaches element 4096 of
+//   2048"
+//
+// Checked, in time that does not grow with the number of devices:
+// - buffers lie inside the arena, aligned, with a known dtype; persistent tensors do not overlap
+// - every command's shapes, strides, kernel index, and affine offsets (extremes over the mesh) are consistent
+// - events are recorded once and before they are waited for
+// - commands of different streams that nothing orders do not touch overlapping bytes, unless both only read
+// - the collectives of every group come in the same order on all its members, so that no deadlock can start
+#pragma once
+#include "dialects/dist/algebra/mesh.h"
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <vector>
+
+namespace cleave::runtime {
+
+Status verifyPlan(const plan::Plan &plan);
+
+// A buffer that a command reads or writes.
+struct Access {
+  const plan::Buffer *buffer;
+  bool write;
+  const char *role; // "lhs", "out", "input 3"
+};
+// All buffers of a command. Of a Launch, the last num_outputs of its kernel are written; without a plan, or when the
+// kernel does not say, all are.
+std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *plan = nullptr);
+
+// The parts of verifyPlan, for tests. Errors name the command's kind of fault only; the caller adds where.
+Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh);
+Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan); // events and hazards
+Status verifyCollectives(const plan::Fragment &fragment);                   // order in the groups
+
+} // namespace cleave::runtime

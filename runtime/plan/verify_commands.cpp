@@ -1,0 +1,278 @@
+// Each command by itself: do its numbers fit its buffers, on every device of the mesh.
+#include "runtime/plan/collective_parts.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/verify.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+// Elements that sizes and strides reach from an offset in [low, high] must lie in the buffer.
+template <typename Sizes, typename Strides>
+Status reaches(const char *role, const plan::Buffer &buffer, const Sizes &sizes, const Strides &strides,
+               std::pair<int64_t, int64_t> offset = {0, 0}) {
+  __int128 least = offset.first, most = offset.second;
+  auto stride = strides.begin();
+  for (int64_t size : sizes) {
+    if (size < 0) return inputError(fmt::format("{}: a negative size", role));
+    if (size == 0) return Status::ok();
+    __int128 reach = static_cast<__int128>(*stride++) * (size - 1);
+    (reach < 0 ? least : most) += reach;
+  }
+  int64_t count = elementCount(buffer.shape());
+  if (least < 0 || most >= count)
+    return inputError(fmt::format("{} reaches elements {} to {} of {}, which has {}", role, static_cast<int64_t>(least),
+                                  static_cast<int64_t>(most), describe(buffer), count));
+  return Status::ok();
+}
+
+Status verifyLaunch(const plan::Launch &c, const plan::Plan &plan, const dist::Mesh &mesh) {
+  if (c.kernel() < 0 || c.kernel() >= plan.kernels_size())
+    return inputError(fmt::format("kernel {} of {}", c.kernel(), plan.kernels_size()));
+  const plan::Kernel &kernel = plan.kernels(c.kernel());
+  if (c.buffers_size() != kernel.num_buffers() || c.scalars_size() != kernel.num_scalars())
+    return inputError(fmt::format("{} buffers and {} scalars for kernel '{}', which takes {} and {}", c.buffers_size(),
+                                  c.scalars_size(), kernel.symbol(), kernel.num_buffers(), kernel.num_scalars()));
+  for (const auto &scalar : c.scalars())
+    if (Result<std::pair<int64_t, int64_t>> range = rangeOf(scalar, mesh); !range) return range.status();
+  if (c.extent() < 0 || c.grain() < 0) return inputError("a negative extent or grain");
+  return Status::ok();
+}
+
+Status verifyContract(const plan::Contract &c) {
+  int batch = c.batch_size();
+  if (c.lhs_strides_size() != batch + 2 || c.rhs_strides_size() != batch + 2 || c.out_strides_size() != batch + 2)
+    return inputError(fmt::format("{} batch dimensions need {} strides an operand", batch, batch + 2));
+  std::vector<int64_t> sizes(c.batch().begin(), c.batch().end());
+  auto with = [&](int64_t a, int64_t b) {
+    std::vector<int64_t> all = sizes;
+    all.insert(all.end(), {a, b});
+    return all;
+  };
+  CLEAVE_RETURN_IF_ERROR(reaches("lhs", c.lhs(), with(c.m(), c.k()), c.lhs_strides()));
+  CLEAVE_RETURN_IF_ERROR(reaches("rhs", c.rhs(), with(c.k(), c.n()), c.rhs_strides()));
+  CLEAVE_RETURN_IF_ERROR(reaches("out", c.out(), with(c.m(), c.n()), c.out_strides()));
+  std::vector<int64_t> all = with(c.m(), c.n());
+  for (size_t d = 0; d < all.size(); ++d)
+    if (all[d] > 1 && c.out_strides(static_cast<int>(d)) == 0)
+      return inputError("out: several results in one element (stride 0)");
+  if (c.has_bias() && elementCount(c.bias().shape()) != c.n())
+    return inputError(fmt::format("bias {} for n = {}", describe(c.bias()), c.n()));
+  return Status::ok();
+}
+
+// Output size of one dimension of a window operation; -1 when it does not fit.
+int64_t windowOutput(int64_t in, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
+  int64_t span = (kernel - 1) * dilation + 1, room = in + low + high - span;
+  return room < 0 ? -1 : room / stride + 1;
+}
+bool withinWindowLimits(const google::protobuf::RepeatedField<int64_t> &values, int64_t least) {
+  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= least && v <= (int64_t(1) << 30); });
+}
+
+Status verifyConvolution(const plan::Convolution &c) {
+  const auto &x = c.input().shape(), &w = c.weight().shape(), &y = c.output().shape();
+  int spatial = x.size() - 2;
+  if (spatial < 1 || spatial > 3 || w.size() != x.size() || y.size() != x.size())
+    return inputError("ranks that are no convolution");
+  if (c.strides_size() != spatial || c.pads_begin_size() != spatial || c.pads_end_size() != spatial ||
+      c.dilations_size() != spatial)
+    return inputError("strides, pads and dilations must have one number a spatial dimension");
+  if (!withinWindowLimits(c.strides(), 1) || !withinWindowLimits(c.dilations(), 1) ||
+      !withinWindowLimits(c.pads_begin(), 0) || !withinWindowLimits(c.pads_end(), 0))
+    return inputError("a stride or dilation below 1, or a negative pad");
+  int64_t groups = c.groups();
+  if (groups < 1 || x[1] != w[1] * groups || y[1] != w[0] || w[0] % groups || x[0] != y[0])
+    return inputError(fmt::format("channels and groups do not fit: input {}, weight {}, output {}, groups {}",
+                                  describe(c.input()), describe(c.weight()), describe(c.output()), groups));
+  for (int d = 0; d < spatial; ++d)
+    if (windowOutput(x[2 + d], w[2 + d], c.strides(d), c.pads_begin(d), c.pads_end(d), c.dilations(d)) != y[2 + d])
+      return inputError(fmt::format("spatial dimension {}: input {}, weight {} do not give output {}", d, x[2 + d],
+                                    w[2 + d], y[2 + d]));
+  return Status::ok();
+}
+
+Status verifyPool(const plan::Pool &c) {
+  const auto &x = c.input().shape(), &y = c.output().shape();
+  int spatial = x.size() - 2;
+  if (spatial < 1 || spatial > 3 || y.size() != x.size()) return inputError("ranks that are no pooling");
+  if (c.kernel_size() != spatial || c.strides_size() != spatial || c.pads_begin_size() != spatial ||
+      c.pads_end_size() != spatial || (c.dilations_size() != 0 && c.dilations_size() != spatial))
+    return inputError("kernel, strides, pads and dilations must have one number a spatial dimension");
+  if (!withinWindowLimits(c.kernel(), 1) || !withinWindowLimits(c.strides(), 1) ||
+      !withinWindowLimits(c.dilations(), 1) || !withinWindowLimits(c.pads_begin(), 0) ||
+      !withinWindowLimits(c.pads_end(), 0))
+    return inputError("a kernel, stride or dilation below 1, or a negative pad");
+  if (x[0] != y[0] || x[1] != y[1]) return inputError("samples or channels differ");
+  if (c.input().dtype() != c.output().dtype()) return inputError("dtypes differ");
+  bool gradient = c.kind() >= plan::Pool::MAX_GRAD;
+  if (gradient != c.has_grad_input())
+    return inputError(gradient ? "its grad_input is missing" : "a forward pass with a grad_input");
+  if (gradient && !std::equal(x.begin(), x.end(), c.grad_input().shape().begin(), c.grad_input().shape().end()))
+    return inputError("grad_input has another shape than input");
+  return Status::ok();
+}
+
+// table or updates [outer, rows, inner] and the indexed tensor [outer, index..., inner]
+template <typename Message>
+Status verifyIndexed(const Message &c, const plan::Buffer &rows, const plan::Buffer &indexed, const dist::Mesh &mesh) {
+  int64_t indices = elementCount(c.indices().shape());
+  if (c.indices().dtype() != plan::I64 && c.indices().dtype() != plan::I32)
+    return inputError("indices must be i32 or i64");
+  if (c.outer() < 0 || c.rows() < 0 || c.inner() < 0 || elementCount(rows.shape()) != c.outer() * c.rows() * c.inner())
+    return inputError(fmt::format("{} is not [{}, {}, {}]", describe(rows), c.outer(), c.rows(), c.inner()));
+  if (elementCount(indexed.shape()) != c.outer() * indices * c.inner())
+    return inputError(fmt::format("{} is not [{}, {}, {}]", describe(indexed), c.outer(), indices, c.inner()));
+  if (rows.dtype() != indexed.dtype()) return inputError("dtypes differ");
+  Result<std::pair<int64_t, int64_t>> start = rangeOf(c.start(), mesh);
+  if (!start) return start.status();
+  if (start->first < 0 || start->second + c.rows() > c.global_rows())
+    return inputError(fmt::format("rows from {} to {} of {}", start->first, start->second + c.rows(), c.global_rows()));
+  return Status::ok();
+}
+
+Status verifyCopy(const plan::Copy &c, const dist::Mesh &mesh) {
+  if (c.source_strides_size() != c.sizes_size() || c.target_strides_size() != c.sizes_size() || c.sizes_size() > 16)
+    return inputError("one stride a dimension is needed, and at most 16 dimensions");
+  if (c.source().dtype() != c.target().dtype()) return inputError("dtypes differ");
+  Result<std::pair<int64_t, int64_t>> from = rangeOf(c.source_offset(), mesh), to = rangeOf(c.target_offset(), mesh);
+  if (!from) return from.status();
+  if (!to) return to.status();
+  CLEAVE_RETURN_IF_ERROR(reaches("source", c.source(), c.sizes(), c.source_strides(), *from));
+  return reaches("target", c.target(), c.sizes(), c.target_strides(), *to);
+}
+
+Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
+  int64_t members = 1;
+  for (int i = 0; i < c.axes_size(); ++i) {
+    auto axis =
+        std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const dist::MeshAxis &a) { return a.name == c.axes(i); });
+    if (axis == mesh.axes.end()) return inputError(fmt::format("unknown mesh axis '{}'", c.axes(i)));
+    if (std::count(c.axes().begin(), c.axes().end(), c.axes(i)) > 1)
+      return inputError(fmt::format("mesh axis '{}' twice", c.axes(i)));
+    members *= axis->size;
+  }
+  if (c.inputs().empty()) return inputError("a collective of nothing");
+  Result<std::vector<CollectivePart>> parts = partsOf(c, members);
+  if (!parts) return parts.status();
+  // Members read each other's inputs while they write their outputs: the same place or apart, nothing between.
+  for (int i = 0; i < c.inputs_size(); ++i)
+    for (int o = 0; o < c.outputs_size(); ++o) {
+      const plan::Buffer &in = c.inputs(i), &out = c.outputs(o);
+      bool apart = in.offset() + byteSize(in) <= out.offset() || out.offset() + byteSize(out) <= in.offset();
+      bool inPlace = i == o && in.offset() == out.offset() &&
+                     (c.op() == plan::Collective::ALL_REDUCE || c.op() == plan::Collective::BROADCAST);
+      if (!apart && !inPlace && members > 1)
+        return inputError(fmt::format("input {} and output {} overlap", describe(in), describe(out)));
+    }
+  return Status::ok();
+}
+
+} // namespace
+
+Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
+  switch (command.kind_case()) {
+  case plan::Command::kLaunch:
+    return verifyLaunch(command.launch(), plan, mesh);
+  case plan::Command::kContract:
+    return verifyContract(command.contract());
+  case plan::Command::kConvolution:
+    return verifyConvolution(command.convolution());
+  case plan::Command::kPool:
+    return verifyPool(command.pool());
+  case plan::Command::kGather:
+    return verifyIndexed(command.gather(), command.gather().table(), command.gather().out(), mesh);
+  case plan::Command::kScatterAdd:
+    return verifyIndexed(command.scatter_add(), command.scatter_add().out(), command.scatter_add().updates(), mesh);
+  case plan::Command::kCopy:
+    return verifyCopy(command.copy(), mesh);
+  case plan::Command::kFill: {
+    const plan::Fill &c = command.fill();
+    if (static_cast<int64_t>(c.value().size()) != byteSize(c.target().dtype()))
+      return inputError(fmt::format("a fill value of {} bytes for {}", c.value().size(), describe(c.target())));
+    return Status::ok();
+  }
+  case plan::Command::kCollective:
+    return verifyCollective(command.collective(), mesh);
+  case plan::Command::kCumsum: {
+    const plan::CumSum &c = command.cumsum();
+    int64_t count = elementCount(c.input().shape());
+    if (c.outer() < 0 || c.length() < 0 || c.inner() < 0 || c.outer() * c.length() * c.inner() != count ||
+        elementCount(c.output().shape()) != count || c.input().dtype() != c.output().dtype())
+      return inputError(fmt::format("{} and {} are not [{}, {}, {}]", describe(c.input()), describe(c.output()),
+                                    c.outer(), c.length(), c.inner()));
+    return Status::ok();
+  }
+  default:
+    return Status::ok();
+  }
+}
+
+std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *plan) {
+  std::vector<Access> out;
+  auto reads = [&](const plan::Buffer &buffer, const char *role) { out.push_back({&buffer, false, role}); };
+  auto writes = [&](const plan::Buffer &buffer, const char *role) { out.push_back({&buffer, true, role}); };
+  switch (command.kind_case()) {
+  case plan::Command::kLaunch: {
+    const plan::Launch &c = command.launch();
+    int64_t outputs = 0;
+    if (plan && c.kernel() >= 0 && c.kernel() < plan->kernels_size()) outputs = plan->kernels(c.kernel()).num_outputs();
+    for (int i = 0; i < c.buffers_size(); ++i)
+      out.push_back({&c.buffers(i), outputs <= 0 || i >= c.buffers_size() - outputs, "buffer"});
+    break;
+  }
+  case plan::Command::kContract:
+    reads(command.contract().lhs(), "lhs"), reads(command.contract().rhs(), "rhs"),
+        writes(command.contract().out(), "out");
+    if (command.contract().has_bias()) reads(command.contract().bias(), "bias");
+    break;
+  case plan::Command::kConvolution: {
+    const plan::Convolution &c = command.convolution();
+    out = {{&c.input(), c.pass() == plan::Convolution::GRAD_INPUT, "input"},
+           {&c.weight(), c.pass() == plan::Convolution::GRAD_WEIGHT, "weight"},
+           {&c.output(), c.pass() == plan::Convolution::FORWARD, "output"}};
+    break;
+  }
+  case plan::Command::kPool: {
+    const plan::Pool &c = command.pool();
+    if (c.kind() <= plan::Pool::MAX_GRAD) reads(c.input(), "input");
+    out.push_back({&c.output(), c.kind() < plan::Pool::MAX_GRAD, "output"});
+    if (c.has_grad_input()) writes(c.grad_input(), "grad_input");
+    break;
+  }
+  case plan::Command::kGather:
+    reads(command.gather().table(), "table"), reads(command.gather().indices(), "indices"),
+        writes(command.gather().out(), "out");
+    break;
+  case plan::Command::kScatterAdd:
+    reads(command.scatter_add().indices(), "indices"), reads(command.scatter_add().updates(), "updates"),
+        writes(command.scatter_add().out(), "out");
+    break;
+  case plan::Command::kCopy:
+    reads(command.copy().source(), "source"), writes(command.copy().target(), "target");
+    break;
+  case plan::Command::kFill:
+    writes(command.fill().target(), "target");
+    break;
+  case plan::Command::kCollective:
+    for (const plan::Buffer &buffer : command.collective().inputs()) reads(buffer, "input");
+    for (const plan::Buffer &buffer : command.collective().outputs()) writes(buffer, "output");
+    break;
+  case plan::Command::kTransfer:
+    out.push_back({&command.transfer().buffer(), command.transfer().direction() == plan::Transfer::RECEIVE, "buffer"});
+    break;
+  case plan::Command::kCumsum:
+    reads(command.cumsum().input(), "input"), writes(command.cumsum().output(), "output");
+    break;
+  case plan::Command::kCheckFinite:
+    reads(command.check_finite().buffer(), "buffer");
+    break;
+  case plan::Command::KIND_NOT_SET:
+    break;
+  }
+  return out;
+}
+
+} // namespace cleave::runtime
