@@ -40,6 +40,24 @@ bool isConfiguration(const std::string &op, int operand) {
   return found != table.end() && found->second.count(operand) > 0;
 }
 
+// Operands that hold a weight whatever its size: a bias of one output, the slope of a PRelu.
+bool isWeightOperand(const std::string &op, int operand) {
+  static const std::map<std::string, std::set<int>> table = {{"MatMul", {0, 1}},
+                                                             {"Gemm", {0, 1, 2}},
+                                                             {"Conv", {1, 2}},
+                                                             {"ConvTranspose", {1, 2}},
+                                                             {"BatchNormalization", {1, 2}},
+                                                             {"LayerNormalization", {1, 2}},
+                                                             {"PRelu", {1}},
+                                                             {"InstanceNormalization", {1, 2}},
+                                                             {"GroupNormalization", {1, 2}},
+                                                             {"RMSNormalization", {1}},
+                                                             {"LSTM", {1, 2, 3}},
+                                                             {"GRU", {1, 2, 3}}};
+  auto found = table.find(op);
+  return found != table.end() && found->second.count(operand) > 0;
+}
+
 class Classifier {
 public:
   Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
@@ -147,14 +165,15 @@ private:
 
   Status classify(const std::string &name, Initializer &initializer) {
     if (aliasOf.count(name)) return Status::ok(); // with its embedding
-    std::vector<Use> statistics, others;
+    std::vector<Use> statistics, shapes, others;
     for (const Use &use : initializer.uses) {
-      bool statistic = flat.nodes[use.node].node->op_type() == "BatchNormalization" && use.operand >= 3;
-      (statistic ? statistics : others).push_back(use);
+      const std::string &op = opOf(use);
+      bool statistic = op == "BatchNormalization" && use.operand >= 3;
+      (statistic ? statistics : op == "Shape" || op == "Size" ? shapes : others).push_back(use);
     }
     bool first = true; // which tensor of the initializer keeps its plain name
-    if (!others.empty() || direct.count(name)) {
-      CLEAVE_RETURN_IF_ERROR(classifyWeights(name, initializer, others));
+    if (!others.empty() || direct.count(name) || (statistics.empty() && !shapes.empty())) {
+      CLEAVE_RETURN_IF_ERROR(classifyWeights(name, initializer, others, shapes));
       first = false;
     }
     for (const Use &use : statistics) {
@@ -168,7 +187,9 @@ private:
     return Status::ok();
   }
 
-  Status classifyWeights(const std::string &name, Initializer &initializer, const std::vector<Use> &uses) {
+  // `shapes` are uses that only ask for the shape: they go with the first parameter.
+  Status classifyWeights(const std::string &name, Initializer &initializer, const std::vector<Use> &uses,
+                         const std::vector<Use> &shapes) {
     Parameter parameter;
     parameter.tensor = initializer.tensor;
     std::vector<std::string> nodes;
@@ -189,35 +210,67 @@ private:
     for (size_t i = 0; i < groups.size(); ++i) {
       Parameter copy = parameter;
       copy.uses = groups[i];
+      if (i == 0) copy.uses.insert(copy.uses.end(), shapes.begin(), shapes.end());
       add(name, initializer, std::move(copy), i == 0);
     }
     return Status::ok();
   }
 
+  const std::string &opOf(const Use &use) const { return flat.nodes[use.node].node->op_type(); }
+
   void decideRole(const Initializer &initializer, const std::vector<Use> &uses, const recipe::ParameterNames &names,
                   Parameter &parameter) const {
     const StoredTensor &tensor = initializer.tensor;
-    bool named = std::find(options.trainable.begin(), options.trainable.end(), names.name) != options.trainable.end();
     auto constantUpTo = [&](int64_t bytes, std::string why) {
       parameter.role = tensor.bytes && tensor.length <= bytes ? Role::Constant : Role::Parameter;
       parameter.why = std::move(why);
     };
-    auto configuration = [&](const Use &use) {
-      return isConfiguration(flat.nodes[use.node].node->op_type(), use.operand);
-    };
+    auto configuration = [&](const Use &use) { return isConfiguration(opOf(use), use.operand); };
     if (!tensor.isFloat()) return constantUpTo(integerConstantLimit, "integers do not train");
+    if (uses.empty() && !direct.count(names.name)) return constantUpTo(frozenConstantLimit, "only its shape is used");
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), configuration))
       return constantUpTo(maskConstantLimit, "configures its node");
+    // A glob other than "*" is somebody's intention; "*" means what is plausibly a weight.
+    std::vector<std::string> intended;
+    for (const std::string &glob : options.trainable)
+      if (glob != "*") intended.push_back(glob);
+    bool named = recipe::matchParameter(intended, names);
     if (!named) {
-      if (tensor.elements() <= 1) return constantUpTo(maskConstantLimit, "a single number");
+      if (tensor.elements() <= 1 && !hasWeightUse(initializer, uses))
+        return constantUpTo(maskConstantLimit, "a single number");
       if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
+      if (isFactorTable(tensor, uses))
+        return constantUpTo(frozenConstantLimit,
+                            "a table that only multiplies (rotary positions); name it in `trainable` to train it");
     }
     if (!recipe::matchParameter(options.trainable, names))
       return constantUpTo(frozenConstantLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
+  }
+
+  // The bias of a layer with one output: an operand that is always a weight, or added to a product.
+  bool hasWeightUse(const Initializer &initializer, const std::vector<Use> &uses) const {
+    return std::any_of(uses.begin(), uses.end(), [&](const Use &use) {
+      if (isWeightOperand(opOf(use), use.operand)) return true;
+      const ::onnx::NodeProto &node = *flat.nodes[use.node].node;
+      if (node.op_type() != "Add" || node.input_size() != 2 || initializer.tensor.shape.empty()) return false;
+      auto other = index.producer.find(node.input(1 - use.operand));
+      if (other == index.producer.end()) return false;
+      const std::string &op = flat.nodes[other->second].node->op_type();
+      return op == "MatMul" || op == "Einsum" || op == "Conv";
+    });
+  }
+
+  // Cosines and sines of rotary positions: at least two real dimensions, only ever a factor of an elementwise product.
+  bool isFactorTable(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    auto real = std::count_if(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size > 1; });
+    return real >= 2 && !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+             std::vector<std::string> ops = readers(index, use);
+             return std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });
+           });
   }
 
   bool isLargeWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {
