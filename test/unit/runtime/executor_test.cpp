@@ -1,0 +1,109 @@
+#include "runtime/comm/local.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/plan_file.h"
+#include "test/unit/runtime/mlp_plan.h"
+#include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cleave::runtime::test {
+namespace {
+
+std::unique_ptr<Executor> open(const plan::Plan &plan, ExecutorOptions options = {}) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
+  EXPECT_TRUE(executor.isOk()) << executor.status().message();
+  return executor ? std::move(*executor) : nullptr;
+}
+
+void load(Executor &executor, const MlpData &data) {
+  for (const plan::Parameter &parameter : executor.plan().parameters()) {
+    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
+    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end()), strides = denseStrides(shape);
+    for (int64_t device : executor.devices()) {
+      Shard shard = executor.shardShape(device, parameter);
+      int64_t from = 0;
+      for (size_t d = 0; d < shape.size(); ++d) from += shard.begin[d] * strides[d];
+      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
+          .run(reinterpret_cast<const std::byte *>(whole.data() + from), executor.shard(device, parameter).data());
+    }
+  }
+}
+
+std::vector<double> train(Executor &executor, const MlpShape &shape, int steps) {
+  MlpData data = mlpData(shape);
+  load(executor, data);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
+                                 reinterpret_cast<const std::byte *>(data.t.data())};
+    auto outputs = executor.run("final", inputs, step, 0);
+    EXPECT_TRUE(outputs.isOk()) << outputs.status().message();
+    if (!outputs) break;
+    losses.push_back(outputs->at("loss"));
+  }
+  return losses;
+}
+
+class Mlp : public testing::TestWithParam<std::tuple<int, int, bool>> {};
+
+TEST_P(Mlp, TrainsAsThePlainLoopsDo) {
+  auto [dp, tp, asynchronous] = GetParam();
+  MlpShape shape{.dp = dp, .tp = tp, .asynchronous = asynchronous};
+  plan::Plan plan = mlpPlan(shape);
+  std::unique_ptr<Executor> executor = open(plan);
+  ASSERT_TRUE(executor);
+  std::vector<double> losses = train(*executor, shape, 20), expected = mlpLosses(shape, mlpData(shape), 20);
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i]) << "step " << i;
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, Mlp,
+                         testing::Values(std::tuple{1, 1, true}, std::tuple{2, 1, true}, std::tuple{1, 2, true},
+                                         std::tuple{2, 2, true}, std::tuple{2, 2, false}, std::tuple{8, 1, true},
+                                         std::tuple{2, 4, true}));
+
+TEST(Executor, GivesTheSameBitsEveryTime) {
+  MlpShape shape{.dp = 2, .tp = 2};
+  plan::Plan plan = mlpPlan(shape);
+  std::vector<double> first = train(*open(plan), shape, 10);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(train(*open(plan), shape, 10), first);
+}
+
+TEST(Executor, NonFiniteLossEndsTheRunAndSaysWhere) {
+  MlpShape shape{.dp = 2, .lr = 1e30};
+  plan::Plan plan = mlpPlan(shape);
+  std::unique_ptr<Executor> executor = open(plan);
+  MlpData data = mlpData(shape);
+  load(*executor, data);
+  const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
+                               reinterpret_cast<const std::byte *>(data.t.data())};
+  Status failure;
+  for (int step = 0; step < 5 && failure; ++step) failure = executor->run("final", inputs, step, 0).status();
+  EXPECT_EQ(failure.exitStatus(), 4);
+  EXPECT_THAT(
+      failure.message(),
+      testing::MatchesRegex("rank [01], step [0-9]+, command 'loss' \\(check_finite\\): the loss is not finite.*"));
+}
+
+TEST(Executor, NullDeviceRunsNothing) {
+  MlpShape shape{.dp = 64, .tp = 8, .batch = 64};
+  plan::Plan plan = mlpPlan(shape);
+  std::unique_ptr<Executor> executor = open(mlpPlan({.dp = 2}), {.null = true});
+  ASSERT_TRUE(executor);
+  EXPECT_EQ(executor->peakBytes(), mlpPlan({.dp = 2}).programs(0).arena_bytes());
+}
+
+TEST(Executor, WritesATrace) {
+  MlpShape shape{.dp = 2};
+  plan::Plan plan = mlpPlan(shape);
+  std::unique_ptr<Executor> executor = open(plan, {.traceRecords = 100});
+  train(*executor, shape, 2);
+  std::string path = testing::TempDir() + "trace.json";
+  Status status = executor->writeTrace(path);
+  EXPECT_TRUE(status.isOk()) << status.message();
+}
+
+} // namespace
+} // namespace cleave::runtime::test
