@@ -111,6 +111,8 @@ private:
   bool isExempt(onnx::ParamOp param) {
     std::vector<std::string> nodes;
     if (param.getUsedBy()) nodes.push_back(param.getUsedBy()->str());
+    if (auto users = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
+      for (StringRef user : users.getAsValueRange<StringAttr>()) nodes.push_back(user.str());
     if (recipe::matchParameter(recipe.optimizer.noDecay, {param.getSymName().str(), nodes})) return true;
     if (!param.getAliases()) return false;
     return llvm::any_of(param.getAliases()->getAsValueRange<StringAttr>(),

@@ -1,13 +1,14 @@
-// InitializeParameters: a recipe whose `init` is not from_model says how trained parameters begin; the rule that fits a
-// parameter's name (or a node that uses it) is written on its onnx.param as numbers for the counter-based generator.
+// InitializeParameters: what the recipe's `init` makes of the weights. With `from_model` they stay as the model's files
+// have them; otherwise every parameter gets a constant (`fill`) or a distribution (`init`) of the first rule that fits,
+// drawn later by the counter-based generator: element i of a parameter is a function of seed, parameter and i only.
 //
-//   init: {kind: normal, std: 0.02, rules: [{match: "*ln*weight", kind: ones}]}
-//   onnx.param @"h.0.ln_1.weight" ... {fill = 1.0}      onnx.param @"wte" ... {init = {kind = "normal", std = 0.02, ...}}
-//
-// Fans, as torch.nn.init: a weight of rank 2 is [out, in] or [in, out], which cannot be told apart here; its fan in is
-// taken as dimension 0 where a MatMul reads it as [in, out] (the exporters' form), dimension 1 of rank 3 and more.
+//   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
+//   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
+#include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/xxhash.h"
 #include <cmath>
 
 using namespace mlir;
@@ -15,85 +16,108 @@ namespace cleave::training {
 namespace {
 
 struct Fans {
-  double in = 1, out = 1;
+  double in = 0, out = 0;
 };
 
-Fans fansOf(ArrayRef<int64_t> shape) {
-  Fans fans;
-  if (shape.size() < 2) {
-    if (!shape.empty()) fans.in = fans.out = double(shape[0]);
-    return fans;
-  }
-  if (shape.size() == 2) return {double(shape[0]), double(shape[1])};
-  double window = 1;
-  for (int64_t size : shape.drop_front(2)) window *= double(size);
-  return {double(shape[1]) * window, double(shape[0]) * window};
-}
-
-const recipe::InitRule &ruleFor(const recipe::Init &init, const recipe::ParameterNames &names) {
-  for (const recipe::InitRule &rule : init.rules)
-    if (recipe::matchParameter({rule.match}, names)) return rule;
-  return init.base;
-}
-
-struct InitializeParameters : PassWrapper<InitializeParameters, OperationPass<ModuleOp>> {
+class InitializeParameters : public RecipePass<InitializeParameters> {
+public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(InitializeParameters)
-  explicit InitializeParameters(recipe::Init init) : init(std::move(init)) {}
+  using RecipePass::RecipePass;
   StringRef getArgument() const final { return "initialize-parameters"; }
-  StringRef getDescription() const final { return "write the recipe's initial distributions on trained parameters"; }
+  StringRef getDescription() const final { return "give parameters the recipe's initial distributions"; }
 
   void runOnOperation() override {
-    if (init.fromModel) return;
-    int64_t stream = 0;
+    if (recipe.init.fromModel) return;
+    findInputMajor();
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
-      if (param.getRole() != "parameter" || !param.getTrainable()) continue;
-      ++stream;
-      recipe::ParameterNames names{param.getSymName().str(), {}};
-      if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
-        for (auto node : nodes.getAsRange<StringAttr>()) names.nodes.push_back(node.str());
-      apply(param, ruleFor(init, names), stream);
+      auto type = dyn_cast<ShapedType>(param.getType());
+      if (param.getRole() != "parameter" || !type || !isa<FloatType>(type.getElementType())) continue;
+      if (failed(applyRule(param, ruleFor(param)))) signalPassFailure();
     }
   }
 
-  void apply(onnx::ParamOp param, const recipe::InitRule &rule, int64_t stream) {
-    Builder builder(&getContext());
-    auto type = cast<RankedTensorType>(param.getType());
-    ArrayRef<int64_t> shape = type.getShape();
-    if (auto original = param.getOriginalShape()) shape = *original;
+private:
+  DenseSet<StringAttr> inputMajor; // weights of shape [in, out]
+
+  // A weight is [out, in, kernel...] unless a product reads it the other way round.
+  void findInputMajor() {
+    inputMajor.clear();
+    getOperation().walk([&](onnx::NodeOp node) {
+      StringRef type = node.getOpType();
+      if (node.getInputs().size() < 2 || (type != "MatMul" && type != "Gemm")) return;
+      auto read = node.getInputs()[1].getDefiningOp<onnx::ReadOp>();
+      auto transposed = dyn_cast_or_null<IntegerAttr>(node.getOnnxAttributes().get("transB"));
+      if (read && !(transposed && transposed.getInt())) inputMajor.insert(read.getParamAttr().getAttr());
+    });
+  }
+
+  const recipe::InitRule &ruleFor(onnx::ParamOp param) {
+    recipe::ParameterNames names{param.getSymName().str(), {}};
+    if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
+      for (StringRef node : nodes.getAsValueRange<StringAttr>()) names.nodes.push_back(node.str());
+    for (const recipe::InitRule &rule : recipe.init.rules)
+      if (recipe::matchParameter({rule.match}, names)) return rule;
+    return recipe.init.base;
+  }
+
+  // As PyTorch counts them: the first two dimensions, times the size of the kernel.
+  FailureOr<Fans> fansOf(onnx::ParamOp param, const recipe::InitRule &rule) {
+    auto type = cast<ShapedType>(param.getType());
+    if (type.getRank() < 2)
+      return param.emitError() << "init kind " << rule.kind << " needs two dimensions or more, parameter '"
+                               << param.getSymName() << "' is " << type << "; give it a rule of its own (zeros, ones)";
+    double kernel = 1;
+    for (int64_t size : type.getShape().drop_front(2)) kernel *= static_cast<double>(size);
+    double first = static_cast<double>(type.getDimSize(0)), second = static_cast<double>(type.getDimSize(1));
+    if (inputMajor.contains(param.getSymNameAttr())) return Fans{first, second};
+    return Fans{second * kernel, first * kernel};
+  }
+
+  LogicalResult applyRule(onnx::ParamOp param, const recipe::InitRule &rule) {
+    const std::string &kind = rule.kind;
+    if (kind == "zeros") return fill(param, 0);
+    if (kind == "ones") return fill(param, 1);
+    if (kind == "constant") return fill(param, rule.value);
+    if (kind == "normal") return draw(param, "normal", rule.mean, rule.std, 0, 0);
+    if (kind == "uniform") return draw(param, "uniform", 0, 0, rule.low, rule.high);
+    FailureOr<Fans> fans = fansOf(param, rule);
+    if (failed(fans)) return failure();
+    double scale = kind == "xavier_uniform" || kind == "xavier_normal" ? 2 / (fans->in + fans->out) : 1 / fans->in;
+    double deviation = rule.gain * std::sqrt(scale), bound = deviation * std::sqrt(3.0);
+    if (kind == "xavier_normal" || kind == "kaiming_normal") return draw(param, "normal", 0, deviation, 0, 0);
+    if (kind == "xavier_uniform" || kind == "kaiming_uniform") return draw(param, "uniform", 0, 0, -bound, bound);
+    return param.emitError() << "unknown init kind '" << kind << "'";
+  }
+
+  void forgetFile(onnx::ParamOp param) {
     param.removePathAttr();
     param.removeOffsetAttr();
     param.removeLengthAttr();
     param.removeFileTypeAttr();
-    if (rule.kind == "zeros" || rule.kind == "ones" || rule.kind == "constant") {
-      double value = rule.kind == "zeros" ? 0.0 : rule.kind == "ones" ? 1.0 : rule.value;
-      param.setFillAttr(builder.getF64FloatAttr(value));
-      return;
-    }
-    Fans fans = fansOf(shape);
-    std::string kind = rule.kind;
-    double mean = rule.mean, deviation = rule.std, low = rule.low, high = rule.high;
-    auto uniform = [&](double bound) { kind = "uniform", low = -bound, high = bound; };
-    if (kind == "xavier_uniform") uniform(rule.gain * std::sqrt(6.0 / (fans.in + fans.out)));
-    else if (kind == "kaiming_uniform") uniform(rule.gain * std::sqrt(3.0 / fans.in));
-    else if (kind == "xavier_normal") kind = "normal", mean = 0, deviation = rule.gain * std::sqrt(2.0 / (fans.in + fans.out));
-    else if (kind == "kaiming_normal") kind = "normal", mean = 0, deviation = rule.gain / std::sqrt(fans.in);
-    param.setInitAttr(builder.getDictionaryAttr({
-        builder.getNamedAttr("kind", builder.getStringAttr(kind)),
-        builder.getNamedAttr("mean", builder.getF64FloatAttr(mean)),
-        builder.getNamedAttr("std", builder.getF64FloatAttr(deviation)),
-        builder.getNamedAttr("low", builder.getF64FloatAttr(low)),
-        builder.getNamedAttr("high", builder.getF64FloatAttr(high)),
-        builder.getNamedAttr("stream", builder.getI64IntegerAttr(stream)),
-    }));
   }
-
-  recipe::Init init;
+  LogicalResult fill(onnx::ParamOp param, double value) {
+    forgetFile(param);
+    param.setFillAttr(Builder(&getContext()).getF64FloatAttr(value));
+    return success();
+  }
+  LogicalResult draw(onnx::ParamOp param, StringRef kind, double mean, double std, double low, double high) {
+    forgetFile(param);
+    Builder b(&getContext());
+    // Depends on the name alone, so that another parameter more does not change this one.
+    auto stream = static_cast<int64_t>(llvm::xxh3_64bits(param.getSymName()) >> 1);
+    param.setInitAttr(b.getDictionaryAttr(
+        {b.getNamedAttr("kind", b.getStringAttr(kind)), b.getNamedAttr("mean", b.getF64FloatAttr(mean)),
+         b.getNamedAttr("std", b.getF64FloatAttr(std)), b.getNamedAttr("low", b.getF64FloatAttr(low)),
+         b.getNamedAttr("high", b.getF64FloatAttr(high)), b.getNamedAttr("stream", b.getI64IntegerAttr(stream))}));
+    return success();
+  }
 };
 
 } // namespace
 
 std::unique_ptr<Pass> createInitializeParameters(const recipe::Recipe &recipe) {
-  return std::make_unique<InitializeParameters>(recipe.init);
+  return std::make_unique<InitializeParameters>(recipe);
 }
+void registerInitializeParameters() { PassRegistration<InitializeParameters>(); }
 
 } // namespace cleave::training

@@ -16,6 +16,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
 }
 
 // Each is defined beside its pass.
+void registerInitializeParameters();
 void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
@@ -34,6 +35,7 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
 } // namespace
 
 void registerTrainingPasses() {
+  registerInitializeParameters();
   registerAttachLoss();
   registerBuildEvaluate();
   registerBuildBackward();

@@ -36,6 +36,9 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
 
 // Before the phase's own passes, on the module as imported: where trained parameters get their first values from.
 std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
+// Before the normalize phase, on the imported module: the recipe's `init`.
+std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
+
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
 std::unique_ptr<mlir::Pass> createBuildBackward(int64_t microbatches);
