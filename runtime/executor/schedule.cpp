@@ -65,8 +65,7 @@ Status appendInteger(std::string &bytes, plan::DType dtype, uint64_t value) {
 Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &training, int64_t step, int64_t microbatch,
                        std::string &bytes) {
   plan::DType dtype = scalar.buffer().dtype();
-  int64_t microbatches = std::max<int64_t>(1, training.microbatches());
-  auto counter = static_cast<uint64_t>(step * microbatches + microbatch);
+  uint64_t counter = static_cast<uint64_t>(step + 1) + (static_cast<uint64_t>(microbatch) << 32);
   bytes.clear();
   switch (scalar.kind()) {
   case plan::HostScalar::LEARNING_RATE:

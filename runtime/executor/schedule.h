@@ -20,8 +20,8 @@ double learningRate(const plan::Schedule &schedule, int64_t step);
 Status checkSchedule(const plan::Schedule &schedule);
 
 // The bytes of a host scalar at the `step`-th step (from 0) and the microbatch of that step. ONE_MINUS_POWER is
-// 1 - base^(step + 1). STEP is step * microbatches + microbatch (so that microbatches draw different random numbers);
-// a STEP buffer of two elements holds the seed and that number.
+// 1 - base^(step + 1). STEP is step + 1 + microbatch * 2^32, so that every microbatch draws its own random numbers (the
+// reference executor does the same); a STEP buffer of two elements holds the seed and that number.
 Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &training, int64_t step, int64_t microbatch,
                        std::string &bytes);
 

@@ -1,0 +1,56 @@
+// The training loop that `cleave run` and the C interface run: parameters, data, steps, evaluation, metrics, snapshots.
+//
+//   TrainOptions options{.steps = 100, .metrics = "m.jsonl", .snapshots = "snapshots", .resume = true};
+//   Status s = train(plan, options);                     // exit status and message as interface.md has them
+//
+// Under mpirun, srun or torchrun-style variables this process is one rank; otherwise it runs all of them.
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/executor/executor.h"
+#include "runtime/status.h"
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace cleave::runtime {
+
+struct StepMetrics {
+  int64_t step = 0; // counted from 1
+  double loss = 0, learningRate = 0, stepSeconds = 0, samplesPerSecond = 0, tokensPerSecond = 0, tflopsPerDevice = 0;
+  std::optional<double> gradNorm, evalLoss;
+  int64_t peakBytesPerDevice = 0;
+  std::string json() const; // one line, without the newline, with interface.md's keys
+};
+
+struct TrainOptions {
+  std::optional<std::string> data; // path that replaces the recipe's data.path
+  int64_t steps = 0;               // total steps of the training, those before a resume included; 0: one epoch
+  std::string metrics;             // file of JSON lines; "-": standard output; empty: none. A resume appends
+  std::string snapshots;           // folder; empty: none. One is always written after the last step
+  int64_t snapshotEvery = 0;       // steps
+  bool resume = false;             // from the newest snapshot in `snapshots`, if there is one
+  std::string trace;               // Chrome trace of the last steps
+  std::string model;               // ONNX file to read weights from instead of the plan's model_path
+  int threads = 0;                 // a device; 0: as the plan says
+  std::function<void(const StepMetrics &)> onStep; // on the first process, after every step
+};
+
+// A training that is stepped from outside.
+class Trainer {
+public:
+  // `plan` must outlive the trainer.
+  static Result<std::unique_ptr<Trainer>> create(const plan::Plan &plan, TrainOptions options);
+  virtual ~Trainer() = default;
+  virtual Result<StepMetrics> step() = 0; // one optimizer step
+  virtual int64_t stepsDone() const = 0;
+  virtual int64_t totalSteps() const = 0; // as resolved
+  virtual Status snapshot() = 0;          // now
+  virtual Executor &executor() = 0;
+  // Binds a caller's array (the global batch of one step, dense) to an input in place of the plan's data.
+  virtual Status bind(const std::string &input, const void *data, int64_t bytes) = 0;
+};
+
+Status train(const plan::Plan &plan, const TrainOptions &options);
+
+} // namespace cleave::runtime
