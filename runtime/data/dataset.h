@@ -1,0 +1,65 @@
+// Training data: samples with named fields, read into dense microbatch arrays. Kinds: arrays, chars, tokens, cifar10,
+// synthetic (interface.md, `data`).
+//
+//     std::vector<Field> fields = {{"input_ids", plan::I64, {64}}, {"labels", plan::I64, {64}, true}};   // of one
+//     sample Result<DataSource> source = openData(training.data_yaml(), fields, options); Sampler
+//     sampler(source->train->size(), {.seed = 7, .shuffle = source->train->shuffle()}); source->train->fill(0,
+//     sampler.next(8), buffer);      // 8 samples of input_ids: i64[8, 64]
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+// One input of the plan, as one sample has it.
+struct Field {
+  std::string name;
+  plan::DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape; // without the batch dimension; empty: one number a sample
+  bool label = false;
+
+  int64_t elements() const;
+  int64_t bytes() const; // of one sample
+};
+
+class Dataset {
+public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0; // samples
+  // Writes the samples `indices` of field number `field` one after the other: indices.size() * fields[field].bytes().
+  virtual Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const = 0;
+
+  const std::vector<Field> &fields() const { return fieldList; }
+  bool shuffle() const { return shuffled; }
+
+protected:
+  Dataset(std::vector<Field> fields, bool shuffled) : fieldList(std::move(fields)), shuffled(shuffled) {}
+  std::vector<Field> fieldList;
+  bool shuffled;
+};
+
+struct DataSource {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> evaluation; // null without train_split below 1 or test files
+  std::string vocabulary;              // chars: the symbols (bytes) in the order of their numbers; else ""
+};
+
+struct DataOptions {
+  std::string path;         // replaces the recipe's (`cleave run --data`); "" keeps it
+  uint64_t seed = 0;        // synthetic
+  int64_t labelClasses = 0; // synthetic: labels and token numbers are below it; 0: 2
+};
+
+// The fields of the fragment `name`'s inputs ("final"): global shapes without their first dimension.
+Result<std::vector<Field>> dataFields(const plan::Program &program, const std::string &fragment);
+
+// `yaml` is the recipe's resolved `data` map. Errors name the file: missing, malformed, an array that no field matches
+// or whose shape or type cannot serve, values outside of a type's range.
+Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &fields, const DataOptions &options = {});
+
+} // namespace cleave::runtime

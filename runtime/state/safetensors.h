@@ -1,0 +1,51 @@
+// The safetensors format: eight bytes of header length, a JSON header, then the tensors' bytes, dense little-endian.
+//
+//     SafetensorsWriter writer;  writer.add({"w", plan::F32, {64, 20}, bytes});  writer.write("weights.safetensors");
+//     Result<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::open("weights.safetensors");
+//     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct TensorView {
+  std::string name;
+  plan::DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// Writes a file and flushes it to the disk. `metadata` becomes the header's __metadata__. Error: the path and the
+// system's reason ("No space left on device"); a partial file is removed.
+Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
+                        const std::map<std::string, std::string> &metadata = {});
+
+class SafetensorsFile {
+public:
+  // Error: not a safetensors file, truncated, a header that contradicts itself.
+  static Result<std::unique_ptr<SafetensorsFile>> open(const std::string &path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile &) = delete;
+
+  const std::map<std::string, TensorView> &tensors() const { return views; }
+  const std::map<std::string, std::string> &metadata() const { return meta; }
+  const TensorView *find(const std::string &name) const;
+
+private:
+  SafetensorsFile() = default;
+  Status parse(const std::string &path);
+
+  const std::byte *data = nullptr;
+  size_t size = 0;
+  std::map<std::string, TensorView> views;
+  std::map<std::string, std::string> meta;
+};
+
+} // namespace cleave::runtime

@@ -1,0 +1,104 @@
+// Snapshots: everything a run needs to go on bit for bit. A folder of them; each is written under a temporary name and
+// renamed when it is whole, so that a crash at any moment leaves the old one or the new one.
+//
+//     DIR/step-00000100/manifest.json          step, data position, seed, plan fingerprint, every tensor's global shape
+//                      /rank-0000.safetensors  the boxes of tensors that rank 0 owns
+//     DIR/.step-00000200.partial/...           left by a crash: ignored, removed by the next snapshot
+//
+// Every rank writes only what it holds, and of what several hold equal copies only the first writes. Loading puts the
+// boxes together for any other split of the same tensors.
+//
+//     SnapshotWriter writer(dir, manifest);                     // all ranks, same manifest
+//     writer.begin()                 on one process, before the others
+//     writer.writeRank(rank, boxes)  on every rank
+//     writer.commit()                on one process, after all ranks: renames, keeps the newest two
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/data/sampler.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/state/safetensors.h"
+#include "runtime/status.h"
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct SnapshotManifest {
+  int64_t step = 0;     // steps done
+  SamplerState sampler; // of the training data
+  uint64_t seed = 0;
+  std::string fingerprint; // of the plan: planFingerprint
+  int64_t ranks = 0;
+  struct Tensor {
+    plan::DType dtype = plan::DTYPE_INVALID;
+    std::vector<int64_t> shape;         // global
+    std::vector<int64_t> originalShape; // in the ONNX file, for export
+    std::vector<std::string> aliases;
+    plan::Parameter::Role role = plan::Parameter::PARAMETER;
+  };
+  std::map<std::string, Tensor> tensors;
+  std::string modelPath;
+};
+
+// A part of a persistent tensor that one device holds.
+struct HeldBox {
+  const plan::Parameter *parameter = nullptr;
+  Shard box;
+  std::span<std::byte> bytes; // dense
+};
+
+// Same parameters, shapes, types, optimizer and program: a hash of the plan without its reports and paths.
+std::string planFingerprint(const plan::Plan &plan);
+// Steps and sampler are left for the caller.
+SnapshotManifest manifestOf(const plan::Plan &plan);
+
+// Parameters that `device` writes: `snapshot` is set, and no device with a smaller number holds the same box.
+bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
+
+class SnapshotWriter {
+public:
+  SnapshotWriter(std::string folder, SnapshotManifest manifest);
+  // Errors (path and the system's reason) leave earlier snapshots as they are.
+  Status begin();
+  Status writeRank(int64_t rank, std::span<const HeldBox> boxes);
+  Status commit();
+
+private:
+  std::string folder, name;
+  SnapshotManifest manifest;
+};
+
+class Snapshot {
+public:
+  // `path`: one snapshot, or a folder of them (then the newest whole one). Errors: none there, a manifest or rank file
+  // that is damaged.
+  static Result<std::unique_ptr<Snapshot>> open(const std::string &path);
+  ~Snapshot();
+
+  const SnapshotManifest &manifest() const { return content; }
+  const std::string &path() const { return where; }
+  // Writes the box of the named tensor, from whatever boxes are stored. Error: an unknown tensor, another type or
+  // shape, parts that no rank stored.
+  Status read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
+              std::span<std::byte> out) const;
+
+private:
+  Snapshot() = default;
+  struct Stored {
+    Shard box;
+    TensorView view;
+  };
+  std::string where;
+  SnapshotManifest content;
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::map<std::string, std::vector<Stored>> boxes;
+};
+
+// Why a snapshot cannot resume this plan, or ok: other parameters, shapes or types. A different split of the same
+// tensors is fine (the numbers go on, though not bit for bit).
+Status checkResumes(const Snapshot &snapshot, const plan::Plan &plan);
+
+} // namespace cleave::runtime
