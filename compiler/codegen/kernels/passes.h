@@ -16,8 +16,11 @@ std::unique_ptr<mlir::Pass> createRematerializeCheapPass();
 std::unique_ptr<mlir::Pass> createFormClustersPass();
 // Expresses the core ops of each plan.kernel as linalg.generic.
 std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
+// Writes the range of each kernel (extent, grain) and its inplace pairs on the launches.
+std::unique_ptr<mlir::Pass> createScheduleKernelsPass();
 
-// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -form-clusters, -lower-kernels-to-linalg.
+// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -form-clusters,
+// -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 
 // On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.

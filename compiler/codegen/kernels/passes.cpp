@@ -1,0 +1,8 @@
+#include "compiler/codegen/kernels/passes.h"
+
+namespace cleave::codegen {
+void registerKernelPasses() {
+  mlir::registerPass(createLowerKernelsToLinalgPass);
+  mlir::registerPass(createScheduleKernelsPass);
+}
+} // namespace cleave::codegen

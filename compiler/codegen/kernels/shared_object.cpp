@@ -1,0 +1,127 @@
+#include "compiler/codegen/kernels/shared_object.h"
+#include "lld/Common/Driver.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+namespace cleave::codegen {
+namespace {
+
+llvm::Error failure(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const Target &target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  std::string error;
+  llvm::Triple triple(target.triple);
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!found) return failure("kernels cannot be compiled for " + target.triple + ": " + error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard; // operations marked `contract` become fused multiply-adds
+  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!machine) return failure("no code generator for " + target.triple + " " + target.cpu);
+  return machine;
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.LoopInterleaving = tuning.SLPVectorization = true;
+  llvm::PassBuilder passes(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  passes.registerModuleAnalyses(modules);
+  passes.registerCGSCCAnalyses(components);
+  passes.registerFunctionAnalyses(functions);
+  passes.registerLoopAnalyses(loops);
+  passes.crossRegisterProxies(loops, functions, components, modules);
+  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+// lld reads and writes files: two temporary ones, removed on every way out.
+llvm::Expected<std::string> link(llvm::StringRef object) {
+  llvm::SmallString<128> input, output;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("cleave-kernels", "o", input))
+    return failure("no temporary file for kernel code: " + code.message());
+  llvm::FileRemover removeInput(input);
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("cleave-kernels", "so", output))
+    return failure("no temporary file for kernel code: " + code.message());
+  llvm::FileRemover removeOutput(output);
+  std::error_code code;
+  {
+    llvm::raw_fd_ostream stream(input, code);
+    if (!code) stream << object;
+    stream.close();
+    if (!code) code = stream.error();
+    stream.clear_error();
+  }
+  if (code) return failure("cannot write " + input.str() + ": " + code.message());
+  std::string errors;
+  {
+    static std::mutex oneAtATime; // lld has global state
+    std::lock_guard<std::mutex> lock(oneAtATime);
+    llvm::raw_string_ostream stream(errors);
+    const char *arguments[] = {"ld.lld",          "-shared", "--no-undefined-version", "-O1",
+                               "--build-id=none", "-o",      output.c_str(),           input.c_str()};
+    lld::Result result = lld::lldMain(arguments, llvm::nulls(), stream, {{lld::Gnu, &lld::elf::link}});
+    if (result.retCode != 0) return failure("linking the kernels failed: " + errors);
+  }
+  auto bytes = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!bytes) return failure("cannot read " + output.str() + ": " + bytes.getError().message());
+  return (*bytes)->getBuffer().str();
+}
+
+} // namespace
+
+Target resolveTarget(Target target) {
+  if (target.triple.empty()) target.triple = llvm::sys::getDefaultTargetTriple();
+  if (!target.cpu.empty()) return target;
+  target.cpu = llvm::sys::getHostCPUName().str();
+  llvm::SmallVector<std::string> features;
+  for (const auto &feature : llvm::sys::getHostCPUFeatures())
+    features.push_back((feature.second ? "+" : "-") + feature.first().str());
+  std::sort(features.begin(), features.end());
+  target.features = llvm::join(features, ",");
+  return target;
+}
+
+llvm::Expected<std::string> buildSharedObject(llvm::Module &module, const Target &target) {
+  auto machine = makeMachine(target);
+  if (!machine) return machine.takeError();
+  module.setTargetTriple(llvm::Triple(target.triple));
+  module.setDataLayout((*machine)->createDataLayout());
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration()) continue;
+    function.addFnAttr("target-cpu", target.cpu);
+    function.addFnAttr("target-features", target.features);
+    function.addFnAttr("prefer-vector-width", "512");
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+  optimize(module, **machine);
+  llvm::SmallString<0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager emit;
+  if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return failure("the code generator for " + target.triple + " writes no object files");
+  emit.run(module);
+  return link(object);
+}
+
+} // namespace cleave::codegen
