@@ -1,0 +1,127 @@
+#include "compiler/import/inspect.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace cleave::import_ {
+namespace {
+
+constexpr int64_t largeConstant = 1024; // elements
+
+std::string dtypeOf(Type element) {
+  if (element.isF32()) return "float32";
+  if (element.isF64()) return "float64";
+  if (element.isF16()) return "float16";
+  if (element.isBF16()) return "bfloat16";
+  if (element.isInteger(1)) return "bool";
+  if (auto integer = dyn_cast<IntegerType>(element))
+    return (integer.isUnsigned() ? "uint" : "int") + std::to_string(integer.getWidth());
+  return "unknown";
+}
+
+std::vector<std::string> stringsOf(Attribute attribute) {
+  std::vector<std::string> result;
+  if (auto array = dyn_cast_or_null<ArrayAttr>(attribute))
+    for (Attribute entry : array) result.push_back(cast<StringAttr>(entry).str());
+  return result;
+}
+
+std::string stringOf(Attribute attribute) {
+  auto text = dyn_cast_or_null<StringAttr>(attribute);
+  return text ? text.str() : "";
+}
+
+// The numbers of a type, with names where the argument attribute `dims` has them.
+InspectedValue valueOf(const std::string &name, Type type, const std::vector<std::string> &dims) {
+  InspectedValue value{name, "unknown", {}};
+  auto shaped = dyn_cast<ShapedType>(type);
+  if (!shaped) return value;
+  value.dtype = dtypeOf(shaped.getElementType());
+  if (!shaped.hasRank()) return value;
+  for (auto [i, size] : llvm::enumerate(shaped.getShape()))
+    value.shape.push_back(!ShapedType::isDynamic(size)          ? std::to_string(size)
+                          : i < dims.size() && !dims[i].empty() ? dims[i]
+                                                                : "?");
+  return value;
+}
+
+void readParam(onnx::ParamOp op, Inspection &seen) {
+  auto type = cast<RankedTensorType>(op.getType());
+  InspectedParameter parameter;
+  parameter.name = op.getSymName().str();
+  parameter.dtype = dtypeOf(type.getElementType());
+  parameter.shape = type.getShape();
+  parameter.elements = type.getNumElements();
+  parameter.bytes = parameter.elements * std::max(1u, type.getElementTypeBitWidth() / 8);
+  parameter.role = op.getRole().str();
+  parameter.trainable = op.getTrainable();
+  parameter.why = stringOf(op->getAttr("onnx.why"));
+  parameter.nodes = stringsOf(op->getAttr("onnx.nodes"));
+  parameter.aliases = stringsOf(op->getAttr("aliases"));
+  for (const std::string &alias : stringsOf(op->getAttr("onnx.transposed_aliases")))
+    parameter.aliases.push_back(alias + " (transposed)");
+  parameter.file = op.getPath().value_or("").str();
+  bool isFloat = isa<FloatType>(type.getElementType());
+  (parameter.role == "running_statistic" ? seen.statisticElements
+   : parameter.trainable                 ? seen.trainedElements
+                                         : seen.frozenElements) += parameter.elements;
+  seen.parameterBytes += parameter.bytes;
+  if (isFloat && !parameter.trainable && parameter.role == "parameter" && parameter.elements >= largeConstant)
+    seen.largeConstants.push_back(
+        {parameter.name, parameter.dtype, parameter.shape, parameter.elements, parameter.why});
+  seen.parameters.push_back(std::move(parameter));
+}
+
+void readConstant(onnx::ConstantOp op, Inspection &seen) {
+  auto type = cast<ShapedType>(op.getValue().getType());
+  if (!isa<FloatType>(type.getElementType()) || type.getNumElements() < largeConstant) return;
+  auto name = dyn_cast<NameLoc>(op.getLoc());
+  seen.largeConstants.push_back({name ? name.getName().str() : "", dtypeOf(type.getElementType()), type.getShape(),
+                                 type.getNumElements(), "kept as a constant"});
+}
+
+void readNode(onnx::NodeOp op, const SupportsOperator &supports, Inspection &seen) {
+  std::string domain = op.getDomain().str(), name = op.getOpType().str();
+  if (domain == "cleave") return;
+  int64_t version = op.getVersion();
+  ++seen.operators[domain.empty() ? name : domain + "." + name];
+  if (supports(domain, name, version)) return;
+  for (UnsupportedOperator &known : seen.unsupported)
+    if (known.domain == domain && known.op == name) return known.nodes.push_back(op.getNodeName().str());
+  seen.unsupported.push_back({domain, name, version, {op.getNodeName().str()}});
+}
+
+void readSignature(func::FuncOp function, Inspection &seen) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    seen.inputs.push_back(valueOf(stringOf(function.getArgAttr(i, "onnx.name")), function.getArgumentTypes()[i],
+                                  stringsOf(function.getArgAttr(i, "onnx.dims"))));
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    seen.outputs.push_back(valueOf(stringOf(function.getResultAttr(i, "onnx.name")), function.getResultTypes()[i], {}));
+}
+
+} // namespace
+
+Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
+  Inspection seen;
+  auto integer = [&](llvm::StringRef name) {
+    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+    return attribute ? attribute.getInt() : 0;
+  };
+  seen.path = stringOf(module->getAttr("onnx.path"));
+  seen.producer = stringOf(module->getAttr("onnx.producer"));
+  seen.irVersion = integer("onnx.ir_version");
+  seen.opset = integer("onnx.opset");
+  seen.ties = stringsOf(module->getAttr("onnx.ties"));
+  seen.notes = stringsOf(module->getAttr("onnx.notes"));
+  module->walk([&](Operation *op) {
+    if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) readConstant(constant, seen);
+    if (auto node = dyn_cast<onnx::NodeOp>(op)) readNode(node, supports, seen);
+    if (auto function = dyn_cast<func::FuncOp>(op); function && function.getName() == "model")
+      readSignature(function, seen);
+  });
+  return seen;
+}
+
+} // namespace cleave::import_
