@@ -6,7 +6,7 @@
 //   device: {kind: a100-80g, memory_gib: 80, tflops: {fp32: 19.5, bf16: 312}, memory_gbps: 2039}
 //   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12}}
 //
-// or a preset's name: `a100-80g:2x8` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
+// or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
 #pragma once
 #include "runtime/status.h"
 #include <cstdint>

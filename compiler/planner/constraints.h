@@ -15,9 +15,9 @@ namespace cleave::planner {
 
 // The split flags of the command line, as typed; empty: not given.
 struct SplitFlags {
-  std::string mesh, zero, microbatches, schedule, recompute, like;
+  std::string mesh = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {};
   bool sequenceParallel = false;
-  std::vector<std::string> pins;
+  std::vector<std::string> pins = {};
 };
 
 struct Pin {

@@ -76,7 +76,9 @@ struct Problem {
   // Per tensor: a gradient flows to it.
   std::vector<bool> needsGradient() const;
   // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules.
-  std::vector<int> batchDims() const;
+  std::vector<int64_t> batchDims() const;
+  // The factor of a node that counts samples, given batchDims(); -1: none, or one that must stay whole.
+  static int64_t batchFactor(const Node &node, const std::vector<int64_t> &batchDims);
   // Repeated blocks by structural hashing: the longest runs of nodes whose form recurs with a period.
   std::vector<Repeat> findRepeats() const;
 };

@@ -1,0 +1,254 @@
+#include "compiler/planner/assignment.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// A tensor's readers can want this many different sets of layouts before rare combinations are left out.
+constexpr size_t mostUseSets = 160;
+
+size_t producerDomain(const SplitModel &model, const Flow &flow) {
+  return flow.producer < 0 ? 1 : model.variables[size_t(flow.producer)].domain();
+}
+
+Layout produces(const SplitModel &model, const Flow &flow, size_t value) {
+  if (flow.producer < 0) return whole;
+  const Variable &variable = model.variables[size_t(flow.producer)];
+  return variable.isHome ? variable.homes[value] : variable.candidates[value].results[flow.result];
+}
+
+// What a reading variable asks of the flow's tensor with each of its candidates.
+std::vector<UseSet> asks(const SplitModel &model, const Flow &flow, int reader) {
+  std::vector<UseSet> sets(model.variables[size_t(reader)].domain(), 0);
+  for (const Flow::Read &read : flow.reads)
+    for (size_t d = 0; read.variable == reader && d < sets.size(); ++d)
+      sets[d] |= bit(model.variables[size_t(reader)].candidates[d].uses[read.operand]);
+  return sets;
+}
+
+// Unions of one set of each reader.
+std::vector<UseSet> unions(const std::vector<std::vector<UseSet>> &readers) {
+  std::set<UseSet> reached = {0};
+  UseSet all = 0;
+  for (const auto &sets : readers) {
+    std::set<UseSet> next;
+    for (UseSet have : reached)
+      for (UseSet set : sets) next.insert(have | set);
+    for (UseSet set : sets) all |= set;
+    reached = std::move(next);
+    if (reached.size() <= 8 * mostUseSets) continue;
+    std::erase_if(reached, [&](UseSet set) { return std::popcount(set) > 2; });
+  }
+  if (reached.size() > mostUseSets) {
+    std::vector<UseSet> kept(reached.begin(), reached.end());
+    std::sort(kept.begin(), kept.end(),
+              [](UseSet a, UseSet b) { return std::pair(std::popcount(a), a) < std::pair(std::popcount(b), b); });
+    kept.resize(mostUseSets);
+    kept.push_back(all); // more than is asked for is allowed
+    return kept;
+  }
+  return {reached.begin(), reached.end()};
+}
+
+} // namespace
+
+InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : model(model), solverSeconds(solverSeconds) {
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    domains.push_back(int(variable.domain()));
+    PricedTable table{{int(v)}, {}};
+    for (size_t d = 0; d < variable.domain(); ++d) {
+      Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
+      table.cells.push_back(
+          {price.update + price.exposed, price.forward, price.backward, price.hideable, price.memory()});
+    }
+    tables.push_back(std::move(table));
+  }
+  for (const Flow &flow : model.flows) addFlow(flow);
+}
+
+void InnerProblem::addFlow(const Flow &flow) {
+  std::vector<int> readers;
+  for (const Flow::Read &read : flow.reads)
+    if (std::find(readers.begin(), readers.end(), read.variable) == readers.end()) readers.push_back(read.variable);
+  auto cell = [&](Layout layout, UseSet uses) {
+    Price price = flowPrice(model, flow, layout, uses);
+    return Cell{price.exposed, 0, 0, 0, price.memory()};
+  };
+  size_t made = producerDomain(model, flow);
+  if (readers.empty() || flow.producer < 0) {
+    // Each reader by itself: inputs and constants cost nothing but their bytes.
+    if (flow.producer >= 0) {
+      PricedTable table{{flow.producer}, {}};
+      for (size_t p = 0; p < made; ++p) table.cells.push_back(cell(produces(model, flow, p), 0));
+      tables.push_back(std::move(table));
+    } else {
+      tables.push_back({{}, {cell(whole, 0)}});
+    }
+    for (int reader : readers) {
+      PricedTable table{{reader}, {}};
+      for (UseSet uses : asks(model, flow, reader))
+        table.cells.push_back({flowPrice(model, flow, whole, uses).exposed});
+      tables.push_back(std::move(table));
+    }
+    return;
+  }
+  std::vector<std::vector<UseSet>> asked;
+  for (int reader : readers) asked.push_back(asks(model, flow, reader));
+  // One reader: a table over producer and reader.
+  if (readers.size() == 1) {
+    int reader = readers[0];
+    PricedTable table{{std::min(flow.producer, reader), std::max(flow.producer, reader)}, {}};
+    if (reader == flow.producer) {
+      table.scope = {reader};
+      for (size_t d = 0; d < made; ++d) table.cells.push_back(cell(produces(model, flow, d), asked[0][d]));
+    } else {
+      bool producerFirst = flow.producer < reader;
+      size_t first = producerFirst ? made : asked[0].size(), second = producerFirst ? asked[0].size() : made;
+      for (size_t i = 0; i < first; ++i)
+        for (size_t j = 0; j < second; ++j)
+          table.cells.push_back(cell(produces(model, flow, producerFirst ? i : j), asked[0][producerFirst ? j : i]));
+    }
+    tables.push_back(std::move(table));
+    return;
+  }
+  // Several: a variable for the set of uses, priced against the producer and tied to every reader.
+  std::vector<UseSet> sets = unions(asked);
+  int hub = int(domains.size());
+  domains.push_back(int(sets.size()));
+  PricedTable table{{flow.producer, hub}, {}};
+  for (size_t p = 0; p < made; ++p)
+    for (UseSet set : sets) table.cells.push_back(cell(produces(model, flow, p), set));
+  tables.push_back(std::move(table));
+  for (size_t r = 0; r < readers.size(); ++r) {
+    PricedTable tie{{readers[r], hub}, {}};
+    for (UseSet wanted : asked[r])
+      for (UseSet set : sets) tie.cells.push_back({(wanted & ~set) == 0 ? 0 : infinity});
+    tables.push_back(std::move(tie));
+  }
+}
+
+double InnerProblem::computeBound(const SplitModel &model) {
+  double sum = model.batchSeconds * double(model.setting.microbatches);
+  for (const Variable &variable : model.variables) {
+    double least = variable.isHome ? 0 : infinity;
+    for (const Candidate &candidate : variable.candidates)
+      least = std::min(least, candidate.forward + candidate.backward);
+    sum += least * double(variable.count) * double(model.setting.microbatches);
+  }
+  return sum;
+}
+
+Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
+  Overlap overlap = overlapOf(model);
+  auto value = [&](const Cell &cell) {
+    if (cell.seconds == infinity) return infinity;
+    double time = cell.seconds + cell.forward * (1 - weights.theta * overlap.forward) +
+                  cell.backward * (1 - weights.theta * overlap.backward) + weights.theta * cell.hideable;
+    return weights.time * time + weights.lambda * cell.bytes;
+  };
+  FactorGraph graph{domains, {}};
+  graph.tables.reserve(tables.size());
+  for (const PricedTable &table : tables) {
+    Table plain{table.scope, {}};
+    plain.values.reserve(table.cells.size());
+    for (const Cell &cell : table.cells) plain.values.push_back(value(cell));
+    graph.tables.push_back(std::move(plain));
+  }
+  double constant = weights.time * model.batchSeconds * double(model.setting.microbatches);
+  std::optional<Minimum> minimum = eliminate(graph);
+  if (!minimum) minimum = minimizeAsMilp(graph, solverSeconds);
+  if (!minimum)
+    return {Status(ErrorKind::NoFit,
+                   fmt::format("the solver found no split of {} within {} s", model.setting.str(), solverSeconds))};
+  minimum->value += constant;
+  minimum->bound += constant;
+  minimum->assignment.resize(model.variables.size());
+  return *minimum;
+}
+
+void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const {
+  Evaluation evaluation = evaluate(model, choice);
+  if (!evaluation.isPossible) return;
+  const Predicted &now = evaluation.predicted, &was = best.evaluation.predicted;
+  bool fits = now.memory.total() <= memoryLimit;
+  bool isBetter =
+      best.choice.empty() || (fits && !best.fits) ||
+      (fits == best.fits && (fits ? now.stepSeconds < was.stepSeconds : now.memory.total() < was.memory.total()));
+  if (!isBetter) return;
+  best.choice = choice;
+  best.evaluation = evaluation;
+  best.fits = fits;
+}
+
+// Bisection over the price of memory.
+Status InnerProblem::improve(double theta, double memoryLimit, Assignment &best) const {
+  double low = 0, high = 0;
+  auto attempt = [&](double lambda) -> Result<bool> {
+    Result<Minimum> minimum = minimize({theta, lambda, 1});
+    if (!minimum) return minimum.status();
+    best.bound = std::max(best.bound, minimum->bound - lambda * memoryLimit);
+    offer(minimum->assignment, memoryLimit, best);
+    return evaluate(model, minimum->assignment).predicted.memory.total() <= memoryLimit;
+  };
+  double lambda = best.evaluation.predicted.stepSeconds / std::max(1.0, memoryLimit) * 0.01;
+  for (int i = 0; i < 24 && high == 0; ++i, lambda *= 4) {
+    Result<bool> fits = attempt(lambda);
+    if (!fits) return fits.status();
+    if (*fits)
+      high = lambda;
+    else
+      low = lambda;
+  }
+  for (int i = 0; i < 10 && high > 0; ++i) {
+    double middle = low > 0 ? std::sqrt(low * high) : high / 2;
+    Result<bool> fits = attempt(middle);
+    if (!fits) return fits.status();
+    (*fits ? high : low) = middle;
+    if (best.fits && best.evaluation.predicted.stepSeconds <= best.bound * 1.0001) break;
+  }
+  return Status::ok();
+}
+
+Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent) const {
+  Assignment best;
+  if (std::all_of(domains.begin(), domains.end(), [](int domain) { return domain == 1; })) {
+    best.choice.assign(model.variables.size(), 0);
+    best.evaluation = evaluate(model, best.choice);
+    best.fits = best.evaluation.predicted.memory.total() <= memoryLimit;
+    best.bound = best.evaluation.predicted.stepSeconds;
+    best.isPruned = best.bound >= incumbent;
+    return best;
+  }
+  bool isTight = false;
+  for (double theta : {1.0, 0.0}) {
+    Result<Minimum> minimum = minimize({theta, 0, 1});
+    if (!minimum) return minimum.status();
+    if (minimum->bound == infinity)
+      return {Status(ErrorKind::NoFit, fmt::format("no assignment of {} is allowed by the pins", model.setting.str()))};
+    best.bound = std::max(best.bound, minimum->bound);
+    if (best.bound >= incumbent) {
+      best.isPruned = true;
+      return best;
+    }
+    offer(minimum->assignment, memoryLimit, best);
+    isTight = evaluate(model, minimum->assignment).predicted.stepSeconds <= minimum->value * (1 + 1e-9);
+    if (isTight) break;
+  }
+  if (best.fits) return best;
+  Result<Minimum> least = minimize({0, 1, 1e-6});
+  if (!least) return least.status();
+  offer(least->assignment, memoryLimit, best);
+  if (!best.fits) return best;
+  CLEAVE_RETURN_IF_ERROR(improve(1, memoryLimit, best));
+  if (!isTight) CLEAVE_RETURN_IF_ERROR(improve(0, memoryLimit, best));
+  return best;
+}
+
+} // namespace cleave::planner

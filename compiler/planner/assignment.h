@@ -1,0 +1,53 @@
+// Solves the inner problem (split_model.h): the assignment with the least step time that fits the memory.
+//
+// Step time is a sum of tables over neighbouring choices, but for one term: communication beyond what compute can hide,
+// max(0, x). For theta in {0, 1} the sum with theta * x instead is exact to minimise and a lower bound; where its
+// minimum already has the true time, it is the optimum. Memory is priced at lambda seconds a byte; every lambda gives
+// a lower bound too (Lagrange), and bisection finds the one where the memory is just kept.
+#pragma once
+#include "compiler/planner/factor_graph.h"
+#include "compiler/planner/pricing.h"
+
+namespace cleave::planner {
+
+struct Assignment {
+  std::vector<int> choice;
+  Evaluation evaluation;
+  double bound = 0;      // no assignment that fits is faster
+  bool fits = false;     // else `choice` is the one with the least memory found
+  bool isPruned = false; // bound >= `incumbent`: nothing else is filled in
+};
+
+class InnerProblem {
+public:
+  // Prices every choice once; the model must outlive it.
+  InnerProblem(const SplitModel &model, double solverSeconds);
+  // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds.
+  Result<Assignment> solve(double memoryLimit, double incumbent) const;
+  // No assignment of this model is faster, whatever its communication.
+  static double computeBound(const SplitModel &model);
+
+private:
+  struct Cell {
+    double seconds = 0, forward = 0, backward = 0, hideable = 0, bytes = 0;
+  };
+  struct PricedTable {
+    std::vector<int> scope;
+    std::vector<Cell> cells;
+  };
+  struct Weights {
+    double theta = 1, lambda = 0, time = 1;
+  };
+
+  void addFlow(const Flow &flow);
+  Result<Minimum> minimize(const Weights &weights) const;
+  Status improve(double theta, double memoryLimit, Assignment &best) const;
+  void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
+
+  const SplitModel &model;
+  double solverSeconds;
+  std::vector<int> domains; // the model's variables, then one for each tensor with several readers
+  std::vector<PricedTable> tables;
+};
+
+} // namespace cleave::planner

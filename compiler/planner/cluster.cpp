@@ -1,0 +1,231 @@
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/device_presets.h"
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+// Reads a mapping strictly: every key must be asked for, every value have its type.
+class Reader {
+public:
+  Reader(const YAML::Node &node, std::string file, std::string where)
+      : node(node), file(std::move(file)), where(std::move(where)) {}
+
+  Status error(const YAML::Node &at, const std::string &message) const {
+    YAML::Mark mark = at.Mark();
+    if (mark.is_null()) mark = node.Mark();
+    return inputError(fmt::format("{}:{}: {}", file, mark.line + 1, message));
+  }
+  Status expectKeys(const std::vector<std::string> &allowed) const {
+    if (!node.IsMap()) return error(node, fmt::format("{} must be a mapping of keys to values", where));
+    std::vector<std::string> seen;
+    for (const auto &entry : node) {
+      auto key = entry.first.as<std::string>("");
+      if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
+        return error(entry.first,
+                     fmt::format("unknown key '{}' in {}; the keys are {}", key, where, fmt::join(allowed, ", ")));
+      if (std::find(seen.begin(), seen.end(), key) != seen.end())
+        return error(entry.first, fmt::format("key '{}' appears twice in {}", key, where));
+      seen.push_back(key);
+    }
+    return Status::ok();
+  }
+  // A finite number, at least `least`, (times scale) if the key is there.
+  Status number(const char *key, double scale, double least, double &value, bool required) const {
+    YAML::Node entry = node[key];
+    if (!entry) return required ? error(node, fmt::format("{} lacks '{}'", where, key)) : Status::ok();
+    double parsed = 0;
+    if (!entry.IsScalar() || !YAML::convert<double>::decode(entry, parsed) || !std::isfinite(parsed))
+      return error(entry, fmt::format("'{}' of {} must be a number", key, where));
+    if (parsed < least || (least == 0 && parsed < 0))
+      return error(entry, fmt::format("'{}' of {} is {}; it must be at least {}", key, where, parsed, least));
+    value = parsed * scale;
+    return Status::ok();
+  }
+  Status integer(const char *key, int64_t &value) const {
+    YAML::Node entry = node[key];
+    if (!entry) return error(node, fmt::format("{} lacks '{}'", where, key));
+    int64_t parsed = 0;
+    if (!entry.IsScalar() || !YAML::convert<int64_t>::decode(entry, parsed) || parsed < 1)
+      return error(entry, fmt::format("'{}' of {} must be a whole number, 1 or more", key, where));
+    if (parsed > (int64_t(1) << 24)) return error(entry, fmt::format("'{}' of {} is too large", key, where));
+    value = parsed;
+    return Status::ok();
+  }
+  YAML::Node child(const char *key) const { return node[key]; }
+
+private:
+  YAML::Node node;
+  std::string file, where;
+};
+
+Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
+  Reader reader(node, file, "device");
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "overlap",
+                                            "compute_efficiency", "bandwidth_efficiency"}));
+  YAML::Node kind = reader.child("kind");
+  if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
+  device.kind = kind.as<std::string>();
+  std::optional<Device> preset = devicePreset(device.kind);
+  if (preset) device = *preset;
+  bool required = !preset; // a known kind may leave out what its data sheet says
+  CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
+  CLEAVE_RETURN_IF_ERROR(reader.number("memory_gbps", 1e9, 1e-6, device.memoryBandwidth, required));
+  CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
+  for (auto [key, value] : {std::pair{"overlap", &device.overlap},
+                            {"compute_efficiency", &device.computeEfficiency},
+                            {"bandwidth_efficiency", &device.bandwidthEfficiency}}) {
+    CLEAVE_RETURN_IF_ERROR(reader.number(key, 1, 0, *value, false));
+    if (*value > 1) return reader.error(reader.child(key), fmt::format("'{}' of device is a part of 1", key));
+  }
+  YAML::Node rates = reader.child("tflops");
+  if (!rates && required) return reader.error(node, "device lacks 'tflops', such as {fp32: 19.5, bf16: 312}");
+  if (rates) {
+    Reader rateReader(rates, file, "tflops");
+    CLEAVE_RETURN_IF_ERROR(rateReader.expectKeys({"fp64", "fp32", "tf32", "bf16", "fp16", "fp8"}));
+    for (const auto &entry : rates) {
+      auto precision = entry.first.as<std::string>();
+      CLEAVE_RETURN_IF_ERROR(rateReader.number(precision.c_str(), 1e12, 1e-9, device.flops[precision], true));
+    }
+    if (!device.flops.count("fp32")) return rateReader.error(rates, "tflops needs at least 'fp32'");
+  }
+  fillDefaults(device);
+  return Status::ok();
+}
+
+Status readLink(const YAML::Node &links, const char *key, const std::string &file, Link &link) {
+  YAML::Node node = links[key];
+  if (!node) return Status::ok();
+  Reader reader(node, file, fmt::format("links.{}", key));
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "topology"}));
+  CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
+  CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
+  YAML::Node topology = reader.child("topology");
+  if (topology && (!topology.IsScalar() || topology.as<std::string>() != "switch"))
+    return reader.error(topology, "the only topology known is 'switch'");
+  return Status::ok();
+}
+
+Result<Cluster> parsePreset(const std::string &text) {
+  size_t colon = text.find(':');
+  std::string kind = text.substr(0, colon), counts = text.substr(colon + 1);
+  auto wrong = [&](const std::string &what) {
+    return inputError(fmt::format(
+        "cluster '{}': {}; presets are cpu:DEVICES and KIND:DEVICESxNODES (8x16 is 16 nodes of 8) with KIND one of {}",
+        text, what, fmt::join(presetKinds(), ", ")));
+  };
+  auto count = [](const std::string &digits) -> int64_t {
+    if (digits.empty() || digits.size() > 8 || digits.find_first_not_of("0123456789") != std::string::npos) return 0;
+    return std::stoll(digits);
+  };
+  Cluster cluster;
+  cluster.name = text;
+  size_t times = counts.find('x');
+  bool twoCounts = times != std::string::npos;
+  cluster.devicesPerNode = count(counts.substr(0, times));
+  cluster.nodes = twoCounts ? count(counts.substr(times + 1)) : 1;
+  if (cluster.nodes < 1 || cluster.devicesPerNode < 1) return wrong("a count of devices is missing or not a number");
+  if (kind == "cpu") {
+    if (twoCounts) return wrong("cpu takes one count");
+    int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+    double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE));
+    cluster.device = cpuDevice(cluster.devicesPerNode, cores, memory);
+    cluster.node = cluster.network = cpuLink(cluster.devicesPerNode);
+    return cluster;
+  }
+  std::optional<Device> device = devicePreset(kind);
+  if (!device) return wrong(fmt::format("no device kind '{}'", kind));
+  cluster.device = *device;
+  linkPreset(kind, cluster.node, cluster.network);
+  return cluster;
+}
+
+} // namespace
+
+double Device::flopsAt(const std::string &precision) const {
+  auto found = flops.find(precision);
+  if (found == flops.end()) found = flops.find("fp32");
+  return found == flops.end() ? 0 : found->second;
+}
+
+Result<Cluster> parseClusterYaml(const std::string &text, const std::string &file) {
+  YAML::Node root;
+  try {
+    root = YAML::Load(text);
+  } catch (const YAML::Exception &failure) {
+    return inputError(fmt::format("{}:{}: not YAML: {}", file, failure.mark.line + 1, failure.msg));
+  }
+  Cluster cluster;
+  if (!root.IsMap())
+    return inputError(
+        fmt::format("{}:1: a cluster file is a mapping with nodes, devices_per_node, device, links", file));
+  Reader reader(root, file, "the cluster");
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"name", "nodes", "devices_per_node", "device", "links"}));
+  cluster.name = file;
+  if (YAML::Node name = root["name"]) {
+    if (!name.IsScalar()) return reader.error(name, "'name' must be a text");
+    cluster.name = name.as<std::string>();
+  }
+  CLEAVE_RETURN_IF_ERROR(reader.integer("nodes", cluster.nodes));
+  CLEAVE_RETURN_IF_ERROR(reader.integer("devices_per_node", cluster.devicesPerNode));
+  if (!root["device"]) return reader.error(root, "the cluster lacks 'device'");
+  CLEAVE_RETURN_IF_ERROR(readDevice(root["device"], file, cluster.device));
+  if (cluster.device.isCpu())
+    cluster.node = cluster.network = cpuLink(cluster.devicesPerNode);
+  else
+    linkPreset(cluster.device.kind, cluster.node, cluster.network);
+  YAML::Node links = root["links"];
+  bool known = devicePreset(cluster.device.kind) || cluster.device.isCpu();
+  if (!links) {
+    if (!known && cluster.numDevices() > 1) return reader.error(root, "the cluster lacks 'links'");
+    return cluster;
+  }
+  Reader linkReader(links, file, "links");
+  CLEAVE_RETURN_IF_ERROR(linkReader.expectKeys({"node", "network"}));
+  if (!known && cluster.devicesPerNode > 1 && !links["node"]) return linkReader.error(links, "links lacks 'node'");
+  if (!known && cluster.nodes > 1 && !links["network"]) return linkReader.error(links, "links lacks 'network'");
+  CLEAVE_RETURN_IF_ERROR(readLink(links, "node", file, cluster.node));
+  CLEAVE_RETURN_IF_ERROR(readLink(links, "network", file, cluster.network));
+  return cluster;
+}
+
+Result<Cluster> parseCluster(const std::string &presetOrPath) {
+  std::ifstream stream(presetOrPath);
+  if (stream) {
+    std::stringstream text;
+    text << stream.rdbuf();
+    return parseClusterYaml(text.str(), presetOrPath);
+  }
+  if (presetOrPath.find(':') != std::string::npos) return parsePreset(presetOrPath);
+  return inputError(fmt::format("cluster '{}': no such file, and not a preset; presets are cpu:DEVICES and "
+                                "KIND:DEVICESxNODES (8x16 is 16 nodes of 8) with KIND one of {}",
+                                presetOrPath, fmt::join(presetKinds(), ", ")));
+}
+
+std::string Cluster::yaml() const {
+  std::string rates;
+  for (const auto &[precision, rate] : device.flops)
+    rates += fmt::format("{}{}: {}", rates.empty() ? "" : ", ", precision, rate / 1e12);
+  YAML::Emitter quoted;
+  quoted << YAML::DoubleQuoted << name;
+  return fmt::format("name: {}\nnodes: {}\ndevices_per_node: {}\n"
+                     "device: {{kind: {}, memory_gib: {}, tflops: {{{}}}, memory_gbps: {}, launch_us: {}, overlap: {}, "
+                     "compute_efficiency: {}, bandwidth_efficiency: {}}}\n"
+                     "links:\n  node:    {{gbps: {}, latency_us: {}, topology: switch}}\n"
+                     "  network: {{gbps: {}, latency_us: {}}}\n",
+                     quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates,
+                     device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.overlap, device.computeEfficiency,
+                     device.bandwidthEfficiency, node.bandwidth * 8 / 1e9, node.latency * 1e6,
+                     network.bandwidth * 8 / 1e9, network.latency * 1e6);
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,216 @@
+#include "compiler/planner/constraints.h"
+#include "compiler/planner/text_reader.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::planner {
+namespace {
+
+std::vector<std::string> splitAt(const std::string &text, char separator) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (c == separator)
+      parts.emplace_back();
+    else if (c != ' ')
+      parts.back() += c;
+  }
+  return parts;
+}
+
+Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
+
+Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &constraints) {
+  int64_t product = 1;
+  std::vector<std::string> seen;
+  for (const std::string &entry : splitAt(text, ',')) {
+    size_t equals = entry.find('=');
+    std::string axis = entry.substr(0, equals);
+    if (equals == std::string::npos || axis.empty())
+      return usage(fmt::format("--mesh {}: '{}' is not AXIS=SIZE", text, entry));
+    if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+      return usage(fmt::format("--mesh {}: axis '{}' twice", text, axis));
+    seen.push_back(axis);
+    std::string size = entry.substr(equals + 1);
+    if (size == "?" || size == "*") continue; // a hole: searched
+    int64_t value = 0;
+    if (!parseInteger(size, value) || value < 1)
+      return usage(fmt::format("--mesh {}: size '{}' of axis '{}' is not a number from 1 up", text, size, axis));
+    if (axis == "dp")
+      constraints.dp = value;
+    else if (axis == "tp")
+      constraints.tp = value;
+    else if (axis == "fsdp")
+      constraints.fsdp = value;
+    else if (axis == "pp" || axis == "cp" || axis == "ep") {
+      if (value != 1)
+        return usage(fmt::format("--mesh {}: axis '{}' needs {}, which is not executable yet; dp and tp are", text,
+                                 axis,
+                                 axis == "pp"   ? "pipeline stages"
+                                 : axis == "cp" ? "attention over a split sequence"
+                                                : "split experts"));
+    } else
+      return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
+    if (product > cluster.numDevices() / value)
+      product = cluster.numDevices() + 1; // too many; said below
+    else
+      product *= value;
+  }
+  if (product > cluster.numDevices() || cluster.numDevices() % product != 0)
+    return usage(
+        fmt::format("--mesh {}: the sizes must divide the {} devices of {}", text, cluster.numDevices(), cluster.name));
+  if (constraints.dp && constraints.tp &&
+      constraints.dp.value() * constraints.tp.value() * constraints.fsdp.value_or(1) != cluster.numDevices())
+    return usage(fmt::format("--mesh {} is {} devices, {} has {}; every device must be used", text, product,
+                             cluster.name, cluster.numDevices()));
+  return Status::ok();
+}
+
+Status parsePin(const std::string &text, Constraints &constraints) {
+  size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0)
+    return usage(fmt::format("--pin {}: not GLOB=dp,-,tp with one entry a dimension", text));
+  Pin pin{text, text.substr(0, equals), {}};
+  std::vector<std::string> seen;
+  for (const std::string &entry : splitAt(text.substr(equals + 1), ',')) {
+    pin.dims.emplace_back();
+    if (entry == "-") continue;
+    for (const std::string &axis : splitAt(entry, '+')) {
+      if (axis != "dp" && axis != "tp" && axis != "fsdp")
+        return usage(fmt::format("--pin {}: '{}' is neither '-' nor an axis dp, fsdp, tp (joined by '+')", text, axis));
+      if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+        return usage(fmt::format("--pin {}: axis '{}' twice", text, axis));
+      seen.push_back(axis);
+      pin.dims.back().push_back(axis);
+    }
+  }
+  constraints.pins.push_back(std::move(pin));
+  return Status::ok();
+}
+
+// A preset sets what is still open and contradicts what is set otherwise.
+template <typename T> Status fix(std::optional<T> &slot, T value, const std::string &like, const char *what) {
+  if (slot && *slot != value) return usage(fmt::format("--like {} and the given {} contradict each other", like, what));
+  slot = value;
+  return Status::ok();
+}
+
+Status applyPreset(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  int64_t devices = cluster.numDevices();
+  auto dataParallel = [&](int zero) -> Status {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.dp, devices, like, "--mesh dp"));
+    constraints.tensorSplit = TensorSplit::None;
+    return fix(constraints.zero, zero, like, "--zero");
+  };
+  if (like == "ddp") return dataParallel(0);
+  if (like == "zero1") return dataParallel(1);
+  if (like == "zero2") return dataParallel(2);
+  if (like == "zero3" || like == "fsdp") return dataParallel(3);
+  if (like == "hsdp") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    // Shards inside a node, replicas between nodes; on one node two replicas, where it divides.
+    int64_t inside = cluster.nodes > 1 ? cluster.devicesPerNode : devices % 2 == 0 ? devices / 2 : devices;
+    if (!constraints.fsdp) constraints.fsdp = constraints.dp ? devices / *constraints.dp : inside;
+    if (!constraints.dp) constraints.dp = devices / *constraints.fsdp;
+    if (*constraints.dp * *constraints.fsdp != devices)
+      return usage("--like hsdp: dp times fsdp must be the number of devices");
+    constraints.tensorSplit = TensorSplit::None;
+    return fix(constraints.zero, 3, like, "--zero");
+  }
+  if (like == "megatron" || like == "megatron-sp") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    // Tensor parallel inside a node, data parallel between nodes, unless the mesh says otherwise.
+    if (!constraints.tp) constraints.tp = constraints.dp ? devices / *constraints.dp : cluster.devicesPerNode;
+    if (!constraints.dp && devices % *constraints.tp == 0) constraints.dp = devices / *constraints.tp;
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.tensorSplit = TensorSplit::Megatron;
+    if (like == "megatron") {
+      if (constraints.sequenceSplit == SequenceSplit::On)
+        return usage("--like megatron with --sequence-parallel is --like megatron-sp");
+      constraints.sequenceSplit = SequenceSplit::Off;
+    } else
+      constraints.sequenceSplit = SequenceSplit::On;
+    return Status::ok();
+  }
+  if (like == "gpipe") return usage("--like gpipe needs pipeline stages, which are not executable yet");
+  if (like == "ulysses" || like == "ring")
+    return usage(fmt::format("--like {} needs attention over a split sequence, which is not executable yet", like));
+  if (like == "2d" || like == "2.5d" || like == "3d")
+    return usage(fmt::format("--like {} needs more than one tensor axis, which is not executable yet", like));
+  return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));
+}
+
+} // namespace
+
+const std::vector<std::string> &presetNames() {
+  static const std::vector<std::string> names = {"ddp",         "zero1", "zero2",   "zero3", "fsdp", "hsdp", "megatron",
+                                                 "megatron-sp", "gpipe", "ulysses", "ring",  "2d",   "2.5d", "3d"};
+  return names;
+}
+
+Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &cluster) {
+  Constraints constraints;
+  constraints.like = flags.like;
+  if (!flags.mesh.empty()) CLEAVE_RETURN_IF_ERROR(parseMesh(flags.mesh, cluster, constraints));
+  int64_t number = 0;
+  if (!flags.zero.empty()) {
+    if (!parseInteger(flags.zero, number) || number < 0 || number > 3)
+      return usage(fmt::format("--zero {}: must be 0, 1, 2 or 3", flags.zero));
+    constraints.zero = int(number);
+  }
+  if (!flags.microbatches.empty()) {
+    if (!parseInteger(flags.microbatches, number) || number < 1)
+      return usage(fmt::format("--microbatches {}: must be a number from 1 up", flags.microbatches));
+    constraints.microbatches = number;
+  }
+  if (!flags.recompute.empty()) {
+    Recompute recompute;
+    if (!parseRecompute(flags.recompute, recompute))
+      return usage(fmt::format("--recompute {}: must be none, selective or full", flags.recompute));
+    constraints.recompute = recompute;
+  }
+  if (!flags.schedule.empty() && flags.schedule != "none")
+    return usage(fmt::format("--schedule {} orders pipeline stages, which are not executable yet", flags.schedule));
+  if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
+  for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
+  if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));
+  return constraints;
+}
+
+std::string Constraints::str() const {
+  std::vector<std::string> parts;
+  std::string mesh;
+  for (auto [axis, size] : {std::pair{"dp", &dp}, {"fsdp", &fsdp}, {"tp", &tp}})
+    if (*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, **size);
+  if (!like.empty()) parts.push_back("like " + like);
+  if (!mesh.empty()) parts.push_back("mesh " + mesh);
+  if (zero) parts.push_back(fmt::format("zero {}", *zero));
+  if (microbatches) parts.push_back(fmt::format("microbatches {}", *microbatches));
+  if (recompute) parts.push_back(fmt::format("recompute {}", name(*recompute)));
+  if (sequenceSplit == SequenceSplit::On) parts.push_back("sequence-parallel");
+  for (const Pin &pin : pins) parts.push_back("pin " + pin.text);
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+bool matchesGlob(const std::string &glob, const std::string &name) {
+  size_t g = 0, n = 0, star = std::string::npos, mark = 0;
+  while (n < name.size()) {
+    if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      mark = n;
+    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
+      ++g;
+      ++n;
+    } else if (star != std::string::npos) {
+      g = star + 1;
+      n = ++mark;
+    } else
+      return false;
+  }
+  while (g < glob.size() && glob[g] == '*') ++g;
+  return g == glob.size();
+}
+
+} // namespace cleave::planner

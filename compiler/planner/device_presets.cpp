@@ -1,0 +1,98 @@
+#include "compiler/planner/device_presets.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double tera = 1e12, giga = 1e9, gib = 1024.0 * 1024 * 1024;
+
+struct Row {
+  const char *kind;
+  double memoryGib, fp32, tf32, half, memoryGbps; // TFLOP/s dense; GB/s
+  double nodeGbps, networkGbps;                   // bits, a device, each way
+};
+
+// NVIDIA data sheets: V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), B200 (HGX, dense figures).
+// NVLink: 300, 600, 900, 900, 1800 GB/s both ways together. Networks: DGX-1 four 100 Gb/s for eight devices, DGX A100
+// eight 200 Gb/s, DGX H100, H200 and B200 eight 400 Gb/s.
+constexpr Row rows[] = {
+    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50},       {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50},
+    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200},   {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200},
+    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400}, {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400},
+    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400},
+};
+
+const Row *find(const std::string &kind) {
+  for (const Row &row : rows)
+    if (kind == row.kind) return &row;
+  return nullptr;
+}
+
+} // namespace
+
+std::vector<std::string> presetKinds() {
+  std::vector<std::string> kinds;
+  for (const Row &row : rows) kinds.emplace_back(row.kind);
+  return kinds;
+}
+
+std::optional<Device> devicePreset(const std::string &kind) {
+  const Row *row = find(kind);
+  if (!row) return std::nullopt;
+  Device device;
+  device.kind = kind;
+  device.memoryBytes = row->memoryGib * gib;
+  device.flops = {{"fp32", row->fp32 * tera}, {"fp16", row->half * tera}};
+  if (row->tf32 > 0) device.flops["tf32"] = row->tf32 * tera;
+  device.flops["bf16"] = (row->tf32 > 0 ? row->half : row->fp32) * tera; // V100 has no bf16 units
+  device.memoryBandwidth = row->memoryGbps * giga;
+  fillDefaults(device);
+  return device;
+}
+
+void linkPreset(const std::string &kind, Link &node, Link &network) {
+  const Row *row = find(kind);
+  // Unknown devices: PCIe 4.0 x16 inside a node (32 GB/s, 25 usable) and 100 Gb/s Ethernet or InfiniBand between nodes.
+  node.bandwidth = (row ? row->nodeGbps : 200) / 8 * giga;
+  network.bandwidth = (row ? row->networkGbps : 100) / 8 * giga;
+  // NCCL's tuning tables (graph/tuning.cc): 0.6 us a hop for NVLink and 5 for the network in LL, several times that in
+  // Simple; 5 and 12 are the example of the interface and match 44 us for 1 MiB over two A100.
+  node.latency = 5e-6;
+  network.latency = 12e-6;
+}
+
+void fillDefaults(Device &device) {
+  bool cpu = device.isCpu();
+  // Large matrix products: cuBLAS reaches 70 to 80 % of an A100's dense peak in bf16; oneDNN's own rate is the CPU's
+  // peak.
+  if (device.computeEfficiency <= 0) device.computeEfficiency = cpu ? 0.9 : 0.7;
+  // STREAM-like kernels reach 80 to 90 % of the data sheet's bandwidth.
+  if (device.bandwidthEfficiency <= 0) device.bandwidthEfficiency = 0.8;
+  // A CUDA kernel launch costs about 4 us; a command of the CPU executor with its barrier about as much.
+  if (device.launchSeconds <= 0) device.launchSeconds = 4e-6;
+  // NCCL's kernels take some multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. On the
+  // CPU the same cores compute and copy: nothing hides.
+  if (device.overlap <= 0) device.overlap = cpu ? 0.0 : 0.85;
+}
+
+Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
+  Device device;
+  device.kind = "cpu";
+  // oneDNN, f32, AVX-512 Zen 4: 110 GFLOP/s a core; 35 GB/s of memory bandwidth for two cores, little more for many
+  // on one such virtual machine. Fixed, not measured, so that the same model gives the same plan every time;
+  // `cleave probe` writes a cluster file with this machine's own.
+  double share = double(cores) / double(devices);
+  device.memoryBytes = memoryBytes / double(devices);
+  device.flops = {{"fp32", 110 * giga * share}};
+  device.memoryBandwidth = std::max(1.0, double(cores) / 2) * 35 * giga / double(devices);
+  fillDefaults(device);
+  return device;
+}
+
+Link cpuLink(int64_t devices) {
+  // A collective in one process reads the peers' buffers: memory bandwidth (read and write), shared by all devices.
+  // A barrier of threads that share few cores costs tens of microseconds.
+  return {35 * giga / 2 / double(std::max<int64_t>(1, devices)), 20e-6};
+}
+
+} // namespace cleave::planner

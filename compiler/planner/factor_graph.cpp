@@ -1,0 +1,146 @@
+#include "compiler/planner/factor_graph.h"
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Strides of `scope`'s variables in a table over `inner`; 0 for those it does not have.
+std::vector<size_t> stridesIn(const Table &inner, const std::vector<int> &scope, const std::vector<int> &domains) {
+  std::vector<size_t> strides(scope.size(), 0);
+  size_t stride = 1;
+  for (size_t i = inner.scope.size(); i-- > 0;) {
+    auto at = std::lower_bound(scope.begin(), scope.end(), inner.scope[i]) - scope.begin();
+    strides[size_t(at)] = stride;
+    stride *= size_t(domains[size_t(inner.scope[i])]);
+  }
+  return strides;
+}
+
+// Adds `inner`, broadcast, to the values of a table over `scope`.
+void accumulate(std::vector<double> &values, const std::vector<int> &scope, const Table &inner,
+                const std::vector<int> &domains) {
+  std::vector<size_t> strides = stridesIn(inner, scope, domains);
+  std::vector<int> at(scope.size(), 0);
+  size_t offset = 0;
+  for (double &value : values) {
+    value += inner.values[offset];
+    for (size_t i = scope.size(); i-- > 0;) {
+      offset += strides[i];
+      if (++at[i] < domains[size_t(scope[i])]) break;
+      offset -= strides[i] * size_t(domains[size_t(scope[i])]);
+      at[i] = 0;
+    }
+  }
+}
+
+size_t entries(const std::vector<int> &scope, const std::vector<int> &domains, size_t limit) {
+  size_t product = 1;
+  for (int variable : scope) {
+    product *= size_t(domains[size_t(variable)]);
+    if (product > limit) return limit + 1;
+  }
+  return product;
+}
+
+struct Eliminated {
+  int variable;
+  std::vector<int> scope;  // of the others
+  std::vector<int> choice; // best value of the variable for every assignment of scope
+};
+
+} // namespace
+
+std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest) {
+  size_t count = graph.domains.size();
+  std::vector<Table> tables = graph.tables;
+  std::vector<std::set<int>> tablesOf(count), neighbours(count);
+  double constant = 0;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (tables[t].scope.empty()) constant += tables[t].values[0];
+    for (int a : tables[t].scope) {
+      tablesOf[size_t(a)].insert(int(t));
+      for (int b : tables[t].scope)
+        if (a != b) neighbours[size_t(a)].insert(b);
+    }
+  }
+  auto widthOf = [&](int variable) {
+    size_t product = size_t(graph.domains[size_t(variable)]);
+    for (int other : neighbours[size_t(variable)]) {
+      product *= size_t(graph.domains[size_t(other)]);
+      if (product > widest) return widest + 1;
+    }
+    return product;
+  };
+  std::set<std::pair<size_t, int>> queue; // the smallest table first
+  std::vector<size_t> width(count);
+  for (size_t v = 0; v < count; ++v) queue.emplace(width[v] = widthOf(int(v)), int(v));
+  std::vector<Eliminated> order;
+  while (!queue.empty()) {
+    auto [size, variable] = *queue.begin();
+    queue.erase(queue.begin());
+    if (size > widest) return std::nullopt;
+    Eliminated step{variable, {neighbours[size_t(variable)].begin(), neighbours[size_t(variable)].end()}, {}};
+    std::vector<int> scope = step.scope;
+    scope.insert(std::upper_bound(scope.begin(), scope.end(), variable), variable);
+    std::vector<double> values(entries(scope, graph.domains, widest), 0.0);
+    for (int t : tablesOf[size_t(variable)]) accumulate(values, scope, tables[size_t(t)], graph.domains);
+    // Minimum over the variable: its stride inside the joined table.
+    size_t position = size_t(std::lower_bound(scope.begin(), scope.end(), variable) - scope.begin()), inner = 1;
+    for (size_t i = position + 1; i < scope.size(); ++i) inner *= size_t(graph.domains[size_t(scope[i])]);
+    size_t domain = size_t(graph.domains[size_t(variable)]);
+    Table reduced{step.scope, std::vector<double>(values.size() / domain)};
+    step.choice.resize(reduced.values.size());
+    for (size_t i = 0; i < reduced.values.size(); ++i) {
+      size_t base = i / inner * inner * domain + i % inner;
+      double least = infinity;
+      int best = 0;
+      for (size_t d = 0; d < domain; ++d)
+        if (values[base + d * inner] < least) {
+          least = values[base + d * inner];
+          best = int(d);
+        }
+      reduced.values[i] = least;
+      step.choice[i] = best;
+    }
+    for (int t : std::set<int>(tablesOf[size_t(variable)]))
+      for (int other : tables[size_t(t)].scope) tablesOf[size_t(other)].erase(t);
+    if (step.scope.empty()) constant += reduced.values[0];
+    for (int other : step.scope) {
+      tablesOf[size_t(other)].insert(int(tables.size()));
+      neighbours[size_t(other)].erase(variable);
+      for (int third : step.scope)
+        if (third != other) neighbours[size_t(other)].insert(third);
+    }
+    for (int other : step.scope) {
+      queue.erase({width[size_t(other)], other});
+      queue.emplace(width[size_t(other)] = widthOf(other), other);
+    }
+    tables.push_back(std::move(reduced));
+    order.push_back(std::move(step));
+  }
+  Minimum minimum{constant, constant, std::vector<int>(count, 0)};
+  for (size_t i = order.size(); i-- > 0;) {
+    size_t offset = 0;
+    for (int other : order[i].scope)
+      offset = offset * size_t(graph.domains[size_t(other)]) + size_t(minimum.assignment[size_t(other)]);
+    minimum.assignment[size_t(order[i].variable)] = order[i].choice[offset];
+  }
+  return minimum;
+}
+
+double valueOf(const FactorGraph &graph, const std::vector<int> &assignment) {
+  double sum = 0;
+  for (const Table &table : graph.tables) {
+    size_t offset = 0;
+    for (int variable : table.scope)
+      offset = offset * size_t(graph.domains[size_t(variable)]) + size_t(assignment[size_t(variable)]);
+    sum += table.values[offset];
+  }
+  return sum;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,35 @@
+// Minimises a sum of tables over discrete variables, exactly: by eliminating variables (dynamic programming over the
+// graph), or, where tables would become too large, as a mixed integer program by HiGHS.
+//
+//   FactorGraph g{{2, 3}, {{{0}, {1, 0}}, {{0, 1}, {5, 6, 7, 1, 9, 2}}}};   // x0 in 0..1, x1 in 0..2
+//   eliminate(g)->value == 1, assignment {1, 0}
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace cleave::planner {
+
+struct Table {
+  std::vector<int> scope;     // ascending variables
+  std::vector<double> values; // row-major, the last variable fastest; infinity: forbidden
+};
+
+struct FactorGraph {
+  std::vector<int> domains;
+  std::vector<Table> tables;
+};
+
+struct Minimum {
+  double value = 0, bound = 0; // bound <= optimum <= value
+  std::vector<int> assignment;
+};
+
+// Nothing when a table would have more than `widest` entries. value is infinite when no assignment is allowed.
+std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest = size_t(1) << 22);
+// Within a time limit; deterministic apart from it. Nothing when HiGHS finds no assignment.
+std::optional<Minimum> minimizeAsMilp(const FactorGraph &graph, double seconds);
+
+double valueOf(const FactorGraph &graph, const std::vector<int> &assignment);
+
+} // namespace cleave::planner

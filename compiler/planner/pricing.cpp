@@ -1,0 +1,286 @@
+#include "compiler/planner/pricing.h"
+#include "compiler/planner/device_presets.h"
+#include "compiler/planner/split_candidates.h"
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
+
+GroupShape tensorGroup(const SplitModel &model) { return groupAlong(*model.cluster, model.setting.tp, 1); }
+
+// Adds collectives of one tensor to a price and, when asked, to a list.
+class Ledger {
+public:
+  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink) : model(model), tensor(tensor), sink(sink) {}
+  double tensorAxis(Collective collective, double bytes, double times, const char *why) {
+    return add(collective, tensorGroup(model), true, bytes, times, why);
+  }
+  double add(Collective collective, GroupShape group, bool overTensorAxis, double bytes, double times,
+             const char *why) {
+    if (group.size <= 1 || times <= 0) return 0;
+    double seconds = times * collectiveSeconds(*model.cluster, collective, group, bytes);
+    record(collective, overTensorAxis, bytes, seconds, times, why);
+    return seconds;
+  }
+  // Of many small tensors put together into buckets: latency is shared.
+  double bucketed(Collective collective, GroupShape group, double bytes, double times, const char *why) {
+    if (group.size <= 1 || times <= 0) return 0;
+    double bucket = std::max(bytes, constants::bucketBytes);
+    double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket) * bytes / bucket;
+    record(collective, false, bytes, seconds, times, why);
+    return seconds;
+  }
+
+private:
+  void record(Collective collective, bool overTensorAxis, double bytes, double seconds, double times, const char *why) {
+    if (sink) sink->push_back({collective, overTensorAxis, bytes, seconds, times, tensor, why});
+  }
+  const SplitModel &model;
+  int tensor;
+  CollectiveSink *sink;
+};
+
+bool recomputes(const SplitModel &model, bool inBlock, bool cheap) {
+  if (!inBlock) return false;
+  return model.setting.recompute == Recompute::Full || (model.setting.recompute == Recompute::Selective && cheap);
+}
+
+// Forward collectives that bring a tensor from `produced` to all of `uses`.
+double forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
+  if ((uses & partialBit) && produced != partialSum) return infinity;
+  bool wantsWhole = uses & wholeBits;
+  UseSet splits = uses & ~UseSet(7);
+  if (produced == whole) return 0;
+  if (produced == partialSum || produced == partialExtremum) {
+    if (wantsWhole || (produced == partialExtremum && splits))
+      return ledger.tensorAxis(Collective::AllReduce, bytes, times,
+                               "partial results of a split reduction are combined");
+    if (!splits) return 0;
+    double seconds = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
+                                       "partial results of a split reduction are combined, each device keeps a part");
+    int others = std::popcount(splits) - 1;
+    return seconds +
+           ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "readers want different dimensions split");
+  }
+  if (wantsWhole) return ledger.tensorAxis(Collective::AllGather, bytes, times, "a reader needs all of a split tensor");
+  int others = std::popcount(splits & ~(firstSplitBit << produced));
+  return ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "a reader wants another dimension split");
+}
+
+// Backward collectives that bring the readers' gradients to the producer's layout.
+double backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
+  bool partialGradient = uses & 2;
+  UseSet splits = uses & ~UseSet(7);
+  if (produced >= 0) {
+    int others = std::popcount(splits & ~(firstSplitBit << produced));
+    double seconds = partialGradient ? ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
+                                                         "partial gradients are combined, each device keeps a part")
+                                     : 0;
+    return seconds + ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
+                                       "gradients come back split in another dimension");
+  }
+  double seconds =
+      partialGradient ? ledger.tensorAxis(Collective::AllReduce, bytes, times, "partial gradients are combined") : 0;
+  return seconds + ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
+                                     "gradients come back split and are needed whole");
+}
+
+// Bytes kept for the backward pass: the copies that the readers got, and the producer's own.
+double keptBytes(Layout produced, UseSet uses, double bytes, double ways) {
+  bool wantsWhole = uses & wholeBits;
+  UseSet splits = uses & ~UseSet(7);
+  if (produced == whole || uses == 0) return produced >= 0 ? bytes / ways : bytes;
+  if (produced >= 0) {
+    int others = std::popcount(splits & ~(firstSplitBit << produced));
+    return bytes / ways * (1 + others) + (wantsWhole ? bytes : 0);
+  }
+  if (wantsWhole || !splits) return bytes;
+  return bytes / ways * std::popcount(splits);
+}
+
+} // namespace
+
+Price &Price::operator+=(const Price &other) {
+  forward += other.forward;
+  backward += other.backward;
+  update += other.update;
+  exposed += other.exposed;
+  hideable += other.hideable;
+  parameters += other.parameters;
+  gradients += other.gradients;
+  optimizer += other.optimizer;
+  activations += other.activations;
+  return *this;
+}
+
+UseSet bit(const Use &use) {
+  if (use.layout == whole) return use.partialGradient ? 2 : 1;
+  if (use.layout < 0) return partialBit;
+  return firstSplitBit << use.layout;
+}
+
+Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
+  const Candidate &chosen = variable.candidates[candidate];
+  double times = double(variable.count) * double(model.setting.microbatches);
+  bool again = recomputes(model, variable.inBlock, model.problem->nodes[size_t(variable.index)].cheap);
+  Price price;
+  price.forward = chosen.forward * times * (again ? 2 : 1);
+  price.backward = chosen.backward * times;
+  return price;
+}
+
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
+  const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
+  const Setting &setting = model.setting;
+  Layout layout = variable.homes[home];
+  double count = double(variable.count), microbatches = double(setting.microbatches);
+  double local = tensor.bytes() / (layout >= 0 ? double(setting.tp) : 1.0);
+  int64_t ways = zeroDimension(tensor, layout, setting.tp, setting.zeroWays()) >= 0 ? setting.zeroWays() : 1;
+  double shard = local / double(ways);
+  Price price;
+  price.parameters = count * (setting.zero >= 3 ? shard : local);
+  if (!tensor.trainable) return price;
+  price.gradients = count * (setting.zero >= 2 ? shard : local);
+  double stateElements = (setting.zero >= 1 ? shard : local) / double(tensor.elementBytes);
+  price.optimizer = count * stateElements * tensor.optimizerBytes;
+  // Reads parameter, gradient and state, writes parameter and state.
+  double touched = stateElements * (3 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+  price.update = count * touched / (model.cluster->device.memoryBandwidth * model.cluster->device.bandwidthEfficiency);
+
+  int64_t batchWays = setting.batchWays();
+  if (batchWays <= 1) return price;
+  Ledger ledger(model, variable.index, sink);
+  GroupShape all = groupAlong(*model.cluster, batchWays, setting.tp);
+  if (setting.zero == 0 || ways == 1) {
+    price.hideable = ledger.bucketed(Collective::AllReduce, all, local, count, "gradients are summed over the batch");
+    return price;
+  }
+  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.tp);
+  double reductions = count * (setting.zero >= 2 ? microbatches : 1.0);
+  price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, local, reductions,
+                                   "gradients are summed over the batch, each device keeps its shard (ZeRO)");
+  if (setting.fsdp > 1) {
+    GroupShape replicas = groupAlong(*model.cluster, setting.dp, setting.tp * setting.fsdp);
+    price.hideable += ledger.bucketed(Collective::AllReduce, replicas, shard, reductions,
+                                      "gradient shards are summed over the replicas");
+  }
+  if (setting.zero >= 3) {
+    // Recomputation in the backward pass uses the same gathered parameter as the backward itself.
+    price.hideable += ledger.bucketed(Collective::AllGather, shards, local, 2 * count * microbatches,
+                                      "parameters are gathered where they are used, forward and backward (ZeRO-3)");
+  } else {
+    price.exposed =
+        ledger.bucketed(Collective::AllGather, shards, local, count, "updated parameter shards are gathered (ZeRO)");
+  }
+  return price;
+}
+
+Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink) {
+  const Setting &setting = model.setting;
+  const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
+  bool isParameter = tensor.kind == TensorKind::Parameter;
+  Price price;
+  if (flow.producer < 0) {
+    if (uses & partialBit) price.exposed = infinity;
+    price.activations = flow.bytes * double(flow.count); // inputs and constants
+    return price;
+  }
+  Ledger ledger(model, flow.tensor, sink);
+  double count = double(flow.count), microbatches = double(setting.microbatches);
+  bool again = recomputes(model, flow.inBlock || flow.leavesBlock, flow.cheap) &&
+               (setting.recompute == Recompute::Full || flow.inBlock);
+  if (setting.tp > 1 && uses) {
+    price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));
+    // A parameter's gradient is summed over the microbatches before it is combined.
+    if (flow.gradient)
+      price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
+  }
+  if (isParameter) return price;
+  bool crosses = setting.recompute == Recompute::Full && flow.leavesBlock && flow.gradient;
+  if (!flow.saved && !crosses) return price;
+  // A recomputed block's activations are there one repetition at a time.
+  double live = flow.inBlock && recomputes(model, true, flow.cheap) ? 1 : count;
+  price.activations = live * keptBytes(produced, uses, flow.bytes, double(setting.tp));
+  return price;
+}
+
+Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {
+  if (flow.producer < 0) return whole;
+  const Variable &variable = model.variables[size_t(flow.producer)];
+  size_t chosen = size_t(choice[size_t(flow.producer)]);
+  return variable.isHome ? variable.homes[chosen] : variable.candidates[chosen].results[flow.result];
+}
+
+UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {
+  UseSet uses = 0;
+  for (const Flow::Read &read : flow.reads)
+    uses |= bit(
+        model.variables[size_t(read.variable)].candidates[size_t(choice[size_t(read.variable)])].uses[read.operand]);
+  return uses;
+}
+
+Overlap overlapOf(const SplitModel &model) {
+  double part = model.cluster->device.overlap;
+  if (model.setting.zero >= 3) return {part, part};
+  if (model.setting.zero == 2) return {0, part};
+  return {0, part / double(model.setting.microbatches)}; // only the last microbatch's backward makes final gradients
+}
+
+Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
+  Evaluation result;
+  double workspace = 0, largestParameter = 0;
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    size_t chosen = size_t(choice[v]);
+    if (variable.isHome) {
+      result.price += homePrice(model, variable, chosen, sink);
+      const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
+      largestParameter =
+          std::max(largestParameter, tensor.bytes() / (variable.homes[chosen] >= 0 ? double(model.setting.tp) : 1.0));
+      continue;
+    }
+    result.price += nodePrice(model, variable, chosen);
+    // What one operation and its backward have in hand: operands, results, and their gradients.
+    const Node &node = model.problem->nodes[size_t(variable.index)];
+    double bytes = 0;
+    for (size_t o = 0; o < node.operands.size(); ++o)
+      if (model.problem->tensors[size_t(node.operands[o])].kind == TensorKind::Activation)
+        bytes += model.localBytes(node.operands[o]) /
+                 (variable.candidates[chosen].uses[o].layout >= 0 ? double(model.setting.tp) : 1.0);
+    for (size_t r = 0; r < node.results.size(); ++r)
+      bytes += model.localBytes(node.results[r]) /
+               (variable.candidates[chosen].results[r] >= 0 ? double(model.setting.tp) : 1.0);
+    workspace = std::max(workspace, 2 * bytes);
+  }
+  for (const Flow &flow : model.flows)
+    result.price += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
+  const Price &price = result.price;
+  result.isPossible = price.exposed < infinity;
+  // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
+  if (model.setting.batchWays() > 1) workspace += std::min(constants::bucketBytes, price.gradients + price.parameters);
+  if (model.setting.zero >= 2) workspace += largestParameter * (model.setting.zero >= 3 ? 3 : 1);
+
+  Predicted &predicted = result.predicted;
+  Overlap overlap = overlapOf(model);
+  double hidden = std::min(price.hideable, overlap.forward * price.forward + overlap.backward * price.backward);
+  predicted.computeSeconds = price.forward + price.backward + price.update;
+  predicted.hiddenCommunicationSeconds = hidden;
+  predicted.exposedCommunicationSeconds =
+      price.exposed + price.hideable - hidden + model.batchSeconds * double(model.setting.microbatches);
+  predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
+  predicted.memory = {price.parameters, price.gradients, price.optimizer, price.activations, workspace};
+  double flops = 0;
+  for (const Node &node : model.problem->nodes) flops += node.flops + node.backwardFlops;
+  flops *= double(model.problem->batch) / double(model.problem->samples);
+  double devices = double(model.setting.dp * model.setting.fsdp * model.setting.tp);
+  if (predicted.stepSeconds > 0) predicted.tflopsPerDevice = flops / predicted.stepSeconds / devices / 1e12;
+  predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
+  return result;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,58 @@
+// Prices of the inner problem's choices, and of a whole assignment: seconds a step and bytes a device.
+//
+//   Evaluation e = evaluate(model, choice);   // choice[v]: index into variable v's candidates or homes
+//   e.predicted.stepSeconds, e.predicted.memory.total()
+#pragma once
+#include "compiler/planner/split_model.h"
+
+namespace cleave::planner {
+
+// Of one step on one device.
+struct Price {
+  double forward = 0, backward = 0;                                     // compute
+  double update = 0;                                                    // optimizer
+  double exposed = 0;                                                   // communication that nothing hides
+  double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
+
+  double memory() const { return parameters + gradients + optimizer + activations; }
+  Price &operator+=(const Price &other);
+};
+
+// Which uses the readers of a tensor make of it: bit 0 whole, 1 whole with a partial gradient, 2 partial sum,
+// 3 + d split in dimension d.
+using UseSet = uint64_t;
+UseSet bit(const Use &use);
+
+// A collective that an assignment implies, for reports. `times` a step.
+struct ImpliedCollective {
+  Collective collective;
+  bool overTensorAxis = true; // over tp; else over batch axes
+  double bytes = 0, seconds = 0, times = 0;
+  int tensor = -1;
+  const char *why = "";
+};
+using CollectiveSink = std::vector<ImpliedCollective>;
+
+Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
+// `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
+Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
+                CollectiveSink *sink = nullptr);
+Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+
+// Compute seconds that communication can hide behind: forward and backward parts.
+struct Overlap {
+  double forward = 0, backward = 0;
+};
+Overlap overlapOf(const SplitModel &model);
+
+struct Evaluation {
+  Price price;
+  Predicted predicted;
+  bool isPossible = true;
+};
+Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink = nullptr);
+
+} // namespace cleave::planner

@@ -1,0 +1,136 @@
+#include "compiler/planner/problem.h"
+#include <fmt/format.h>
+#include <unordered_set>
+
+namespace cleave::planner {
+namespace {
+
+// The factor of a dimension that a mesh axis would split.
+int64_t majorFactor(const Node &node, const dist::TensorFactors &factors, size_t dim) {
+  for (int64_t factor : factors[dim])
+    if (node.rule.factors[size_t(factor)].size > 1) return factor;
+  return -1;
+}
+
+Status checkTensorFactors(const Node &node, const dist::TensorFactors &factors, const Tensor &tensor, const char *what,
+                          size_t index) {
+  auto wrong = [&](const std::string &why) {
+    return inputError(fmt::format("node '{}' ({}), {} {} '{}': {}", node.name, node.op, what, index, tensor.name, why));
+  };
+  if (factors.size() != tensor.dims.size())
+    return wrong(fmt::format("its rule has {} dimensions, the tensor {}", factors.size(), tensor.dims.size()));
+  for (size_t dim = 0; dim < factors.size(); ++dim) {
+    int64_t product = 1;
+    for (int64_t factor : factors[dim]) {
+      if (factor < 0 || factor >= int64_t(node.rule.factors.size()))
+        return wrong(fmt::format("dimension {} names factor {} of {}", dim, factor, node.rule.factors.size()));
+      product *= node.rule.factors[size_t(factor)].size;
+    }
+    if (product != tensor.dims[dim])
+      return wrong(fmt::format("dimension {} is {}, its factors make {}", dim, tensor.dims[dim], product));
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+int64_t Tensor::elements() const {
+  int64_t count = 1;
+  for (int64_t dim : dims) count *= dim;
+  return count;
+}
+
+Status Problem::check() const {
+  if (batch < 1 || samples < 1 || batch % samples != 0)
+    return inputError(
+        fmt::format("batch {} must be a multiple of the samples the tensors are built with ({})", batch, samples));
+  std::unordered_set<std::string> names;
+  for (const Tensor &tensor : tensors) {
+    if (!names.insert(tensor.name).second) return inputError(fmt::format("two tensors are called '{}'", tensor.name));
+    for (int64_t dim : tensor.dims)
+      if (dim < 0) return inputError(fmt::format("tensor '{}' has a dimension of {}", tensor.name, dim));
+    if (tensor.elementBytes < 1)
+      return inputError(fmt::format("tensor '{}' has elements of {} bytes", tensor.name, tensor.elementBytes));
+    if (tensor.batchDim >= int64_t(tensor.dims.size()))
+      return inputError(fmt::format("tensor '{}' has no dimension {}", tensor.name, tensor.batchDim));
+  }
+  names.clear();
+  std::vector<bool> made(tensors.size(), false);
+  for (size_t i = 0; i < tensors.size(); ++i) made[i] = tensors[i].kind != TensorKind::Activation;
+  for (const Node &node : nodes) {
+    if (!names.insert(node.name).second) return inputError(fmt::format("two nodes are called '{}'", node.name));
+    if (node.rule.operands.size() != node.operands.size() || node.rule.results.size() != node.results.size())
+      return inputError(fmt::format("node '{}': its rule has {} operands and {} results, the node {} and {}", node.name,
+                                    node.rule.operands.size(), node.rule.results.size(), node.operands.size(),
+                                    node.results.size()));
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      int tensor = node.operands[i];
+      if (tensor < 0 || size_t(tensor) >= tensors.size())
+        return inputError(fmt::format("node '{}' reads tensor {} of {}", node.name, tensor, tensors.size()));
+      if (!made[size_t(tensor)])
+        return inputError(
+            fmt::format("node '{}' reads '{}' before any node makes it", node.name, tensors[size_t(tensor)].name));
+      CLEAVE_RETURN_IF_ERROR(checkTensorFactors(node, node.rule.operands[i], tensors[size_t(tensor)], "operand", i));
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      int tensor = node.results[i];
+      if (tensor < 0 || size_t(tensor) >= tensors.size())
+        return inputError(fmt::format("node '{}' makes tensor {} of {}", node.name, tensor, tensors.size()));
+      if (made[size_t(tensor)])
+        return inputError(
+            fmt::format("node '{}' makes '{}', which exists already", node.name, tensors[size_t(tensor)].name));
+      made[size_t(tensor)] = true;
+      CLEAVE_RETURN_IF_ERROR(checkTensorFactors(node, node.rule.results[i], tensors[size_t(tensor)], "result", i));
+    }
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!made[i]) return inputError(fmt::format("no node makes tensor '{}'", tensors[i].name));
+  return Status::ok();
+}
+
+std::vector<int> Problem::producers() const {
+  std::vector<int> result(tensors.size(), -1);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (int tensor : nodes[i].results) result[size_t(tensor)] = int(i);
+  return result;
+}
+
+std::vector<bool> Problem::needsGradient() const {
+  std::vector<bool> needs(tensors.size(), false);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    needs[i] = tensors[i].kind == TensorKind::Parameter && tensors[i].trainable;
+  for (const Node &node : nodes) {
+    if (node.stopsGradient) continue;
+    bool any = false;
+    for (int tensor : node.operands) any = any || needs[size_t(tensor)];
+    for (int tensor : node.results) needs[size_t(tensor)] = any;
+  }
+  return needs;
+}
+
+std::vector<int64_t> Problem::batchDims() const {
+  std::vector<int64_t> dims(tensors.size(), -1);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].kind == TensorKind::Input || tensors[i].kind == TensorKind::Label) dims[i] = tensors[i].batchDim;
+  for (const Node &node : nodes) {
+    int64_t factor = batchFactor(node, dims);
+    if (factor < 0) continue;
+    for (size_t r = 0; r < node.results.size(); ++r)
+      for (size_t dim = 0; dim < node.rule.results[r].size(); ++dim)
+        if (majorFactor(node, node.rule.results[r], dim) == factor) dims[size_t(node.results[r])] = int64_t(dim);
+  }
+  return dims;
+}
+
+int64_t Problem::batchFactor(const Node &node, const std::vector<int64_t> &batchDims) {
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    int64_t dim = batchDims[size_t(node.operands[o])];
+    if (dim < 0) continue;
+    int64_t factor = majorFactor(node, node.rule.operands[o], size_t(dim));
+    // A mesh axis of size 1 divides everything: asks only whether the rule allows the split.
+    if (factor >= 0 && dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"})) return factor;
+  }
+  return -1;
+}
+
+} // namespace cleave::planner

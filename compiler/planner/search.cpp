@@ -1,0 +1,207 @@
+#include "compiler/planner/search.h"
+#include "compiler/planner/outer_search.h"
+#include "compiler/planner/split_candidates.h"
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <tuple>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+Alternative describe(const std::string &name, const Solution &solution, double limit, double bestSeconds) {
+  const Setting &setting = solution.model->setting;
+  Alternative row{name,
+                  setting.mesh(),
+                  setting.zero,
+                  setting.microbatches,
+                  setting.recompute,
+                  solution.seconds(),
+                  solution.bytes(),
+                  solution.assignment.fits,
+                  ""};
+  if (!row.fits)
+    row.whyNot = fmt::format("needs {:.1f} GiB on a device, {:.1f} can be used", row.memoryBytes / gib, limit / gib);
+  else if (row.stepSeconds > bestSeconds * 1.0005)
+    row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
+  else if (row.stepSeconds > bestSeconds)
+    row.whyNot = "a tie; the chosen one is not slower";
+  return row;
+}
+
+Alternative refused(const std::string &name, const std::string &why) {
+  Alternative row;
+  row.name = name;
+  row.whyNot = why;
+  return row;
+}
+
+std::vector<Alternative> priceAlternatives(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                           const Constraints &given, const SearchOptions &options,
+                                           const Outcome &outcome) {
+  std::vector<Alternative> rows;
+  double limit = usableMemory(cluster), best = outcome.best->seconds();
+  for (const std::string &preset : presetNames()) {
+    if (cluster.numDevices() == 1 && preset != "ddp") continue;
+    SplitFlags flags;
+    flags.like = preset;
+    Result<Constraints> constraints = parseConstraints(flags, cluster);
+    if (!constraints) {
+      rows.push_back(refused(preset, constraints.status().message()));
+      continue;
+    }
+    constraints->microbatches = given.microbatches;
+    constraints->recompute = given.recompute;
+    Outcome priced = searchSettings(problem, facts, cluster, *constraints, options);
+    const auto &solution = priced.best ? priced.best : priced.leastMemory;
+    if (!solution)
+      rows.push_back(refused(preset, priced.reason.message()));
+    else
+      rows.push_back(describe(preset, *solution, limit, best));
+    if (solution && !solution->model->setting.batchDivides && rows.back().whyNot.empty())
+      rows.back().whyNot = "the batch does not divide";
+  }
+  for (const Solution &solution : outcome.byMesh) {
+    if (&solution == &outcome.byMesh.front() || rows.size() > presetNames().size() + 6) continue;
+    rows.push_back(describe("searched " + solution.model->setting.mesh().str(), solution, limit, best));
+  }
+  return rows;
+}
+
+// Sums what an assignment implies, by kind of collective, axes and reason.
+std::vector<CollectiveTotal> totals(const Solution &solution) {
+  CollectiveSink sink;
+  evaluate(*solution.model, solution.assignment.choice, &sink);
+  std::map<std::tuple<std::string, bool, std::string>, CollectiveTotal> sums;
+  for (const ImpliedCollective &one : sink) {
+    CollectiveTotal &sum = sums[{name(one.collective), one.overTensorAxis, one.why}];
+    sum.op = name(one.collective);
+    sum.axes = one.overTensorAxis ? dist::Axes{"tp"} : solution.model->setting.batchAxes();
+    sum.bytes += one.bytes * one.times;
+    sum.count += int64_t(one.times + 0.5);
+    sum.seconds += one.seconds;
+    sum.why = one.why;
+  }
+  std::vector<CollectiveTotal> result;
+  for (auto &[key, sum] : sums) result.push_back(std::move(sum));
+  std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
+    return std::tie(b.seconds, a.op, a.why) < std::tie(a.seconds, b.op, b.why);
+  });
+  return result;
+}
+
+// Nothing fits: what would, each priced.
+Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                    const Constraints &constraints, const SearchOptions &options, const Outcome &outcome) {
+  const Solution &least = *outcome.leastMemory;
+  const MemoryBreakdown &memory = least.assignment.evaluation.predicted.memory;
+  std::string message =
+      fmt::format("no plan fits: the leanest split found ({}) needs {:.2f} GiB on a device (parameters {:.2f}, "
+                  "gradients {:.2f}, optimizer {:.2f}, "
+                  "activations {:.2f}, workspace {:.2f}), of {:.2f} GiB {:.2f} can be used",
+                  least.model->setting.str(), least.bytes() / gib, memory.parameters / gib, memory.gradients / gib,
+                  memory.optimizer / gib, memory.activations / gib, memory.workspace / gib,
+                  cluster.device.memoryBytes / gib, usableMemory(cluster) / gib);
+  std::vector<std::string> changes;
+  auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with, SearchOptions how) {
+    Outcome changed = searchSettings(problem, facts, on, with, how);
+    if (!changed.best) return false;
+    changes.push_back(fmt::format("{}: {} fits with {:.2f} GiB, {:.4g} s a step", change,
+                                  changed.best->model->setting.str(), changed.best->bytes() / gib,
+                                  changed.best->seconds()));
+    return true;
+  };
+  if (constraints.zero) {
+    Constraints freed = constraints;
+    freed.zero.reset();
+    attempt("another --zero", cluster, freed, options);
+  }
+  if (constraints.microbatches) {
+    Constraints freed = constraints;
+    freed.microbatches.reset();
+    attempt("another --microbatches", cluster, freed, options);
+  }
+  if (constraints.dp || constraints.tp || constraints.fsdp || !constraints.like.empty() || !constraints.pins.empty()) {
+    Constraints freed;
+    freed.zero = constraints.zero;
+    freed.microbatches = constraints.microbatches;
+    freed.recompute = constraints.recompute;
+    attempt("another mesh, without preset and pins", cluster, freed, options);
+  }
+  if (options.executableOnly || (constraints.recompute && *constraints.recompute == Recompute::None)) {
+    Constraints freed = constraints;
+    freed.recompute.reset();
+    SearchOptions whole = options;
+    whole.executableOnly = false;
+    attempt(options.executableOnly ? "recomputation (can be estimated, not executed yet)" : "--recompute", cluster,
+            freed, whole);
+  }
+  for (int64_t factor = 2; factor <= 64; factor *= 2) {
+    Cluster larger = cluster;
+    larger.nodes *= factor;
+    Constraints freed = constraints;
+    freed.dp.reset(); // more data parallel ways
+    if (!freed.like.empty()) {
+      SplitFlags flags;
+      flags.like = freed.like;
+      if (Result<Constraints> again = parseConstraints(flags, larger)) freed = *again;
+    }
+    if (!cluster.device.isCpu() && attempt(fmt::format("{} devices", larger.numDevices()), larger, freed, options))
+      break;
+  }
+  for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
+    Cluster larger = cluster;
+    larger.device.memoryBytes *= factor;
+    if (attempt(fmt::format("devices with {:.4g} GiB", larger.device.memoryBytes / gib), larger, constraints, options))
+      break;
+  }
+  if (changes.empty()) message += "; no single change helps";
+  for (const std::string &change : changes) message += "\n  " + change;
+  return {ErrorKind::NoFit, message};
+}
+
+} // namespace
+
+Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                       const SearchOptions &options) {
+  auto start = std::chrono::steady_clock::now();
+  CLEAVE_RETURN_IF_ERROR(problem.check());
+  if (options.executableOnly && constraints.recompute && *constraints.recompute != Recompute::None)
+    return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
+                                                 name(*constraints.recompute)))};
+  for (const Pin &pin : constraints.pins) {
+    bool matches = false;
+    for (const Tensor &tensor : problem.tensors) {
+      if (!matchesGlob(pin.glob, tensor.name)) continue;
+      matches = true;
+      if (tensor.dims.size() != pin.dims.size())
+        return {Status(ErrorKind::Usage, fmt::format("--pin {}: '{}' has {} dimensions, the pin {}", pin.text,
+                                                     tensor.name, tensor.dims.size(), pin.dims.size()))};
+    }
+    if (!matches)
+      return {
+          Status(ErrorKind::Usage, fmt::format("--pin {}: no tensor or parameter matches '{}'", pin.text, pin.glob))};
+  }
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  Outcome outcome = searchSettings(problem, facts, cluster, constraints, options);
+  if (!outcome.best && outcome.leastMemory)
+    return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
+  if (!outcome.best) return {outcome.reason};
+  Decision decision = toDecision(problem, *outcome.best);
+  decision.like = constraints.like;
+  decision.notes = outcome.notes;
+  decision.candidates = outcome.candidates;
+  decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
+  decision.collectives = totals(*outcome.best);
+  if (options.alternatives)
+    decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, options, outcome);
+  decision.searchSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
+  return decision;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,194 @@
+#include "compiler/planner/split_candidates.h"
+#include <algorithm>
+#include <map>
+
+namespace cleave::planner {
+namespace {
+
+int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
+  for (int64_t factor : factors)
+    if (rule.factors[size_t(factor)].size > 1) return factor;
+  return -1;
+}
+
+bool indexes(const dist::TensorFactors &dims, int64_t factor) {
+  for (const auto &dim : dims)
+    if (std::find(dim.begin(), dim.end(), factor) != dim.end()) return true;
+  return false;
+}
+
+// The dimension that splitting `factor` splits; `whole` where the tensor does not have it.
+Layout layoutOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
+  for (size_t dim = 0; dim < dims.size(); ++dim)
+    if (majorFactor(rule, dims[dim]) == factor) return Layout(dim);
+  return whole;
+}
+
+bool readsWeight(const Problem &problem, const Node &node) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [&](int tensor) {
+    const Tensor &t = problem.tensors[size_t(tensor)];
+    return t.kind == TensorKind::Parameter && t.dims.size() >= 2;
+  });
+}
+
+// The smallest of m, n and k of a matrix product on one device; batch-like factors (in every tensor) do not count.
+double smallestDimension(const Node &node, int64_t split, int64_t ways, int64_t batchFactor, double batchScale) {
+  if (node.cheap || node.operands.size() < 2 || node.results.size() != 1) return 1e9;
+  std::map<int, double> groups; // by which tensors have the factor
+  for (size_t f = 0; f < node.rule.factors.size(); ++f) {
+    int64_t factor = int64_t(f);
+    int members = indexes(node.rule.operands[0], factor) + 2 * indexes(node.rule.operands[1], factor) +
+                  4 * indexes(node.rule.results[0], factor);
+    if (members == 7) continue;
+    double size = double(node.rule.factors[f].size);
+    if (factor == split) size /= double(ways);
+    if (factor == batchFactor) size *= batchScale;
+    auto [group, isNew] = groups.try_emplace(members, 1.0);
+    group->second *= size;
+  }
+  double smallest = 1e9;
+  for (auto [members, size] : groups) smallest = std::min(smallest, size);
+  return std::max(1.0, smallest);
+}
+
+void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Setting &setting, int index,
+           Candidate &candidate) {
+  const Node &node = problem.nodes[size_t(index)];
+  int64_t batchFactor = facts.batchFactors[size_t(index)];
+  double scale =
+      double(problem.batch) / double(setting.microbatches) / double(problem.samples) / double(setting.batchWays());
+  double part = batchFactor >= 0 ? scale : 1.0;
+  if (candidate.factor >= 0) part /= double(setting.tp);
+  LocalWork work;
+  work.cheap = node.cheap;
+  work.flops = node.flops * part;
+  work.smallestDimension = smallestDimension(node, candidate.factor, setting.tp, batchFactor, scale);
+  auto add = [&](int tensor, Layout layout) {
+    double bytes = problem.tensors[size_t(tensor)].bytes();
+    if (facts.batchDims[size_t(tensor)] >= 0) bytes *= scale;
+    work.bytes += layout >= 0 ? bytes / double(setting.tp) : bytes;
+  };
+  for (size_t o = 0; o < node.operands.size(); ++o) add(node.operands[o], candidate.uses[o].layout);
+  for (size_t r = 0; r < node.results.size(); ++r) add(node.results[r], candidate.results[r]);
+  candidate.forward = operationSeconds(cluster, problem.precision, work);
+  bool trains =
+      std::any_of(node.operands.begin(), node.operands.end(), [&](int t) { return facts.needsGradient[size_t(t)]; });
+  if (!trains || node.stopsGradient) return;
+  work.flops = node.backwardFlops * part;
+  work.bytes *= 2; // reads what forward read and the result's gradient, writes the operands' gradients
+  candidate.backward = operationSeconds(cluster, problem.precision, work);
+}
+
+// Candidates that one factor (or none, or a passed partial sum) gives.
+void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, std::vector<Candidate> &candidates) {
+  size_t operands = node.operands.size(), results = node.results.size();
+  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole)});
+  if (mesh.axisSize("tp") <= 1) return;
+  for (size_t f = 0; f < node.rule.factors.size(); ++f) {
+    const dist::Factor &factor = node.rule.factors[f];
+    if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), {"tp"})) continue;
+    Candidate candidate{int64_t(f), false, {}, {}};
+    for (const auto &dims : node.rule.operands) {
+      Layout layout = layoutOf(node.rule, dims, int64_t(f));
+      candidate.uses.push_back({layout, layout == whole});
+    }
+    bool reduced = factor.kind == dist::Factor::Reduced;
+    Layout outcome = factor.reduction == dist::Reduction::Sum ? partialSum : partialExtremum;
+    bool isConsistent = true;
+    for (const auto &dims : node.rule.results) {
+      Layout layout = reduced ? outcome : layoutOf(node.rule, dims, int64_t(f));
+      // A result without a parallel factor would be computed in full by every device from its part: not a split.
+      isConsistent = isConsistent && layout != whole;
+      candidate.results.push_back(layout);
+    }
+    if (isConsistent) candidates.push_back(std::move(candidate));
+  }
+  if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
+  auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum)};
+  if (node.rule.linearity == dist::FactorRule::LinearJointly) {
+    for (size_t o = 0; o < operands; ++o)
+      if (isLinear(o)) pass.uses[o].layout = partialSum;
+    candidates.push_back(std::move(pass));
+    return;
+  }
+  for (size_t o = 0; o < operands; ++o) {
+    if (!isLinear(o)) continue;
+    Candidate one = pass;
+    for (size_t other = 0; other < operands; ++other) one.uses[other] = {other == o ? partialSum : whole, other != o};
+    candidates.push_back(std::move(one));
+  }
+}
+
+// Keeps the candidates for which `keep` holds, if there are any.
+template <typename Predicate> void prefer(std::vector<Candidate> &candidates, Predicate keep) {
+  if (std::any_of(candidates.begin(), candidates.end(), keep))
+    std::erase_if(candidates, [&](const Candidate &c) { return !keep(c); });
+}
+
+} // namespace
+
+bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &layout) {
+  for (const Pin &pin : constraints.pins) {
+    if (!matchesGlob(pin.glob, tensor.name)) continue;
+    layout = whole;
+    for (size_t dim = 0; dim < pin.dims.size(); ++dim)
+      if (std::find(pin.dims[dim].begin(), pin.dims[dim].end(), "tp") != pin.dims[dim].end()) layout = Layout(dim);
+    return true;
+  }
+  return false;
+}
+
+int64_t zeroDimension(const Tensor &tensor, Layout home, int64_t tp, int64_t ways) {
+  int64_t best = -1, size = 0;
+  if (ways <= 1) return -1;
+  for (size_t dim = 0; dim < tensor.dims.size(); ++dim) {
+    int64_t local = tensor.dims[dim] / (Layout(dim) == home ? tp : 1);
+    if (local % ways == 0 && local > size) {
+      best = int64_t(dim);
+      size = local;
+    }
+  }
+  return best;
+}
+
+std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                      const Constraints &constraints, const Setting &setting, int index) {
+  const Node &node = problem.nodes[size_t(index)];
+  std::vector<Candidate> candidates;
+  enumerate(node, setting.mesh(), facts.batchFactors[size_t(index)], candidates);
+
+  auto alongSequence = [&](const Candidate &candidate) {
+    if (candidate.factor < 0) return false;
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      int64_t dim = facts.sequenceDims[size_t(node.operands[o])];
+      if (dim >= 0 && candidate.uses[o].layout == dim) return true;
+    }
+    return false;
+  };
+  auto splitsWeight = [&](const Candidate &candidate) {
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      const Tensor &tensor = problem.tensors[size_t(node.operands[o])];
+      if (tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 2 && candidate.uses[o].layout >= 0) return true;
+    }
+    return false;
+  };
+  if (constraints.tensorSplit == TensorSplit::None) prefer(candidates, [](const Candidate &c) { return c.factor < 0; });
+  if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
+  if (constraints.tensorSplit == TensorSplit::Megatron && readsWeight(problem, node)) prefer(candidates, splitsWeight);
+  if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
+    prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
+
+  std::erase_if(candidates, [&](const Candidate &candidate) {
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      Layout layout = whole;
+      if (pinnedLayout(constraints, problem.tensors[size_t(node.results[r])], layout) && candidate.results[r] != layout)
+        return true;
+    }
+    return false;
+  });
+  for (Candidate &candidate : candidates) price(problem, facts, cluster, setting, index, candidate);
+  return candidates;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,18 @@
+// The ways one node can run under tensor parallelism, from its factor rule alone.
+#pragma once
+#include "compiler/planner/split_model.h"
+
+namespace cleave::planner {
+
+// Every candidate the rule and the constraints allow, "none" first; priced. Never empty without pins.
+std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                      const Constraints &constraints, const Setting &setting, int node);
+
+// Pins that name this tensor, reduced to tp: the layout demanded. False when none does.
+bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &layout);
+
+// Whether and how ZeRO splits a parameter whose home over tp is `home`: the dimension, -1 for none. The largest
+// dimension that divides; the first of several.
+int64_t zeroDimension(const Tensor &tensor, Layout home, int64_t tp, int64_t ways);
+
+} // namespace cleave::planner
