@@ -9,6 +9,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createAttachLoss(recipe));
   passes.addPass(createBuildEvaluate());
   passes.addPass(createBuildBackward(options.microbatches));
+  if (options.recompute) passes.addPass(createRecompute());
   passes.addPass(createAccumulateGradients(options.microbatches));
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
@@ -20,6 +21,7 @@ void registerInitializeParameters();
 void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
+void registerRecompute();
 void registerAccumulateGradients();
 void registerClipGradients();
 void registerApplyOptimizer();
@@ -30,6 +32,8 @@ namespace {
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+  Option<bool> recompute{*this, "recompute", llvm::cl::desc("compute activations again in the backward phase"),
+                         llvm::cl::init(false)};
 };
 
 } // namespace
@@ -39,6 +43,7 @@ void registerTrainingPasses() {
   registerAttachLoss();
   registerBuildEvaluate();
   registerBuildBackward();
+  registerRecompute();
   registerAccumulateGradients();
   registerClipGradients();
   registerApplyOptimizer();
@@ -50,7 +55,7 @@ void registerTrainingPasses() {
           llvm::errs() << recipe.status().message() << "\n";
           return;
         }
-        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches});
+        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches, .recompute = options.recompute});
       });
 }
 
