@@ -7,7 +7,7 @@
 //   everything                          -> plan::Plan (plan.proto)            generate
 //
 // The passes stand in this order; each has its own file and lit test. FormClusters (kernels/) runs between
-// AbsorbTransposes and LowerLibraryOps and leaves plan.launch.
+// AbsorbContractTransposes and LowerLibraryOps and leaves plan.launch.
 #pragma once
 #include "dialects/dist/algebra/mesh.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -27,7 +27,7 @@ struct MemoryReport {
 };
 
 struct CodegenOptions {
-  std::string target = "native";  // CPU the kernels may use: as clang's -march
+  std::string cpu;                // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;            // a device; 0: decided when the plan runs
   MemoryReport *memory = nullptr; // filled when given
 };
@@ -36,7 +36,10 @@ struct CodegenOptions {
 // Runs all passes above on the module, which then holds the commands. Errors are emitted as diagnostics.
 mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
 
-std::unique_ptr<mlir::Pass> createAbsorbTransposes();
+// The passes of generate, in order.
+void buildCodegenPipeline(mlir::OpPassManager &passes);
+
+std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createScheduleCommands();

@@ -2,6 +2,7 @@
 #pragma once
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace cleave::codegen {
 
@@ -30,6 +31,14 @@ inline int64_t elementBytes(mlir::Type type) {
 inline int64_t tensorBytes(mlir::Type type) {
   auto tensor = mlir::cast<mlir::RankedTensorType>(type);
   return tensor.getNumElements() * elementBytes(tensor.getElementType());
+}
+
+// A name for the devices that a collective over these axes joins, whatever the axes' order.
+inline std::string groupName(mlir::ArrayAttr axes) {
+  llvm::SmallVector<llvm::StringRef> names;
+  for (mlir::Attribute axis : axes) names.push_back(mlir::cast<mlir::StringAttr>(axis).getValue());
+  llvm::sort(names);
+  return llvm::join(names, ",");
 }
 
 } // namespace cleave::codegen

@@ -63,14 +63,12 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
         }
         OpBuilder builder(&op);
         auto axes = op.getAttrOfType<ArrayAttr>("axes");
-        std::string group;
-        for (Attribute axis : axes) group += cast<StringAttr>(axis).getValue().str() + ",";
         auto why = op.getAttrOfType<StringAttr>("why");
         auto command = plan::CollectiveCommandOp::create(
             builder, op.getLoc(), op.getResultTypes(), op.getOperands(), builder.getStringAttr(description->op), axes,
             builder.getStringAttr(description->reduce), builder.getDenseI64ArrayAttr(description->dims),
             builder.getDenseI64ArrayAttr(description->splitDims), why ? why : builder.getStringAttr(""),
-            builder.getI64IntegerAttr(positions[group]++));
+            builder.getI64IntegerAttr(positions[groupName(axes)]++));
         inherit(command, &op);
         op.replaceAllUsesWith(command.getResults());
         op.erase();

@@ -1,0 +1,77 @@
+#include "compiler/codegen/command_list.h"
+#include "compiler/codegen/command_building.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+
+Place placeOf(Value value) {
+  Place place{value, 0};
+  while (auto view = place.root.getDefiningOp<plan::ViewOp>()) {
+    auto element = cast<RankedTensorType>(view.getType()).getElementType();
+    place.offset += int64_t(view.getOffset()) * elementBytes(element);
+    place.root = view.getX();
+  }
+  return place;
+}
+
+int64_t streamOf(Operation *op) {
+  auto stream = op->getAttrOfType<IntegerAttr>("plan.stream");
+  return stream ? stream.getInt() : 0;
+}
+
+CommandList::CommandList(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  for (Value argument : block.getArguments()) roots.push_back(argument);
+  for (Operation &op : block) {
+    positions[&op] = ++last;
+    if (isa<plan::ViewOp>(op)) continue;
+    for (Value result : op.getResults()) roots.push_back(result);
+    for (OpOperand &operand : op.getOpOperands()) uses[placeOf(operand.get()).root].push_back(&operand);
+  }
+
+  // Streams other than compute keep their own order: whoever waits for one command has waited for those before it.
+  llvm::DenseMap<int64_t, SmallVector<Operation *>> running; // by stream, in order
+  llvm::DenseMap<int64_t, Operation *> recorder;             // of an event
+  for (Operation &op : block) {
+    if (auto waits = op.getAttrOfType<DenseI64ArrayAttr>("plan.wait"); waits && streamOf(&op) == 0)
+      for (int64_t event : waits.asArrayRef()) {
+        Operation *awaited = recorder.lookup(event);
+        if (!awaited || streamOf(awaited) == 0) continue;
+        auto &queue = running[streamOf(awaited)];
+        auto done = llvm::find(queue, awaited);
+        if (done == queue.end()) continue;
+        for (auto it = queue.begin(); it <= done; ++it) asyncEnds[*it] = positions[&op];
+        queue.erase(queue.begin(), done + 1);
+      }
+    if (auto record = op.getAttrOfType<IntegerAttr>("plan.record")) recorder[record.getInt()] = &op;
+    if (streamOf(&op) != 0) running[streamOf(&op)].push_back(&op);
+  }
+  for (auto &[stream, queue] : running)
+    for (Operation *op : queue) asyncEnds[op] = end();
+
+  for (Value root : roots) {
+    Operation *definition = root.getDefiningOp();
+    int64_t until = definition ? busyUntil(definition) : 0;
+    for (OpOperand *use : usesOf(root)) until = std::max(until, busyUntil(use->getOwner()));
+    lastUses[root] = until;
+  }
+}
+
+int64_t CommandList::position(Value root) const {
+  Operation *definition = root.getDefiningOp();
+  return definition ? position(definition) : 0;
+}
+
+int64_t CommandList::busyUntil(Operation *op) const {
+  auto async = asyncEnds.find(op);
+  if (async != asyncEnds.end()) return async->second;
+  return op->hasTrait<OpTrait::IsTerminator>() ? end() : position(op);
+}
+
+const SmallVector<OpOperand *, 4> &CommandList::usesOf(Value root) const {
+  static const SmallVector<OpOperand *, 4> none;
+  auto it = uses.find(root);
+  return it == uses.end() ? none : it->second;
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,341 @@
+#include "compiler/codegen/emit_command.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/element_data.h"
+#include "compiler/codegen/strided_view.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+template <typename Field> void assign(Field &field, ArrayRef<int64_t> values) {
+  for (int64_t value : values) field.Add(value);
+}
+
+void setAffine(plan::AffineOfCoordinate &out, plan::AffineOfCoordinateAttr affine) {
+  out.set_base(affine.getBase());
+  for (auto [axes, stride] : llvm::zip(affine.getAxes(), affine.getStrides().asArrayRef())) {
+    auto *term = out.add_terms();
+    for (Attribute axis : cast<ArrayAttr>(axes)) term->add_axes(cast<StringAttr>(axis).getValue().str());
+    term->set_stride(stride);
+  }
+}
+
+// The commands of one op, with its name, stream, events and phase: the first waits, the last records.
+class CommandWriter {
+public:
+  CommandWriter(Operation &op, const EmissionContext &context, plan::Fragment &fragment)
+      : op(op), context(context), fragment(fragment) {}
+
+  LogicalResult write() {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+        .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::PoolCommandOp,
+              plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp, plan::ConcatCommandOp,
+              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::StoreOp>(
+            [&](auto command) { return finish(emit(command)); })
+        .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
+        .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
+  }
+
+private:
+  plan::Command &add() {
+    plan::Command &command = *fragment.add_commands();
+    command.set_name(nodeName(op.getLoc()));
+    if (auto stream = op.getAttrOfType<IntegerAttr>("plan.stream")) command.set_stream(stream.getInt());
+    if (auto phase = op.getAttrOfType<StringAttr>("cleave.phase")) command.set_phase(phase.getValue().str());
+    ++written;
+    return command;
+  }
+
+  LogicalResult finish(LogicalResult emitted) {
+    if (failed(emitted)) return failure();
+    auto waits = op.getAttrOfType<DenseI64ArrayAttr>("plan.wait");
+    auto record = op.getAttrOfType<IntegerAttr>("plan.record");
+    if (written == 0) {
+      if (!record && !waits) return success();
+      if (isa<plan::StoreOp>(op)) return success(); // what it would wait for is in place already
+      plan::Copy &nothing = *add().mutable_copy();  // a concatenation all in place, whose events others count on
+      *nothing.mutable_source() = *nothing.mutable_target() = bufferOf(op.getResult(0));
+      nothing.add_sizes(0);
+      nothing.add_source_strides(1);
+      nothing.add_target_strides(1);
+      nothing.mutable_source_offset();
+      nothing.mutable_target_offset();
+    }
+    if (waits)
+      for (int64_t event : waits.asArrayRef())
+        fragment.mutable_commands(fragment.commands_size() - written)->add_wait_events(event);
+    if (record) fragment.mutable_commands(fragment.commands_size() - 1)->set_record_event(record.getInt());
+    return success();
+  }
+
+  LogicalResult emit(plan::LaunchOp op) {
+    auto kernel = context.kernels.find(op.getKernelAttr());
+    if (kernel == context.kernels.end())
+      return op.emitOpError() << "launches the unknown kernel " << op.getKernelAttr();
+    plan::Launch &launch = *add().mutable_launch();
+    launch.set_kernel(kernel->second);
+    for (Value input : op.getInputs()) *launch.add_buffers() = bufferOf(input);
+    for (Value result : op.getResults()) *launch.add_buffers() = bufferOf(result);
+    for (Attribute scalar : op.getScalars())
+      setAffine(*launch.add_scalars(), cast<plan::AffineOfCoordinateAttr>(scalar));
+    launch.set_extent(op.getExtent());
+    launch.set_grain(op.getGrain());
+    return success();
+  }
+
+  // The part of an operand from `offset` elements on, flat: what strides then index.
+  static plan::Buffer from(Value value, int64_t offset) {
+    plan::Buffer buffer = bufferOf(value);
+    if (offset == 0) return buffer;
+    auto type = cast<RankedTensorType>(value.getType());
+    buffer.set_offset(buffer.offset() + offset * elementBytes(type.getElementType()));
+    buffer.clear_shape();
+    buffer.add_shape(type.getNumElements() - offset);
+    return buffer;
+  }
+
+  LogicalResult emit(plan::ContractCommandOp op) {
+    plan::Contract &contract = *add().mutable_contract();
+    *contract.mutable_lhs() = from(op.getLhs(), op.getLhsOffset());
+    *contract.mutable_rhs() = from(op.getRhs(), op.getRhsOffset());
+    *contract.mutable_out() = bufferOf(op.getY());
+    if (op.getBias()) *contract.mutable_bias() = bufferOf(op.getBias());
+    assign(*contract.mutable_batch(), op.getBatch());
+    contract.set_m(op.getM());
+    contract.set_n(op.getN());
+    contract.set_k(op.getK());
+    assign(*contract.mutable_lhs_strides(), op.getLhsStrides());
+    assign(*contract.mutable_rhs_strides(), op.getRhsStrides());
+    assign(*contract.mutable_out_strides(), op.getOutStrides());
+    contract.set_rhs_is_parameter(op.getRhsIsParameter());
+    return success();
+  }
+
+  LogicalResult emit(plan::ConvolutionCommandOp op) {
+    plan::Convolution &convolution = *add().mutable_convolution();
+    plan::Buffer a = bufferOf(op.getA()), b = bufferOf(op.getB()), y = bufferOf(op.getY());
+    auto set = [&](plan::Convolution::Pass pass, const plan::Buffer &input, const plan::Buffer &weight,
+                   const plan::Buffer &output) {
+      convolution.set_pass(pass);
+      *convolution.mutable_input() = input;
+      *convolution.mutable_weight() = weight;
+      *convolution.mutable_output() = output;
+    };
+    if (op.getPass() == "forward")
+      set(plan::Convolution::FORWARD, a, b, y);
+    else if (op.getPass() == "grad_input")
+      set(plan::Convolution::GRAD_INPUT, y, b, a);
+    else if (op.getPass() == "grad_weight")
+      set(plan::Convolution::GRAD_WEIGHT, a, y, b);
+    else
+      return op.emitOpError() << "has the unknown pass '" << op.getPass() << "'";
+    assign(*convolution.mutable_strides(), op.getStrides());
+    assign(*convolution.mutable_pads_begin(), op.getPadsBegin());
+    assign(*convolution.mutable_pads_end(), op.getPadsEnd());
+    assign(*convolution.mutable_dilations(), op.getDilations());
+    convolution.set_groups(op.getGroups());
+    return success();
+  }
+
+  LogicalResult emit(plan::PoolCommandOp op) {
+    auto kind = llvm::StringSwitch<std::optional<plan::Pool::Kind>>(op.getKind())
+                    .Case("max", plan::Pool::MAX)
+                    .Case("average", plan::Pool::AVERAGE)
+                    .Case("average_include_pad", plan::Pool::AVERAGE_INCLUDE_PAD)
+                    .Case("max_grad", plan::Pool::MAX_GRAD)
+                    .Case("average_grad", plan::Pool::AVERAGE_GRAD)
+                    .Case("average_include_pad_grad", plan::Pool::AVERAGE_INCLUDE_PAD_GRAD)
+                    .Default(std::nullopt);
+    if (!kind) return op.emitOpError() << "has the unknown kind '" << op.getKind() << "'";
+    plan::Pool &pool = *add().mutable_pool();
+    pool.set_kind(*kind);
+    bool gradient = *kind >= plan::Pool::MAX_GRAD;
+    // The average's gradient does not read the forward input: its shape alone counts, which is grad_input's.
+    *pool.mutable_input() = bufferOf(gradient && op.getXs().size() == 1 ? op.getY() : op.getXs().front());
+    *pool.mutable_output() = bufferOf(gradient ? op.getXs().back() : op.getY());
+    if (gradient) *pool.mutable_grad_input() = bufferOf(op.getY());
+    assign(*pool.mutable_kernel(), op.getKernel());
+    assign(*pool.mutable_strides(), op.getStrides());
+    assign(*pool.mutable_pads_begin(), op.getPadsBegin());
+    assign(*pool.mutable_pads_end(), op.getPadsEnd());
+    assign(*pool.mutable_dilations(), op.getDilations());
+    return success();
+  }
+
+  template <typename Op, typename Message> static void setIndexed(Op op, Message &message) {
+    *message.mutable_indices() = bufferOf(op.getIndices());
+    *message.mutable_out() = bufferOf(op.getY());
+    message.set_outer(op.getOuter());
+    message.set_rows(op.getRows());
+    message.set_inner(op.getInner());
+    setAffine(*message.mutable_start(), op.getStart());
+    message.set_global_rows(op.getGlobalRows());
+  }
+  LogicalResult emit(plan::GatherCommandOp op) {
+    plan::Gather &gather = *add().mutable_gather();
+    *gather.mutable_table() = bufferOf(op.getTable());
+    setIndexed(op, gather);
+    return success();
+  }
+  LogicalResult emit(plan::ScatterAddCommandOp op) {
+    plan::ScatterAdd &scatter = *add().mutable_scatter_add();
+    *scatter.mutable_updates() = bufferOf(op.getUpdates());
+    setIndexed(op, scatter);
+    return success();
+  }
+
+  LogicalResult emit(plan::CopyCommandOp op) {
+    if (op.getFill()) {
+      plan::Fill &fill = *add().mutable_fill();
+      *fill.mutable_target() = bufferOf(op.getY());
+      fill.set_value(
+          oneElement(cast<RankedTensorType>(op.getType()).getElementType(), op.getFill()->convertToDouble()));
+    }
+    plan::Copy &copy = *add().mutable_copy();
+    *copy.mutable_source() = bufferOf(op.getX());
+    *copy.mutable_target() = bufferOf(op.getY());
+    assign(*copy.mutable_sizes(), op.getSizes());
+    assign(*copy.mutable_source_strides(), op.getSourceStrides());
+    assign(*copy.mutable_target_strides(), op.getTargetStrides());
+    setAffine(*copy.mutable_source_offset(), op.getSourceOffset());
+    copy.mutable_target_offset()->set_base(op.getTargetOffset());
+    return success();
+  }
+
+  LogicalResult emit(plan::ConcatCommandOp op) {
+    auto strides = rowMajorStrides(cast<RankedTensorType>(op.getType()).getShape());
+    plan::Buffer whole = bufferOf(op.getY());
+    int64_t bytes = elementBytes(cast<RankedTensorType>(op.getType()).getElementType()), start = 0;
+    for (Value part : op.getXs()) {
+      auto shape = cast<RankedTensorType>(part.getType()).getShape();
+      plan::Buffer source = bufferOf(part);
+      if (source.offset() != whole.offset() + start * bytes) {
+        plan::Copy &copy = *add().mutable_copy();
+        *copy.mutable_source() = source;
+        *copy.mutable_target() = whole;
+        assign(*copy.mutable_sizes(), shape);
+        assign(*copy.mutable_source_strides(), rowMajorStrides(shape));
+        assign(*copy.mutable_target_strides(), strides);
+        copy.mutable_target_offset()->set_base(start);
+        copy.mutable_source_offset();
+      }
+      start += shape[op.getAxis()] * strides[op.getAxis()];
+    }
+    return success();
+  }
+
+  LogicalResult emit(plan::FillCommandOp op) {
+    FailureOr<std::string> value = elementData(op.getValue());
+    if (failed(value)) return op.emitOpError("carries no data");
+    plan::Fill &fill = *add().mutable_fill();
+    *fill.mutable_target() = bufferOf(op.getY());
+    fill.set_value(*value);
+    return success();
+  }
+
+  LogicalResult emit(plan::CollectiveCommandOp op) {
+    auto kind = llvm::StringSwitch<std::optional<plan::Collective::Op>>(op.getOp())
+                    .Case("all_reduce", plan::Collective::ALL_REDUCE)
+                    .Case("reduce_scatter", plan::Collective::REDUCE_SCATTER)
+                    .Case("all_gather", plan::Collective::ALL_GATHER)
+                    .Case("all_to_all", plan::Collective::ALL_TO_ALL)
+                    .Case("broadcast", plan::Collective::BROADCAST)
+                    .Default(std::nullopt);
+    auto reduce = llvm::StringSwitch<std::optional<plan::Collective::Reduce>>(op.getReduce())
+                      .Case("sum", plan::Collective::SUM)
+                      .Case("max", plan::Collective::MAX)
+                      .Case("min", plan::Collective::MIN)
+                      .Default(std::nullopt);
+    if (!kind || !reduce)
+      return op.emitOpError() << "is of the unknown kind '" << op.getOp() << "', '" << op.getReduce() << "'";
+    plan::Collective &collective = *add().mutable_collective();
+    collective.set_op(*kind);
+    collective.set_reduce(*reduce);
+    for (Attribute axis : op.getAxes()) collective.add_axes(cast<StringAttr>(axis).getValue().str());
+    int64_t bytes = 0;
+    for (Value x : op.getXs()) {
+      *collective.add_inputs() = bufferOf(x);
+      bytes += tensorBytes(x.getType());
+    }
+    for (Value y : op.getYs()) *collective.add_outputs() = bufferOf(y);
+    assign(*collective.mutable_dims(), op.getDims());
+    assign(*collective.mutable_split_dims(), op.getSplitDims());
+    collective.set_bytes(bytes);
+    collective.set_sequence(op.getSequence());
+    collective.set_why(op.getWhy().str());
+    return success();
+  }
+
+  LogicalResult emit(plan::CumSumCommandOp op) {
+    plan::CumSum &sum = *add().mutable_cumsum();
+    *sum.mutable_input() = bufferOf(op.getX());
+    *sum.mutable_output() = bufferOf(op.getY());
+    sum.set_outer(op.getOuter());
+    sum.set_length(op.getLength());
+    sum.set_inner(op.getInner());
+    sum.set_exclusive(op.getExclusive());
+    sum.set_reverse(op.getReverse());
+    return success();
+  }
+
+  LogicalResult emit(plan::StoreOp op) {
+    if (op.getInPlace()) return success();
+    auto offset = context.paramOffsets.find(op.getParamAttr());
+    if (offset == context.paramOffsets.end())
+      return op.emitOpError() << "stores to the unknown persistent tensor " << op.getParamAttr();
+    int64_t elements = cast<RankedTensorType>(op.getValue().getType()).getNumElements();
+    plan::Copy &copy = *add().mutable_copy();
+    *copy.mutable_source() = bufferOf(op.getValue());
+    *copy.mutable_target() = copy.source();
+    copy.mutable_target()->set_offset(offset->second);
+    copy.add_sizes(elements);
+    copy.add_source_strides(1);
+    copy.add_target_strides(1);
+    copy.mutable_source_offset();
+    copy.mutable_target_offset();
+    return success();
+  }
+
+  Operation &op;
+  const EmissionContext &context;
+  plan::Fragment &fragment;
+  int written = 0;
+};
+
+} // namespace
+
+LogicalResult emitCommand(Operation &op, const EmissionContext &context, plan::Fragment &fragment) {
+  return CommandWriter(op, context, fragment).write();
+}
+
+plan::Buffer bufferOf(Value value) {
+  plan::Buffer buffer;
+  if (auto result = dyn_cast<OpResult>(value)) {
+    auto offsets = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>("plan.offsets");
+    buffer.set_offset(offsets[result.getResultNumber()]);
+  } else {
+    auto argument = cast<BlockArgument>(value);
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    buffer.set_offset(function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset").getInt());
+  }
+  auto type = cast<RankedTensorType>(value.getType());
+  buffer.set_dtype(dtypeOf(type.getElementType()));
+  assign(*buffer.mutable_shape(), type.getShape());
+  return buffer;
+}
+
+std::string nodeName(Location location) {
+  SmallVector<StringRef> names;
+  location->walk([&](Location part) {
+    if (auto named = dyn_cast<NameLoc>(part))
+      if (!named.getName().empty() && !llvm::is_contained(names, named.getName().getValue()))
+        names.push_back(named.getName().getValue());
+    return names.size() < 3 ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return llvm::join(names, "+");
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,28 @@
+// One plan op as commands of plan.proto. Offsets, streams and events are read from the op's attributes.
+//
+//   %y = plan.copy %x {fill = 0.0, ...}   -> Fill, then Copy
+//   %y = plan.concat %a, %b               -> a Copy for each part that is not already in place
+//   plan.store %v, @w {in_place}          -> nothing
+#pragma once
+#include "dialects/plan/Plan.h"
+#include "plan/plan.pb.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace cleave::codegen {
+
+// What the translation needs to know of the module.
+struct EmissionContext {
+  llvm::DenseMap<mlir::Attribute, int32_t> kernels;      // FlatSymbolRefAttr of a plan.kernel -> index
+  llvm::DenseMap<mlir::Attribute, int64_t> paramOffsets; // FlatSymbolRefAttr of an onnx.param -> bytes
+};
+
+// Appends the op's commands to the fragment. Ops without code (views, constants, reads) append nothing.
+mlir::LogicalResult emitCommand(mlir::Operation &op, const EmissionContext &context, plan::Fragment &fragment);
+
+// A value's buffer: its offset from PlanMemory, element type and shape.
+plan::Buffer bufferOf(mlir::Value value);
+
+// The node that a location names: "h.0.attn.MatMul"; for a fused one up to three names, joined by "+".
+std::string nodeName(mlir::Location location);
+
+} // namespace cleave::codegen

@@ -1,0 +1,185 @@
+#include "compiler/codegen/emit_plan.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/element_data.h"
+#include "compiler/codegen/emit_command.h"
+#include "compiler/codegen/persistent_layout.h"
+#include "dialects/dist/Dist.h"
+#include "llvm/ADT/StringSwitch.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+template <typename Message> void setDims(Message &message, const dist::Sharding &sharding) {
+  for (const dist::Axes &axes : sharding.dims) {
+    plan::DimSharding &dim = *message.add_dims();
+    for (const std::string &axis : axes) dim.add_axes(axis);
+  }
+}
+
+double numberOf(DictionaryAttr init, StringRef name) {
+  auto number = init.getAs<FloatAttr>(name);
+  return number ? number.getValueAsDouble() : 0.0;
+}
+
+LogicalResult setSource(onnx::ParamOp param, plan::Parameter &out) {
+  auto type = cast<RankedTensorType>(param.getType());
+  if (auto path = param.getPath()) {
+    plan::Source &source = *out.mutable_file();
+    source.set_path(path->str());
+    source.set_offset(param.getOffset().value_or(0));
+    Type stored = param.getFileType().value_or(type.getElementType());
+    source.set_dtype(dtypeOf(stored));
+    source.set_length(param.getLength().value_or(type.getNumElements() * elementBytes(stored)));
+    return success();
+  }
+  if (auto init = param.getInit()) {
+    plan::RandomInit &random = *out.mutable_random();
+    if (auto kind = init->getAs<StringAttr>("kind")) random.set_kind(kind.getValue().str());
+    random.set_mean(numberOf(*init, "mean"));
+    random.set_std(numberOf(*init, "std"));
+    random.set_low(numberOf(*init, "low"));
+    random.set_high(numberOf(*init, "high"));
+    if (auto stream = init->getAs<IntegerAttr>("stream")) random.set_stream(stream.getInt());
+    return success();
+  }
+  if (!param.getFill() && param.getRole() == "parameter")
+    return param.emitOpError("has no data: neither a place in a file, nor a fill value, nor a distribution");
+  out.set_fill(param.getFill() ? param.getFill()->convertToDouble() : 0.0);
+  return success();
+}
+
+LogicalResult emitParameter(onnx::ParamOp param, plan::Parameter &out) {
+  auto type = cast<RankedTensorType>(param.getType());
+  out.set_name(param.getSymName().str());
+  out.set_dtype(dtypeOf(type.getElementType()));
+  if (out.dtype() == plan::DTYPE_INVALID) return param.emitOpError() << "has the unsupported type " << type;
+  for (int64_t size : type.getShape()) out.add_shape(size);
+  setDims(out, homeLayout(param));
+  auto role = llvm::StringSwitch<plan::Parameter::Role>(param.getRole())
+                  .Case("optimizer_state", plan::Parameter::OPTIMIZER_STATE)
+                  .Case("running_statistic", plan::Parameter::RUNNING_STATISTIC)
+                  .Case("accumulator", plan::Parameter::ACCUMULATOR)
+                  .Default(plan::Parameter::PARAMETER);
+  out.set_role(role);
+  out.set_trainable(param.getTrainable());
+  out.set_snapshot(role != plan::Parameter::ACCUMULATOR);
+  out.set_offset(param->getAttrOfType<IntegerAttr>("plan.offset").getInt());
+  for (int64_t size : param.getOriginalShape().value_or(type.getShape())) out.add_original_shape(size);
+  if (auto aliases = param.getAliases())
+    for (Attribute alias : *aliases) out.add_aliases(cast<StringAttr>(alias).getValue().str());
+  if (auto user = param.getUsedBy()) out.set_used_by(user->str());
+  return setSource(param, out);
+}
+
+class ProgramWriter {
+public:
+  ProgramWriter(ModuleOp module, const dist::Mesh &mesh, plan::Plan &plan)
+      : module(module), mesh(mesh), plan(plan), program(*plan.add_programs()) {}
+
+  LogicalResult write() {
+    for (auto param : module.getOps<onnx::ParamOp>()) {
+      plan::Parameter &out = *plan.add_parameters();
+      if (failed(emitParameter(param, out))) return failure();
+      context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = out.offset();
+    }
+    for (auto kernel : module.getOps<plan::KernelOp>()) {
+      context.kernels[FlatSymbolRefAttr::get(kernel.getSymNameAttr())] = plan.kernels_size();
+      plan::Kernel &out = *plan.add_kernels();
+      out.set_symbol(kernel.getSymName().str());
+      out.set_num_outputs(kernel.getYield().getNumOperands());
+      out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
+      out.set_num_scalars(kernel.getScalarArguments().size());
+      if (auto description = kernel.getDescription()) out.set_description(description->str());
+    }
+    program.set_arena_bytes(module->getAttrOfType<IntegerAttr>("plan.arena_bytes").getInt());
+    program.set_persistent_bytes(module->getAttrOfType<IntegerAttr>("plan.persistent_bytes").getInt());
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(writeFragment(function))) return failure();
+    return success();
+  }
+
+private:
+  LogicalResult writeFragment(func::FuncOp function) {
+    plan::Fragment &fragment = *program.add_fragments();
+    fragment.set_name(function.getSymName().str());
+    for (BlockArgument argument : function.getArguments())
+      if (failed(writeArgument(function, argument, fragment))) return failure();
+    Block &block = function.getBody().front();
+    for (Operation &op : block) {
+      if (auto constant = dyn_cast<plan::ConstantCommandOp>(op)) {
+        FailureOr<std::string> data = elementData(constant.getValue());
+        if (failed(data)) return constant.emitOpError("carries no data");
+        plan::ConstantData &out = *fragment.add_constants();
+        *out.mutable_buffer() = bufferOf(constant.getY());
+        out.set_data(*data);
+      }
+      if (failed(emitCommand(op, context, fragment))) return failure();
+    }
+    for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {
+      plan::OutputBinding &output = *fragment.add_outputs();
+      auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
+      output.set_name(name ? name.getValue().str() : "result" + std::to_string(i));
+      *output.mutable_buffer() = bufferOf(value);
+    }
+    return success();
+  }
+
+  // How an input lies over the mesh: MaterializeCollectives leaves it on the argument.
+  dist::Sharding inputLayout(func::FuncOp function, BlockArgument argument) const {
+    if (auto layout = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "cleave.layout"))
+      return layout.getSharding();
+    return dist::Sharding::replicated(cast<RankedTensorType>(argument.getType()).getRank());
+  }
+
+  LogicalResult writeArgument(func::FuncOp function, BlockArgument argument, plan::Fragment &fragment) {
+    unsigned number = argument.getArgNumber();
+    if (Attribute key = hostScalarKey(function, number)) {
+      if (!hosts.insert(key).second) return success(); // another fragment has it
+      auto host = cast<StringAttr>(function.getArgAttr(number, "cleave.host")).getValue();
+      auto kind = llvm::StringSwitch<std::optional<plan::HostScalar::Kind>>(host)
+                      .Case("learning_rate", plan::HostScalar::LEARNING_RATE)
+                      .Case("one_minus_power", plan::HostScalar::ONE_MINUS_POWER)
+                      .Case("step", plan::HostScalar::STEP)
+                      .Default(std::nullopt);
+      if (!kind) return function.emitOpError() << "asks the host for '" << host << "', which nobody computes";
+      plan::HostScalar &scalar = *program.add_host_scalars();
+      scalar.set_kind(*kind);
+      if (auto base = function.getArgAttrOfType<FloatAttr>(number, "cleave.base"))
+        scalar.set_base(base.getValueAsDouble());
+      *scalar.mutable_buffer() = bufferOf(argument);
+      return success();
+    }
+    plan::InputBinding &input = *fragment.add_inputs();
+    if (auto name = function.getArgAttrOfType<StringAttr>(number, "onnx.name")) input.set_name(name.str());
+    if (auto role = function.getArgAttrOfType<StringAttr>(number, "cleave.role")) input.set_label(role == "label");
+    *input.mutable_buffer() = bufferOf(argument);
+    dist::Sharding layout = inputLayout(function, argument);
+    setDims(input, layout);
+    for (auto [size, axes] : llvm::zip(cast<RankedTensorType>(argument.getType()).getShape(), layout.dims))
+      input.add_global_shape(size * mesh.groupSize(axes));
+    return success();
+  }
+
+  ModuleOp module;
+  const dist::Mesh &mesh;
+  plan::Plan &plan;
+  plan::Program &program;
+  EmissionContext context;
+  llvm::DenseSet<Attribute> hosts;
+};
+
+} // namespace
+
+FailureOr<plan::Plan> emitPlan(ModuleOp module, const dist::Mesh &mesh) {
+  plan::Plan plan;
+  for (const dist::MeshAxis &axis : mesh.axes) {
+    plan::MeshAxis &out = *plan.mutable_mesh()->add_axes();
+    out.set_name(axis.name);
+    out.set_size(axis.size);
+  }
+  if (failed(ProgramWriter(module, mesh, plan).write())) return failure();
+  return plan;
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,51 @@
+// The part of the arena that lasts: a slot for every onnx.param (this device's shard), host scalar and constant.
+//
+//   mesh dp=2; onnx.param @w : tensor<64x256xf32> sharding [{dp},{}]   -> 32768 bytes at offset 0
+//   mask : plan.constant tensor<16x16xi1>                              -> 256 bytes after the parameters
+//
+// Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
+#pragma once
+#include "compiler/codegen/codegen.h"
+#include "dialects/dist/algebra/sharding.h"
+#include "dialects/onnx/Onnx.h"
+#include "dialects/plan/Plan.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace cleave::codegen {
+
+struct Slot {
+  int64_t offset = 0, bytes = 0;
+};
+
+class PersistentLayout {
+public:
+  // Reads the mesh from the module's "cleave.mesh" (absent: one device), gives every onnx.param a plan.offset, and
+  // finds the host scalars and constants of all functions. Fails where a shard does not divide evenly.
+  mlir::LogicalResult layOut(mlir::ModuleOp module);
+
+  std::optional<Slot> ofParam(mlir::FlatSymbolRefAttr name) const;
+  int64_t ofConstant(plan::ConstantCommandOp constant) const; // equal constants share a slot
+  // Nothing where the argument is not a host scalar.
+  std::optional<int64_t> ofHostScalar(mlir::func::FuncOp function, unsigned argument) const;
+  int64_t bytes() const { return end; }
+  const MemoryReport &report() const { return memory; }
+
+private:
+  int64_t take(int64_t bytes);
+
+  llvm::DenseMap<mlir::Attribute, Slot> params; // by FlatSymbolRefAttr
+  llvm::DenseMap<mlir::Attribute, int64_t> constants, hosts;
+  MemoryReport memory;
+  int64_t end = 0;
+};
+
+// What names a host scalar across functions: its kind, base and type. Null for other arguments.
+mlir::Attribute hostScalarKey(mlir::func::FuncOp function, unsigned argument);
+
+// "dp=2,tp=2" of the module's cleave.mesh; no axes when it has none.
+mlir::FailureOr<dist::Mesh> meshOfModule(mlir::ModuleOp module);
+// The home layout of a persistent tensor.
+dist::Sharding homeLayout(onnx::ParamOp param);
+
+} // namespace cleave::codegen

@@ -1,0 +1,288 @@
+// PlanMemory: a byte offset in the device's arena for every value.
+//
+//   persistent: parameters, statistics, accumulators, optimizer state, host scalars, constants | scratch
+//
+// The scratch part is shared by all fragments, each of which is laid out by lifetimes (memory_plan.h). A stored value
+// is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
+// operand that dies there (its `inplace` pairs); parts of a concatenation are written where they end up.
+//
+//   %u = plan.launch @sgd(%p, %g) {inplace = [0, 0], plan.offsets = [0]}       onnx.read @w has plan.offset = 0
+//   plan.store %u, @w {in_place}
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/command_list.h"
+#include "compiler/codegen/memory_plan.h"
+#include "compiler/codegen/persistent_layout.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+// One buffer: a root value, and the roots that share it.
+struct Storage {
+  Value root;
+  int64_t bytes = 0;
+  int64_t first = 0, last = 0;
+  int64_t parent = -1, offsetInParent = 0; // shares the parent's buffer
+  int64_t fixed = -1;                      // byte offset in the persistent part
+};
+
+class FragmentMemory {
+public:
+  FragmentMemory(func::FuncOp function, PersistentLayout &persistent)
+      : function(function), persistent(persistent), list(function) {}
+
+  LogicalResult collect() {
+    for (Value root : list.rootsInOrder()) {
+      Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
+      if (Operation *definition = root.getDefiningOp()) {
+        if (auto read = dyn_cast<onnx::ReadOp>(definition)) {
+          auto slot = persistent.ofParam(read.getParamAttr());
+          if (!slot) return read.emitOpError("names no onnx.param");
+          if (slot->bytes != storage.bytes)
+            return read.emitOpError() << "reads " << storage.bytes
+                                      << " bytes of a parameter whose part on this device has " << slot->bytes;
+          storage.fixed = slot->offset;
+          reads[read.getParamAttr()].push_back(root);
+        } else if (auto constant = dyn_cast<plan::ConstantCommandOp>(definition)) {
+          storage.fixed = persistent.ofConstant(constant);
+        }
+      } else if (auto host = persistent.ofHostScalar(function, cast<BlockArgument>(root).getArgNumber())) {
+        storage.fixed = *host;
+      }
+      index[root] = storages.size();
+      storages.push_back(storage);
+    }
+    return success();
+  }
+
+  void shareBuffers() {
+    for (Operation &op : function.getOps())
+      if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
+    for (Operation &op : function.getOps()) {
+      if (auto concat = dyn_cast<plan::ConcatCommandOp>(op)) concatInPlace(concat);
+      if (auto launch = dyn_cast<plan::LaunchOp>(op)) launchInPlace(launch);
+      if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) reduceInPlace(collective);
+    }
+  }
+
+  // A store that remains a copy of a collective's result has to wait for it.
+  void waitForStores() {
+    for (Operation &op : function.getOps()) {
+      auto store = dyn_cast<plan::StoreOp>(op);
+      if (!store || store.getInPlace()) continue;
+      Operation *producer = placeOf(store.getValue()).root.getDefiningOp();
+      if (!producer || streamOf(producer) == 0) continue;
+      int64_t event = producer->getAttrOfType<IntegerAttr>("plan.record").getInt();
+      op.setAttr("plan.wait", DenseI64ArrayAttr::get(op.getContext(), {event}));
+    }
+  }
+
+  MemoryPlan layOut() {
+    intervals.clear();
+    std::vector<size_t> owners;
+    for (size_t i = 0; i < storages.size(); ++i) {
+      if (storages[i].parent >= 0 || storages[i].fixed >= 0) continue;
+      owners.push_back(i);
+      intervals.push_back({storages[i].bytes, storages[i].first, storages[i].last});
+    }
+    MemoryPlan plan = planMemory(intervals);
+    for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + persistent.bytes();
+    scratch = owners;
+    return plan;
+  }
+
+  void annotate() {
+    Builder builder(function.getContext());
+    auto offsetOf = [&](Value value) {
+      Place place = placeOf(value);
+      auto [owner, offset] = ownerOf(index.lookup(place.root));
+      return storages[owner].fixed + offset + place.offset;
+    };
+    for (BlockArgument argument : function.getArguments())
+      function.setArgAttr(argument.getArgNumber(), "plan.offset", builder.getI64IntegerAttr(offsetOf(argument)));
+    for (Operation &op : function.getOps()) {
+      if (op.getNumResults() == 0) continue;
+      SmallVector<int64_t> offsets;
+      for (Value result : op.getResults()) offsets.push_back(offsetOf(result));
+      op.setAttr("plan.offsets", builder.getDenseI64ArrayAttr(offsets));
+    }
+  }
+
+  // The scratch that is alive at `position`, by what it holds.
+  void describe(int64_t position, MemoryReport &report) const {
+    for (size_t i : scratch) {
+      const Storage &storage = storages[i];
+      if (position < storage.first || position > storage.last) continue;
+      Operation *definition = storage.root.getDefiningOp();
+      StringRef phase = definition ? phaseOf(definition) : "forward";
+      int64_t bytes = alignUp(std::max<int64_t>(storage.bytes, 1));
+      bool feedsUpdate =
+          llvm::any_of(list.usesOf(storage.root), [](OpOperand *use) { return phaseOf(use->getOwner()) == "update"; });
+      if (phase == "forward")
+        report.activations += bytes;
+      else if (phase == "backward" && feedsUpdate)
+        report.gradients += bytes;
+    }
+  }
+
+private:
+  static StringRef phaseOf(Operation *op) {
+    auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+    return phase ? phase.getValue() : StringRef();
+  }
+
+  std::pair<size_t, int64_t> ownerOf(size_t i) const {
+    int64_t offset = 0;
+    while (storages[i].parent >= 0) {
+      offset += storages[i].offsetInParent;
+      i = storages[i].parent;
+    }
+    return {i, offset};
+  }
+
+  // The storage whose whole buffer is this value, if a command of this fragment makes it and it has no fixed place.
+  Storage *ownScratch(Value value) {
+    Place place = placeOf(value);
+    Storage &storage = storages[index.lookup(place.root)];
+    bool whole = place.offset == 0 && tensorBytes(value.getType()) == storage.bytes;
+    bool movable = storage.root.getDefiningOp() && storage.parent < 0 && storage.fixed < 0;
+    return whole && movable ? &storage : nullptr;
+  }
+
+  // May `result` of `launch` lie where `root` lies? Each operand that looks at root must be paired with the result.
+  static bool paired(plan::LaunchOp launch, Value root, int64_t result) {
+    bool any = false;
+    for (OpOperand &operand : launch->getOpOperands()) {
+      Place place = placeOf(operand.get());
+      if (place.root != root) continue;
+      any = true;
+      bool listed = false;
+      for (size_t i = 0; i + 1 < launch.getInplace().size(); i += 2)
+        listed |= launch.getInplace()[i] == int64_t(operand.getOperandNumber()) && launch.getInplace()[i + 1] == result;
+      if (!listed || place.offset != 0) return false;
+    }
+    return any;
+  }
+
+  void storeInPlace(plan::StoreOp store) {
+    Storage *storage = ownScratch(store.getValue());
+    auto slot = persistent.ofParam(store.getParamAttr());
+    if (!storage || !slot || slot->bytes != storage->bytes) return;
+    Operation *producer = storage->root.getDefiningOp();
+    for (Value read : reads.lookup(store.getParamAttr()))
+      for (OpOperand *use : list.usesOf(read)) {
+        Operation *reader = use->getOwner();
+        auto launch = dyn_cast<plan::LaunchOp>(reader);
+        bool sharesIndex =
+            reader == producer && launch && paired(launch, read, cast<OpResult>(storage->root).getResultNumber());
+        if (!sharesIndex && list.busyUntil(reader) >= storage->first) return;
+      }
+    storage->fixed = slot->offset;
+    store.setInPlace(true);
+  }
+
+  void concatInPlace(plan::ConcatCommandOp concat) {
+    auto type = cast<RankedTensorType>(concat.getY().getType());
+    int64_t target = index.lookup(concat.getY());
+    for (int64_t dim = 0; dim < int64_t(concat.getAxis()); ++dim)
+      if (type.getDimSize(dim) != 1) return; // parts would not be contiguous
+    Storage &whole = storages[target];
+    if (whole.fixed >= 0) return; // its lifetime cannot begin earlier: others still read that persistent tensor
+    int64_t offset = 0;
+    for (Value part : concat.getXs()) {
+      Storage *storage = ownScratch(part);
+      if (storage && offset % bufferAlignment == 0) {
+        storage->parent = target;
+        storage->offsetInParent = offset;
+        whole.first = std::min(whole.first, storage->first);
+        whole.last = std::max(whole.last, storage->last);
+      }
+      offset += tensorBytes(part.getType());
+    }
+  }
+
+  void launchInPlace(plan::LaunchOp launch) {
+    ArrayRef<int64_t> pairs = launch.getInplace();
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      Storage *result = ownScratch(launch.getResult(pairs[i + 1]));
+      Value operand = launch.getInputs()[pairs[i]];
+      Storage *input = ownScratch(operand);
+      if (!result || !input || result->bytes != input->bytes) continue;
+      if (input->last != list.position(launch)) continue;
+      if (!paired(launch, input->root, pairs[i + 1])) continue;
+      // The operand joins the result, so that a later result can take over the whole chain.
+      input->parent = index.lookup(result->root);
+      input->offsetInParent = 0;
+      result->first = std::min(result->first, input->first);
+    }
+  }
+
+  // An all-reduce may work in its operand's buffer when nobody else reads that operand.
+  void reduceInPlace(plan::CollectiveCommandOp collective) {
+    if (collective.getOp() != "all_reduce") return;
+    for (auto [operand, reduced] : llvm::zip(collective.getXs(), collective.getYs())) {
+      Storage *result = ownScratch(reduced);
+      Storage *input = ownScratch(operand);
+      if (!result || !input || list.usesOf(input->root).size() != 1) continue;
+      input->parent = index.lookup(result->root);
+      input->offsetInParent = 0;
+      result->first = std::min(result->first, input->first);
+    }
+  }
+
+  func::FuncOp function;
+  PersistentLayout &persistent;
+  CommandList list;
+  std::vector<Storage> storages;
+  llvm::DenseMap<Value, size_t> index;
+  llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads; // of a persistent tensor, by its FlatSymbolRefAttr
+  std::vector<BufferInterval> intervals;
+  std::vector<size_t> scratch;
+};
+
+struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PlanMemory)
+  StringRef getArgument() const override { return "plan-memory"; }
+  StringRef getDescription() const override { return "byte offsets of all values in the arena"; }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    PersistentLayout persistent;
+    if (failed(persistent.layOut(module))) return signalPassFailure();
+    Builder builder(module.getContext());
+    MemoryReport report = persistent.report();
+    int64_t scratch = 0;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal()) continue;
+      FragmentMemory memory(function, persistent);
+      if (failed(memory.collect())) return signalPassFailure();
+      memory.shareBuffers();
+      memory.waitForStores();
+      MemoryPlan plan = memory.layOut();
+      memory.annotate();
+      if (plan.peak <= scratch) continue;
+      scratch = plan.peak;
+      MemoryReport peak = persistent.report();
+      memory.describe(plan.boundPosition, peak);
+      peak.workspace = persistent.bytes() + scratch - peak.total();
+      report = peak;
+    }
+    module->setAttr("plan.persistent_bytes", builder.getI64IntegerAttr(persistent.bytes()));
+    module->setAttr("plan.arena_bytes", builder.getI64IntegerAttr(persistent.bytes() + scratch));
+    auto bytes = [&](StringRef name, int64_t value) {
+      return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
+    };
+    module->setAttr("plan.memory", builder.getDictionaryAttr(
+                                       {bytes("parameters", report.parameters), bytes("gradients", report.gradients),
+                                        bytes("optimizer", report.optimizer), bytes("activations", report.activations),
+                                        bytes("workspace", report.workspace)}));
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createPlanMemory() { return std::make_unique<PlanMemory>(); }
+
+} // namespace cleave::codegen

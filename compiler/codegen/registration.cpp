@@ -1,0 +1,16 @@
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/kernels/passes.h"
+
+namespace cleave::codegen {
+
+void registerCodegenPasses() {
+  registerKernelPasses();
+  mlir::registerPass(createAbsorbContractTransposes);
+  mlir::registerPass(createLowerLibraryOps);
+  mlir::registerPass(createLowerCollectives);
+  mlir::registerPass(createScheduleCommands);
+  mlir::registerPass(createPlanMemory);
+  mlir::registerPass(createVerifyPlan);
+}
+
+} // namespace cleave::codegen

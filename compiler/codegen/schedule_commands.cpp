@@ -1,0 +1,286 @@
+// ScheduleCommands: the order of the list, streams and events.
+//
+// Compute keeps its program order, except that
+//   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
+//   - updates run as soon as their gradient is there and nobody reads the old parameter any more, so that gradients
+//     need not all live at once; an update of a reduced gradient waits for the next collective to start, so that
+//     compute does not stall;
+//   - stores stand at the end.
+// Collectives go to stream 1 right after their operands are there. Those that gather parameters (ZeRO-3) are issued one
+// block of gathers ahead of their use.
+//
+//   %y = plan.contract ... {plan.record = 1}
+//   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
+//   %z = plan.launch ...                       overlaps the collective
+//   %u = plan.launch @sgd(%p, %g) {plan.wait = [2]}
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/command_list.h"
+#include "llvm/ADT/StringMap.h"
+#include <deque>
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+bool isUpdate(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+  return phase && phase.getValue() == "update";
+}
+bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp>(op); }
+// No command of the plan: costs nothing and takes no place in the order.
+bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
+
+class Scheduler {
+public:
+  explicit Scheduler(func::FuncOp function) : block(function.getBody().front()) {}
+
+  void run() {
+    analyze();
+    for (Operation &op : block.without_terminator()) program.push_back(&op);
+    for (Operation *op : program)
+      if (!isLazy(op) && !(isUpdate(op) && !isa<plan::StoreOp>(op)) && !isCollective(op) && !isa<plan::StoreOp>(op))
+        emit(op);
+    while (!deferred.empty()) {
+      release(/*all=*/true);
+      emit(ready.front());
+    }
+    for (Operation *op : program) // what only stores and results need
+      if (!isa<plan::StoreOp>(op)) emit(op);
+    for (Operation *op : program) emit(op);
+    prefetchGathers();
+    for (Operation *op : order) op->moveBefore(block.getTerminator());
+  }
+
+private:
+  struct Deferred {
+    Operation *op;
+    int64_t collective; // number of the newest collective it reads
+  };
+
+  bool isLazy(Operation *op) const { return lazy.contains(op); }
+
+  void analyze() {
+    llvm::DenseMap<Attribute, SmallVector<Operation *>> readersOf; // forward and backward readers of a parameter
+    for (Operation &op : block.without_terminator()) {
+      bool fromNothing = llvm::all_of(op.getOperands(), [&](Value operand) {
+        Operation *producer = placeOf(operand).root.getDefiningOp();
+        return !producer || isFree(producer) || isa<plan::FillCommandOp>(producer);
+      });
+      if (fromNothing && !isa<plan::StoreOp>(op)) lazy.insert(&op);
+      for (Value operand : op.getOperands()) {
+        if (Operation *producer = operand.getDefiningOp(); producer && !isLazy(producer)) {
+          consumers[producer].push_back(&op);
+          ++pending[&op];
+        }
+        auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
+        if (read && !isUpdate(&op) && !isFree(&op)) readersOf[read.getParamAttr()].push_back(&op);
+      }
+    }
+    // The command that makes a parameter's new value may overwrite the old one: after those that read it.
+    for (Operation &op : block.without_terminator()) {
+      auto store = dyn_cast<plan::StoreOp>(op);
+      Operation *producer = store ? placeOf(store.getValue()).root.getDefiningOp() : nullptr;
+      if (!producer || !isUpdate(producer)) continue;
+      auto readers = readersOf.find(store.getParamAttr());
+      if (readers == readersOf.end()) continue;
+      for (Operation *reader : readers->second) {
+        if (isLazy(reader)) continue; // its own consumers need it first; PlanMemory copies if that is too late
+        consumers[reader].push_back(producer);
+        ++pending[producer];
+      }
+    }
+  }
+
+  // Emits the op after what it needs, then everything that this makes ready and that should not wait.
+  void emit(Operation *op) {
+    ready.push_back(op);
+    while (!ready.empty()) {
+      Operation *next = ready.front();
+      ready.pop_front();
+      emitAfterProducers(next);
+    }
+  }
+
+  void emitAfterProducers(Operation *op) {
+    SmallVector<Operation *> stack{op}; // explicit: chains of lazy commands may be long
+    while (!stack.empty()) {
+      Operation *top = stack.back();
+      if (done.contains(top)) {
+        stack.pop_back();
+        continue;
+      }
+      size_t depth = stack.size();
+      for (Value operand : top->getOperands())
+        if (Operation *producer = operand.getDefiningOp(); producer && !done.contains(producer))
+          stack.push_back(producer);
+      if (stack.size() > depth) continue;
+      stack.pop_back();
+      append(top);
+    }
+  }
+
+  void append(Operation *op) {
+    done.insert(op);
+    order.push_back(op);
+    if (isCollective(op)) {
+      newestCollective[op] = ++collectives;
+      release(/*all=*/false);
+    } else if (isFree(op)) {
+      newestCollective[op] = newestOperand(op);
+    }
+    auto it = consumers.find(op);
+    if (it == consumers.end()) return;
+    for (Operation *consumer : it->second) {
+      if (--pending[consumer] != 0 || isLazy(consumer) || isa<plan::StoreOp>(consumer)) continue;
+      if (isCollective(consumer) || isFree(consumer)) {
+        ready.push_back(consumer);
+      } else if (isUpdate(consumer)) {
+        int64_t newest = newestOperand(consumer);
+        if (newest == 0)
+          ready.push_back(consumer);
+        else
+          deferred.push_back({consumer, newest});
+      }
+    }
+  }
+
+  // Number of the newest collective whose result the op reads; 0: none.
+  int64_t newestOperand(Operation *op) const {
+    int64_t newest = 0;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp()) newest = std::max(newest, newestCollective.lookup(producer));
+    return newest;
+  }
+
+  // Updates whose collective is no longer the newest; `all`: every one.
+  void release(bool all) {
+    llvm::erase_if(deferred, [&](const Deferred &entry) {
+      if (!all && entry.collective >= collectives) return false;
+      ready.push_back(entry.op);
+      return true;
+    });
+  }
+
+  // Collectives on parameters alone: blocks of about equal bytes, each issued before the first consumer of the block
+  // before it.
+  void prefetchGathers() {
+    SmallVector<Operation *> gathers;
+    int64_t largest = 1 << 20;
+    for (Operation *op : order) {
+      if (!isCollective(op) || !isLazy(op)) continue;
+      gathers.push_back(op);
+      largest = std::max(largest, bytesOf(op));
+    }
+    if (gathers.empty()) return;
+    llvm::DenseMap<Operation *, SmallVector<Operation *>> before; // gathers to issue before an op
+    llvm::DenseSet<Operation *> moved;
+    Operation *blockStart = nullptr; // where the current block's gathers stand now
+    Operation *previousStart = nullptr;
+    int64_t blockBytes = 0;
+    for (Operation *gather : gathers) {
+      if (!blockStart || blockBytes + bytesOf(gather) > largest) {
+        previousStart = blockStart;
+        blockStart = gather;
+        blockBytes = 0;
+      }
+      blockBytes += bytesOf(gather);
+      if (!previousStart) continue;
+      before[previousStart].push_back(gather);
+      moved.insert(gather);
+    }
+    if (moved.empty()) return;
+    // A gather stands just before its first consumer: the previous block's first gather is where its use begins. That
+    // gather may have moved itself; the place in the old order counts.
+    SmallVector<Operation *> newOrder;
+    llvm::DenseSet<Operation *> placed;
+    auto place = [&](Operation *op, auto &&self) -> void {
+      if (!placed.insert(op).second) return;
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp()) self(producer, self); // reads, views, own parts: shallow
+      newOrder.push_back(op);
+    };
+    for (Operation *op : order) {
+      if (!moved.contains(op)) place(op, place);
+      auto ahead = before.find(op);
+      if (ahead == before.end()) continue;
+      for (Operation *gather : ahead->second) place(gather, place);
+    }
+    order = std::move(newOrder);
+  }
+
+  static int64_t bytesOf(Operation *op) {
+    int64_t bytes = 0;
+    for (Value result : op->getResults()) bytes += tensorBytes(result.getType());
+    return bytes;
+  }
+
+  Block &block;
+  SmallVector<Operation *> program, order;
+  llvm::DenseSet<Operation *> lazy, done;
+  llvm::DenseMap<Operation *, SmallVector<Operation *>> consumers; // one entry a use, and those that must come later
+  llvm::DenseMap<Operation *, int64_t> pending, newestCollective;
+  SmallVector<Deferred> deferred;
+  std::deque<Operation *> ready;
+  int64_t collectives = 0;
+};
+
+// Streams, events and the order of the collectives, for the order that now stands.
+void assignEvents(Block &block) {
+  Builder builder(block.getParentOp()->getContext());
+  int64_t events = 0;
+  llvm::StringMap<int64_t> sequences;
+  llvm::DenseMap<Operation *, int64_t> collectiveNumber;
+  int64_t collectives = 0, awaited = 0; // the newest collective that compute has waited for
+  Operation *lastCompute = nullptr;
+  bool lastComputeAwaited = false;
+  auto record = [&](Operation *op) {
+    if (auto event = op->getAttrOfType<IntegerAttr>("plan.record")) return event.getInt();
+    op->setAttr("plan.record", builder.getI64IntegerAttr(++events));
+    return events;
+  };
+  for (Operation &op : block.without_terminator()) {
+    for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
+    if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
+    if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) {
+      collective.setSequence(sequences[groupName(collective.getAxes())]++);
+      op.setAttr("plan.stream", builder.getI64IntegerAttr(1));
+      if (lastCompute && !lastComputeAwaited) {
+        op.setAttr("plan.wait", builder.getDenseI64ArrayAttr({record(lastCompute)}));
+        lastComputeAwaited = true;
+      }
+      record(&op);
+      collectiveNumber[&op] = ++collectives;
+      continue;
+    }
+    Operation *newest = nullptr;
+    for (Value operand : op.getOperands())
+      if (Operation *producer = placeOf(operand).root.getDefiningOp(); producer && isCollective(producer))
+        if (collectiveNumber[producer] > awaited) {
+          awaited = collectiveNumber[producer];
+          newest = producer;
+        }
+    if (newest) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr({record(newest)}));
+    lastCompute = &op;
+    lastComputeAwaited = false;
+  }
+}
+
+struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScheduleCommands)
+  StringRef getArgument() const override { return "schedule-commands"; }
+  StringRef getDescription() const override { return "order of the commands, streams and events"; }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal()) continue;
+      Scheduler(function).run();
+      assignEvents(function.getBody().front());
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createScheduleCommands() { return std::make_unique<ScheduleCommands>(); }
+
+} // namespace cleave::codegen

@@ -1,0 +1,223 @@
+// VerifyPlan: the offsets are right, checked by a means of its own: the arena's bytes are followed through the list,
+// each range with the value it holds; a command must find the values it reads.
+//
+//   %a at [0, 256), %b at [128, 384) while %a is still read:
+//   error: reads a value whose bytes 128..256 hold the result of 'plan.launch' by then
+//
+// A collective's operands must still be there when compute has waited for it, and its results count from its start.
+// Also: everything lies inside the arena, persistent tensors hold their own or their stored value at the end, and the
+// sequence of every group counts up.
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/command_list.h"
+#include "compiler/codegen/emit_command.h"
+#include "llvm/ADT/StringMap.h"
+#include <map>
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+struct Range {
+  int64_t begin, end; // bytes
+};
+
+Range rangeOf(Value value) {
+  int64_t begin = bufferOf(value).offset();
+  return {begin, begin + tensorBytes(value.getType())};
+}
+
+// Which value each byte of the arena holds.
+class Ownership {
+public:
+  void write(Range range, const void *owner) {
+    if (range.begin == range.end) return;
+    splitAt(range.begin);
+    splitAt(range.end);
+    owners.erase(owners.lower_bound(range.begin), owners.lower_bound(range.end));
+    owners[range.begin] = {range.end, owner};
+  }
+  // Null where the whole range holds the owner's value, else who has some of it.
+  struct Intruder {
+    bool found = false;
+    Range range{0, 0};
+    const void *owner = nullptr;
+  };
+  Intruder intruder(Range range, const void *owner) const {
+    int64_t at = range.begin;
+    while (at < range.end) {
+      auto next = owners.upper_bound(at);
+      if (next == owners.begin()) return {true, {at, range.end}, nullptr};
+      auto holder = std::prev(next);
+      if (holder->second.end <= at) return {true, {at, range.end}, nullptr};
+      if (holder->second.owner != owner)
+        return {true, {at, std::min(range.end, holder->second.end)}, holder->second.owner};
+      at = holder->second.end;
+    }
+    return {};
+  }
+
+private:
+  struct Held {
+    int64_t end;
+    const void *owner;
+  };
+  void splitAt(int64_t position) {
+    auto next = owners.lower_bound(position);
+    if (next == owners.begin()) return;
+    auto holder = std::prev(next);
+    if (holder->second.end <= position) return;
+    owners[position] = {holder->second.end, holder->second.owner};
+    holder->second.end = position;
+  }
+  std::map<int64_t, Held> owners; // by begin
+};
+
+class FragmentCheck {
+public:
+  FragmentCheck(func::FuncOp function, int64_t arenaBytes)
+      : function(function), arenaBytes(arenaBytes), list(function) {}
+
+  LogicalResult run() {
+    Block &block = function.getBody().front();
+    for (auto param : cast<ModuleOp>(function->getParentOp()).getOps<onnx::ParamOp>())
+      persistent[FlatSymbolRefAttr::get(param.getSymNameAttr())] = param;
+    for (BlockArgument argument : block.getArguments())
+      if (failed(write(function, argument))) return failure();
+    for (Operation &op : block) // what is there before the first command
+      if (isa<plan::ConstantCommandOp, onnx::ReadOp>(op) && failed(write(&op, op.getResult(0)))) return failure();
+    std::multimap<int64_t, Operation *> finishing; // collectives by where compute has waited for them
+    for (Operation &op : block) {
+      for (auto it = finishing.begin(); it != finishing.end() && it->first <= list.position(&op);
+           it = finishing.erase(it))
+        if (failed(readAll(it->second, /*finished=*/true))) return failure();
+      if (isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op)) continue;
+      if (failed(readAll(&op))) return failure();
+      if (auto store = dyn_cast<plan::StoreOp>(op)) {
+        if (failed(checkStore(store))) return failure();
+        continue;
+      }
+      for (Value result : op.getResults())
+        if (failed(write(&op, result))) return failure();
+      if (streamOf(&op) != 0) finishing.emplace(list.busyUntil(&op), &op);
+      if (failed(checkSequence(&op))) return failure();
+    }
+    for (auto &[position, op] : finishing)
+      if (failed(readAll(op, /*finished=*/true))) return failure();
+    return checkPersistent();
+  }
+
+private:
+  // The identity of the value that lies at a place: reads of one persistent tensor are the same value.
+  const void *ownerOf(Value value) const {
+    Value root = placeOf(value).root;
+    if (auto read = root.getDefiningOp<onnx::ReadOp>()) return read.getParamAttr().getAsOpaquePointer();
+    if (auto constant = root.getDefiningOp<plan::ConstantCommandOp>()) return constant.getValue().getAsOpaquePointer();
+    return root.getAsOpaquePointer();
+  }
+  std::string describe(const void *owner) const {
+    if (!owner) return "nothing";
+    for (auto &[name, param] : persistent)
+      if (name.getAsOpaquePointer() == owner)
+        return ("the persistent tensor @" + cast<FlatSymbolRefAttr>(name).getValue()).str();
+    for (Value root : list.rootsInOrder())
+      if (root.getAsOpaquePointer() == owner)
+        return root.getDefiningOp() ? ("a result of '" + root.getDefiningOp()->getName().getStringRef() +
+                                       "' at position " + Twine(list.position(root)))
+                                          .str()
+                                    : std::string("an argument");
+    return "a constant";
+  }
+
+  LogicalResult write(Operation *op, Value value) {
+    Range range = rangeOf(value);
+    if (range.begin < 0 || range.end > arenaBytes)
+      return op->emitOpError() << "writes bytes " << range.begin << " to " << range.end << " of an arena of "
+                               << arenaBytes;
+    bytes.write(range, ownerOf(value));
+    return success();
+  }
+
+  LogicalResult readAll(Operation *op, bool finished = false) {
+    for (Value operand : op->getOperands()) {
+      bool inPlace = finished && llvm::any_of(op->getResults(), [&](Value result) {
+                       return rangeOf(result).begin == rangeOf(operand).begin;
+                     });
+      if (inPlace) continue;
+      auto intruder = bytes.intruder(rangeOf(operand), ownerOf(operand));
+      if (!intruder.found) continue;
+      return op->emitOpError() << "reads a value whose bytes " << intruder.range.begin << " to " << intruder.range.end
+                               << " hold " << describe(intruder.owner) << " by then";
+    }
+    return success();
+  }
+
+  LogicalResult checkStore(plan::StoreOp store) {
+    auto param = persistent.lookup(store.getParamAttr());
+    if (!param) return store.emitOpError("stores to a persistent tensor that does not exist");
+    int64_t offset = param->getAttrOfType<IntegerAttr>("plan.offset").getInt();
+    Range slot{offset, offset + tensorBytes(store.getValue().getType())};
+    if (store.getInPlace() && rangeOf(store.getValue()).begin != offset)
+      return store.emitOpError("says it is in place, but its value lies elsewhere");
+    const void *owner = ownerOf(store.getValue());
+    if (!store.getInPlace()) bytes.write(slot, owner);
+    stored[store.getParamAttr()] = {slot, owner};
+    return success();
+  }
+
+  LogicalResult checkSequence(Operation *op) {
+    auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
+    if (!collective) return success();
+    int64_t &expected = sequences[groupName(collective.getAxes())];
+    if (int64_t(collective.getSequence()) != expected)
+      return op->emitOpError() << "is number " << expected << " of its group, but says " << collective.getSequence();
+    ++expected;
+    return success();
+  }
+
+  LogicalResult checkPersistent() {
+    for (auto &[name, value] : stored) {
+      auto intruder = bytes.intruder(value.first, value.second);
+      if (intruder.found)
+        return function.emitOpError() << "ends with " << describe(intruder.owner) << " in " << name
+                                      << ", which was to hold another value";
+    }
+    for (Operation &op : function.getOps()) {
+      auto read = dyn_cast<onnx::ReadOp>(op);
+      if (!read || stored.contains(read.getParamAttr())) continue;
+      auto intruder = bytes.intruder(rangeOf(read.getValue()), ownerOf(read.getValue()));
+      if (intruder.found)
+        return function.emitOpError() << "overwrites " << read.getParamAttr() << " with " << describe(intruder.owner);
+    }
+    return success();
+  }
+
+  func::FuncOp function;
+  int64_t arenaBytes;
+  CommandList list;
+  Ownership bytes;
+  llvm::DenseMap<Attribute, onnx::ParamOp> persistent;
+  llvm::DenseMap<Attribute, std::pair<Range, const void *>> stored;
+  llvm::StringMap<int64_t> sequences;
+};
+
+struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyPlan)
+  StringRef getArgument() const override { return "verify-plan"; }
+  StringRef getDescription() const override { return "no command finds other bytes than it should"; }
+  void runOnOperation() override {
+    auto arena = getOperation()->getAttrOfType<IntegerAttr>("plan.arena_bytes");
+    if (!arena) {
+      getOperation().emitError("has no plan.arena_bytes: run plan-memory first");
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(FragmentCheck(function, arena.getInt()).run())) return signalPassFailure();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createVerifyPlan() { return std::make_unique<VerifyPlan>(); }
+
+} // namespace cleave::codegen
