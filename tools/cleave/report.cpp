@@ -1,0 +1,56 @@
+// cleave report X.plan: the report that was made with the plan, in text, JSON or HTML; --explain, --diff.
+#include "runtime/plan/plan_file.h"
+#include "tools/cleave/commands.h"
+#include <fmt/core.h>
+#include <memory>
+
+namespace cleave::tool {
+namespace {
+
+struct Options {
+  std::string plan, other, node, format = "text", output;
+};
+
+Result<report::Report> read(const std::string &path) {
+  auto plan = runtime::readPlanFile(path);
+  if (!plan) return plan.status();
+  return report::fromJson(plan->report_json());
+}
+
+int run(const Options &options) {
+  auto shown = read(options.plan);
+  if (!shown) return fail(shown.status());
+  std::string text;
+  if (!options.node.empty()) {
+    auto explained = report::explain(*shown, options.node);
+    if (!explained) return fail(explained.status());
+    text = *explained;
+  } else if (!options.other.empty()) {
+    auto other = read(options.other);
+    if (!other) return fail(other.status());
+    text = report::diff(*shown, *other);
+  } else if (options.format == "json") {
+    text = report::renderJson(*shown);
+  } else if (options.format == "html") {
+    text = report::renderHtml(*shown);
+  } else {
+    text = report::renderText(*shown);
+  }
+  Status written = writeText(options.output, text);
+  return written ? 0 : fail(written);
+}
+
+} // namespace
+
+void addReport(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("report", "Show a plan's split and why it was chosen");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "the compiled plan")->required();
+  command->add_option("--format", options->format, "text, json or html")->check(CLI::IsMember({"text", "json", "html"}));
+  command->add_option("-o,--output", options->output, "file (default: standard output)");
+  command->add_option("--explain", options->node, "a node: its candidate splits and what each would cost");
+  command->add_option("--diff", options->other, "another plan: what changed and what it is worth");
+  command->callback([options, &status] { status = run(*options); });
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,75 @@
+// cleave run X.plan: train.
+#include "runtime/executor/trainer.h"
+#include "runtime/plan/plan_file.h"
+#include "tools/cleave/commands.h"
+#include <fmt/core.h>
+#include <memory>
+#include <unistd.h>
+
+namespace cleave::tool {
+namespace {
+
+struct Options {
+  std::string plan, data;
+  runtime::TrainOptions train;
+  bool quiet = false;
+};
+
+// One line that is rewritten on a terminal; a line a while otherwise.
+class Progress {
+public:
+  void operator()(const runtime::StepMetrics &metrics) {
+    bool terminal = isatty(STDERR_FILENO) != 0;
+    if (!terminal && metrics.step != 1 && metrics.step % 20 != 0 && !metrics.evalLoss) return;
+    std::string line = fmt::format("step {}  loss {:.4f}", metrics.step, metrics.loss);
+    if (metrics.gradNorm) line += fmt::format("  grad norm {:.3g}", *metrics.gradNorm);
+    line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
+                        metrics.samplesPerSecond);
+    if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
+    fmt::print(stderr, terminal && !metrics.evalLoss ? "\r\033[K{}" : "{}\n", line);
+    dirty = terminal && !metrics.evalLoss;
+  }
+  void finish() {
+    if (dirty) fmt::print(stderr, "\n");
+  }
+
+private:
+  bool dirty = false;
+};
+
+int run(Options &options) {
+  auto plan = runtime::readPlanFile(options.plan);
+  if (!plan) return fail(plan.status());
+  if (!options.data.empty()) options.train.data = options.data;
+  if (options.train.resume && options.train.snapshots.empty())
+    return fail(Status(ErrorKind::Usage, "--resume wants --snapshot DIR, the folder to resume from"));
+  Progress progress;
+  if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
+  Status status = runtime::train(*plan, options.train);
+  progress.finish();
+  return status ? 0 : fail(status);
+}
+
+} // namespace
+
+void addRun(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("run", "Train: all devices of a cpu:N plan here, or one rank under mpirun");
+  auto options = std::make_shared<Options>();
+  runtime::TrainOptions &train = options->train;
+  command->add_option("plan", options->plan, "the compiled plan")->required();
+  command->add_option("--data", options->data, "replaces the recipe's data.path");
+  command->add_option("--steps", train.steps, "steps in all, those before a resume included (default: one epoch)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--metrics", train.metrics, "file of JSON lines, one a step; - is standard output");
+  command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
+  command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
+  command->add_flag("--resume", train.resume, "go on from the newest snapshot");
+  command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the last steps");
+  command->add_option("--model", train.model, "the .onnx file, if it moved since compiling");
+  command->add_option("--threads", train.threads, "threads a device (default: cores / devices)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--quiet", options->quiet, "no progress");
+  command->callback([options, &status] { status = run(*options); });
+}
+
+} // namespace cleave::tool

@@ -1,0 +1,50 @@
+// cleave verify X.plan: static checks, then the plan's numbers against the unpartitioned reference.
+#include "runtime/plan/plan_file.h"
+#include "runtime/plan/verify.h"
+#include "runtime/verify/compare.h"
+#include "tools/cleave/commands.h"
+#include <fmt/core.h>
+#include <memory>
+
+namespace cleave::tool {
+namespace {
+
+struct Options {
+  std::string plan;
+  runtime::CompareOptions compare;
+  bool onlyStatic = false, json = false;
+};
+
+int run(const Options &options) {
+  auto plan = runtime::readPlanFile(options.plan);
+  if (!plan) return fail(plan.status());
+  Status valid = runtime::verifyPlan(*plan);
+  if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
+  if (!options.json)
+    fmt::print("{}: static checks passed: buffers, events, order of collectives, transfers\n", options.plan);
+  if (options.onlyStatic) {
+    if (options.json) fmt::print("{{\"static\": true}}\n");
+    return 0;
+  }
+  auto seen = runtime::comparePlan(*plan, options.compare);
+  if (!seen) return fail(seen.status());
+  Status written = writeText("-", options.json ? seen->json() : seen->text());
+  if (!written) return fail(written);
+  return seen->agrees() ? 0 : static_cast<int>(ErrorKind::RunFailed);
+}
+
+} // namespace
+
+void addVerify(CLI::App &app, int &status) {
+  auto *command = app.add_subcommand("verify", "Prove that a plan computes what the unsplit model computes");
+  auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "the compiled plan")->required();
+  command->add_flag("--static", options->onlyStatic, "only what can be checked without running");
+  command->add_option("--steps", options->compare.steps, "training steps to compare (default 2)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
+  command->add_flag("--json", options->json, "for programs");
+  command->callback([options, &status] { status = run(*options); });
+}
+
+} // namespace cleave::tool
