@@ -1,0 +1,84 @@
+// BindDimensions: symbolic dimensions of @model's arguments become the numbers of the recipe.
+//
+//   func.func @model(%x: tensor<?x20xf32> {onnx.dims = ["batch", ""]})  with batch=8  ->  %x: tensor<8x20xf32>
+#include "compiler/normalize/normalize.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <set>
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+std::map<std::string, int64_t> parseDims(ArrayRef<std::string> entries) {
+  std::map<std::string, int64_t> dims;
+  for (StringRef entry : entries) {
+    auto [name, text] = entry.rsplit(':');
+    int64_t size = -1;
+    if (text.getAsInteger(10, size)) size = -1;
+    dims[name.str()] = size;
+  }
+  return dims;
+}
+
+struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BindDimensions)
+  BindDimensions() = default;
+  explicit BindDimensions(NormalizeOptions options) : options(std::move(options)) {}
+  BindDimensions(const BindDimensions &other) : PassWrapper(other), options(other.options) {}
+  StringRef getArgument() const final { return "bind-dimensions"; }
+  StringRef getDescription() const final { return "give symbolic dimensions their sizes"; }
+  ListOption<std::string> dims{*this, "dims", llvm::cl::desc("sizes of symbolic dimensions: batch:8,seq:16")};
+  NormalizeOptions options;
+
+  void runOnOperation() override {
+    auto function = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!function) {
+      getOperation().emitError("has no function @model");
+      return signalPassFailure();
+    }
+    auto sizes = options.dims;
+    for (auto &[name, size] : parseDims(ArrayRef<std::string>(dims))) sizes[name] = size;
+    std::string unbound, bad;
+    std::set<std::string> named;
+    for (BlockArgument argument : function.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
+      std::string input = name ? name.str() : std::to_string(argument.getArgNumber());
+      if (!type) {
+        function.emitError() << "input '" << input << "' has no rank: export the model with the ranks of its inputs";
+        return signalPassFailure();
+      }
+      auto symbols = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), "onnx.dims");
+      SmallVector<int64_t> shape(type.getShape());
+      for (auto [d, size] : llvm::enumerate(shape)) {
+        if (!ShapedType::isDynamic(size)) continue;
+        auto symbol = symbols && d < symbols.size() ? dyn_cast<StringAttr>(symbols[d]) : StringAttr();
+        std::string key = symbol && !symbol.empty() ? symbol.str() : input + "." + std::to_string(d);
+        auto found = sizes.find(key);
+        if (found == sizes.end()) {
+          if (named.insert(key).second) unbound += (unbound.empty() ? "'" : ", '") + key + "'";
+        } else if (found->second < 1) {
+          if (named.insert(key).second) bad += (bad.empty() ? "'" : ", '") + key + "'";
+        } else {
+          size = found->second;
+        }
+      }
+      argument.setType(type.clone(shape));
+    }
+    if (!bad.empty()) function.emitError() << "dimensions must be positive: " << bad;
+    if (!unbound.empty())
+      function.emitError() << "symbolic dimensions without a size: " << unbound << "; give them in the recipe's `dims`";
+    if (!bad.empty() || !unbound.empty()) return signalPassFailure();
+    function.setType(
+        FunctionType::get(&getContext(), function.getBody().getArgumentTypes(), function.getResultTypes()));
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createBindDimensionsPass(NormalizeOptions options) {
+  return std::make_unique<BindDimensions>(std::move(options));
+}
+
+} // namespace cleave::normalize

@@ -1,0 +1,198 @@
+#include "compiler/normalize/constants.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+
+using runtime::DType;
+using runtime::HostTensor;
+
+DType dtypeOf(Type type) {
+  if (type.isF32()) return plan::F32;
+  if (type.isF64()) return plan::F64;
+  if (type.isF16()) return plan::F16;
+  if (type.isBF16()) return plan::BF16;
+  auto integer = dyn_cast<IntegerType>(type);
+  if (!integer) return plan::DTYPE_INVALID;
+  bool isUnsigned = integer.isUnsigned();
+  switch (integer.getWidth()) {
+  case 1:
+    return plan::BOOL;
+  case 8:
+    return isUnsigned ? plan::U8 : plan::I8;
+  case 16:
+    return isUnsigned ? plan::U16 : plan::I16;
+  case 32:
+    return isUnsigned ? plan::U32 : plan::I32;
+  case 64:
+    return isUnsigned ? plan::U64 : plan::I64;
+  default:
+    return plan::DTYPE_INVALID;
+  }
+}
+
+Type elementTypeOf(MLIRContext *context, DType dtype) {
+  auto unsignedType = [&](unsigned width) { return IntegerType::get(context, width, IntegerType::Unsigned); };
+  switch (dtype) {
+  case plan::F32:
+    return Float32Type::get(context);
+  case plan::F64:
+    return Float64Type::get(context);
+  case plan::F16:
+    return Float16Type::get(context);
+  case plan::BF16:
+    return BFloat16Type::get(context);
+  case plan::BOOL:
+    return IntegerType::get(context, 1);
+  case plan::I8:
+    return IntegerType::get(context, 8);
+  case plan::I16:
+    return IntegerType::get(context, 16);
+  case plan::I32:
+    return IntegerType::get(context, 32);
+  case plan::I64:
+    return IntegerType::get(context, 64);
+  case plan::U8:
+    return unsignedType(8);
+  case plan::U16:
+    return unsignedType(16);
+  case plan::U32:
+    return unsignedType(32);
+  case plan::U64:
+    return unsignedType(64);
+  default:
+    return {};
+  }
+}
+
+runtime::TensorType tensorTypeOf(Type type) {
+  auto ranked = cast<RankedTensorType>(type);
+  return {dtypeOf(ranked.getElementType()), ranked.getShape().vec()};
+}
+
+HostTensor toHostTensor(ElementsAttr attribute) {
+  runtime::TensorType type = tensorTypeOf(attribute.getType());
+  HostTensor tensor = HostTensor::zeros(type.dtype, type.shape);
+  auto dense = dyn_cast<DenseElementsAttr>(attribute);
+  if (type.dtype == plan::BOOL || !dense) {
+    int64_t at = 0;
+    if (type.dtype == plan::BOOL)
+      for (bool value : attribute.getValues<bool>()) tensor.as<uint8_t>()[at++] = value;
+    return tensor;
+  }
+  ArrayRef<char> raw = dense.getRawData();
+  auto *to = reinterpret_cast<char *>(tensor.data.data());
+  if (!dense.isSplat()) {
+    llvm::copy(raw, to);
+    return tensor;
+  }
+  for (size_t at = 0; at < tensor.data.size(); at += raw.size()) llvm::copy(raw, to + at);
+  return tensor;
+}
+
+DenseElementsAttr toAttribute(const HostTensor &tensor, RankedTensorType type) {
+  int64_t count = tensor.elements(), bytes = runtime::byteSize(tensor.dtype);
+  bool splat = count > 1;
+  for (int64_t at = bytes; splat && at < count * bytes; ++at) splat = tensor.data[at] == tensor.data[at - bytes];
+  auto *raw = reinterpret_cast<const char *>(tensor.data.data());
+  if (tensor.dtype == plan::BOOL) {
+    if (splat) return DenseElementsAttr::get(type, raw[0] != 0);
+    SmallVector<bool> values(raw, raw + count);
+    return DenseElementsAttr::get(type, values);
+  }
+  return DenseElementsAttr::getFromRawBuffer(type, ArrayRef<char>(raw, splat ? bytes : count * bytes));
+}
+
+DenseElementsAttr constantOf(Value value) {
+  auto constant = value ? value.getDefiningOp<onnx::ConstantOp>() : onnx::ConstantOp();
+  return constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+}
+
+static HostTensor splatElement(DenseElementsAttr attribute) {
+  return toHostTensor(attribute.resizeSplat(RankedTensorType::get({}, attribute.getElementType())));
+}
+
+std::optional<double> splatOf(Value value) {
+  DenseElementsAttr attribute = constantOf(value);
+  if (!attribute || !attribute.isSplat()) return std::nullopt;
+  return splatElement(attribute).reals()[0];
+}
+
+runtime::Attributes evaluatorAttributes(Operation *op) {
+  runtime::Attributes result;
+  for (NamedAttribute named : op->getAttrDictionary()) {
+    std::string name = named.getName().str();
+    llvm::TypeSwitch<Attribute>(named.getValue())
+        .Case([&](DenseI64ArrayAttr a) { result[name] = runtime::Ints(a.asArrayRef()); })
+        .Case([&](IntegerAttr a) {
+          bool isBool = a.getType().isInteger(1);
+          result[name] = runtime::Ints{isBool ? int64_t(a.getValue().getZExtValue()) : a.getValue().getSExtValue()};
+        })
+        .Case([&](FloatAttr a) { result[name] = a.getValueAsDouble(); })
+        .Case([&](UnitAttr) { result[name] = runtime::Ints{}; })
+        .Case([&](StringAttr a) { result[name] = a.str(); })
+        .Case([&](ElementsAttr a) { result[name] = toHostTensor(a); });
+  }
+  return result;
+}
+
+static std::string evaluatorName(Operation *op) { return op->getName().stripDialect().str(); }
+
+static std::optional<HostTensor> evaluateOp(Operation *op, ArrayRef<HostTensor> operands, runtime::TensorType type) {
+  SmallVector<const HostTensor *> pointers;
+  for (const HostTensor &operand : operands) pointers.push_back(&operand);
+  auto result = runtime::evaluate(evaluatorName(op), std::span(pointers.data(), pointers.size()),
+                                  evaluatorAttributes(op), {&type, 1});
+  if (!result) return std::nullopt;
+  return std::move(result->front());
+}
+
+DenseElementsAttr foldOp(Operation *op, int64_t limit) {
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || isa<onnx::ConstantOp>(op)) return {};
+  SmallVector<DenseElementsAttr> attributes;
+  bool splats = true;
+  for (Value operand : op->getOperands()) {
+    DenseElementsAttr attribute = constantOf(operand);
+    if (!attribute) return {};
+    attributes.push_back(attribute);
+    splats &= attribute.isSplat();
+  }
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (dtypeOf(type.getElementType()) == plan::DTYPE_INVALID) return {};
+  if (splats && isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op))
+    return attributes[0].resizeSplat(type);
+  SmallVector<HostTensor> operands;
+  if (splats && op->hasTrait<onnx::PerElement>()) {
+    for (DenseElementsAttr attribute : attributes) operands.push_back(splatElement(attribute));
+    auto element = evaluateOp(op, operands, {dtypeOf(type.getElementType()), {}});
+    if (!element) return {};
+    return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
+  }
+  if (type.getNumElements() > limit) return {};
+  for (DenseElementsAttr attribute : attributes) {
+    if (attribute.getNumElements() > 16 * limit) return {};
+    operands.push_back(toHostTensor(attribute));
+  }
+  auto result = evaluateOp(op, operands, tensorTypeOf(type));
+  return result ? toAttribute(*result, type) : DenseElementsAttr();
+}
+
+std::optional<HostTensor> evaluateOnDemand(Value value, int64_t limit) {
+  if (DenseElementsAttr attribute = constantOf(value))
+    return attribute.getNumElements() <= limit ? std::optional(toHostTensor(attribute)) : std::nullopt;
+  Operation *op = value.getDefiningOp();
+  if (!op || !runtime::canEvaluate(evaluatorName(op)) || op->getName().getDialectNamespace() != "onnx" ||
+      isa<onnx::RandomUniformOp>(op))
+    return std::nullopt;
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || type.getNumElements() > limit) return std::nullopt;
+  SmallVector<HostTensor> operands;
+  for (Value operand : op->getOperands()) {
+    auto tensor = evaluateOnDemand(operand, limit);
+    if (!tensor) return std::nullopt;
+    operands.push_back(std::move(*tensor));
+  }
+  return evaluateOp(op, operands, tensorTypeOf(type));
+}
+
+} // namespace cleave::normalize

@@ -1,0 +1,196 @@
+#include "compiler/normalize/core_builder.h"
+#include "compiler/normalize/simplify.h"
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+ArrayRef<int64_t> shapeOf(Value value) { return typeOf(value).getShape(); }
+Type elementOf(Value value) { return typeOf(value).getElementType(); }
+int64_t rankOf(Value value) { return typeOf(value).getRank(); }
+bool isFloatTensor(Value value) { return isa<FloatType>(elementOf(value)); }
+Dims countUp(int64_t count) {
+  Dims dims(count);
+  for (int64_t i = 0; i < count; ++i) dims[i] = i;
+  return dims;
+}
+
+std::optional<Dims> broadcastShape(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  Dims result(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < result.size(); ++i) { // from the back
+    int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1, right = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (left != right && left != 1 && right != 1) return std::nullopt;
+    result[result.size() - 1 - i] = left == 1 ? right : left;
+  }
+  return result;
+}
+
+static std::string text(ArrayRef<int64_t> shape) {
+  std::string out = "[";
+  for (auto [i, size] : llvm::enumerate(shape)) out += (i ? "," : "") + std::to_string(size);
+  return out + "]";
+}
+
+void CoreBuilder::fail(const Twine &message) {
+  emitError(loc) << message;
+  throw Failure();
+}
+
+Value CoreBuilder::finish(OperationState &state, Infer infer) {
+  SmallVector<Type> types;
+  MLIRContext *context = builder.getContext();
+  if (failed(infer(context, loc, state.operands, state.attributes.getDictionary(context), state.getRawProperties(),
+                   state.regions, types)))
+    throw Failure();
+  state.types.assign(types.begin(), types.end());
+  Operation *op = builder.create(state);
+  Value replacement = simplify(op, *this);
+  if (!replacement)
+    if (DenseElementsAttr folded = foldOp(op, foldLimit)) replacement = constant(folded);
+  if (!replacement) return op->getResult(0);
+  op->erase();
+  return replacement;
+}
+
+Value CoreBuilder::constant(DenseElementsAttr value) {
+  OperationState state(loc, onnx::ConstantOp::getOperationName());
+  onnx::ConstantOp::build(builder, state, value.getType(), value);
+  return builder.create(state)->getResult(0);
+}
+Value CoreBuilder::constant(const runtime::HostTensor &value) {
+  Type element = elementTypeOf(builder.getContext(), value.dtype);
+  return constant(toAttribute(value, RankedTensorType::get(value.shape, element)));
+}
+Value CoreBuilder::splat(RankedTensorType type, double value) {
+  auto element = runtime::HostTensor::ofReals(dtypeOf(type.getElementType()), {}, {value});
+  return constant(toAttribute(element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type));
+}
+Value CoreBuilder::scalar(Value like, double value) { return splat(RankedTensorType::get({}, elementOf(like)), value); }
+Value CoreBuilder::integers(ArrayRef<int64_t> values) {
+  auto type = RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
+  return constant(DenseElementsAttr::get(type, values));
+}
+
+Value CoreBuilder::indexAlong(ArrayRef<int64_t> shape, int64_t dim) {
+  return create<onnx::BroadcastOp>(integers(countUp(shape[dim])), builder.getDenseI64ArrayAttr(shape),
+                                   builder.getDenseI64ArrayAttr({dim}));
+}
+
+Value CoreBuilder::where(Value condition, Value a, Value b) {
+  broadcastTogether({&condition, &a, &b});
+  return create<onnx::WhereOp>(condition, a, b);
+}
+Value CoreBuilder::cast(Value x, Type to) {
+  return elementOf(x) == to ? x : create<onnx::CastOp>(x, TypeAttr::get(to));
+}
+
+Value CoreBuilder::reshape(Value x, ArrayRef<int64_t> shape) {
+  return shapeOf(x) == shape ? x : create<onnx::ReshapeOp>(x, builder.getDenseI64ArrayAttr(shape));
+}
+Value CoreBuilder::transpose(Value x, ArrayRef<int64_t> perm) {
+  return create<onnx::TransposeOp>(x, builder.getDenseI64ArrayAttr(perm));
+}
+
+Value CoreBuilder::broadcastTo(Value x, ArrayRef<int64_t> shape) {
+  ArrayRef<int64_t> from = shapeOf(x);
+  if (from == shape) return x;
+  int64_t shift = int64_t(shape.size()) - int64_t(from.size());
+  if (shift < 0) fail("cannot broadcast " + text(from) + " to " + text(shape));
+  Dims kept, dims;
+  for (auto [d, size] : llvm::enumerate(from)) {
+    int64_t target = shape[d + shift];
+    if (size != target && size != 1) fail("cannot broadcast " + text(from) + " to " + text(shape));
+    if (size != target) continue; // a size of 1 that grows: reshaped away
+    kept.push_back(size);
+    dims.push_back(d + shift);
+  }
+  Value squeezed = reshape(x, kept);
+  return create<onnx::BroadcastOp>(squeezed, builder.getDenseI64ArrayAttr(shape), builder.getDenseI64ArrayAttr(dims));
+}
+
+void CoreBuilder::broadcastTogether(ArrayRef<Value *> values) {
+  Dims shape(shapeOf(*values[0]));
+  for (Value *value : values.drop_front()) {
+    auto both = broadcastShape(shape, shapeOf(*value));
+    if (!both) fail("shapes " + text(shape) + " and " + text(shapeOf(*value)) + " do not broadcast");
+    shape = *both;
+  }
+  for (Value *value : values) *value = broadcastTo(*value, shape);
+}
+
+Value CoreBuilder::slice(Value x, int64_t axis, int64_t start, int64_t size) {
+  Dims starts(rankOf(x), 0), sizes(shapeOf(x));
+  starts[axis] = start;
+  sizes[axis] = size;
+  return sliceAll(x, starts, sizes);
+}
+Value CoreBuilder::sliceAll(Value x, ArrayRef<int64_t> starts, ArrayRef<int64_t> sizes) {
+  Dims steps(starts.size(), 1);
+  return create<onnx::SliceOp>(x, builder.getDenseI64ArrayAttr(starts), builder.getDenseI64ArrayAttr(sizes),
+                               builder.getDenseI64ArrayAttr(steps));
+}
+Value CoreBuilder::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> high, double value) {
+  Dims interior(low.size(), 0);
+  return create<onnx::PadOp>(x, builder.getDenseI64ArrayAttr(low), builder.getDenseI64ArrayAttr(high),
+                             builder.getDenseI64ArrayAttr(interior), builder.getF64FloatAttr(value));
+}
+Value CoreBuilder::concat(ValueRange parts, int64_t axis) {
+  return create<onnx::ConcatOp>(parts, builder.getI64IntegerAttr(axis));
+}
+Value CoreBuilder::pick(Value x, int64_t axis, ArrayRef<int64_t> indices) { return gather(x, integers(indices), axis); }
+Value CoreBuilder::gather(Value table, Value indices, int64_t axis) {
+  return create<onnx::GatherOp>(table, indices, builder.getI64IntegerAttr(axis), ArrayAttr(), IntegerAttr());
+}
+Value CoreBuilder::insertOnes(Value x, ArrayRef<int64_t> axes) {
+  Dims shape(shapeOf(x));
+  for (int64_t axis : axes) shape.insert(shape.begin() + axis, 1);
+  return reshape(x, shape);
+}
+
+Value CoreBuilder::keepDims(Value reduced, Value x, ArrayRef<int64_t> axes, bool keep) {
+  if (!keep) return reduced;
+  Dims shape(shapeOf(x));
+  for (int64_t axis : axes) shape[axis] = 1;
+  return reshape(reduced, shape);
+}
+Value CoreBuilder::reduceSum(Value x, ArrayRef<int64_t> axes, bool keep) {
+  return axes.empty() ? x : keepDims(create<onnx::ReduceSumOp>(x, builder.getDenseI64ArrayAttr(axes)), x, axes, keep);
+}
+Value CoreBuilder::reduceMax(Value x, ArrayRef<int64_t> axes, bool keep) {
+  return axes.empty() ? x : keepDims(create<onnx::ReduceMaxOp>(x, builder.getDenseI64ArrayAttr(axes)), x, axes, keep);
+}
+Value CoreBuilder::reduceMin(Value x, ArrayRef<int64_t> axes, bool keep) {
+  return axes.empty() ? x : keepDims(create<onnx::ReduceMinOp>(x, builder.getDenseI64ArrayAttr(axes)), x, axes, keep);
+}
+Value CoreBuilder::mean(Value x, ArrayRef<int64_t> axes, bool keep) {
+  double count = 1;
+  for (int64_t axis : axes) count *= shapeOf(x)[axis];
+  return div(reduceSum(x, axes, keep), count);
+}
+
+namespace {
+// One operand of a contraction while transposes and broadcasts are peeled off it.
+struct Factor {
+  Value value;
+  Dims indices;
+};
+void absorbTranspose(Factor &factor) {
+  while (auto transpose = factor.value.getDefiningOp<onnx::TransposeOp>()) {
+    Dims inner(factor.indices.size());
+    for (auto [to, from] : llvm::enumerate(transpose.getPerm())) inner[from] = factor.indices[to];
+    factor = {transpose.getX(), inner};
+  }
+}
+} // namespace
+
+Value CoreBuilder::contract(Value lhs, Value rhs, ArrayRef<int64_t> left, ArrayRef<int64_t> right,
+                            ArrayRef<int64_t> result) {
+  Factor a{lhs, Dims(left)}, b{rhs, Dims(right)};
+  absorbTranspose(a);
+  absorbTranspose(b);
+  return create<onnx::ContractOp>(a.value, b.value, builder.getDenseI64ArrayAttr(a.indices),
+                                  builder.getDenseI64ArrayAttr(b.indices), builder.getDenseI64ArrayAttr(result));
+}
+
+} // namespace cleave::normalize

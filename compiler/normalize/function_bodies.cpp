@@ -1,0 +1,244 @@
+#include "compiler/normalize/function_bodies.h"
+#include "compiler/import/types.h"
+#include "onnx/defs/function.h"
+#include "onnx/defs/schema.h"
+#include "onnx/defs/tensor_proto_util.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+const ::onnx::OpSchema *schemaOf(const std::string &domain, const std::string &op, int64_t version) {
+  return ::onnx::OpSchemaRegistry::Schema(op, static_cast<int>(version), domain);
+}
+
+// --- MLIR to protobuf: what a context-dependent body is built from
+
+void setTensor(::onnx::TensorProto &proto, ElementsAttr value) {
+  runtime::HostTensor tensor = toHostTensor(value);
+  for (int64_t size : tensor.shape) proto.add_dims(size);
+  proto.set_raw_data(tensor.data.data(), tensor.data.size());
+  static const std::map<plan::DType, int> types = {{plan::F32, 1},  {plan::U8, 2},   {plan::I8, 3},   {plan::U16, 4},
+                                                   {plan::I16, 5},  {plan::I32, 6},  {plan::I64, 7},  {plan::BOOL, 9},
+                                                   {plan::F16, 10}, {plan::F64, 11}, {plan::U32, 12}, {plan::U64, 13},
+                                                   {plan::BF16, 16}};
+  proto.set_data_type(types.at(tensor.dtype));
+}
+
+int onnxType(Type element) {
+  ::onnx::TensorProto proto;
+  setTensor(proto, DenseElementsAttr::get(RankedTensorType::get({}, element),
+                                          isa<FloatType>(element) ? Attribute(FloatAttr::get(element, 0))
+                                                                  : Attribute(IntegerAttr::get(element, 0))));
+  return proto.data_type();
+}
+
+::onnx::NodeProto protoOf(onnx::NodeOp node) {
+  using Proto = ::onnx::AttributeProto;
+  ::onnx::NodeProto proto;
+  proto.set_op_type(node.getOpType().str());
+  proto.set_domain(node.getDomain().str());
+  proto.set_name(node.getNodeName().str());
+  for (auto [i, input] : llvm::enumerate(node.getInputs()))
+    proto.add_input(input.getDefiningOp<onnx::NoneOp>() ? "" : "in" + std::to_string(i));
+  for (size_t i = 0; i < node.getNumResults(); ++i) proto.add_output("out" + std::to_string(i));
+  for (NamedAttribute named : node.getOnnxAttributes()) {
+    Proto &attribute = *proto.add_attribute();
+    attribute.set_name(named.getName().str());
+    llvm::TypeSwitch<Attribute>(named.getValue())
+        .Case([&](IntegerAttr a) {
+          attribute.set_type(Proto::INT);
+          attribute.set_i(a.getValue().getSExtValue());
+        })
+        .Case([&](FloatAttr a) {
+          attribute.set_type(Proto::FLOAT);
+          attribute.set_f(static_cast<float>(a.getValueAsDouble()));
+        })
+        .Case([&](StringAttr a) {
+          attribute.set_type(Proto::STRING);
+          attribute.set_s(a.str());
+        })
+        .Case([&](DenseI64ArrayAttr a) {
+          attribute.set_type(Proto::INTS);
+          for (int64_t value : a.asArrayRef()) attribute.add_ints(value);
+        })
+        .Case([&](DenseF32ArrayAttr a) {
+          attribute.set_type(Proto::FLOATS);
+          for (float value : a.asArrayRef()) attribute.add_floats(value);
+        })
+        .Case([&](ElementsAttr a) {
+          attribute.set_type(Proto::TENSOR);
+          setTensor(*attribute.mutable_t(), a);
+        });
+  }
+  return proto;
+}
+
+std::vector<::onnx::TypeProto> typesOf(onnx::NodeOp node) {
+  std::vector<::onnx::TypeProto> types;
+  for (Value input : node.getInputs()) {
+    ::onnx::TypeProto &type = types.emplace_back();
+    auto ranked = dyn_cast<RankedTensorType>(input.getType());
+    if (!ranked) continue;
+    auto &tensor = *type.mutable_tensor_type();
+    tensor.set_elem_type(onnxType(ranked.getElementType()));
+    tensor.mutable_shape();
+    for (int64_t size : ranked.getShape()) tensor.mutable_shape()->add_dim()->set_dim_value(size);
+  }
+  return types;
+}
+
+// --- protobuf to MLIR: the body's nodes
+
+Attribute tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto &proto) {
+  Type element = import_::elementType(*builder.getContext(), proto.data_type());
+  if (!element) return {};
+  std::vector<int64_t> shape(proto.dims().begin(), proto.dims().end());
+  auto type = RankedTensorType::get(shape, element);
+  runtime::HostTensor tensor = runtime::HostTensor::zeros(dtypeOf(element), shape);
+  if (proto.has_raw_data()) {
+    if (proto.raw_data().size() != tensor.data.size()) return {};
+    std::memcpy(tensor.data.data(), proto.raw_data().data(), tensor.data.size());
+    return toAttribute(tensor, type);
+  }
+  std::vector<double> values;
+  if (proto.float_data_size())
+    values.assign(proto.float_data().begin(), proto.float_data().end());
+  else if (proto.double_data_size())
+    values.assign(proto.double_data().begin(), proto.double_data().end());
+  else if (proto.int64_data_size())
+    values.assign(proto.int64_data().begin(), proto.int64_data().end());
+  else if (proto.int32_data_size()) {
+    bool half = proto.data_type() == ::onnx::TensorProto::FLOAT16,
+         brain = proto.data_type() == ::onnx::TensorProto::BFLOAT16;
+    for (int32_t bits : proto.int32_data())
+      values.push_back(half    ? runtime::halfToFloat(uint16_t(bits))
+                       : brain ? runtime::bfloatToFloat(uint16_t(bits))
+                               : bits);
+  }
+  if (int64_t(values.size()) != tensor.elements()) return {};
+  tensor.setReals(values.data());
+  return toAttribute(tensor, type);
+}
+
+Attribute attributeOf(OpBuilder &builder, const ::onnx::AttributeProto &proto) {
+  switch (proto.type()) {
+  case ::onnx::AttributeProto::INT:
+    return builder.getI64IntegerAttr(proto.i());
+  case ::onnx::AttributeProto::FLOAT:
+    return builder.getF32FloatAttr(proto.f());
+  case ::onnx::AttributeProto::STRING:
+    return builder.getStringAttr(proto.s());
+  case ::onnx::AttributeProto::INTS: {
+    std::vector<int64_t> values(proto.ints().begin(), proto.ints().end());
+    return builder.getDenseI64ArrayAttr(values);
+  }
+  case ::onnx::AttributeProto::FLOATS: {
+    std::vector<float> values(proto.floats().begin(), proto.floats().end());
+    return builder.getDenseF32ArrayAttr(values);
+  }
+  case ::onnx::AttributeProto::TENSOR:
+    return tensorAttribute(builder, proto.t());
+  default:
+    return {};
+  }
+}
+
+// Attributes of a body's node; one that refers to the function's takes the calling node's value or its default.
+DictionaryAttr attributesOf(OpBuilder &builder, const ::onnx::NodeProto &inner, onnx::NodeOp node,
+                            const ::onnx::OpSchema &schema) {
+  SmallVector<NamedAttribute> attributes;
+  for (const ::onnx::AttributeProto &proto : inner.attribute()) {
+    Attribute value;
+    if (proto.ref_attr_name().empty()) {
+      value = attributeOf(builder, proto);
+      if (!value) {
+        emitError(node.getLoc()) << "ONNX's definition of " << node.getOpType() << " has an attribute '" << proto.name()
+                                 << "' of an unsupported kind";
+        throw Failure();
+      }
+    } else {
+      value = node.getOnnxAttributes().get(proto.ref_attr_name());
+      auto declared = schema.attributes().find(proto.ref_attr_name());
+      if (!value && declared != schema.attributes().end()) value = attributeOf(builder, declared->second.default_value);
+      if (!value) continue;
+    }
+    attributes.push_back(builder.getNamedAttr(proto.name(), value));
+  }
+  return builder.getDictionaryAttr(attributes);
+}
+
+bool bodyOf(onnx::NodeOp node, const ::onnx::OpSchema &schema, ::onnx::FunctionProto &body) {
+  int version = static_cast<int>(node.getVersion());
+  if (schema.HasFunction()) {
+    const ::onnx::FunctionProto *fixed = schema.GetFunction(version);
+    if (!fixed) fixed = schema.GetFunction();
+    if (fixed) {
+      body = *fixed;
+      return true;
+    }
+  }
+  if (!schema.HasContextDependentFunction()) return false;
+  ::onnx::NodeProto proto = protoOf(node);
+  ::onnx::FunctionBodyBuildContextImpl context(proto, typesOf(node));
+  return schema.BuildContextDependentFunction(context, body, version) ||
+         schema.BuildContextDependentFunction(context, body);
+}
+
+} // namespace
+
+bool hasFunctionBody(const std::string &domain, const std::string &op, int64_t version) {
+  const ::onnx::OpSchema *schema = schemaOf(domain, op, version);
+  return schema && (schema->HasFunction() || schema->HasContextDependentFunction());
+}
+
+std::vector<BodyOperator> operatorsOfBody(const std::string &domain, const std::string &op, int64_t version) {
+  std::vector<BodyOperator> result;
+  const ::onnx::OpSchema *schema = schemaOf(domain, op, version);
+  if (!schema || !schema->HasFunction()) return result;
+  const ::onnx::FunctionProto *body = schema->GetFunction(static_cast<int>(version));
+  if (!body) body = schema->GetFunction();
+  if (!body) return result;
+  for (const ::onnx::NodeProto &node : body->node()) result.push_back({node.domain(), node.op_type(), version});
+  return result;
+}
+
+bool expandFunctionBody(onnx::NodeOp node, OpBuilder &builder) {
+  const ::onnx::OpSchema *schema = schemaOf(node.getDomain().str(), node.getOpType().str(), node.getVersion());
+  ::onnx::FunctionProto body;
+  if (!schema || !bodyOf(node, *schema, body)) return false;
+  std::map<std::string, int64_t> versions;
+  for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();
+  std::map<std::string, Value> values;
+  Value none;
+  auto absent = [&] {
+    if (!none) none = onnx::NoneOp::create(builder, node.getLoc(), builder.getNoneType());
+    return none;
+  };
+  for (int i = 0; i < body.input_size(); ++i)
+    values[body.input(i)] = unsigned(i) < node.getInputs().size() ? node.getInputs()[i] : absent();
+  for (const ::onnx::NodeProto &inner : body.node()) {
+    Values operands;
+    for (const std::string &name : inner.input()) {
+      auto found = values.find(name);
+      operands.push_back(name.empty() || found == values.end() ? absent() : found->second);
+    }
+    SmallVector<Type> types(inner.output_size(), import_::unknownType(*builder.getContext()));
+    auto version = versions.find(inner.domain());
+    std::string name = node.getNodeName().str() + "/" + (inner.name().empty() ? inner.op_type() : inner.name());
+    auto made =
+        onnx::NodeOp::create(builder, node.getLoc(), types, operands, builder.getStringAttr(inner.op_type()),
+                             builder.getStringAttr(inner.domain() == "ai.onnx" ? "" : inner.domain()),
+                             builder.getI64IntegerAttr(version == versions.end() ? node.getVersion() : version->second),
+                             builder.getStringAttr(name), attributesOf(builder, inner, node, *schema), 0);
+    for (auto [output, result] : llvm::zip(inner.output(), made.getResults())) values[output] = result;
+  }
+  for (unsigned i = 0; i < node.getNumResults() && i < unsigned(body.output_size()); ++i) {
+    auto found = values.find(body.output(int(i)));
+    if (found != values.end()) node.getResult(i).replaceAllUsesWith(found->second);
+  }
+  node.erase();
+  return true;
+}
+
+} // namespace cleave::normalize

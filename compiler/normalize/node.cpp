@@ -1,0 +1,101 @@
+#include "compiler/normalize/node.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+
+Node::Node(onnx::NodeOp op, CoreBuilder &b, FunctionState &state) : op(op), b(b), state(state) {
+  for (Value input : op.getInputs()) inputs.push_back(input.getDefiningOp<onnx::NoneOp>() ? Value() : input);
+}
+
+void Node::fail(const Twine &message) {
+  emitError(op.getLoc()) << "node '" << op.getNodeName() << "' (" << op.getOpType() << ", opset " << op.getVersion()
+                         << "): " << message;
+  throw Failure();
+}
+
+Value Node::in(size_t i) {
+  if (!has(i)) fail("needs its input " + Twine(i));
+  return inputs[i];
+}
+
+Attribute Node::attribute(StringRef name) { return op.getOnnxAttributes().get(name); }
+
+int64_t Node::integer(StringRef name, int64_t otherwise) {
+  auto value = dyn_cast_or_null<IntegerAttr>(attribute(name));
+  return value ? value.getValue().getSExtValue() : otherwise;
+}
+double Node::real(StringRef name, double otherwise) {
+  auto value = dyn_cast_or_null<FloatAttr>(attribute(name));
+  return value ? value.getValueAsDouble() : otherwise;
+}
+std::string Node::text(StringRef name, StringRef otherwise) {
+  auto value = dyn_cast_or_null<StringAttr>(attribute(name));
+  return (value ? value.getValue() : otherwise).str();
+}
+std::optional<Dims> Node::ints(StringRef name) {
+  auto value = dyn_cast_or_null<DenseI64ArrayAttr>(attribute(name));
+  return value ? std::optional(Dims(value.asArrayRef())) : std::nullopt;
+}
+Dims Node::ints(StringRef name, ArrayRef<int64_t> otherwise) {
+  auto value = ints(name);
+  return value ? *value : Dims(otherwise);
+}
+
+runtime::HostTensor Node::constantTensor(size_t i) {
+  auto tensor = evaluateOnDemand(in(i));
+  if (!tensor)
+    fail("its input " + Twine(i) +
+         " must be known once dimensions are bound, but it depends on data or on a parameter");
+  return *tensor;
+}
+Dims Node::constantInts(size_t i) {
+  auto values = constantTensor(i).integers();
+  return Dims(values.begin(), values.end());
+}
+double Node::constantReal(size_t i) {
+  auto values = constantTensor(i).reals();
+  if (values.size() != 1) fail("its input " + Twine(i) + " must be one number");
+  return values[0];
+}
+std::optional<Dims> Node::intsOrInput(StringRef name, size_t i) {
+  if (auto values = ints(name)) return values;
+  if (has(i)) return constantInts(i);
+  return std::nullopt;
+}
+
+int64_t Node::axis(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= std::max<int64_t>(rank, 1))
+    fail("axis " + Twine(axis) + " is not an axis of " + Twine(rank) + " dimensions");
+  return axis < 0 ? axis + rank : axis;
+}
+Dims Node::axes(ArrayRef<int64_t> axes, int64_t rank) {
+  Dims result;
+  for (int64_t a : axes) result.push_back(axis(a, rank));
+  llvm::sort(result);
+  result.erase(llvm::unique(result), result.end());
+  return result;
+}
+
+const Rules &Rules::all() {
+  static const Rules rules = [] {
+    Rules rules;
+    addElementwise(rules);
+    addActivations(rules);
+    addMovement(rules);
+    addShapeOps(rules);
+    addIndexing(rules);
+    addReductions(rules);
+    addContractions(rules);
+    addEinsum(rules);
+    addConvolutions(rules);
+    addPools(rules);
+    addResizing(rules);
+    addNormalizations(rules);
+    addBatchNormalization(rules);
+    addRandom(rules);
+    return rules;
+  }();
+  return rules;
+}
+
+} // namespace cleave::normalize

@@ -1,0 +1,91 @@
+// One onnx.node as the rule that rewrites it sees it, and the table of those rules.
+//
+//   Values gemm(Node &n) {                        // a rule: core values for the node's outputs
+//     Value a = n.in(0), b = n.in(1);
+//     if (n.integer("transA", 0)) a = n.b.transpose(a, {1, 0});
+//     ...
+//     return {y};
+//   }
+//   void addContractions(Rules &rules) { rules.add("Gemm", gemm); }
+//
+// The operands are core values of static shape already: nodes are rewritten in order. Whatever a rule cannot do it
+// reports with n.fail("..."), which names the node and its operator.
+#pragma once
+#include "compiler/normalize/core_builder.h"
+#include "compiler/normalize/normalize.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave::normalize {
+
+// What rules share over one function: options, and what must be added to the function when all nodes are done.
+struct FunctionState {
+  const NormalizeOptions &options;
+  mlir::Value dropoutKey;                                                    // made by the first active dropout
+  int64_t dropouts = 0;                                                      // streams given out
+  llvm::SmallVector<std::pair<mlir::FlatSymbolRefAttr, mlir::Value>> writes; // onnx.write at the function's end
+};
+
+class Node {
+public:
+  Node(onnx::NodeOp op, CoreBuilder &b, FunctionState &state);
+  onnx::NodeOp op;
+  CoreBuilder &b;
+  FunctionState &state;
+  Values inputs; // null: absent
+
+  [[noreturn]] void fail(const llvm::Twine &message);
+  std::string type() { return op.getOpType().str(); }
+  int64_t version() { return op.getVersion(); } // of the opset
+  size_t outputs() { return op.getNumResults(); }
+  bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
+  mlir::Value in(size_t i); // fails when absent
+
+  // Attributes; an absent one without a default is none.
+  mlir::Attribute attribute(llvm::StringRef name);
+  int64_t integer(llvm::StringRef name, int64_t otherwise);
+  double real(llvm::StringRef name, double otherwise);
+  std::string text(llvm::StringRef name, llvm::StringRef otherwise);
+  std::optional<Dims> ints(llvm::StringRef name);
+  Dims ints(llvm::StringRef name, llvm::ArrayRef<int64_t> otherwise);
+
+  // Values of an operand that must be known once the dimensions are bound; fails if it depends on data.
+  Dims constantInts(size_t i);
+  double constantReal(size_t i);
+  runtime::HostTensor constantTensor(size_t i);
+  // `name` as an attribute (older opsets) or input `i` (newer ones); none when neither is there.
+  std::optional<Dims> intsOrInput(llvm::StringRef name, size_t i);
+
+  int64_t axis(int64_t axis, int64_t rank);              // negative counts from the end; checked
+  Dims axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // each as axis(), sorted, without repeats
+};
+
+using Rule = Values (*)(Node &);
+
+class Rules {
+public:
+  static const Rules &all();
+  void add(llvm::StringRef op, Rule rule, llvm::StringRef domain = "") { table[(domain + "::" + op).str()] = rule; }
+  Rule find(llvm::StringRef domain, llvm::StringRef op) const { return table.lookup((domain + "::" + op).str()); }
+
+private:
+  llvm::StringMap<Rule> table;
+};
+
+void addElementwise(Rules &rules);
+void addActivations(Rules &rules);
+void addMovement(Rules &rules);
+void addShapeOps(Rules &rules);
+void addIndexing(Rules &rules);
+void addReductions(Rules &rules);
+void addContractions(Rules &rules);
+void addEinsum(Rules &rules);
+void addConvolutions(Rules &rules);
+void addPools(Rules &rules);
+void addResizing(Rules &rules);
+void addNormalizations(Rules &rules);
+void addBatchNormalization(Rules &rules);
+void addRandom(Rules &rules);
+void addAttention(Rules &rules);
+void addLosses(Rules &rules);
+
+} // namespace cleave::normalize

@@ -1,0 +1,145 @@
+// NormalizeNodes: every onnx.node of @model becomes core ops, in order, by the rule of its operator (rules_*.cpp) or by
+// ONNX's function body. Shapes are static all along, and what depends on constants alone folds as it is built, so that
+// a Reshape finds its shape known.
+//
+//   %s = onnx.node "Shape"(%x) ... ; %r = onnx.node "Reshape"(%y, %s) ...   ->   %r = onnx.Reshape %y {shape = [8, 64]}
+//
+// Unsupported operators are all listed in one error, with the nodes that use them.
+#include "compiler/normalize/function_bodies.h"
+#include "compiler/normalize/node.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+
+static Support supportWithin(const std::string &domain, const std::string &op, int64_t version, int depth) {
+  if (Rules::all().find(domain, op)) return Support::Rule;
+  if (depth > 8 || !hasFunctionBody(domain, op, version)) return Support::None;
+  for (const BodyOperator &inner : operatorsOfBody(domain, op, version))
+    if (supportWithin(inner.domain, inner.op, inner.version, depth + 1) == Support::None) return Support::None;
+  return Support::FunctionBody;
+}
+
+Support supportOf(const std::string &domain, const std::string &op, int64_t version) {
+  return supportWithin(domain == "ai.onnx" ? "" : domain, op, version, 0);
+}
+
+namespace {
+
+LogicalResult checkSupport(func::FuncOp function) {
+  llvm::MapVector<StringRef, SmallVector<onnx::NodeOp>> missing;
+  llvm::StringMap<bool> known;
+  function.walk([&](onnx::NodeOp node) {
+    if (node.getDomain() == "cleave") return; // the importer's own
+    std::string key = (node.getDomain() + "::" + node.getOpType() + "@" + Twine(node.getVersion())).str();
+    auto [at, isNew] = known.try_emplace(key, false);
+    if (isNew) at->second = isSupported(node.getDomain().str(), node.getOpType().str(), node.getVersion());
+    if (!at->second) missing[at->getKey()].push_back(node);
+  });
+  if (missing.empty()) return success();
+  constexpr size_t mostNames = 8;
+  InFlightDiagnostic error = function.emitError("the model uses operators that are not supported:");
+  for (auto &[key, nodes] : missing) {
+    StringRef domain = nodes[0].getDomain();
+    error << "\n  " << (domain.empty() ? "" : domain.str() + ".") << nodes[0].getOpType() << " (opset "
+          << nodes[0].getVersion() << "), " << nodes.size() << (nodes.size() == 1 ? " node: " : " nodes: ");
+    for (auto [i, node] : llvm::enumerate(nodes)) {
+      if (i == mostNames) {
+        error << ", ... and " << nodes.size() - mostNames << " more";
+        break;
+      }
+      error << (i ? ", '" : "'") << node.getNodeName() << "'";
+    }
+  }
+  return error;
+}
+
+struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NormalizeNodes)
+  NormalizeNodes() = default;
+  explicit NormalizeNodes(NormalizeOptions options) : options(std::move(options)) {}
+  NormalizeNodes(const NormalizeNodes &other) : PassWrapper(other), options(other.options) {}
+  StringRef getArgument() const final { return "normalize-nodes"; }
+  StringRef getDescription() const final { return "rewrite every ONNX node into core ops"; }
+  Option<std::string> batchNorm{*this, "batch-norm", llvm::cl::desc("as_exported, training or frozen"),
+                                llvm::cl::init("")};
+  Option<double> dropout{*this, "dropout", llvm::cl::desc("ratio of every dropout; negative: as exported"),
+                         llvm::cl::init(-1)};
+  NormalizeOptions options;
+
+  // Core values for the node's results. False: the node was replaced by a function body's nodes.
+  bool rewrite(onnx::NodeOp node, FunctionState &state) {
+    OpBuilder builder(node);
+    Rule rule = Rules::all().find(node.getDomain(), node.getOpType());
+    for (Value operand : node.getInputs()) {
+      auto type = dyn_cast<RankedTensorType>(operand.getType());
+      if (operand.getDefiningOp<onnx::NoneOp>() || (type && type.hasStaticShape())) continue;
+      node.emitOpError() << "'" << node.getNodeName() << "' (" << node.getOpType() << ") has an operand of type "
+                         << operand.getType() << "; a static tensor is needed";
+      throw Failure();
+    }
+    if (!rule) {
+      if (expandFunctionBody(node, builder)) return false;
+      node.emitOpError() << "'" << node.getNodeName() << "': ONNX's definition of " << node.getOpType()
+                         << " does not cover its attributes and operand types";
+      throw Failure();
+    }
+    CoreBuilder b(builder, node.getLoc());
+    Node view(node, b, state);
+    Values results = rule(view);
+    for (auto [old, value] : llvm::zip(node.getResults(), results)) {
+      if (!value && !old.use_empty()) view.fail("its output " + Twine(old.getResultNumber()) + " is not supported");
+      if (value) old.replaceAllUsesWith(value);
+    }
+    if (results.size() < node.getNumResults() && !node.use_empty()) view.fail("has more outputs than are supported");
+    node.erase();
+    return true;
+  }
+
+  LogicalResult rewriteAll(func::FuncOp function) {
+    FunctionState state{.options = options, .dropoutKey = {}, .dropouts = 0, .writes = {}};
+    Block &block = function.getBody().front();
+    for (auto at = block.begin(); at != block.end();) {
+      auto node = dyn_cast<onnx::NodeOp>(*at);
+      if (!node) {
+        ++at;
+        continue;
+      }
+      // A body's nodes stand in front of the node they replace: go on with the first of them.
+      Operation *before = node->getPrevNode();
+      auto after = std::next(at);
+      try {
+        bool done = rewrite(node, state);
+        at = done ? after : before ? std::next(before->getIterator()) : block.begin();
+      } catch (const Failure &) {
+        return failure();
+      }
+    }
+    OpBuilder builder(block.getTerminator());
+    for (auto &[symbol, value] : state.writes) onnx::WriteOp::create(builder, value.getLoc(), symbol, value);
+    function.setType(
+        FunctionType::get(&getContext(), block.getArgumentTypes(), block.getTerminator()->getOperandTypes()));
+    return success();
+  }
+
+  void runOnOperation() override {
+    if (batchNorm == "training") options.batchNorm = BatchNormMode::Training;
+    if (batchNorm == "frozen") options.batchNorm = BatchNormMode::Frozen;
+    if (dropout >= 0) options.dropout = dropout;
+    auto function = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!function) {
+      getOperation().emitError("has no function @model");
+      return signalPassFailure();
+    }
+    if (failed(checkSupport(function)) || failed(rewriteAll(function))) signalPassFailure();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createNormalizeNodesPass(NormalizeOptions options) {
+  return std::make_unique<NormalizeNodes>(std::move(options));
+}
+
+} // namespace cleave::normalize

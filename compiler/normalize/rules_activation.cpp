@@ -1,0 +1,117 @@
+// Activation functions, built from elementwise core ops and, for the softmax family, reductions.
+#include "compiler/normalize/node.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+Value zero(Node &n, Value x) { return n.b.scalar(x, 0); }
+Value positive(Node &n, Value x) { return n.b.unary<onnx::ReluOp>(x); }
+Value negative(Node &n, Value x) { return n.b.binary<onnx::MinOp>(x, zero(n, x)); }
+Value expm1(Node &n, Value x) { return n.b.sub(n.b.unary<onnx::ExpOp>(x), 1); }
+
+Values gelu(Node &n) {
+  Value x = n.in(0), half = n.b.mul(x, 0.5);
+  if (n.text("approximate", "none") == "tanh") { // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+    Value cube = n.b.mul(n.b.mul(x, x), x);
+    Value inner = n.b.mul(n.b.add(x, n.b.mul(cube, 0.044715)), std::sqrt(2 / std::numbers::pi));
+    return {n.b.mul(half, n.b.add(n.b.unary<onnx::TanhOp>(inner), 1))};
+  }
+  return {n.b.mul(half, n.b.add(n.b.unary<onnx::ErfOp>(n.b.mul(x, std::sqrt(0.5))), 1))};
+}
+
+Values leakyRelu(Node &n) {
+  Value x = n.in(0);
+  return {n.b.where(n.b.binary<onnx::LessOp>(x, zero(n, x)), n.b.mul(x, n.real("alpha", 0.01)), x)};
+}
+Values pRelu(Node &n) {
+  Value x = n.in(0);
+  return {n.b.where(n.b.binary<onnx::LessOp>(x, zero(n, x)), n.b.mul(x, n.in(1)), x)};
+}
+Values thresholdedRelu(Node &n) {
+  Value x = n.in(0), above = n.b.binary<onnx::GreaterOp>(x, n.b.scalar(x, n.real("alpha", 1)));
+  return {n.b.where(above, x, zero(n, x))};
+}
+// The exponential sees only the negative side: no overflow, hence no NaN in its derivative.
+Values elu(Node &n) {
+  Value x = n.in(0);
+  return {n.b.add(positive(n, x), n.b.mul(expm1(n, negative(n, x)), n.real("alpha", 1)))};
+}
+Values celu(Node &n) {
+  Value x = n.in(0);
+  double alpha = n.real("alpha", 1);
+  return {n.b.add(positive(n, x), n.b.mul(expm1(n, n.b.div(negative(n, x), alpha)), alpha))};
+}
+Values selu(Node &n) {
+  Value x = n.in(0);
+  double alpha = n.real("alpha", 1.67326319217681884765625), gamma = n.real("gamma", 1.05070102214813232421875);
+  return {n.b.mul(n.b.add(positive(n, x), n.b.mul(expm1(n, negative(n, x)), alpha)), gamma)};
+}
+Value hardSigmoidOf(Node &n, Value x, double alpha, double beta) {
+  Value line = n.b.add(n.b.mul(x, alpha), beta);
+  return n.b.binary<onnx::MinOp>(n.b.binary<onnx::MaxOp>(line, zero(n, x)), n.b.scalar(x, 1));
+}
+Values hardSigmoid(Node &n) { return {hardSigmoidOf(n, n.in(0), n.real("alpha", 0.2), n.real("beta", 0.5))}; }
+Values hardSwish(Node &n) { return {n.b.mul(n.in(0), hardSigmoidOf(n, n.in(0), 1.0 / 6, 0.5))}; }
+
+Value softplusOf(Node &n, Value x) { // max(x, 0) + log1p(e^-|x|)
+  Value decay = n.b.unary<onnx::ExpOp>(n.b.unary<onnx::NegOp>(n.b.unary<onnx::AbsOp>(x)));
+  return n.b.add(positive(n, x), n.b.unary<onnx::Log1pOp>(decay));
+}
+Values softplus(Node &n) { return {softplusOf(n, n.in(0))}; }
+Values mish(Node &n) { return {n.b.mul(n.in(0), n.b.unary<onnx::TanhOp>(softplusOf(n, n.in(0))))}; }
+Values softsign(Node &n) { return {n.b.div(n.in(0), n.b.add(n.b.unary<onnx::AbsOp>(n.in(0)), 1))}; }
+Values swish(Node &n) { return {n.b.mul(n.in(0), n.b.unary<onnx::SigmoidOp>(n.b.mul(n.in(0), n.real("alpha", 1))))}; }
+
+// Before opset 13 the operand is seen as a matrix cut at `axis` (default 1); from 13 on `axis` (default -1) alone
+// counts.
+Dims softmaxAxes(Node &n) {
+  int64_t rank = rankOf(n.in(0));
+  if (n.version() >= 13) return {n.axis(n.integer("axis", -1), rank)};
+  Dims axes;
+  for (int64_t a = n.axis(n.integer("axis", 1), rank); a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+// x minus its maximum; the maximum only guards against overflow and takes no gradient.
+Value shifted(Node &n, Value x, ArrayRef<int64_t> axes) {
+  return n.b.sub(x, n.b.unary<onnx::StopGradientOp>(n.b.reduceMax(x, axes, true)));
+}
+Value wide(Node &n, Value x) {
+  return elementOf(x).getIntOrFloatBitWidth() < 32 ? n.b.cast(x, n.b.builder.getF32Type()) : x;
+}
+Values softmax(Node &n) {
+  Dims axes = softmaxAxes(n);
+  Value e = n.b.unary<onnx::ExpOp>(shifted(n, wide(n, n.in(0)), axes));
+  return {n.b.cast(n.b.div(e, n.b.reduceSum(e, axes, true)), elementOf(n.in(0)))};
+}
+Values logSoftmax(Node &n) {
+  Dims axes = softmaxAxes(n);
+  Value d = shifted(n, wide(n, n.in(0)), axes);
+  Value total = n.b.reduceSum(n.b.unary<onnx::ExpOp>(d), axes, true);
+  return {n.b.cast(n.b.sub(d, n.b.unary<onnx::LogOp>(total)), elementOf(n.in(0)))};
+}
+
+} // namespace
+
+void addActivations(Rules &rules) {
+  rules.add("Gelu", gelu);
+  rules.add("Gelu", gelu, "com.microsoft");
+  rules.add("LeakyRelu", leakyRelu);
+  rules.add("PRelu", pRelu);
+  rules.add("ThresholdedRelu", thresholdedRelu);
+  rules.add("Elu", elu);
+  rules.add("Celu", celu);
+  rules.add("Selu", selu);
+  rules.add("HardSigmoid", hardSigmoid);
+  rules.add("HardSwish", hardSwish);
+  rules.add("Softplus", softplus);
+  rules.add("Mish", mish);
+  rules.add("Softsign", softsign);
+  rules.add("Swish", swish);
+  rules.add("Softmax", softmax);
+  rules.add("LogSoftmax", logSoftmax);
+}
+
+} // namespace cleave::normalize

@@ -1,0 +1,134 @@
+// Reductions, running sums, index of the largest.
+#include "compiler/normalize/node.h"
+#include <cmath>
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+struct Reduction {
+  Value x;
+  Dims axes;
+  bool keep;
+};
+// Axes are an attribute before opset 13 (ReduceSum) or 18 (the others), an input from then on. None: all, unless
+// noop_with_empty_axes.
+Reduction reduction(Node &n) {
+  Value x = n.in(0);
+  auto given = n.intsOrInput("axes", 1);
+  bool none = !given || given->empty();
+  Dims axes = !none ? n.axes(*given, rankOf(x)) : n.integer("noop_with_empty_axes", 0) ? Dims() : countUp(rankOf(x));
+  return {x, axes, n.integer("keepdims", 1) != 0};
+}
+Value sum(Node &n, const Reduction &r, Value x) { return n.b.reduceSum(x, r.axes, r.keep); }
+
+Values reduceSum(Node &n) {
+  Reduction r = reduction(n);
+  return {sum(n, r, r.x)};
+}
+Values reduceMean(Node &n) {
+  Reduction r = reduction(n);
+  return {n.b.mean(r.x, r.axes, r.keep)};
+}
+// i1 has no maximum of its own: it is an or.
+template <Value (CoreBuilder::*reduce)(Value, ArrayRef<int64_t>, bool)> Values reduceExtreme(Node &n) {
+  Reduction r = reduction(n);
+  if (!elementOf(r.x).isInteger(1)) return {(n.b.*reduce)(r.x, r.axes, r.keep)};
+  Value wide = n.b.cast(r.x, n.b.builder.getIntegerType(32));
+  return {n.b.cast((n.b.*reduce)(wide, r.axes, r.keep), elementOf(r.x))};
+}
+Values reduceL1(Node &n) {
+  Reduction r = reduction(n);
+  return {sum(n, r, n.b.unary<onnx::AbsOp>(r.x))};
+}
+Values reduceL2(Node &n) {
+  Reduction r = reduction(n);
+  Value total = sum(n, r, n.b.mul(r.x, r.x));
+  if (isFloatTensor(r.x)) return {n.b.unary<onnx::SqrtOp>(total)};
+  return {n.b.cast(n.b.unary<onnx::SqrtOp>(n.b.cast(total, n.b.builder.getF64Type())), elementOf(r.x))};
+}
+Values reduceSumSquare(Node &n) {
+  Reduction r = reduction(n);
+  return {sum(n, r, n.b.mul(r.x, r.x))};
+}
+Values reduceLogSum(Node &n) {
+  Reduction r = reduction(n);
+  return {n.b.unary<onnx::LogOp>(sum(n, r, r.x))};
+}
+Values reduceLogSumExp(Node &n) {
+  Reduction r = reduction(n);
+  if (r.axes.empty()) return {r.x};
+  Value top = n.b.unary<onnx::StopGradientOp>(n.b.reduceMax(r.x, r.axes, true));
+  // an infinite maximum must not give inf - inf
+  Value finite = n.b.where(n.b.unary<onnx::IsInfOp>(top), n.b.scalar(top, 0), top);
+  Value total = n.b.reduceSum(n.b.unary<onnx::ExpOp>(n.b.sub(r.x, finite)), r.axes, true);
+  Value result = n.b.add(n.b.unary<onnx::LogOp>(total), finite);
+  if (r.keep) return {result};
+  Dims shape;
+  for (auto [d, size] : llvm::enumerate(shapeOf(result)))
+    if (!llvm::is_contained(r.axes, int64_t(d))) shape.push_back(size);
+  return {n.b.reshape(result, shape)};
+}
+// There is no product primitive: a few factors are multiplied one by one.
+Values reduceProd(Node &n) {
+  constexpr int64_t mostFactors = 64;
+  Reduction r = reduction(n);
+  Value x = r.x;
+  for (int64_t axis : r.axes) {
+    int64_t size = shapeOf(x)[axis];
+    if (size == 0) {
+      Dims shape(shapeOf(x));
+      shape[axis] = 1;
+      x = n.b.splat(typeOf(x).clone(shape), 1);
+      continue;
+    }
+    if (size > mostFactors)
+      n.fail("multiplies " + Twine(size) + " elements; at most " + Twine(mostFactors) + " are supported");
+    Value product = n.b.slice(x, axis, 0, 1);
+    for (int64_t i = 1; i < size; ++i) product = n.b.mul(product, n.b.slice(x, axis, i, 1));
+    x = product;
+  }
+  if (r.keep) return {x};
+  Dims shape;
+  for (auto [d, size] : llvm::enumerate(shapeOf(x)))
+    if (!llvm::is_contained(r.axes, int64_t(d))) shape.push_back(size);
+  return {n.b.reshape(x, shape)};
+}
+
+Values cumSum(Node &n) {
+  int64_t axis = n.axis(n.constantInts(1)[0], rankOf(n.in(0)));
+  auto flag = [&](StringRef name) { return n.integer(name, 0) ? n.b.builder.getUnitAttr() : UnitAttr(); };
+  return {n.b.create<onnx::CumSumOp>(n.in(0), n.b.builder.getI64IntegerAttr(axis), flag("exclusive"), flag("reverse"))};
+}
+
+// The first (or last) index of the extreme: the smallest (largest) index among the elements equal to it.
+template <bool largest> Values argExtreme(Node &n) {
+  Value x = n.in(0);
+  int64_t axis = n.axis(n.integer("axis", 0), rankOf(x)), size = shapeOf(x)[axis];
+  Value extreme = largest ? n.b.reduceMax(x, {axis}, true) : n.b.reduceMin(x, {axis}, true);
+  Value index = n.b.indexAlong(shapeOf(x), axis), hit = n.b.binary<onnx::EqualOp>(x, extreme);
+  bool keep = n.integer("keepdims", 1);
+  if (n.integer("select_last_index", 0))
+    return {n.b.reduceMax(n.b.where(hit, index, n.b.scalar(index, -1)), {axis}, keep)};
+  return {n.b.reduceMin(n.b.where(hit, index, n.b.scalar(index, double(size - 1))), {axis}, keep)};
+}
+
+} // namespace
+
+void addReductions(Rules &rules) {
+  rules.add("ReduceSum", reduceSum);
+  rules.add("ReduceMean", reduceMean);
+  rules.add("ReduceMax", reduceExtreme<&CoreBuilder::reduceMax>);
+  rules.add("ReduceMin", reduceExtreme<&CoreBuilder::reduceMin>);
+  rules.add("ReduceL1", reduceL1);
+  rules.add("ReduceL2", reduceL2);
+  rules.add("ReduceSumSquare", reduceSumSquare);
+  rules.add("ReduceLogSum", reduceLogSum);
+  rules.add("ReduceLogSumExp", reduceLogSumExp);
+  rules.add("ReduceProd", reduceProd);
+  rules.add("CumSum", cumSum);
+  rules.add("ArgMax", argExtreme<true>);
+  rules.add("ArgMin", argExtreme<false>);
+}
+
+} // namespace cleave::normalize
