@@ -22,6 +22,7 @@ struct Field {
   plan::DType dtype = plan::DTYPE_INVALID;
   std::vector<int64_t> shape; // without the batch dimension; empty: one number a sample
   bool label = false;
+  int64_t upperBound = 0; // integers are in [0, upperBound); 0: not known
 
   int64_t elements() const;
   int64_t bytes() const; // of one sample
@@ -50,9 +51,8 @@ struct DataSource {
 };
 
 struct DataOptions {
-  std::string path;         // replaces the recipe's (`cleave run --data`); "" keeps it
-  uint64_t seed = 0;        // synthetic
-  int64_t labelClasses = 0; // synthetic: labels and token numbers are below it; 0: 2
+  std::string path;  // replaces the recipe's (`cleave run --data`); "" keeps it
+  uint64_t seed = 0; // of synthetic data
 };
 
 // The fields of the fragment `name`'s inputs ("final"): global shapes without their first dimension.

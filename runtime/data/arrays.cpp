@@ -1,0 +1,91 @@
+#include "runtime/data/array.h"
+#include "runtime/data/kinds.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::runtime {
+namespace {
+
+class ArrayDataset : public Dataset {
+public:
+  ArrayDataset(std::vector<Field> fields, bool shuffled, std::vector<Array> arrays, int64_t samples)
+      : Dataset(std::move(fields), shuffled), arrays(std::move(arrays)), samples(samples) {}
+  int64_t size() const override { return samples; }
+  Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    const Field &of = fieldList[field];
+    for (int64_t index : indices) {
+      CLEAVE_RETURN_IF_ERROR(convertElements(arrays[field], index * of.elements(), of.elements(), of.dtype, out));
+      out += of.bytes();
+    }
+    return Status::ok();
+  }
+
+private:
+  std::vector<Array> arrays;
+  int64_t samples;
+};
+
+std::vector<int64_t> withoutOnes(std::span<const int64_t> shape) {
+  std::vector<int64_t> result;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(result), [](int64_t size) { return size != 1; });
+  return result;
+}
+
+// Samples in an array that holds `field`: [samples, ...] or [steps, batch, ...]; -1 if it does not fit. Dimensions of
+// size 1 may be missing or more (labels [n] for [n, 1]).
+int64_t samplesIn(const Array &array, const Field &field) {
+  for (size_t leading = 1; leading <= 2 && leading <= array.shape.size(); ++leading) {
+    std::span<const int64_t> rest = std::span(array.shape).subspan(leading);
+    if (std::equal(rest.begin(), rest.end(), field.shape.begin(), field.shape.end()))
+      return elementCount(std::span(array.shape).first(leading));
+  }
+  if (!array.shape.empty() && withoutOnes(std::span(array.shape).subspan(1)) == withoutOnes(field.shape))
+    return array.shape[0];
+  return -1;
+}
+
+} // namespace
+
+Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
+  Result<std::map<std::string, Array>> file = readArrays(settings.path);
+  if (!file) return file.status();
+  std::vector<std::string> names;
+  for (const auto &[name, array] : *file) names.push_back(name);
+  std::vector<Array> arrays;
+  int64_t samples = -1;
+  for (const Field &field : fields) {
+    auto renamed = settings.fields.find(field.name);
+    const std::string &wanted = renamed == settings.fields.end() ? field.name : renamed->second;
+    auto found = file->find(wanted);
+    if (found == file->end())
+      return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}", settings.path, wanted,
+                                    field.label ? "labels" : "input", fmt::join(names, ", ")));
+    int64_t count = samplesIn(found->second, field);
+    if (count < 0)
+      return inputError(
+          fmt::format("{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples, {}] is needed",
+                      settings.path, wanted, describe(found->second), name(field.dtype), fmt::join(field.shape, ", "),
+                      fmt::join(field.shape, ", ")));
+    if (samples >= 0 && count != samples)
+      return inputError(
+          fmt::format("{}: array '{}' holds {} samples, the ones before it {}", settings.path, wanted, count, samples));
+    samples = count;
+    // Whether the types convert shows on no elements at all.
+    if (Status converts = convertElements(found->second, 0, 0, field.dtype, nullptr); !converts)
+      return inputError(fmt::format("{}: array '{}': {}", settings.path, wanted, converts.message()));
+    arrays.push_back(found->second);
+  }
+  if (samples == 0) return inputError(settings.path + ": holds no samples");
+  DataSource source;
+  auto whole = std::make_shared<ArrayDataset>(fields, settings.shuffle, std::move(arrays), samples);
+  auto training =
+      std::max<int64_t>(1, static_cast<int64_t>(std::llround(settings.trainSplit * static_cast<double>(samples))));
+  source.train = slice(whole, 0, training);
+  if (training < samples) source.evaluation = slice(whole, training, samples - training);
+  return source;
+}
+
+} // namespace cleave::runtime

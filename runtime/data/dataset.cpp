@@ -1,0 +1,70 @@
+#include "runtime/data/dataset.h"
+#include "runtime/data/kinds.h"
+#include "runtime/plan/dtype.h"
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+class SliceDataset : public Dataset {
+public:
+  SliceDataset(std::shared_ptr<Dataset> whole, int64_t begin, int64_t count)
+      : Dataset(whole->fields(), whole->shuffle()), whole(std::move(whole)), begin(begin), count(count) {}
+  int64_t size() const override { return count; }
+  Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    std::vector<int64_t> moved(indices.begin(), indices.end());
+    for (int64_t &index : moved) index += begin;
+    return whole->fill(field, moved, out);
+  }
+
+private:
+  std::shared_ptr<Dataset> whole;
+  int64_t begin, count;
+};
+
+} // namespace
+
+int64_t Field::elements() const { return elementCount(shape); }
+int64_t Field::bytes() const { return elements() * byteSize(dtype); }
+
+std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, int64_t count) {
+  return std::make_unique<SliceDataset>(std::move(whole), begin, count);
+}
+
+Result<std::vector<Field>> dataFields(const plan::Program &program, const std::string &fragment) {
+  for (const plan::Fragment &candidate : program.fragments()) {
+    if (candidate.name() != fragment) continue;
+    std::vector<Field> fields;
+    for (const plan::InputBinding &input : candidate.inputs()) {
+      if (input.global_shape_size() == 0)
+        return inputError(fmt::format("the plan's input '{}' has no dimension of samples", input.name()));
+      Field &field = fields.emplace_back();
+      field.name = input.name();
+      field.dtype = input.buffer().dtype();
+      field.shape.assign(input.global_shape().begin() + 1, input.global_shape().end());
+      field.label = input.label();
+      field.upperBound = input.upper_bound();
+      if (field.elements() < 0 || byteSize(field.dtype) == 0)
+        return inputError(fmt::format("the plan's input '{}' has an impossible shape or type", input.name()));
+    }
+    return fields;
+  }
+  return inputError(fmt::format("the plan has no fragment '{}'", fragment));
+}
+
+Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &fields, const DataOptions &options) {
+  Result<DataSettings> settings = parseDataSettings(yaml);
+  if (!settings) return settings.status();
+  if (!options.path.empty()) settings->path = options.path;
+  if (fields.empty()) return inputError("the plan has no inputs to fill with data");
+  if (settings->kind == "synthetic") return openSynthetic(*settings, fields, options.seed);
+  if (settings->path.empty()) return inputError(fmt::format("data of kind '{}' needs a path", settings->kind));
+  if (settings->kind == "arrays") return openArrays(*settings, fields);
+  if (settings->kind == "chars") return openChars(*settings, fields);
+  if (settings->kind == "tokens") return openTokens(*settings, fields);
+  if (settings->kind == "cifar10") return openCifar10(*settings, fields);
+  return inputError(fmt::format(
+      "data of kind '{}' is not supported yet; supported: arrays, chars, tokens, cifar10, synthetic", settings->kind));
+}
+
+} // namespace cleave::runtime

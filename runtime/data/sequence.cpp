@@ -1,0 +1,83 @@
+#include "runtime/data/sequence.h"
+#include "runtime/plan/dtype.h"
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::runtime {
+namespace {
+
+enum class Content { Tokens, NextTokens, Ones, Zeros, Positions };
+
+Content contentOf(const Field &field) {
+  if (field.label) return Content::NextTokens;
+  if (field.name.find("attention_mask") != std::string::npos) return Content::Ones;
+  if (field.name.find("token_type") != std::string::npos) return Content::Zeros;
+  if (field.name.find("position") != std::string::npos) return Content::Positions;
+  return Content::Tokens;
+}
+
+class SequenceDataset : public Dataset {
+public:
+  SequenceDataset(const SequenceSettings &settings, std::vector<Field> fields, TokenAt tokenAt, int64_t begin,
+                  int64_t samples)
+      : Dataset(std::move(fields), settings.shuffle), settings(settings), tokenAt(std::move(tokenAt)), begin(begin),
+        samples(samples) {}
+  int64_t size() const override { return samples; }
+  Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    const Field &of = fieldList[field];
+    Content content = contentOf(of);
+    int64_t unit = byteSize(of.dtype);
+    for (int64_t index : indices)
+      for (int64_t i = 0; i < settings.block; ++i, out += unit) {
+        int64_t at = begin + index * settings.stride + i;
+        int64_t value = content == Content::Tokens       ? tokenAt(at)
+                        : content == Content::NextTokens ? tokenAt(at + 1)
+                        : content == Content::Positions  ? i
+                                                         : content == Content::Ones;
+        if (of.upperBound > 0 && value >= of.upperBound &&
+            (content == Content::Tokens || content == Content::NextTokens))
+          return inputError(fmt::format("{}: token {} at position {} is outside of the model's {} ({})", settings.path,
+                                        value, at, of.upperBound, of.name));
+        std::memcpy(out, &value, static_cast<size_t>(unit)); // little-endian
+      }
+    return Status::ok();
+  }
+
+private:
+  SequenceSettings settings;
+  TokenAt tokenAt;
+  int64_t begin, samples;
+};
+
+} // namespace
+
+Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Field> &fields) {
+  int64_t block = settings.block;
+  for (const Field &field : fields) {
+    bool integers = field.dtype == plan::I64 || field.dtype == plan::I32;
+    if (!integers || field.shape.size() != 1)
+      return inputError(
+          fmt::format("data of kind '{}' fills integer inputs of shape [batch, block]; '{}' is {} [{}] a sample",
+                      settings.kind, field.name, name(field.dtype), fmt::join(field.shape, ", ")));
+    if (block == 0) block = field.shape[0];
+    if (field.shape[0] != block)
+      return inputError(
+          fmt::format("data: block is {}, but input '{}' takes {} a sample; set block, or the model's dims", block,
+                      field.name, field.shape[0]));
+  }
+  return block;
+}
+
+Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
+                                               TokenAt tokenAt, int64_t begin, int64_t end) {
+  int64_t room = end - begin - settings.block - 1;
+  if (room < 0)
+    return inputError(fmt::format("{}: {} symbols are too few for one block of {} and its labels", settings.path,
+                                  end - begin, settings.block));
+  std::unique_ptr<Dataset> dataset =
+      std::make_unique<SequenceDataset>(settings, fields, std::move(tokenAt), begin, room / settings.stride + 1);
+  return dataset;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,28 @@
+// Datasets of one long sequence of numbers, cut into blocks: inputs are a block, labels the same block shifted by one.
+#pragma once
+#include "runtime/data/dataset.h"
+#include "runtime/data/settings.h"
+#include <functional>
+
+namespace cleave::runtime {
+
+// What the fields of a language model are filled with: "attention_mask" and "position_ids" style inputs are made, the
+// rest is tokens. `stride` is between the beginnings of neighbouring samples (1: CharDataset).
+struct SequenceSettings {
+  std::string path; // for messages
+  int64_t block = 0;
+  int64_t stride = 1;
+  bool shuffle = true;
+};
+
+// Number `i` of the sequence.
+using TokenAt = std::function<int64_t(int64_t)>;
+
+// Samples within [begin, end) of the sequence. Errors: fields that are not [block] integers, no token input, fewer than
+// block + 1 numbers.
+Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
+                                               TokenAt tokenAt, int64_t begin, int64_t end);
+// The block length: `settings.block`, which must be the one of the fields; or, if 0, theirs.
+Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Field> &fields);
+
+} // namespace cleave::runtime

@@ -1,0 +1,61 @@
+#include "runtime/data/kinds.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/reference/philox.h"
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+constexpr int64_t defaultSamples = 65536;
+constexpr uint64_t syntheticStream = 0x64617461; // the field's number is added
+
+class SyntheticDataset : public Dataset {
+public:
+  SyntheticDataset(std::vector<Field> fields, bool shuffled, uint64_t seed, int64_t samples)
+      : Dataset(std::move(fields), shuffled), seed(seed), samples(samples) {}
+  int64_t size() const override { return samples; }
+  Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
+    const Field &of = fieldList[field];
+    int64_t count = of.elements(), unit = byteSize(of.dtype);
+    for (int64_t index : indices)
+      for (int64_t i = 0; i < count; ++i, out += unit) {
+        float uniform =
+            philoxUniform(seed, static_cast<uint64_t>(index), syntheticStream + field, static_cast<uint64_t>(i));
+        write(of, uniform, out);
+      }
+    return Status::ok();
+  }
+
+private:
+  static void write(const Field &field, float uniform, std::byte *out) {
+    if (field.dtype == plan::F32 || field.dtype == plan::F64) {
+      float value = field.label ? float(uniform >= 0.5f) : 2.0f * uniform - 1.0f;
+      double wide = value;
+      std::memcpy(out, field.dtype == plan::F32 ? static_cast<void *>(&value) : &wide,
+                  field.dtype == plan::F32 ? 4 : 8);
+      return;
+    }
+    int64_t bound = field.upperBound > 0 ? field.upperBound : 2;
+    auto value = static_cast<int64_t>(static_cast<double>(uniform) * static_cast<double>(bound));
+    std::memcpy(out, &value, static_cast<size_t>(byteSize(field.dtype)));
+  }
+
+  uint64_t seed;
+  int64_t samples;
+};
+
+} // namespace
+
+Result<DataSource> openSynthetic(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
+  for (const Field &field : fields)
+    if (field.dtype == plan::F16 || field.dtype == plan::BF16)
+      return inputError(
+          fmt::format("synthetic data of {} (input '{}') is not supported", name(field.dtype), field.name));
+  DataSource source;
+  int64_t samples = settings.samples > 0 ? settings.samples : defaultSamples;
+  source.train = std::make_unique<SyntheticDataset>(fields, settings.shuffle, seed, samples);
+  return source;
+}
+
+} // namespace cleave::runtime

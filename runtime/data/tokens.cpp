@@ -1,0 +1,63 @@
+#include "runtime/data/array.h"
+#include "runtime/data/kinds.h"
+#include "runtime/data/sequence.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+Result<Array> readTokens(const DataSettings &settings) {
+  Result<std::shared_ptr<FileBytes>> file = FileBytes::open(settings.path);
+  if (!file) return file.status();
+  std::string_view bytes = (*file)->view();
+  if (settings.path.ends_with(".npy")) {
+    Result<Array> array = parseNpy(bytes, *file, settings.path);
+    if (array && (array->shape.size() != 1 || isFloat(array->dtype)))
+      return inputError(fmt::format("{}: tokens are one row of integers, this is {}", settings.path, describe(*array)));
+    return array;
+  }
+  Array array;
+  array.dtype = settings.dtype == "uint32"  ? plan::U32
+                : settings.dtype == "int32" ? plan::I32
+                : settings.dtype == "int64" ? plan::I64
+                                            : plan::U16;
+  array.shape = {static_cast<int64_t>(bytes.size()) / byteSize(array.dtype)};
+  array.bytes = {reinterpret_cast<const std::byte *>(bytes.data()), bytes.size()};
+  array.storage = *file;
+  return array;
+}
+
+} // namespace
+
+Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Field> &fields) {
+  Result<int64_t> block = blockLength(settings, fields);
+  if (!block) return block.status();
+  Result<Array> array = readTokens(settings);
+  if (!array) return array.status();
+  int64_t total = array->shape[0];
+  if (settings.truncate > 0) total = std::min(total, settings.truncate);
+  TokenAt tokenAt = [tokens = *array](int64_t i) {
+    int64_t value = 0;
+    // The type was checked when the file was opened.
+    (void)convertElements(tokens, i, 1, plan::I64, reinterpret_cast<std::byte *>(&value)).isOk();
+    return value;
+  };
+  auto training = static_cast<int64_t>(settings.trainSplit * static_cast<double>(total));
+  SequenceSettings sequences{settings.path, *block, *block, settings.shuffle};
+  DataSource source;
+  Result<std::unique_ptr<Dataset>> train = makeSequences(sequences, fields, tokenAt, 0, training);
+  if (!train) return train.status();
+  source.train = std::move(*train);
+  if (training < total) {
+    Result<std::unique_ptr<Dataset>> evaluation = makeSequences(sequences, fields, tokenAt, training, total);
+    if (!evaluation)
+      return inputError(evaluation.status().message() + " (the part that train_split leaves for evaluation)");
+    source.evaluation = std::move(*evaluation);
+  }
+  return source;
+}
+
+} // namespace cleave::runtime
