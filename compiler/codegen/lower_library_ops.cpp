@@ -102,13 +102,12 @@ Value lowerOwnPart(OpBuilder &builder, dist::OwnPartOp op) {
 Value lowerMovement(OpBuilder &builder, Operation *op) {
   Value result = op->getResult(0);
   StridedView view = viewOf(result);
-  if (view.isDense() && product(view.sizes) > 0)
-    return plan::ViewOp::create(builder, op->getLoc(), result.getType(), view.base,
-                                builder.getI64IntegerAttr(view.offset));
-  if (view.base == result) { // strides cannot express the Reshape: its operand has to be made dense first
+  if (view.base == result) // strides cannot express the Reshape: its operand has to be made dense first
     return plan::ViewOp::create(builder, op->getLoc(), result.getType(), op->getOperand(0),
                                 builder.getI64IntegerAttr(0));
-  }
+  if (view.isDense())
+    return plan::ViewOp::create(builder, op->getLoc(), result.getType(), view.base,
+                                builder.getI64IntegerAttr(view.offset));
   return plan::CopyCommandOp::create(
       builder, op->getLoc(), result.getType(), view.base, builder.getDenseI64ArrayAttr(view.sizes),
       builder.getDenseI64ArrayAttr(view.strides), builder.getDenseI64ArrayAttr(rowMajorStrides(view.sizes)),

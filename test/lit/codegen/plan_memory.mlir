@@ -1,0 +1,65 @@
+// RUN: cleave-opt %s --plan-memory --verify-plan | FileCheck %s
+
+// Persistent tensors first: weights, then the optimizer's state; @v is split, two devices hold half each.
+// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = [[ARENA:[0-9]+]] : i64, plan.memory = {activations = 256 : i64, gradients = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = 448 : i64}
+// CHECK: onnx.param @w {{.*}}plan.offset = 0 : i64
+// CHECK: onnx.param @m {{.*}}plan.offset = 256 : i64
+module attributes {cleave.mesh = "dp=2"} {
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true}
+  onnx.param @m : tensor<64xf32> "optimizer_state" {trainable = false, sharding = #dist.sharding<"[{dp}]">}
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+
+  // The update writes @w itself: its launch reads the old value at the same index. The constant has a place that lasts.
+  // CHECK-LABEL: func.func @final
+  // CHECK-SAME: plan.offset = [[X:[0-9]+]]
+  // CHECK: %[[W:.*]] = onnx.read @w {plan.offsets = array<i64: 0>}
+  // CHECK: plan.constant {plan.offsets = array<i64: 384>}
+  // CHECK: %[[A:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[AT:[0-9]+]]>
+  // CHECK: %[[B:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[AT]]>
+  // CHECK: %[[U:.*]] = plan.launch @k(%[[W]], %[[B]]) {{.*}}plan.offsets = array<i64: 0>
+  // CHECK: plan.store %[[U]], @w {in_place}
+  func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %w = onnx.read @w : tensor<64xf32>
+    %c = plan.constant dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
+    %a = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%a, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %u = plan.launch @k(%w, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    plan.store %u, @w : tensor<64xf32>
+    return %x : tensor<64xf32>
+  }
+
+  // The old value is read after the new one is made: a copy at the end.
+  // CHECK-LABEL: func.func @late_reader
+  // CHECK: plan.store %{{[0-9]+}}, @w : tensor<64xf32>
+  func.func @late_reader(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %w = onnx.read @w : tensor<64xf32>
+    %u = plan.launch @k(%w, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %y = plan.launch @k(%w, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    plan.store %u, @w : tensor<64xf32>
+    return %y : tensor<64xf32>
+  }
+
+  // Parts are written where the concatenation has them.
+  // CHECK-LABEL: func.func @concat
+  // CHECK: plan.launch {{.*}}plan.offsets = array<i64: [[P:[0-9]+]]>
+  // CHECK: plan.concat {{.*}}plan.offsets = array<i64: [[P]]>
+  func.func @concat(%x: tensor<64xf32>) -> tensor<128xf32> {
+    %a = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %c = plan.concat %a, %x {axis = 0 : i64} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+    return %c : tensor<128xf32>
+  }
+
+  // While the collective runs beside the second launch, neither of its buffers is reused; the all-reduce works in place.
+  // CHECK-LABEL: func.func @overlap
+  // CHECK: plan.launch {{.*}}plan.offsets = array<i64: [[G:[0-9]+]]>
+  // CHECK: plan.collective {{.*}}plan.offsets = array<i64: [[G]]>
+  // CHECK-NOT: plan.launch {{.*}}plan.offsets = array<i64: [[G]]>
+  // CHECK: plan.launch
+  func.func @overlap(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %g = plan.launch @k(%x, %x) {plan.record = 1 : i64, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %g {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %a = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%a, %r) {plan.wait = array<i64: 2>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %b : tensor<64xf32>
+  }
+}

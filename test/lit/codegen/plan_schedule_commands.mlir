@@ -1,0 +1,57 @@
+// RUN: cleave-opt %s --lower-collectives --schedule-commands | FileCheck %s
+
+onnx.param @w : tensor<64xf32> "parameter" {trainable = true}
+onnx.param @v : tensor<64xf32> "parameter" {trainable = true}
+onnx.param @s0 : tensor<1048576xf32> "parameter" {trainable = true}
+onnx.param @s1 : tensor<1048576xf32> "parameter" {trainable = true}
+onnx.param @s2 : tensor<1048576xf32> "parameter" {trainable = true}
+plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+plan.kernel @big(%a: tensor<64xf32>, %b: tensor<2097152xf32>) { plan.yield %a : tensor<64xf32> }
+
+// The first gradient is reduced while the second is computed; its update waits until the second reduction has started.
+// The update of @w comes after the last backward reader of @w, and stores stand at the end.
+// CHECK-LABEL: func.func @final
+// CHECK: %[[GV:.*]] = plan.launch @k({{.*}} {{.*}}name = "grad of v"{{.*}}plan.record = [[E1:.*]] : i64
+// CHECK: %[[RV:.*]] = plan.collective %[[GV]] {{.*}}plan.record = [[E2:.*]] : i64, plan.stream = 1 : i64, plan.wait = array<i64: [[E1]]>, {{.*}}sequence = 0 : i64
+// CHECK: %[[GW:.*]] = plan.launch @k({{.*}}name = "grad of w"{{.*}}plan.record = [[E3:.*]] : i64
+// CHECK: %[[RW:.*]] = plan.collective %[[GW]] {{.*}}plan.wait = array<i64: [[E3]]>, {{.*}}sequence = 1 : i64
+// CHECK: %[[UV:.*]] = plan.launch @k(%{{.*}}, %[[RV]]) {{.*}}name = "update v"{{.*}}plan.wait = array<i64: [[E2]]>
+// CHECK: name = "update w"
+// CHECK: plan.store %[[UV]], @v
+// CHECK: plan.store %{{.*}}, @w
+func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %w = onnx.read @w : tensor<64xf32>
+  %v = onnx.read @v : tensor<64xf32>
+  %fill = plan.fill dense<1.0> : tensor<64xf32> : tensor<64xf32>
+  %y = plan.launch @k(%x, %w) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gv = plan.launch @k(%y, %y) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %rv = dist.all_reduce %gv {axes = ["dp"], reduce = "sum", cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<64xf32>
+  %uv = plan.launch @k(%v, %rv) {name = "update v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %uv, @v : tensor<64xf32>
+  %gw = plan.launch @k(%gv, %w) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %rw = dist.all_reduce %gw {axes = ["dp"], reduce = "sum", cleave.phase = "backward"} : (tensor<64xf32>) -> tensor<64xf32>
+  %uw = plan.launch @k(%fill, %rw) {name = "update w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %uw, @w : tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+
+// Parameters gathered for use (ZeRO-3): each gather is issued when the one before it is first used.
+// CHECK-LABEL: func.func @gathered
+// CHECK: %[[G0:.*]] = plan.collective
+// CHECK: %[[G1:.*]] = plan.collective
+// CHECK: plan.launch @big(%{{.*}}, %[[G0]]) {{.*}}plan.record = [[E:.*]] : i64, plan.wait = array<i64: 1>
+// CHECK: %[[G2:.*]] = plan.collective {{.*}}plan.wait = array<i64: [[E]]>
+// CHECK: plan.launch @big(%{{.*}}, %[[G1]])
+// CHECK: plan.launch @big(%{{.*}}, %[[G2]])
+func.func @gathered(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %s0 = onnx.read @s0 : tensor<1048576xf32>
+  %s1 = onnx.read @s1 : tensor<1048576xf32>
+  %s2 = onnx.read @s2 : tensor<1048576xf32>
+  %g0 = dist.all_gather %s0 {axes = ["dp"], dim = 0 : i64} : (tensor<1048576xf32>) -> tensor<2097152xf32>
+  %a = plan.launch @big(%x, %g0) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<2097152xf32>) -> tensor<64xf32>
+  %g1 = dist.all_gather %s1 {axes = ["dp"], dim = 0 : i64} : (tensor<1048576xf32>) -> tensor<2097152xf32>
+  %b = plan.launch @big(%a, %g1) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<2097152xf32>) -> tensor<64xf32>
+  %g2 = dist.all_gather %s2 {axes = ["dp"], dim = 0 : i64} : (tensor<1048576xf32>) -> tensor<2097152xf32>
+  %c = plan.launch @big(%b, %g2) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<2097152xf32>) -> tensor<64xf32>
+  return %c : tensor<64xf32>
+}

@@ -1,0 +1,51 @@
+// RUN: cleave-opt %s --verify-plan --verify-diagnostics --split-input-file
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
+    %a = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%x, %x) {plan.offsets = array<i64: 384>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    // expected-error @+1 {{reads a value whose bytes 384 to 512 hold a result of 'plan.launch' at position 2 by then}}
+    %c = plan.launch @k(%a, %b) {plan.offsets = array<i64: 640>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %c : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 512 : i64} {
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
+    // expected-error @+1 {{writes bytes 448 to 704 of an arena of 512}}
+    %a = plan.launch @k(%x, %x) {plan.offsets = array<i64: 448>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %a : tensor<64xf32>
+  }
+}
+
+// -----
+
+// A compute command overwrites the operand of a collective that still runs.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
+    %a = plan.launch @k(%x, %x) {plan.record = 1 : i64, plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    // expected-error @+1 {{reads a value whose bytes 256 to 512 hold a result of 'plan.launch' at position 3 by then}}
+    %r = plan.collective %a {plan.offsets = array<i64: 512>, plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %c = plan.launch @k(%b, %r) {plan.wait = array<i64: 2>, plan.offsets = array<i64: 768>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %c : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 512 : i64} {
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.offset = 0 : i64}
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  // expected-error @+1 {{overwrites @w with a result of 'plan.launch' at position 2}}
+  func.func @final() -> tensor<64xf32> {
+    %w = onnx.read @w {plan.offsets = array<i64: 0>} : tensor<64xf32>
+    %a = plan.launch @k(%w, %w) {plan.offsets = array<i64: 128>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %a : tensor<64xf32>
+  }
+}
