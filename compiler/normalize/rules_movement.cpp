@@ -103,6 +103,16 @@ Values split(Node &n) {
     sizes->back() = size - part * (count - 1);
   }
   Values parts;
+  // Equal parts become a dimension of their own, which PushReshapes then carries into the product that made them: the
+  // heads of fused q, k, v can be split over devices.
+  if (count > 1 && int64_t(sizes->size()) == count && llvm::all_equal(*sizes) && sizes->front() * count == size) {
+    Dims view(shapeOf(x)), shape(shapeOf(x));
+    view[axis] = shape[axis] = size / count;
+    view.insert(view.begin() + axis, count);
+    Value viewed = n.b.reshape(x, view);
+    for (int64_t i = 0; i < count; ++i) parts.push_back(n.b.reshape(n.b.slice(viewed, axis, i, 1), shape));
+    return parts;
+  }
   int64_t start = 0;
   for (int64_t part : *sizes) {
     if (start + part > size) n.fail("its parts are larger than the whole");

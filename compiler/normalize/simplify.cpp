@@ -132,7 +132,157 @@ Value simplifySlice(onnx::SliceOp op, CoreBuilder &b) {
   return {};
 }
 
-Value simplifyConcat(onnx::ConcatOp op) { return op.getXs().size() == 1 ? op.getXs()[0] : Value(); }
+// All operands are transposed in one way: one transpose of the result does.
+Value simplifyConcat(onnx::ConcatOp op, CoreBuilder &b) {
+  if (op.getXs().size() == 1) return op.getXs()[0];
+  auto first = op.getXs()[0].getDefiningOp<onnx::TransposeOp>();
+  if (!first) return {};
+  Values sources;
+  for (Value x : op.getXs()) {
+    auto transpose = x.getDefiningOp<onnx::TransposeOp>();
+    if (!transpose || transpose.getPerm() != first.getPerm()) return {};
+    sources.push_back(transpose.getX());
+  }
+  return b.transpose(b.concat(sources, first.getPerm()[op.getAxis()]), first.getPerm());
+}
+
+// A reduction of a transpose reduces the operand's own dimensions.
+template <typename Reduce> Value simplifyReduce(Reduce op, CoreBuilder &b) {
+  auto transpose = op.getX().template getDefiningOp<onnx::TransposeOp>();
+  if (!transpose) return {};
+  Dims axes, kept, perm;
+  for (auto [to, from] : llvm::enumerate(transpose.getPerm()))
+    (llvm::is_contained(op.getAxes(), int64_t(to)) ? axes : kept).push_back(from);
+  llvm::sort(axes);
+  Dims sorted(kept);
+  llvm::sort(sorted);
+  for (int64_t d : kept) perm.push_back(llvm::find(sorted, d) - sorted.begin());
+  Value reduced = b.create<Reduce>(transpose.getX(), b.builder.getDenseI64ArrayAttr(axes));
+  return b.transpose(reduced, perm);
+}
+
+// The elementwise op `op` of other operands, of another shape.
+Value likeWith(Operation *op, ValueRange operands, ArrayRef<int64_t> shape, CoreBuilder &b) {
+  Operation *copy = b.builder.clone(*op);
+  copy->setOperands(operands);
+  copy->getResult(0).setType(typeOf(op->getResult(0)).clone(shape));
+  Value better = simplify(copy, b);
+  if (!better)
+    if (DenseElementsAttr folded = foldOp(copy, b.foldLimit)) better = b.constant(folded);
+  if (!better) return copy->getResult(0);
+  copy->erase();
+  return better;
+}
+Value splatLike(Value splat, ArrayRef<int64_t> shape, CoreBuilder &b) {
+  return b.constant(constantOf(splat).resizeSplat(typeOf(splat).clone(shape)));
+}
+bool isSplatConstant(Value value) {
+  DenseElementsAttr attribute = constantOf(value);
+  return attribute && attribute.isSplat();
+}
+
+// f(broadcast(x), broadcast(y)) where both repeat along a dimension: f is computed once and then broadcast.
+Value sinkBroadcasts(Operation *op, CoreBuilder &b) {
+  ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
+  SmallVector<bool> used(shape.size(), false);
+  bool any = false;
+  for (Value operand : op->getOperands()) {
+    if (isSplatConstant(operand)) continue;
+    auto broadcast = operand.getDefiningOp<onnx::BroadcastOp>();
+    if (!broadcast) return {};
+    any = true;
+    for (int64_t d : broadcast.getDims()) used[d] = true;
+  }
+  if (!any || llvm::all_of(used, [](bool u) { return u; })) return {};
+  Dims dims, small, position(shape.size(), -1);
+  for (auto [d, size] : llvm::enumerate(shape))
+    if (used[d]) {
+      position[d] = int64_t(dims.size());
+      dims.push_back(int64_t(d));
+      small.push_back(size);
+    }
+  Values operands;
+  for (Value operand : op->getOperands()) {
+    auto broadcast = operand.getDefiningOp<onnx::BroadcastOp>();
+    if (!broadcast) {
+      operands.push_back(splatLike(operand, small, b));
+      continue;
+    }
+    Dims to;
+    for (int64_t d : broadcast.getDims()) to.push_back(position[d]);
+    operands.push_back(b.create<onnx::BroadcastOp>(broadcast.getX(), b.builder.getDenseI64ArrayAttr(small),
+                                                   b.builder.getDenseI64ArrayAttr(to)));
+  }
+  Value result = likeWith(op, operands, small, b);
+  return b.create<onnx::BroadcastOp>(result, b.builder.getDenseI64ArrayAttr(shape),
+                                     b.builder.getDenseI64ArrayAttr(dims));
+}
+
+// f(reshape(x), splat) where the reshape only adds or drops ones: the reshape comes after.
+Value sinkOnes(Operation *op, CoreBuilder &b) {
+  ArrayRef<int64_t> from;
+  bool any = false;
+  for (Value operand : op->getOperands()) {
+    if (isSplatConstant(operand)) continue;
+    auto reshape = operand.getDefiningOp<onnx::ReshapeOp>();
+    if (!reshape || !sameButOnes(shapeOf(reshape.getX()), reshape.getShape())) return {};
+    if (any && shapeOf(reshape.getX()) != from) return {};
+    from = shapeOf(reshape.getX());
+    any = true;
+  }
+  if (!any) return {};
+  Values operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(isSplatConstant(operand) ? splatLike(operand, from, b)
+                                                : operand.getDefiningOp<onnx::ReshapeOp>().getX());
+  return b.reshape(likeWith(op, operands, from, b), shapeOf(op->getResult(0)));
+}
+
+// f(transpose(x), broadcast(y)): the transpose comes after, where a product may read it away.
+Value sinkTransposes(Operation *op, CoreBuilder &b) {
+  ArrayRef<int64_t> perm;
+  for (Value operand : op->getOperands()) {
+    auto transpose = operand.getDefiningOp<onnx::TransposeOp>();
+    if (transpose) {
+      if (!perm.empty() && perm != transpose.getPerm()) return {};
+      perm = transpose.getPerm();
+    } else if (!isSplatConstant(operand) && !operand.getDefiningOp<onnx::BroadcastOp>()) {
+      return {};
+    }
+  }
+  if (perm.empty()) return {};
+  ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
+  Dims source(perm.size());
+  for (auto [to, from] : llvm::enumerate(perm)) source[from] = shape[to];
+  Values operands;
+  for (Value operand : op->getOperands()) {
+    if (auto transpose = operand.getDefiningOp<onnx::TransposeOp>()) {
+      operands.push_back(transpose.getX());
+    } else if (isSplatConstant(operand)) {
+      operands.push_back(splatLike(operand, source, b));
+    } else { // the broadcast's dimensions go to where the source has them; its operand's order may change
+      auto broadcast = operand.getDefiningOp<onnx::BroadcastOp>();
+      Dims dims;
+      for (int64_t d : broadcast.getDims()) dims.push_back(perm[d]);
+      Dims order = countUp(int64_t(dims.size()));
+      llvm::sort(order, [&](int64_t i, int64_t j) { return dims[i] < dims[j]; });
+      llvm::sort(dims);
+      operands.push_back(b.create<onnx::BroadcastOp>(b.transpose(broadcast.getX(), order),
+                                                     b.builder.getDenseI64ArrayAttr(source),
+                                                     b.builder.getDenseI64ArrayAttr(dims)));
+    }
+  }
+  Dims order(perm);
+  return b.transpose(likeWith(op, operands, source, b), order);
+}
+
+Value sinkMovement(Operation *op, CoreBuilder &b) {
+  if (!op->hasTrait<onnx::PerElement>() || op->getNumOperands() == 0 || isa<onnx::RandomUniformOp>(op)) return {};
+  if (!op->getDiscardableAttrs().empty()) return {}; // marked ops (normalize.h) stay what they are
+  if (Value y = sinkBroadcasts(op, b)) return y;
+  if (Value y = sinkOnes(op, b)) return y;
+  return sinkTransposes(op, b);
+}
 
 Value simplifyPow(onnx::PowOp op, CoreBuilder &b) {
   auto exponent = splatOf(op.getB());
@@ -176,13 +326,16 @@ Value simplifyNot(onnx::NotOp op) {
 
 } // namespace
 
-Value simplify(Operation *op, CoreBuilder &b) {
+static Value identity(Operation *op, CoreBuilder &b) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](onnx::ReshapeOp op) { return simplifyReshape(op, b); })
       .Case([&](onnx::TransposeOp op) { return simplifyTranspose(op, b); })
       .Case([&](onnx::BroadcastOp op) { return simplifyBroadcast(op, b); })
       .Case([&](onnx::SliceOp op) { return simplifySlice(op, b); })
-      .Case([&](onnx::ConcatOp op) { return simplifyConcat(op); })
+      .Case([&](onnx::ConcatOp op) { return simplifyConcat(op, b); })
+      .Case([&](onnx::ReduceSumOp op) { return simplifyReduce(op, b); })
+      .Case([&](onnx::ReduceMaxOp op) { return simplifyReduce(op, b); })
+      .Case([&](onnx::ReduceMinOp op) { return simplifyReduce(op, b); })
       .Case([&](onnx::SumOp op) { return op.getXs().size() == 1 ? op.getXs()[0] : Value(); })
       .Case([&](onnx::AddOp op) {
         return isSplat(op.getB(), 0) ? op.getA() : isSplat(op.getA(), 0) ? op.getB() : Value();
@@ -199,6 +352,11 @@ Value simplify(Operation *op, CoreBuilder &b) {
       .Case([&](onnx::WhereOp op) { return simplifyWhere(op); })
       .Case([&](onnx::CastOp op) { return elementOf(op.getX()) == op.getTo() ? op.getX() : Value(); })
       .Default([](Operation *) { return Value(); });
+}
+
+Value simplify(Operation *op, CoreBuilder &b) {
+  Value simple = identity(op, b);
+  return simple ? simple : sinkMovement(op, b);
 }
 
 } // namespace cleave::normalize

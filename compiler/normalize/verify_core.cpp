@@ -17,7 +17,8 @@ struct EraseDeadCode : PassWrapper<EraseDeadCode, OperationPass<ModuleOp>> {
     getOperation().walk([](func::FuncOp function) {
       if (function.isExternal()) return;
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-        if (!op.hasTrait<OpTrait::IsTerminator>() && op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op))) op.erase();
+        if (!op.hasTrait<OpTrait::IsTerminator>() && op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)))
+          op.erase();
     });
   }
 };
