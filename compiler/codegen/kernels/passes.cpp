@@ -2,6 +2,7 @@
 
 namespace cleave::codegen {
 void registerKernelPasses() {
+  mlir::registerPass(createFormClustersPass);
   mlir::registerPass(createLowerKernelsToLinalgPass);
   mlir::registerPass(createScheduleKernelsPass);
 }

@@ -1,0 +1,219 @@
+#include "compiler/codegen/kernels/cluster_graph.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+// Limits that keep one kernel's code and registers within reason.
+constexpr size_t maxOps = 96, maxBuffers = 28;
+
+int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+// Alive for the whole function: reading it late costs nothing.
+bool isAlwaysThere(Value value) {
+  Operation *op = value.getDefiningOp();
+  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= 1024;
+}
+
+bool keepsInnermost(onnx::TransposeOp op) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getX().getType()).getShape();
+  ArrayRef<int64_t> permutation = op.getPerm();
+  int64_t source = static_cast<int64_t>(shape.size()) - 1, target = source;
+  while (source >= 0 && shape[source] == 1) --source;
+  while (target >= 0 && shape[permutation[target]] == 1) --target;
+  return source < 0 || permutation[target] == source;
+}
+
+// Is `ops` one that only looks at other elements, so that it costs nothing inside and little outside?
+bool isOnlyViews(ArrayRef<Operation *> ops) {
+  return llvm::all_of(ops, [](Operation *op) {
+    return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::ConstantOp, onnx::StopGradientOp>(op);
+  });
+}
+
+} // namespace
+
+bool isClusterOp(Operation *op) {
+  if (!canJoinKernel(op)) return false;
+  if (auto transpose = dyn_cast<onnx::TransposeOp>(op)) return keepsInnermost(transpose);
+  if (auto slice = dyn_cast<onnx::SliceOp>(op)) return slice.getSteps().empty() || slice.getSteps().back() == 1;
+  return llvm::all_of(op->getResultTypes(), [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.hasStaticShape() && tensor.getNumElements() > 0;
+  });
+}
+
+SmallVector<Value> outputsOfCluster(ArrayRef<Operation *> ops) {
+  llvm::SmallPtrSet<Operation *, 32> inside(ops.begin(), ops.end());
+  SmallVector<Value> outputs;
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); }))
+        outputs.push_back(result);
+  return outputs;
+}
+
+ClusterGraph::ClusterGraph(Block &block) : block(block) {
+  for (Operation &op : block) position.try_emplace(&op, position.size());
+}
+
+std::vector<SmallVector<Operation *>> ClusterGraph::run() {
+  label();
+  for (Operation &op : block) {
+    if (!isClusterOp(&op)) continue;
+    clusterOfOp[&op] = clusters.size();
+    clusters.push_back({{&op}});
+  }
+  absorbIntoReductions();
+  mergeAlongValues();
+  std::vector<SmallVector<Operation *>> groups;
+  for (Cluster &cluster : clusters)
+    if (isWorthKernel(cluster)) groups.push_back(cluster.ops);
+  return groups;
+}
+
+int ClusterGraph::clusterOf(Operation *op) const {
+  auto found = clusterOfOp.find(op);
+  return found == clusterOfOp.end() ? -1 : found->second;
+}
+
+bool ClusterGraph::isWorthKernel(const Cluster &cluster) const {
+  return !cluster.ops.empty() && !isOnlyViews(cluster.ops) &&
+         KernelDomain::of(cluster.ops, outputsOfCluster(cluster.ops)).has_value();
+}
+
+//===--- labels
+//-----------------------------------------------------------------------------------------------------===//
+
+void ClusterGraph::label() {
+  for (Operation &op : block) {
+    int64_t label = 0;
+    for (Value operand : op.getOperands())
+      if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
+        label = std::max(label, labels[def] + (isClusterOp(def) ? 0 : 1));
+    labels[&op] = label;
+  }
+  for (Operation &op : llvm::reverse(block)) {
+    if (!isClusterOp(&op) || op.use_empty()) continue;
+    int64_t late = std::numeric_limits<int64_t>::max();
+    for (Operation *user : op.getUsers()) late = std::min(late, labels[user]);
+    if (late > labels[&op] && isWorthDelaying(&op, late)) labels[&op] = late;
+  }
+}
+
+// Computing the op late keeps its operands alive instead of its result.
+bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
+  int64_t kept = 0;
+  for (Value operand : op->getOperands()) {
+    if (isAlwaysThere(operand)) continue;
+    bool isAliveThen =
+        llvm::any_of(operand.getUsers(), [&](Operation *user) { return user != op && labels.lookup(user) >= until; });
+    if (!isAliveThen) kept += bytesOf(operand);
+  }
+  return kept <= bytesOf(op->getResult(0));
+}
+
+//===--- merging
+//----------------------------------------------------------------------------------------------------===//
+
+// First, what only a reduction needs belongs to that reduction, before anything else claims it.
+void ClusterGraph::absorbIntoReductions() {
+  SmallVector<Operation *> work;
+  for (Operation &op : block)
+    if (isReduction(&op)) work.push_back(&op);
+  for (size_t i = 0; i < work.size(); ++i) {
+    int cluster = clusterOf(work[i]);
+    if (cluster < 0) continue;
+    for (Value operand : work[i]->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (!def || isReduction(def) || clusterOf(def) < 0 || clusterOf(def) == cluster) continue;
+      bool isExclusive = llvm::all_of(operand.getUsers(), [&](Operation *user) { return clusterOf(user) == cluster; });
+      if (isExclusive && tryMerge(clusterOf(def), cluster)) {
+        cluster = clusterOf(work[i]);
+        work.push_back(def);
+      }
+    }
+  }
+}
+
+// Then along every value from producer to consumer, the largest first: that saves the most memory traffic.
+void ClusterGraph::mergeAlongValues() {
+  struct Edge {
+    int64_t bytes;
+    size_t order;
+    Operation *from, *to;
+  };
+  std::vector<Edge> edges;
+  for (Operation &op : block) {
+    if (clusterOf(&op) < 0) continue;
+    for (Value operand : op.getOperands())
+      if (Operation *def = operand.getDefiningOp(); def && clusterOf(def) >= 0)
+        edges.push_back({bytesOf(operand), edges.size(), def, &op});
+  }
+  llvm::sort(edges,
+             [](const Edge &a, const Edge &b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.order < b.order; });
+  bool changed = true;
+  for (int round = 0; changed && round < 3; ++round) { // what was refused may be allowed once a neighbour has joined
+    changed = false;
+    for (const Edge &edge : edges) {
+      int a = clusterOf(edge.from), b = clusterOf(edge.to);
+      if (a != b) changed |= tryMerge(a, b);
+    }
+  }
+}
+
+bool ClusterGraph::tryMerge(int a, int b) {
+  Cluster &first = clusters[a], &second = clusters[b];
+  if (labels[first.ops.front()] != labels[second.ops.front()]) return false;
+  if (first.ops.size() + second.ops.size() > maxOps) return false;
+  SmallVector<Operation *> ops(first.ops);
+  ops.append(second.ops);
+  llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
+  SmallVector<Value> outputs = outputsOfCluster(ops);
+  llvm::SmallPtrSet<Operation *, 32> inside(ops.begin(), ops.end());
+  llvm::SmallDenseSet<Value> inputs;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      if (!inside.contains(operand.getDefiningOp())) inputs.insert(operand);
+  if (inputs.size() + outputs.size() > maxBuffers) return false;
+  if (!KernelDomain::of(ops, outputs)) return false;
+  if (makesCycle(a, b)) return false;
+  for (Operation *op : second.ops) clusterOfOp[op] = a;
+  first.ops = std::move(ops);
+  second.ops.clear();
+  return true;
+}
+
+// Does a path lead out of the two clusters and back into them? It can only pass through clusters of the same label.
+bool ClusterGraph::makesCycle(int a, int b) {
+  int64_t label = labels[clusters[a].ops.front()];
+  SmallVector<int> work;
+  llvm::SmallDenseSet<int> seen;
+  auto isOurs = [&](int cluster) { return cluster == a || cluster == b; };
+  bool found = false;
+  auto follow = [&](int cluster, bool isStart) {
+    for (Operation *op : clusters[cluster].ops)
+      for (Operation *user : op->getUsers()) {
+        int next = clusterOf(user);
+        if (next < 0 || labels[user] != label) continue;
+        if (isOurs(next)) {
+          found |= !isStart;
+          continue;
+        }
+        if (seen.insert(next).second) work.push_back(next);
+      }
+  };
+  follow(a, true);
+  follow(b, true);
+  while (!work.empty() && !found) follow(work.pop_back_val(), false);
+  return found;
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,51 @@
+// Decides which ops of a block become one kernel.
+//
+// Ops that cannot join a kernel (products, collectives, copies) are borders: every op gets a label that grows across a
+// border, and only ops of one label are grouped, so that no cluster can wait for a border that waits for the cluster.
+//
+//   %a = Mul        label 0   |  cluster 0
+//   %b = Exp %a     label 0   |
+//   %c = Contract %b          border
+//   %d = Add %c, %a label 1   |  cluster 1: reads %a from memory
+//
+// An op with no reason to run early is given its users' label: the Mul of an optimizer's moment joins the update.
+#pragma once
+#include "compiler/codegen/kernels/kernel_domain.h"
+#include "mlir/IR/Block.h"
+#include <vector>
+
+namespace cleave::codegen {
+
+class ClusterGraph {
+public:
+  explicit ClusterGraph(mlir::Block &block);
+  // Groups of ops, each in order of definition, that are worth a kernel.
+  std::vector<llvm::SmallVector<mlir::Operation *>> run();
+
+private:
+  struct Cluster {
+    llvm::SmallVector<mlir::Operation *> ops;
+  };
+  void label();
+  bool isWorthDelaying(mlir::Operation *op, int64_t until) const;
+  void absorbIntoReductions();
+  void mergeAlongValues();
+  bool tryMerge(int a, int b);
+  bool makesCycle(int a, int b);
+  int clusterOf(mlir::Operation *op) const;
+  bool isWorthKernel(const Cluster &cluster) const;
+
+  mlir::Block &block;
+  llvm::DenseMap<mlir::Operation *, int64_t> position, labels;
+  llvm::DenseMap<mlir::Operation *, int> clusterOfOp;
+  std::vector<Cluster> clusters;
+};
+
+// Whether the op may join a kernel where it stands: a Transpose only if it keeps the innermost dimension, because
+// reading columns of memory is slower than a copy.
+bool isClusterOp(mlir::Operation *op);
+
+// The values of `ops` that are used outside them.
+llvm::SmallVector<mlir::Value> outputsOfCluster(llvm::ArrayRef<mlir::Operation *> ops);
+
+} // namespace cleave::codegen
