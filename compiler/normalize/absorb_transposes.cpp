@@ -2,6 +2,8 @@
 //
 //   %t = onnx.Transpose %w {perm = [1, 0]} ; onnx.Contract %x, %t  ([0,1],[1,2] -> [0,2])
 //   becomes onnx.Contract %x, %w  ([0,1],[2,1] -> [0,2])
+//
+// A Transpose that is the only user of a Contract becomes an order of its result.
 #include "compiler/normalize/core_builder.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,6 +17,16 @@ struct AbsorbTransposes : PassWrapper<AbsorbTransposes, OperationPass<ModuleOp>>
   StringRef getArgument() const final { return "absorb-transposes"; }
   StringRef getDescription() const final { return "let contractions read transposed operands where they lie"; }
   void runOnOperation() override {
+    getOperation().walk([&](onnx::TransposeOp transpose) {
+      auto contract = transpose.getX().getDefiningOp<onnx::ContractOp>();
+      if (!contract || !contract->hasOneUse()) return;
+      Dims order;
+      for (int64_t d : transpose.getPerm()) order.push_back(contract.getResultIndices()[d]);
+      contract.setResultIndices(order);
+      contract.getResult().setType(cast<RankedTensorType>(transpose.getType()));
+      transpose.getResult().replaceAllUsesWith(contract.getResult());
+      transpose.erase();
+    });
     getOperation().walk([&](onnx::ContractOp contract) {
       if (!contract.getLhs().getDefiningOp<onnx::TransposeOp>() &&
           !contract.getRhs().getDefiningOp<onnx::TransposeOp>())

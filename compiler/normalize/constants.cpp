@@ -1,5 +1,6 @@
 #include "compiler/normalize/constants.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cstring>
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -147,31 +148,59 @@ static std::optional<HostTensor> evaluateOp(Operation *op, ArrayRef<HostTensor> 
   return std::move(result->front());
 }
 
+std::optional<HostTensor> repeatedConstant(Value value, int64_t limit) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getNumElements() > limit) return std::nullopt;
+  if (DenseElementsAttr attribute = constantOf(value)) return toHostTensor(attribute);
+  auto broadcast = value.getDefiningOp<onnx::BroadcastOp>();
+  DenseElementsAttr source = broadcast ? constantOf(broadcast.getX()) : DenseElementsAttr();
+  if (!source) return std::nullopt;
+  HostTensor operands[] = {toHostTensor(source)};
+  return evaluateOp(broadcast, operands, tensorTypeOf(type));
+}
+
+SmallVector<int64_t> varyingDims(DenseElementsAttr value) {
+  HostTensor tensor = toHostTensor(value);
+  std::vector<int64_t> strides = runtime::rowMajorStrides(tensor.shape);
+  int64_t bytes = runtime::byteSize(tensor.dtype), count = tensor.elements();
+  SmallVector<int64_t> dims;
+  for (size_t d = 0; d < tensor.shape.size(); ++d) {
+    bool varies = false;
+    for (int64_t i = 0; !varies && i < count; ++i)
+      if (i / strides[d] % tensor.shape[d] != 0)
+        varies = std::memcmp(&tensor.data[i * bytes], &tensor.data[(i - strides[d]) * bytes], size_t(bytes)) != 0;
+    if (varies) dims.push_back(int64_t(d));
+  }
+  return dims;
+}
+
 DenseElementsAttr foldOp(Operation *op, int64_t limit) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 || isa<onnx::ConstantOp>(op)) return {};
-  SmallVector<DenseElementsAttr> attributes;
-  bool splats = true;
-  for (Value operand : op->getOperands()) {
-    DenseElementsAttr attribute = constantOf(operand);
-    if (!attribute) return {};
-    attributes.push_back(attribute);
-    splats &= attribute.isSplat();
-  }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (dtypeOf(type.getElementType()) == plan::DTYPE_INVALID) return {};
-  if (splats && isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op))
-    return attributes[0].resizeSplat(type);
+  auto isSplat = [](Value operand) {
+    DenseElementsAttr attribute = constantOf(operand);
+    return attribute && attribute.isSplat();
+  };
   SmallVector<HostTensor> operands;
-  if (splats && op->hasTrait<onnx::PerElement>()) {
-    for (DenseElementsAttr attribute : attributes) operands.push_back(splatElement(attribute));
-    auto element = evaluateOp(op, operands, {dtypeOf(type.getElementType()), {}});
-    if (!element) return {};
-    return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
+  if (llvm::all_of(op->getOperands(), isSplat)) {
+    if (isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp>(op))
+      return constantOf(op->getOperand(0)).resizeSplat(type);
+    if (op->hasTrait<onnx::PerElement>()) {
+      for (Value operand : op->getOperands()) operands.push_back(splatElement(constantOf(operand)));
+      auto element = evaluateOp(op, operands, {dtypeOf(type.getElementType()), {}});
+      if (!element) return {};
+      return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
+    }
   }
-  if (type.getNumElements() > limit) return {};
-  for (DenseElementsAttr attribute : attributes) {
-    if (attribute.getNumElements() > 16 * limit) return {};
-    operands.push_back(toHostTensor(attribute));
+  if (type.getNumElements() > limit || isa<onnx::BroadcastOp>(op)) return {};
+  // Movement of a broadcast becomes a broadcast (simplify.h), which is smaller.
+  bool moves = isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp>(op);
+  for (Value operand : op->getOperands()) {
+    if (moves && !constantOf(operand)) return {};
+    auto tensor = repeatedConstant(operand, 16 * limit);
+    if (!tensor) return {};
+    operands.push_back(std::move(*tensor));
   }
   auto result = evaluateOp(op, operands, tensorTypeOf(type));
   return result ? toAttribute(*result, type) : DenseElementsAttr();

@@ -28,6 +28,13 @@ mlir::DenseElementsAttr constantOf(mlir::Value value);
 // The one value of a splat constant (floats and integers); none for other values.
 std::optional<double> splatOf(mlir::Value value);
 
+// The constant, or the constant that `value` repeats along further dimensions (an onnx.Broadcast of one), if it has at
+// most `limit` elements.
+std::optional<runtime::HostTensor> repeatedConstant(mlir::Value value, int64_t limit);
+
+// The dimensions along which a constant differs; the others only repeat it.
+llvm::SmallVector<int64_t> varyingDims(mlir::DenseElementsAttr value);
+
 // The attributes of a core op as the evaluator wants them.
 runtime::Attributes evaluatorAttributes(mlir::Operation *op);
 

@@ -47,7 +47,7 @@ Value CoreBuilder::finish(OperationState &state, Infer infer) {
   Operation *op = builder.create(state);
   Value replacement = simplify(op, *this);
   if (!replacement)
-    if (DenseElementsAttr folded = foldOp(op, foldLimit)) replacement = constant(folded);
+    if (DenseElementsAttr folded = foldOp(op, foldLimit)) replacement = compactConstant(folded);
   if (!replacement) return op->getResult(0);
   op->erase();
   return replacement;
@@ -57,6 +57,29 @@ Value CoreBuilder::constant(DenseElementsAttr value) {
   OperationState state(loc, onnx::ConstantOp::getOperationName());
   onnx::ConstantOp::build(builder, state, value.getType(), value);
   return builder.create(state)->getResult(0);
+}
+Value CoreBuilder::compactConstant(DenseElementsAttr value) {
+  constexpr int64_t smallEnough = 256;
+  auto type = cast<RankedTensorType>(value.getType());
+  if (value.isSplat() || value.getNumElements() <= smallEnough) return constant(value);
+  Dims dims = varyingDims(value), shape;
+  for (int64_t d : dims) shape.push_back(type.getDimSize(d));
+  auto small = type.clone(shape);
+  if (small.getNumElements() == type.getNumElements()) return constant(value);
+  // the first element along every repeated dimension
+  runtime::HostTensor whole = toHostTensor(value), part = runtime::HostTensor::zeros(whole.dtype, whole.shape);
+  std::vector<int64_t> strides = runtime::rowMajorStrides(whole.shape);
+  part.shape.assign(shape.begin(), shape.end());
+  int64_t bytes = runtime::byteSize(whole.dtype), at = 0;
+  for (int64_t i = 0, n = whole.elements(); i < n; ++i) {
+    bool first = true;
+    for (size_t d = 0; first && d < strides.size(); ++d)
+      first = llvm::is_contained(dims, int64_t(d)) || i / strides[d] % whole.shape[d] == 0;
+    if (first) std::copy_n(whole.data.begin() + i * bytes, bytes, part.data.begin() + bytes * at++);
+  }
+  part.data.resize(size_t(at * bytes));
+  return create<onnx::BroadcastOp>(constant(toAttribute(part, small)), builder.getDenseI64ArrayAttr(type.getShape()),
+                                   builder.getDenseI64ArrayAttr(dims));
 }
 Value CoreBuilder::constant(const runtime::HostTensor &value) {
   Type element = elementTypeOf(builder.getContext(), value.dtype);

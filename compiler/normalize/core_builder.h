@@ -45,6 +45,8 @@ public:
   [[noreturn]] void fail(const llvm::Twine &message);
 
   mlir::Value constant(mlir::DenseElementsAttr value);
+  // The same, as a broadcast of a smaller constant where dimensions only repeat it.
+  mlir::Value compactConstant(mlir::DenseElementsAttr value);
   mlir::Value constant(const runtime::HostTensor &value);
   mlir::Value splat(mlir::RankedTensorType type, double value);
   mlir::Value scalar(mlir::Value like, double value);   // rank 0, element type of `like`

@@ -168,7 +168,7 @@ Value likeWith(Operation *op, ValueRange operands, ArrayRef<int64_t> shape, Core
   copy->getResult(0).setType(typeOf(op->getResult(0)).clone(shape));
   Value better = simplify(copy, b);
   if (!better)
-    if (DenseElementsAttr folded = foldOp(copy, b.foldLimit)) better = b.constant(folded);
+    if (DenseElementsAttr folded = foldOp(copy, b.foldLimit)) better = b.compactConstant(folded);
   if (!better) return copy->getResult(0);
   copy->erase();
   return better;

@@ -27,7 +27,7 @@ void replaceForward(func::FuncOp function, function_ref<Value(Operation *, CoreB
 
 Value folded(Operation *op, CoreBuilder &b) {
   DenseElementsAttr value = foldOp(op);
-  return value ? b.constant(value) : Value();
+  return value ? b.compactConstant(value) : Value();
 }
 
 template <typename Pass> struct Forward : PassWrapper<Pass, OperationPass<ModuleOp>> {
