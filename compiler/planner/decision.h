@@ -64,12 +64,21 @@ struct Alternative {
   std::string whyNot; // empty for the chosen one
 };
 
-// One candidate split of one node, priced with everything else as decided: for `--explain`.
+// One candidate split of one node, priced with everything else as decided: the node's compute and the collectives and
+// kept bytes of the tensors around it, for all its repetitions, a step on one device.
 struct CandidateCost {
   dist::FactorSharding split;
   dist::Axes passesPartial;
   double computeSeconds = 0, communicationSeconds = 0, memoryBytes = 0;
   bool chosen = false;
+  double seconds() const { return computeSeconds + communicationSeconds; }
+};
+
+// A node, and those of repeated blocks that were decided with it.
+struct NodeExplanation {
+  std::string op, rule;           // rule: FactorRule::str()
+  std::vector<std::string> nodes; // names; the first stands for all
+  std::vector<CandidateCost> candidates;
 };
 
 struct Decision {

@@ -44,7 +44,8 @@ std::vector<Setting> shapes(const Problem &problem, const Cluster &cluster, cons
 
 std::vector<Recompute> recomputations(const Constraints &constraints, const SearchOptions &options, bool hasBlocks) {
   if (constraints.recompute) return {*constraints.recompute};
-  if (options.executableOnly || !hasBlocks) return {Recompute::None};
+  if (!hasBlocks) return {Recompute::None};
+  if (options.executableOnly) return {Recompute::None, Recompute::Full};
   return {Recompute::None, Recompute::Selective, Recompute::Full};
 }
 

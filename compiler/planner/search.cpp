@@ -132,7 +132,7 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recompute = constraints.recompute;
     attempt("another mesh, without preset and pins", cluster, freed, options);
   }
-  if (options.executableOnly || (constraints.recompute && *constraints.recompute == Recompute::None)) {
+  if (constraints.recompute) {
     Constraints freed = constraints;
     freed.recompute.reset();
     SearchOptions whole = options;
@@ -170,7 +170,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                        const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   CLEAVE_RETURN_IF_ERROR(problem.check());
-  if (options.executableOnly && constraints.recompute && *constraints.recompute != Recompute::None)
+  if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
     return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
                                                  name(*constraints.recompute)))};
   for (const Pin &pin : constraints.pins) {

@@ -17,7 +17,7 @@
 namespace cleave::planner {
 
 struct SearchOptions {
-  bool executableOnly = true; // leave out what the compiler cannot build yet (recomputation)
+  bool executableOnly = true; // leave out what the compiler cannot build yet (selective recomputation)
   bool alternatives = true;   // price every preset too
   double solverSeconds = 10;  // limit of one MILP, used where elimination would be too wide
 };
@@ -25,8 +25,8 @@ struct SearchOptions {
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options);
 
-// The candidates of one node, everything else as decided. Error: no such node.
-Result<std::vector<CandidateCost>> explain(const Problem &problem, const Cluster &cluster, const Decision &decision,
-                                           const std::string &node);
+// Every node's candidates with all other choices as decided, repeated blocks once.
+Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cluster &cluster,
+                                                const Decision &decision);
 
 } // namespace cleave::planner

@@ -1,0 +1,152 @@
+// `--explain NODE` and `--diff`.
+#include "compiler/report/report.h"
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+
+namespace cleave::report {
+namespace {
+
+// "b=dp n=tp": the factors that are split, by their letters in the rule.
+std::string splitText(const planner::CandidateCost &candidate) {
+  std::string text;
+  for (size_t factor = 0; factor < candidate.split.size(); ++factor) {
+    if (candidate.split[factor].empty()) continue;
+    std::string letter = factor < 26 ? std::string(1, char('a' + factor)) : fmt::format("f{}", factor);
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", letter, fmt::join(candidate.split[factor], "+"));
+  }
+  if (!candidate.passesPartial.empty())
+    text += fmt::format("{}partial sums over {} pass through", text.empty() ? "" : ", ",
+                        fmt::join(candidate.passesPartial, ","));
+  return text.empty() ? "whole on every device" : text;
+}
+
+std::string change(double left, double right) {
+  if (left <= 0) return "";
+  return fmt::format(" ({:+.1f} %)", 100 * (right / left - 1));
+}
+
+void line(std::string &out, const char *what, const std::string &left, const std::string &right,
+          const std::string &note = "") {
+  if (left != right) out += fmt::format("  {:<24} {} -> {}{}\n", what, left, right, note);
+}
+
+} // namespace
+
+Result<std::string> explain(const Report &report, const std::string &name) {
+  const planner::NodeExplanation *found = nullptr;
+  std::vector<std::string> similar;
+  for (const planner::NodeExplanation &node : report.nodes)
+    for (const std::string &one : node.nodes) {
+      if (one == name) found = &node;
+      if (similar.size() < 8 && one.find(name) != std::string::npos) similar.push_back(one);
+    }
+  if (!found && similar.empty()) return {inputError(fmt::format("no node is called '{}'", name))};
+  if (!found) return {inputError(fmt::format("no node is called '{}'; there are {}", name, fmt::join(similar, ", ")))};
+  std::string out = fmt::format("{} ({})\n  rule    {}\n", name, found->op, found->rule);
+  if (found->nodes.size() > 1)
+    out += fmt::format("  decided together with {} repetitions in other blocks; the costs below are those of all {}\n",
+                       found->nodes.size() - 1, found->nodes.size());
+  std::vector<const planner::CandidateCost *> order;
+  const planner::CandidateCost *chosen = nullptr;
+  for (const planner::CandidateCost &candidate : found->candidates) {
+    order.push_back(&candidate);
+    if (candidate.chosen) chosen = &candidate;
+  }
+  if (!chosen) return out + "  no candidate of it is the chosen one\n";
+  std::partition(order.begin(), order.end(), [](const auto *candidate) { return candidate->chosen; });
+  std::sort(order.begin() + 1, order.end(), [](const auto *a, const auto *b) { return a->seconds() < b->seconds(); });
+  out += "  a step, everything else as chosen; communication and bytes are those of the tensors around the node\n";
+  size_t width = 8;
+  for (const auto *candidate : order) width = std::max(width, splitText(*candidate).size());
+  out += fmt::format("    {:<{}}  {:>10} {:>14} {:>10}\n", "split", width, "compute", "communication", "kept bytes");
+  for (const auto *candidate : order) {
+    double extra = candidate->seconds() - chosen->seconds(), bytes = candidate->memoryBytes - chosen->memoryBytes;
+    std::string verdict = "chosen";
+    if (!candidate->chosen) {
+      verdict = extra >= 0 ? formatSeconds(extra) + " slower" : formatSeconds(-extra) + " faster here";
+      if (std::abs(bytes) > 1)
+        verdict += fmt::format(", {} {}", formatBytes(std::abs(bytes)), bytes > 0 ? "more" : "less");
+      if (extra < 0)
+        verdict += bytes > 0 ? ": does not fit or moves cost elsewhere" : ": hidden behind compute, or no gain in all";
+    }
+    out += fmt::format("    {:<{}}  {:>10} {:>14} {:>10}  {}\n", splitText(*candidate), width,
+                       formatSeconds(candidate->computeSeconds), formatSeconds(candidate->communicationSeconds),
+                       formatBytes(candidate->memoryBytes), verdict);
+  }
+  if (order.size() > 1) {
+    double saved = order[1]->seconds() - chosen->seconds();
+    if (saved > 0) out += fmt::format("  the choice saves {} a step against the next best\n", formatSeconds(saved));
+  }
+  return out;
+}
+
+std::string diff(const Report &left, const Report &right) {
+  std::string out;
+  line(out, "model", left.model, right.model);
+  line(out, "cluster", left.cluster, right.cluster);
+  line(out, "batch", fmt::format("{}", left.batch), fmt::format("{}", right.batch));
+  line(out, "mesh", left.mesh.str(), right.mesh.str());
+  line(out, "zero", fmt::format("{}", left.zero), fmt::format("{}", right.zero));
+  line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
+  line(out, "recompute", left.recompute, right.recompute);
+  line(out, "schedule", left.schedule, right.schedule);
+  std::string what = out.empty() ? "the split is the same\n" : "what changed\n" + out;
+
+  std::string worth;
+  auto seconds = [&](const char *name, double a, double b) {
+    line(worth, name, formatSeconds(a), formatSeconds(b), change(a, b));
+  };
+  auto bytes = [&](const char *name, double a, double b) {
+    line(worth, name, formatBytes(a), formatBytes(b), change(a, b));
+  };
+  seconds("step time", left.predicted.stepSeconds, right.predicted.stepSeconds);
+  seconds("compute", left.predicted.computeSeconds, right.predicted.computeSeconds);
+  seconds("exposed communication", left.predicted.exposedCommunicationSeconds,
+          right.predicted.exposedCommunicationSeconds);
+  seconds("hidden communication", left.predicted.hiddenCommunicationSeconds,
+          right.predicted.hiddenCommunicationSeconds);
+  const planner::MemoryBreakdown &a = left.predicted.memory, &b = right.predicted.memory;
+  bytes("memory", a.total(), b.total());
+  bytes("  parameters", a.parameters, b.parameters);
+  bytes("  gradients", a.gradients, b.gradients);
+  bytes("  optimizer", a.optimizer, b.optimizer);
+  bytes("  activations", a.activations, b.activations);
+  bytes("  workspace", a.workspace, b.workspace);
+  if (!worth.empty()) what += "what it is worth\n" + worth;
+
+  std::map<std::string, std::pair<double, double>> traffic;
+  for (const auto &row : left.collectives)
+    traffic[fmt::format("{} over {}", row.op, fmt::join(row.axes, ","))].first += row.bytes;
+  for (const auto &row : right.collectives)
+    traffic[fmt::format("{} over {}", row.op, fmt::join(row.axes, ","))].second += row.bytes;
+  std::string moved;
+  for (const auto &[name, sizes] : traffic)
+    line(moved, name.c_str(), formatBytes(sizes.first), formatBytes(sizes.second));
+  if (!moved.empty()) what += "collectives\n" + moved;
+
+  std::map<std::string, std::string> layouts;
+  for (const ParameterLayout &row : left.parameters) layouts[row.name] = row.parameter + " state " + row.state;
+  std::vector<std::string> changed;
+  for (const ParameterLayout &row : right.parameters) {
+    auto before = layouts.find(row.name);
+    std::string now = row.parameter + " state " + row.state;
+    if (before == layouts.end())
+      changed.push_back(fmt::format("  {:<40} new: {}", row.name, now));
+    else if (before->second != now)
+      changed.push_back(fmt::format("  {:<40} {} -> {}", row.name, before->second, now));
+    if (before != layouts.end()) layouts.erase(before);
+  }
+  for (const auto &[name, layout] : layouts) changed.push_back(fmt::format("  {:<40} gone", name));
+  if (!changed.empty()) {
+    size_t shown = std::min<size_t>(changed.size(), 20);
+    what += fmt::format("parameters that lie differently: {}\n{}\n", changed.size(),
+                        fmt::join(changed.begin(), changed.begin() + long(shown), "\n"));
+    if (shown < changed.size()) what += fmt::format("  and {} more\n", changed.size() - shown);
+  }
+  return what;
+}
+
+} // namespace cleave::report

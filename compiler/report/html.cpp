@@ -1,0 +1,114 @@
+// One page: figures, bars for time and memory, the tables of the text form. Nothing is loaded from elsewhere.
+#include "compiler/report/report.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::report {
+namespace {
+
+std::string escape(const std::string &text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+struct Part {
+  const char *name;
+  double value;
+  std::string label;
+};
+
+std::string bar(const std::vector<Part> &parts) {
+  static const char *colours[] = {"#3b6ea5", "#e08e45", "#7a9e3f", "#a65e8b", "#999999"};
+  double total = 0;
+  for (const Part &part : parts) total += part.value;
+  std::string segments, legend;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].value <= 0 || total <= 0) continue;
+    segments += fmt::format("<span style=\"width:{:.3f}%;background:{}\"></span>", 100 * parts[i].value / total,
+                            colours[i % 5]);
+    legend +=
+        fmt::format("<li><i style=\"background:{}\"></i>{} {}</li>", colours[i % 5], parts[i].name, parts[i].label);
+  }
+  return fmt::format("<div class=\"bar\">{}</div><ul class=\"legend\">{}</ul>", segments, legend);
+}
+
+std::string row(const std::vector<std::string> &cells, const char *tag = "td", const char *style = "") {
+  std::string out = fmt::format("<tr{}>", style);
+  for (const std::string &cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, escape(cell));
+  return out + "</tr>\n";
+}
+
+constexpr const char *style =
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}"
+    "table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{text-align:left;padding:.15em .8em .15em "
+    "0;border-bottom:1px solid #ddd;vertical-align:top}"
+    ".bar{display:flex;height:1.4em;margin:.4em 0}.bar span{display:block}"
+    ".legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2em 1.2em}"
+    ".legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}.no{color:#999}";
+
+} // namespace
+
+std::string renderHtml(const Report &report) {
+  const planner::Predicted &predicted = report.predicted;
+  const planner::MemoryBreakdown &memory = predicted.memory;
+  std::string title = escape(fmt::format("{} on {}", report.model, report.cluster));
+  std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta "
+                                "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n<h1>{0}</h1>\n",
+                                title, style);
+  out += fmt::format("<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}{}; {} samples a step</p>\n",
+                     report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
+                     report.like.empty() ? "" : ", like " + escape(report.like), report.batch);
+  for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
+  out += fmt::format("<h2>Step time: {}</h2>\n{}", formatSeconds(predicted.stepSeconds),
+                     bar({{"compute", predicted.computeSeconds, formatSeconds(predicted.computeSeconds)},
+                          {"exposed communication", predicted.exposedCommunicationSeconds,
+                           formatSeconds(predicted.exposedCommunicationSeconds)},
+                          {"bubble", predicted.bubbleSeconds, formatSeconds(predicted.bubbleSeconds)}}));
+  out +=
+      fmt::format("<p>{:.3g} TFLOP/s a device, {:.1f} % of its peak; {} of communication is hidden</p>\n",
+                  predicted.tflopsPerDevice, 100 * predicted.mfu, formatSeconds(predicted.hiddenCommunicationSeconds));
+  out += fmt::format("<h2>Memory: {} of {} a device ({})</h2>\n{}", formatBytes(memory.total()),
+                     formatBytes(report.deviceMemoryBytes), report.memoryIsPlanned ? "as planned" : "estimated",
+                     bar({{"parameters", memory.parameters, formatBytes(memory.parameters)},
+                          {"gradients", memory.gradients, formatBytes(memory.gradients)},
+                          {"optimizer", memory.optimizer, formatBytes(memory.optimizer)},
+                          {"activations", memory.activations, formatBytes(memory.activations)},
+                          {"workspace", memory.workspace, formatBytes(memory.workspace)}}));
+  out +=
+      "<h2>Collectives of a step</h2>\n<table>" + row({"collective", "over", "count", "bytes", "alone", "why"}, "th");
+  for (const planner::CollectiveTotal &one : report.collectives)
+    out += row({one.op, fmt::format("{}", fmt::join(one.axes, ",")), fmt::format("{}", one.count),
+                formatBytes(one.bytes), formatSeconds(one.seconds), one.why});
+  out += fmt::format(
+      "</table>\n<h2>Alternatives</h2>\n<p>{} choices priced in {:.2f} s, optimality gap {:.2f} %</p>\n<table>",
+      report.candidates, report.searchSeconds, 100 * report.gap);
+  out += row({"name", "mesh", "zero", "microbatches", "recompute", "step time", "memory", "why not"}, "th");
+  for (const planner::Alternative &one : report.alternatives) {
+    const char *faded = one.fits ? "" : " class=\"no\"";
+    if (one.mesh.axes.empty())
+      out += row({one.name, "", "", "", "", "", "", one.whyNot}, "td", faded);
+    else
+      out +=
+          row({one.name, one.mesh.str(), fmt::format("{}", one.zero), fmt::format("{}", one.microbatches),
+               planner::name(one.recompute), formatSeconds(one.stepSeconds), formatBytes(one.memoryBytes), one.whyNot},
+              "td", faded);
+  }
+  out += "</table>\n<h2>Parameters</h2>\n<table>" + row({"name", "dimensions", "layout", "optimizer state"}, "th");
+  for (const ParameterLayout &one : report.parameters)
+    out += row({one.name, fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter, one.state});
+  return out + "</table>\n</body></html>\n";
+}
+
+} // namespace cleave::report

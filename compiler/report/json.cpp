@@ -1,0 +1,212 @@
+// The report as JSON and back. Keys of interface.md are stable; ours beside them may grow.
+#include "compiler/report/report.h"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using planner::Alternative;
+using planner::CandidateCost;
+using planner::CollectiveTotal;
+
+Json meshJson(const dist::Mesh &mesh) {
+  Json json = Json::object();
+  for (const dist::MeshAxis &axis : mesh.axes) json[axis.name] = axis.size;
+  return json;
+}
+
+dist::Mesh meshOf(const Json &json) {
+  dist::Mesh mesh;
+  for (const auto &[name, size] : json.items()) mesh.axes.push_back({name, size.get<int64_t>()});
+  return mesh;
+}
+
+Json alternativeJson(const Alternative &row) {
+  return {{"name", row.name},
+          {"mesh", meshJson(row.mesh)},
+          {"zero", row.zero},
+          {"microbatches", row.microbatches},
+          {"recompute", planner::name(row.recompute)},
+          {"step_time_s", row.stepSeconds},
+          {"memory_bytes_per_device", row.memoryBytes},
+          {"fits", row.fits},
+          {"why_not", row.whyNot}};
+}
+
+Alternative alternativeOf(const Json &json) {
+  Alternative row;
+  row.name = json.at("name");
+  row.mesh = meshOf(json.at("mesh"));
+  row.zero = json.at("zero");
+  row.microbatches = json.at("microbatches");
+  planner::parseRecompute(json.at("recompute"), row.recompute);
+  row.stepSeconds = json.at("step_time_s");
+  row.memoryBytes = json.at("memory_bytes_per_device");
+  row.fits = json.at("fits");
+  row.whyNot = json.at("why_not");
+  return row;
+}
+
+Json collectiveJson(const CollectiveTotal &row) {
+  return {{"op", row.op},       {"axes", row.axes},       {"bytes", row.bytes},
+          {"count", row.count}, {"seconds", row.seconds}, {"why", row.why}};
+}
+
+CollectiveTotal collectiveOf(const Json &json) {
+  return {json.at("op"), json.at("axes"), json.at("bytes"), json.at("count"), json.at("seconds"), json.at("why")};
+}
+
+Json candidateJson(const CandidateCost &row) {
+  Json json = {{"split", row.split},
+               {"compute_s", row.computeSeconds},
+               {"communication_s", row.communicationSeconds},
+               {"memory_bytes", row.memoryBytes}};
+  if (!row.passesPartial.empty()) json["passes_partial"] = row.passesPartial;
+  if (row.chosen) json["chosen"] = true;
+  return json;
+}
+
+CandidateCost candidateOf(const Json &json) {
+  CandidateCost row;
+  row.split = json.at("split").get<dist::FactorSharding>();
+  row.passesPartial = json.value("passes_partial", dist::Axes());
+  row.computeSeconds = json.at("compute_s");
+  row.communicationSeconds = json.at("communication_s");
+  row.memoryBytes = json.at("memory_bytes");
+  row.chosen = json.value("chosen", false);
+  return row;
+}
+
+Json memoryJson(const planner::MemoryBreakdown &memory) {
+  return {{"parameters", memory.parameters},
+          {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},
+          {"activations", memory.activations},
+          {"workspace", memory.workspace}};
+}
+
+template <typename T, typename Read> std::vector<T> listOf(const Json &json, Read read) {
+  std::vector<T> list;
+  for (const Json &entry : json) list.push_back(read(entry));
+  return list;
+}
+
+Report reportOf(const Json &json) {
+  Report report;
+  report.model = json.at("model");
+  report.cluster = json.at("cluster");
+  report.batch = json.at("batch");
+  report.mesh = meshOf(json.at("mesh"));
+  report.zero = json.at("zero");
+  report.schedule = json.at("schedule");
+  report.microbatches = json.at("microbatches");
+  report.recompute = json.at("recompute");
+  report.like = json.at("like");
+  report.devices = json.at("devices");
+  const Json &predicted = json.at("predicted"), &memory = predicted.at("memory_breakdown");
+  report.predicted = {predicted.at("step_time_s"),
+                      predicted.at("compute_s"),
+                      predicted.at("exposed_communication_s"),
+                      predicted.at("bubble_s"),
+                      predicted.at("hidden_communication_s"),
+                      {memory.at("parameters"), memory.at("gradients"), memory.at("optimizer"),
+                       memory.at("activations"), memory.at("workspace")},
+                      predicted.at("tflops_per_device"),
+                      predicted.at("mfu")};
+  report.estimatedMemoryBytes = predicted.at("estimated_memory_bytes_per_device");
+  report.memoryIsPlanned = predicted.at("memory_is_planned");
+  report.deviceMemoryBytes = json.at("device_memory_bytes");
+  const Json &search = json.at("search");
+  report.searchSeconds = search.at("seconds");
+  report.gap = search.at("gap");
+  report.candidates = search.at("candidates");
+  report.stages = listOf<Stage>(json.at("stages"), [](const Json &entry) -> Stage {
+    return {entry.at("devices"), entry.at("nodes"), entry.at("parameters"), entry.at("step_time_s"),
+            entry.at("memory_bytes_per_device")};
+  });
+  report.collectives = listOf<CollectiveTotal>(json.at("collectives"), collectiveOf);
+  report.collectivesArePlanned = json.at("collectives_are_planned");
+  report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
+  report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
+    return {entry.at("name"), entry.at("layout"), entry.at("gradient"), entry.at("state"), entry.at("dims")};
+  });
+  report.nodes = listOf<planner::NodeExplanation>(json.at("nodes"), [](const Json &entry) -> planner::NodeExplanation {
+    return {entry.at("op"), entry.at("rule"), entry.at("names"),
+            listOf<CandidateCost>(entry.at("candidates"), candidateOf)};
+  });
+  report.notes = json.at("notes").get<std::vector<std::string>>();
+  return report;
+}
+
+} // namespace
+
+std::string renderJson(const Report &report) {
+  const planner::Predicted &predicted = report.predicted;
+  Json json = {
+      {"model", report.model},
+      {"cluster", report.cluster},
+      {"batch", report.batch},
+      {"mesh", meshJson(report.mesh)},
+      {"zero", report.zero},
+      {"schedule", report.schedule},
+      {"microbatches", report.microbatches},
+      {"recompute", report.recompute},
+      {"like", report.like},
+      {"devices", report.devices},
+      {"predicted",
+       {{"step_time_s", predicted.stepSeconds},
+        {"compute_s", predicted.computeSeconds},
+        {"exposed_communication_s", predicted.exposedCommunicationSeconds},
+        {"hidden_communication_s", predicted.hiddenCommunicationSeconds},
+        {"bubble_s", predicted.bubbleSeconds},
+        {"memory_bytes_per_device", predicted.memory.total()},
+        {"memory_breakdown", memoryJson(predicted.memory)},
+        {"memory_is_planned", report.memoryIsPlanned},
+        {"estimated_memory_bytes_per_device", report.estimatedMemoryBytes},
+        {"tflops_per_device", predicted.tflopsPerDevice},
+        {"mfu", predicted.mfu}}},
+      {"device_memory_bytes", report.deviceMemoryBytes},
+      {"search", {{"seconds", report.searchSeconds}, {"gap", report.gap}, {"candidates", report.candidates}}},
+      {"stages", Json::array()},
+      {"collectives", Json::array()},
+      {"collectives_are_planned", report.collectivesArePlanned},
+      {"alternatives", Json::array()},
+      {"notes", report.notes},
+      {"parameters", Json::array()},
+      {"nodes", Json::array()},
+  };
+  for (const Stage &stage : report.stages)
+    json["stages"].push_back({{"devices", stage.devices},
+                              {"nodes", stage.nodes},
+                              {"parameters", stage.parameters},
+                              {"step_time_s", stage.stepSeconds},
+                              {"memory_bytes_per_device", stage.memoryBytes}});
+  for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
+  for (const Alternative &row : report.alternatives) json["alternatives"].push_back(alternativeJson(row));
+  for (const ParameterLayout &row : report.parameters)
+    json["parameters"].push_back({{"name", row.name},
+                                  {"dims", row.dims},
+                                  {"layout", row.parameter},
+                                  {"gradient", row.gradient},
+                                  {"state", row.state}});
+  for (const planner::NodeExplanation &node : report.nodes) {
+    Json entry = {{"op", node.op}, {"rule", node.rule}, {"names", node.nodes}, {"candidates", Json::array()}};
+    for (const CandidateCost &row : node.candidates) entry["candidates"].push_back(candidateJson(row));
+    json["nodes"].push_back(std::move(entry));
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Report> fromJson(const std::string &text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return {inputError("the report is no JSON")};
+  try {
+    return reportOf(json);
+  } catch (const Json::exception &failure) {
+    return {inputError(fmt::format("the report is not one that this version reads: {}", failure.what()))};
+  }
+}
+
+} // namespace cleave::report

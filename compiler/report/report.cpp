@@ -1,0 +1,186 @@
+#include "compiler/report/report.h"
+#include "compiler/planner/cost.h"
+#include "compiler/planner/search.h"
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+#include <tuple>
+
+namespace cleave::report {
+namespace {
+
+double shardBytes(const plan::Plan &plan, const plan::Parameter &parameter) {
+  static const std::map<plan::DType, double> sizes = {{plan::F64, 8},  {plan::I64, 8}, {plan::U64, 8}, {plan::F16, 2},
+                                                      {plan::BF16, 2}, {plan::I16, 2}, {plan::U16, 2}, {plan::I8, 1},
+                                                      {plan::U8, 1},   {plan::BOOL, 1}};
+  auto size = sizes.find(parameter.dtype());
+  double bytes = size == sizes.end() ? 4 : size->second;
+  for (int64_t dim : parameter.shape()) bytes *= double(dim);
+  for (const plan::DimSharding &dim : parameter.dims())
+    for (const std::string &axis : dim.axes())
+      for (const plan::MeshAxis &meshAxis : plan.mesh().axes())
+        if (meshAxis.name() == axis) bytes /= double(meshAxis.size());
+  return bytes;
+}
+
+// Where a group's ranks stand: its axes from the innermost, each as far apart as the axes inside it make it.
+planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
+  int64_t stride = 1, size = 1, perNode = 1;
+  for (size_t i = mesh.axes.size(); i-- > 0;) {
+    const dist::MeshAxis &axis = mesh.axes[i];
+    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
+      perNode *= planner::groupAlong(cluster, axis.size, stride).perNode;
+      size *= axis.size;
+    }
+    stride *= axis.size;
+  }
+  return {size, perNode};
+}
+
+double collectiveSeconds(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes,
+                         const plan::Collective &collective) {
+  planner::GroupShape group = groupShape(cluster, mesh, axes);
+  double bytes = double(collective.bytes()), n = double(group.size);
+  switch (collective.op()) {
+  case plan::Collective::ALL_REDUCE:
+    return planner::collectiveSeconds(cluster, planner::Collective::AllReduce, group, bytes);
+  case plan::Collective::REDUCE_SCATTER:
+    return planner::collectiveSeconds(cluster, planner::Collective::ReduceScatter, group, bytes);
+  case plan::Collective::ALL_GATHER:
+    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes * n);
+  case plan::Collective::ALL_TO_ALL:
+    return planner::collectiveSeconds(cluster, planner::Collective::AllToAll, group, bytes * n);
+  case plan::Collective::BROADCAST:
+    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes);
+  default:
+    return 0;
+  }
+}
+
+const char *opName(plan::Collective::Op op) {
+  switch (op) {
+  case plan::Collective::ALL_REDUCE:
+    return "all_reduce";
+  case plan::Collective::REDUCE_SCATTER:
+    return "reduce_scatter";
+  case plan::Collective::ALL_GATHER:
+    return "all_gather";
+  case plan::Collective::ALL_TO_ALL:
+    return "all_to_all";
+  case plan::Collective::BROADCAST:
+    return "broadcast";
+  default:
+    return "collective";
+  }
+}
+
+std::string scaled(double value, double base, std::initializer_list<const char *> units) {
+  const char *unit = *units.begin();
+  for (const char *next : units) {
+    unit = next;
+    if (std::abs(value) < base * 0.9995 || next == *(units.end() - 1)) break;
+    value /= base;
+  }
+  int digits = std::abs(value) >= 99.95 ? 0 : std::abs(value) >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value, value == 0 ? 0 : digits, unit);
+}
+
+} // namespace
+
+std::string formatBytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
+
+std::string formatSeconds(double seconds) {
+  if (std::abs(seconds) >= 1) return scaled(seconds, 1e12, {"s"});
+  return scaled(seconds * 1e6, 1000, {"us", "ms"});
+}
+
+Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision) {
+  Report report;
+  report.model = problem.name;
+  report.cluster = cluster.name;
+  report.batch = problem.batch;
+  report.mesh = decision.mesh;
+  report.schedule = decision.schedule;
+  report.recompute = planner::name(decision.recompute);
+  report.like = decision.like;
+  report.zero = decision.zero;
+  report.microbatches = decision.microbatches;
+  report.devices = decision.mesh.numDevices();
+  report.predicted = decision.predicted;
+  report.deviceMemoryBytes = cluster.device.memoryBytes;
+  report.estimatedMemoryBytes = decision.predicted.memory.total();
+  report.searchSeconds = decision.searchSeconds;
+  report.gap = decision.gap;
+  report.candidates = decision.candidates;
+  report.collectives = decision.collectives;
+  report.alternatives = decision.alternatives;
+  report.notes = decision.notes;
+  std::map<std::string, const planner::Tensor *> tensors;
+  Stage stage{report.devices, int64_t(problem.nodes.size()), 0, decision.predicted.stepSeconds,
+              report.estimatedMemoryBytes};
+  for (const planner::Tensor &tensor : problem.tensors) {
+    if (tensor.kind != planner::TensorKind::Parameter) continue;
+    stage.parameters += double(tensor.elements());
+    tensors[tensor.name] = &tensor;
+  }
+  report.stages = {stage};
+  for (const planner::ParameterDecision &parameter : decision.parameters)
+    if (auto tensor = tensors.find(parameter.name); tensor != tensors.end())
+      report.parameters.push_back({parameter.name, parameter.parameter.str(), parameter.gradient.str(),
+                                   parameter.state.str(), tensor->second->dims});
+  auto explained = planner::explainAll(problem, cluster, decision);
+  if (explained)
+    report.nodes = std::move(*explained);
+  else
+    report.notes.push_back("nodes are not explained: " + explained.status().message());
+  return report;
+}
+
+void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster) {
+  if (plan.programs_size() == 0) return;
+  const plan::Program &program = plan.programs(0);
+  planner::MemoryBreakdown memory;
+  for (const plan::Parameter &parameter : plan.parameters()) {
+    double bytes = shardBytes(plan, parameter);
+    if (parameter.role() == plan::Parameter::OPTIMIZER_STATE)
+      memory.optimizer += bytes;
+    else if (parameter.role() == plan::Parameter::ACCUMULATOR)
+      memory.gradients += bytes;
+    else
+      memory.parameters += bytes;
+  }
+  // Gradients of the last microbatch are scratch: they share the reused part of the arena with the activations.
+  double persistent = memory.parameters + memory.optimizer + memory.gradients;
+  memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
+  memory.workspace = double(program.library_workspace_bytes());
+  report.predicted.memory = memory;
+  report.memoryIsPlanned = true;
+  for (Stage &stage : report.stages) stage.memoryBytes = memory.total();
+
+  std::map<std::tuple<std::string, dist::Axes, std::string>, planner::CollectiveTotal> sums;
+  for (const plan::Fragment &fragment : program.fragments()) {
+    int64_t times = fragment.name() == "accumulate" ? report.microbatches - 1 : fragment.name() == "final" ? 1 : 0;
+    if (times == 0) continue;
+    for (const plan::Command &command : fragment.commands()) {
+      if (!command.has_collective()) continue;
+      const plan::Collective &collective = command.collective();
+      dist::Axes axes(collective.axes().begin(), collective.axes().end());
+      planner::CollectiveTotal &sum = sums[{opName(collective.op()), axes, collective.why()}];
+      sum.op = opName(collective.op());
+      sum.axes = axes;
+      sum.why = collective.why();
+      sum.count += times;
+      sum.bytes += double(times) * double(collective.bytes());
+      sum.seconds += double(times) * collectiveSeconds(cluster, report.mesh, axes, collective);
+    }
+  }
+  report.collectives.clear();
+  for (auto &[key, sum] : sums) report.collectives.push_back(std::move(sum));
+  std::sort(report.collectives.begin(), report.collectives.end(), [](const auto &a, const auto &b) {
+    return std::tie(b.bytes, a.op, a.why) < std::tie(a.bytes, b.op, b.why);
+  });
+  report.collectivesArePlanned = true;
+}
+
+} // namespace cleave::report

@@ -1,0 +1,75 @@
+// What a person sees of a split: one structure, shown as text, JSON or HTML, explained a node at a time, compared with
+// another. The plan carries it as JSON.
+//
+//   Report report = makeReport(problem, cluster, decision);
+//   fillFromPlan(report, plan, cluster);     // after code generation: exact bytes and collectives instead of predicted
+//   plan.set_report_json(renderJson(report));
+//   ... later: Result<Report> again = fromJson(plan.report_json());   renderText(*again), explain(*again, "up/MatMul")
+#pragma once
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/decision.h"
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <string>
+#include <vector>
+
+namespace cleave::report {
+
+struct ParameterLayout {
+  std::string name, parameter, gradient, state; // layouts as Sharding::str()
+  std::vector<int64_t> dims;
+};
+
+// Devices that do the same work; one stage without pipelines.
+struct Stage {
+  int64_t devices = 0;
+  int64_t nodes = 0;     // forward operations
+  double parameters = 0; // elements of all parameters of the stage
+  double stepSeconds = 0, memoryBytes = 0;
+};
+
+struct Report {
+  std::string model, cluster;
+  int64_t batch = 0;
+  dist::Mesh mesh;
+  std::string schedule = "none", recompute = "none", like;
+  int zero = 0;
+  int64_t microbatches = 1, devices = 1;
+  planner::Predicted predicted;
+  double deviceMemoryBytes = 0;    // what a device has
+  double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
+  bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's
+  double searchSeconds = 0, gap = 0;
+  int64_t candidates = 0;
+  std::vector<Stage> stages;
+  std::vector<planner::CollectiveTotal> collectives;
+  bool collectivesArePlanned = false;
+  std::vector<planner::Alternative> alternatives;
+  std::vector<ParameterLayout> parameters;
+  std::vector<planner::NodeExplanation> nodes;
+  std::vector<std::string> notes;
+};
+
+// Never fails: what cannot be explained becomes a note.
+Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision);
+// Replaces predicted memory and collectives by those of the plan (of its first program).
+void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
+
+std::string renderText(const Report &report);
+// interface.md's stable keys, and some of our own; fromJson() gives the same report back.
+std::string renderJson(const Report &report);
+Result<Report> fromJson(const std::string &json);
+// One page without scripts, images or links to elsewhere.
+std::string renderHtml(const Report &report);
+
+// Candidate splits of one node, their costs, the chosen one and what it saves. An unknown name is an error that lists
+// names like it.
+Result<std::string> explain(const Report &report, const std::string &node);
+// What differs between two reports, and what it is worth.
+std::string diff(const Report &left, const Report &right);
+
+// "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.
+std::string formatBytes(double bytes);
+std::string formatSeconds(double seconds);
+
+} // namespace cleave::report

@@ -1,0 +1,167 @@
+#include "compiler/planner/search.h"
+#include "compiler/report/report.h"
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace cleave::report {
+namespace {
+
+using planner::Cluster;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// y = x w, summed: two nodes.
+planner::Problem product() {
+  auto problem = planner::Problem::parse(R"(cleave-problem 1
+name "product"
+batch 32 samples 32 precision fp32
+tensor 0 input "x" 4 [32,256] batch 0
+tensor 1 parameter "w" 4 [256,512] trainable optimizer 8
+tensor 2 activation "y" 4 [32,512] saved
+tensor 3 activation "loss" 4 []
+node "matmul" "Contract" flops 8388608 backward 16777216
+  factors 32 256:sum 512
+  linear one 11
+  reads 0 0 1
+  reads 1 1 2
+  makes 2 0 2
+node "total<&>" "ReduceSum" flops 16384 backward 16384 cheap
+  factors 32:sum 512:sum
+  linear jointly 1
+  reads 2 0 1
+  makes 3
+)",
+                                         "product");
+  EXPECT_TRUE(problem) << problem.status().message();
+  return *problem;
+}
+
+Report made(const planner::SplitFlags &flags) {
+  Result<Cluster> cluster = planner::parseCluster("cpu:4");
+  auto constraints = planner::parseConstraints(flags, *cluster);
+  EXPECT_TRUE(constraints) << constraints.status().message();
+  auto decision = planner::solve(product(), *cluster, *constraints, {});
+  EXPECT_TRUE(decision) << decision.status().message();
+  return makeReport(product(), *cluster, *decision);
+}
+
+TEST(Report, JsonHasTheStableKeys) {
+  auto json = nlohmann::json::parse(renderJson(made({.like = "zero1"})));
+  for (const char *key : {"mesh", "zero", "schedule", "microbatches", "recompute", "devices", "predicted", "search",
+                          "stages", "collectives", "alternatives"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  for (const char *key : {"step_time_s", "compute_s", "exposed_communication_s", "bubble_s", "memory_bytes_per_device",
+                          "memory_breakdown", "tflops_per_device", "mfu"})
+    EXPECT_TRUE(json["predicted"].contains(key)) << key;
+  for (const char *key : {"parameters", "gradients", "optimizer", "activations", "workspace"})
+    EXPECT_TRUE(json["predicted"]["memory_breakdown"].contains(key)) << key;
+  for (const char *key : {"seconds", "gap", "candidates"}) EXPECT_TRUE(json["search"].contains(key)) << key;
+  ASSERT_FALSE(json["collectives"].empty());
+  for (const char *key : {"op", "axes", "bytes", "count", "seconds", "why"})
+    EXPECT_TRUE(json["collectives"][0].contains(key)) << key;
+  ASSERT_FALSE(json["alternatives"].empty());
+  for (const char *key : {"name", "mesh", "step_time_s", "memory_bytes_per_device", "fits", "why_not"})
+    EXPECT_TRUE(json["alternatives"][0].contains(key)) << key;
+  EXPECT_EQ(json["mesh"]["dp"], 4);
+  EXPECT_EQ(json["zero"], 1);
+  EXPECT_EQ(json["devices"], 4);
+}
+
+TEST(Report, JsonReadsBack) {
+  Report report = made({.mesh = "dp=2,tp=2"});
+  auto again = fromJson(renderJson(report));
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(renderJson(*again), renderJson(report));
+  EXPECT_EQ(renderText(*again), renderText(report));
+}
+
+TEST(Report, BrokenJsonIsRefused) {
+  EXPECT_FALSE(fromJson("{"));
+  EXPECT_FALSE(fromJson("{}"));
+  EXPECT_FALSE(fromJson(R"({"mesh": 3})"));
+}
+
+TEST(Report, ExplainComparesCandidatesAndNamesTheChosen) {
+  Report report = made({.mesh = "dp=1,tp=4"});
+  auto text = explain(report, "matmul");
+  ASSERT_TRUE(text) << text.status().message();
+  EXPECT_THAT(*text, HasSubstr("chosen"));
+  EXPECT_THAT(*text, HasSubstr("b=tp"));
+  EXPECT_THAT(*text, HasSubstr("c=tp"));
+  EXPECT_THAT(*text, HasSubstr("whole on every device"));
+  EXPECT_THAT(explain(report, "matm").status().message(), HasSubstr("there are matmul"));
+  EXPECT_FALSE(explain(report, "nothing like it"));
+}
+
+TEST(Report, DiffSaysWhatChanged) {
+  Report ddp = made({.like = "ddp"}), zero = made({.like = "zero3"});
+  EXPECT_THAT(diff(ddp, ddp), HasSubstr("the split is the same"));
+  std::string text = diff(ddp, zero);
+  EXPECT_THAT(text, HasSubstr("zero                     0 -> 3"));
+  EXPECT_THAT(text, HasSubstr("optimizer"));
+  EXPECT_THAT(text, HasSubstr("parameters that lie differently: 1"));
+}
+
+TEST(Report, HtmlIsOnePageWithEscapedNames) {
+  Report report = made({});
+  report.notes = {"<b> & \"quotes\""};
+  std::string html = renderHtml(report);
+  EXPECT_THAT(html, HasSubstr("&lt;b&gt; &amp; &quot;quotes&quot;"));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, Not(HasSubstr("http")));
+}
+
+TEST(Report, ThePlanReplacesEstimates) {
+  Report report = made({.like = "zero1"});
+  plan::Plan plan;
+  for (auto [axis, size] : {std::pair{"dp", 4}, {"tp", 1}}) {
+    auto *meshAxis = plan.mutable_mesh()->add_axes();
+    meshAxis->set_name(axis);
+    meshAxis->set_size(size);
+  }
+  auto addParameter = [&](plan::Parameter::Role role, bool split) {
+    auto *parameter = plan.add_parameters();
+    parameter->set_dtype(plan::F32);
+    parameter->add_shape(256);
+    parameter->add_shape(512);
+    parameter->set_role(role);
+    parameter->add_dims();
+    if (split) parameter->add_dims()->add_axes("dp");
+  };
+  addParameter(plan::Parameter::PARAMETER, false);
+  addParameter(plan::Parameter::OPTIMIZER_STATE, true);
+  auto *program = plan.add_programs();
+  program->set_arena_bytes(1000000);
+  program->set_library_workspace_bytes(500);
+  for (const char *name : {"evaluate", "final"}) {
+    auto *fragment = program->add_fragments();
+    fragment->set_name(name);
+    auto *collective = fragment->add_commands()->mutable_collective();
+    collective->set_op(plan::Collective::REDUCE_SCATTER);
+    collective->add_axes("dp");
+    collective->set_bytes(524288);
+    collective->set_why("gradient of w");
+  }
+  Result<Cluster> cluster = planner::parseCluster("cpu:4");
+  fillFromPlan(report, plan, *cluster);
+  EXPECT_EQ(report.predicted.memory.total(), 1000500);
+  EXPECT_EQ(report.predicted.memory.parameters, 256 * 512 * 4);
+  EXPECT_EQ(report.predicted.memory.optimizer, 256 * 512);
+  ASSERT_EQ(report.collectives.size(), 1u); // evaluation is no part of a step
+  EXPECT_EQ(report.collectives[0].count, 1);
+  EXPECT_EQ(report.collectives[0].bytes, 524288);
+  EXPECT_GT(report.collectives[0].seconds, 0);
+  EXPECT_THAT(renderText(report), HasSubstr("gradient of w"));
+}
+
+TEST(Report, Units) {
+  EXPECT_EQ(formatBytes(0), "0 B");
+  EXPECT_EQ(formatBytes(1536), "1.50 KiB");
+  EXPECT_EQ(formatBytes(80.0 * (1 << 30)), "80.0 GiB");
+  EXPECT_EQ(formatSeconds(0.0123), "12.3 ms");
+  EXPECT_EQ(formatSeconds(165.3), "165 s");
+  EXPECT_EQ(formatSeconds(4e-6), "4.00 us");
+}
+
+} // namespace
+} // namespace cleave::report
