@@ -48,7 +48,7 @@ std::string Source::where(const std::string &key, const YAML::Node &node) const 
 
 MapReader::MapReader(Source &source, std::string path, YAML::Node node)
     : source(source), path(std::move(path)), self(node) {
-  if (self.IsNull()) return;
+  if (!self.IsDefined() || self.IsNull()) return;
   if (!self.IsMap())
     throw Fault{fmt::format("{}: {} must be a map of keys and values, is {}", source.where(this->path, self),
                             this->path.empty() ? "the recipe" : "'" + this->path + "'", typeName(self))};
