@@ -1,6 +1,7 @@
 // The safetensors format: eight bytes of header length, a JSON header, then the tensors' bytes, dense little-endian.
 //
-//     SafetensorsWriter writer;  writer.add({"w", plan::F32, {64, 20}, bytes});  writer.write("weights.safetensors");
+//     TensorView w{"w", plan::F32, {64, 20}, bytes};
+//     Status s = writeSafetensors("weights.safetensors", {&w, 1});
 //     Result<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::open("weights.safetensors");
 //     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
 #pragma once

@@ -40,6 +40,7 @@ struct SnapshotManifest {
     plan::Parameter::Role role = plan::Parameter::PARAMETER;
   };
   std::map<std::string, Tensor> tensors;
+  std::vector<int64_t> fileBytes; // of every rank's file
   std::string modelPath;
 };
 
@@ -58,6 +59,8 @@ SnapshotManifest manifestOf(const plan::Plan &plan);
 // Parameters that `device` writes: `snapshot` is set, and no device with a smaller number holds the same box.
 bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
 
+std::string rankFileName(int64_t rank); // "rank-0000.safetensors"
+
 class SnapshotWriter {
 public:
   SnapshotWriter(std::string folder, SnapshotManifest manifest);
@@ -67,6 +70,8 @@ public:
   Status commit();
 
 private:
+  std::string partial() const; // the folder it is written to until it is whole
+
   std::string folder, name;
   SnapshotManifest manifest;
 };
@@ -87,6 +92,7 @@ public:
 
 private:
   Snapshot() = default;
+  static Result<std::unique_ptr<Snapshot>> load(const std::string &path, SnapshotManifest manifest);
   struct Stored {
     Shard box;
     TensorView view;

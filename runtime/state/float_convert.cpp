@@ -1,0 +1,79 @@
+#include "runtime/state/float_convert.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace cleave::runtime {
+namespace {
+
+double halfToDouble(uint16_t half) {
+  int exponent = half >> 10 & 31, fraction = half & 1023;
+  double magnitude = exponent == 0    ? std::ldexp(fraction, -24)
+                     : exponent == 31 ? (fraction ? NAN : INFINITY)
+                                      : std::ldexp(1024 + fraction, exponent - 25);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+uint16_t doubleToHalf(double value) {
+  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  double magnitude = std::fabs(value);
+  if (std::isnan(value)) return sign | 0x7e00;
+  if (magnitude >= 65520.0) return sign | 0x7c00;
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);        // magnitude = m * 2^exponent, m in [0.5, 1)
+  int unit = std::max(exponent - 11, -24); // of the last place
+  auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
+  // Subnormals have unit 2^-24 and no hidden bit; the carry of rounding moves into the exponent by itself.
+  int bits = unit == -24 && units < 1024 ? units : ((unit + 25) << 10) + (units - 1024);
+  return static_cast<uint16_t>(sign | bits);
+}
+
+uint16_t doubleToBrain(double value) {
+  auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <typename Bits> Bits load(const std::byte *from) {
+  Bits value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <typename Bits> void store(std::byte *to, Bits value) { std::memcpy(to, &value, sizeof value); }
+
+} // namespace
+
+double loadFloat(plan::DType dtype, const std::byte *from) {
+  switch (dtype) {
+  case plan::F32:
+    return load<float>(from);
+  case plan::F64:
+    return load<double>(from);
+  case plan::F16:
+    return halfToDouble(load<uint16_t>(from));
+  case plan::BF16:
+    return std::bit_cast<float>(uint32_t(load<uint16_t>(from)) << 16);
+  default:
+    return NAN;
+  }
+}
+
+void storeFloat(plan::DType dtype, double value, std::byte *to) {
+  switch (dtype) {
+  case plan::F32:
+    return store(to, static_cast<float>(value));
+  case plan::F64:
+    return store(to, value);
+  case plan::F16:
+    return store(to, doubleToHalf(value));
+  case plan::BF16:
+    return store(to, doubleToBrain(value));
+  default:
+    return;
+  }
+}
+
+} // namespace cleave::runtime

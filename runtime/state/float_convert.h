@@ -1,0 +1,13 @@
+// One float of any width, through double: f32, f64, f16, bf16. Narrowing rounds to nearest, ties to even.
+//
+//     double x = loadFloat(plan::BF16, bytes);  storeFloat(plan::F16, x, out);
+#pragma once
+#include "plan/plan.pb.h"
+#include <cstddef>
+
+namespace cleave::runtime {
+
+double loadFloat(plan::DType dtype, const std::byte *from);
+void storeFloat(plan::DType dtype, double value, std::byte *to);
+
+} // namespace cleave::runtime

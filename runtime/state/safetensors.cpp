@@ -1,0 +1,144 @@
+#include "runtime/state/safetensors.h"
+#include "runtime/plan/dtype.h"
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TypeName {
+  plan::DType dtype;
+  const char *name;
+};
+constexpr TypeName typeNames[] = {{plan::F32, "F32"},  {plan::F64, "F64"}, {plan::F16, "F16"}, {plan::BF16, "BF16"},
+                                  {plan::I8, "I8"},    {plan::I16, "I16"}, {plan::I32, "I32"}, {plan::I64, "I64"},
+                                  {plan::U8, "U8"},    {plan::U16, "U16"}, {plan::U32, "U32"}, {plan::U64, "U64"},
+                                  {plan::BOOL, "BOOL"}};
+
+std::string typeName(plan::DType dtype) {
+  for (const TypeName &entry : typeNames)
+    if (entry.dtype == dtype) return entry.name;
+  return "";
+}
+
+plan::DType typeOf(const std::string &name) {
+  for (const TypeName &entry : typeNames)
+    if (name == entry.name) return entry.dtype;
+  return plan::DTYPE_INVALID;
+}
+
+bool writeAll(int descriptor, const char *data, size_t size) {
+  while (size > 0) {
+    ssize_t written = ::write(descriptor, data, std::min<size_t>(size, size_t(1) << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+} // namespace
+
+Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
+                        const std::map<std::string, std::string> &metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t at = 0;
+  for (const TensorView &tensor : tensors) {
+    int64_t count = elementCount(tensor.shape);
+    if (typeName(tensor.dtype).empty() || count < 0 ||
+        static_cast<uint64_t>(count * byteSize(tensor.dtype)) != tensor.bytes.size())
+      return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, tensor.name));
+    header[tensor.name] = {
+        {"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {at, at + tensor.bytes.size()}}};
+    at += tensor.bytes.size();
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t length = text.size();
+
+  int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) return inputError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+  bool written = writeAll(descriptor, reinterpret_cast<const char *>(&length), 8) &&
+                 writeAll(descriptor, text.data(), text.size());
+  for (const TensorView &tensor : tensors)
+    written = written && writeAll(descriptor, reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size());
+  written = written && fsync(descriptor) == 0;
+  int failure = errno;
+  ::close(descriptor);
+  if (written) return Status::ok();
+  ::unlink(path.c_str());
+  return runError(fmt::format("{}: cannot be written: {}", path, std::strerror(failure)));
+}
+
+Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return inputError(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
+  struct stat status = {};
+  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 8) {
+    void *address = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address != MAP_FAILED) {
+      file->data = static_cast<const std::byte *>(address);
+      file->size = static_cast<size_t>(status.st_size);
+    }
+  }
+  ::close(descriptor);
+  if (!file->data) return inputError(path + ": is not a safetensors file");
+  CLEAVE_RETURN_IF_ERROR(file->parse(path));
+  return file;
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (data) munmap(const_cast<std::byte *>(data), size);
+}
+
+Status SafetensorsFile::parse(const std::string &path) {
+  uint64_t length = 0;
+  std::memcpy(&length, data, 8);
+  if (length > size - 8) return inputError(path + ": is not a safetensors file, or is cut off");
+  const char *text = reinterpret_cast<const char *>(data) + 8;
+  Json header = Json::parse(text, text + length, nullptr, false);
+  if (!header.is_object()) return inputError(path + ": its header is damaged");
+  uint64_t room = size - 8 - length;
+  try {
+    for (const auto &[name, entry] : header.items()) {
+      if (name == "__metadata__") {
+        meta = entry.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      TensorView view{
+          name, typeOf(entry.at("dtype").get<std::string>()), entry.at("shape").get<std::vector<int64_t>>(), {}};
+      auto begin = entry.at("data_offsets").at(0).get<uint64_t>(), end = entry.at("data_offsets").at(1).get<uint64_t>();
+      int64_t count = elementCount(view.shape);
+      if (view.dtype == plan::DTYPE_INVALID)
+        return inputError(fmt::format("{}: tensor '{}' has the unknown type {}", path, name, entry.at("dtype").dump()));
+      if (end > room || begin > end)
+        return inputError(fmt::format("{}: is cut off: tensor '{}' ends beyond the file", path, name));
+      if (count < 0 || count > static_cast<int64_t>(room) ||
+          static_cast<uint64_t>(count * byteSize(view.dtype)) != end - begin)
+        return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, name));
+      view.bytes = {data + 8 + length + begin, static_cast<size_t>(end - begin)};
+      views[name] = std::move(view);
+    }
+  } catch (const nlohmann::json::exception &) {
+    return inputError(path + ": its header is damaged");
+  }
+  return Status::ok();
+}
+
+const TensorView *SafetensorsFile::find(const std::string &name) const {
+  auto found = views.find(name);
+  return found == views.end() ? nullptr : &found->second;
+}
+
+} // namespace cleave::runtime

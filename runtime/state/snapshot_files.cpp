@@ -1,0 +1,217 @@
+// The files of a snapshot: writing them so that a crash leaves the old or the new one, and finding the newest whole
+// one.
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/plan_file.h"
+#include "runtime/state/snapshot.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace cleave::runtime {
+namespace {
+
+constexpr int formatVersion = 1;
+constexpr size_t keptSnapshots = 2;
+constexpr unsigned exchange = 2; // RENAME_EXCHANGE
+
+Status systemError(const fs::path &path, const char *what, int failure) {
+  return runError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(failure)));
+}
+
+Status syncFolder(const fs::path &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return systemError(path, "cannot be opened", errno);
+  int result = fsync(descriptor), failure = errno;
+  ::close(descriptor);
+  return result == 0 || failure == EINVAL ? Status::ok() : systemError(path, "cannot be flushed to the disk", failure);
+}
+
+// Snapshot folders by name, the oldest first.
+std::vector<fs::path> snapshotsIn(const fs::path &folder) {
+  std::vector<fs::path> found;
+  std::error_code failure;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure))
+    if (entry.path().filename().string().starts_with("step-") && entry.is_directory(failure))
+      found.push_back(entry.path());
+  std::sort(found.begin(), found.end(), [](const fs::path &a, const fs::path &b) {
+    std::string left = a.filename().string(), right = b.filename().string();
+    return left.size() != right.size() ? left.size() < right.size() : left < right;
+  });
+  return found;
+}
+
+Json toJson(const SnapshotManifest &manifest) {
+  Json tensors = Json::object();
+  for (const auto &[name, tensor] : manifest.tensors)
+    tensors[name] = {{"dtype", runtime::name(tensor.dtype)},
+                     {"shape", tensor.shape},
+                     {"original_shape", tensor.originalShape},
+                     {"aliases", tensor.aliases},
+                     {"role", plan::Parameter::Role_Name(tensor.role)}};
+  return {{"format", formatVersion},
+          {"step", manifest.step},
+          {"data", {{"epoch", manifest.sampler.epoch}, {"position", manifest.sampler.position}}},
+          {"seed", manifest.seed},
+          {"fingerprint", manifest.fingerprint},
+          {"model", manifest.modelPath},
+          {"ranks", manifest.ranks},
+          {"file_bytes", manifest.fileBytes},
+          {"tensors", std::move(tensors)}};
+}
+
+plan::DType dtypeOf(const std::string &text) {
+  for (int type = plan::DType_MIN + 1; type <= plan::DType_MAX; ++type)
+    if (plan::DType_IsValid(type) && text == runtime::name(static_cast<plan::DType>(type)))
+      return static_cast<plan::DType>(type);
+  return plan::DTYPE_INVALID;
+}
+
+Result<SnapshotManifest> readManifest(const fs::path &path) {
+  std::ifstream file(path / "manifest.json", std::ios::binary);
+  if (!file) return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
+  Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object()) return inputError(path.string() + ": its manifest.json is damaged");
+  SnapshotManifest manifest;
+  try {
+    if (json.at("format").get<int>() != formatVersion)
+      return inputError(fmt::format("{}: has snapshot format {}; this program reads {}", path.string(),
+                                    json.at("format").dump(), formatVersion));
+    manifest.step = json.at("step").get<int64_t>();
+    manifest.sampler = {json.at("data").at("epoch").get<uint64_t>(), json.at("data").at("position").get<int64_t>()};
+    manifest.seed = json.at("seed").get<uint64_t>();
+    manifest.fingerprint = json.at("fingerprint").get<std::string>();
+    manifest.modelPath = json.at("model").get<std::string>();
+    manifest.ranks = json.at("ranks").get<int64_t>();
+    manifest.fileBytes = json.at("file_bytes").get<std::vector<int64_t>>();
+    for (const auto &[name, entry] : json.at("tensors").items()) {
+      SnapshotManifest::Tensor &tensor = manifest.tensors[name];
+      tensor.dtype = dtypeOf(entry.at("dtype").get<std::string>());
+      tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
+      tensor.originalShape = entry.at("original_shape").get<std::vector<int64_t>>();
+      tensor.aliases = entry.at("aliases").get<std::vector<std::string>>();
+      if (!plan::Parameter::Role_Parse(entry.at("role").get<std::string>(), &tensor.role) ||
+          tensor.dtype == plan::DTYPE_INVALID || elementCount(tensor.shape) < 0)
+        return inputError(fmt::format("{}: its manifest.json is damaged at tensor '{}'", path.string(), name));
+    }
+  } catch (const nlohmann::json::exception &error) {
+    return inputError(fmt::format("{}: its manifest.json is damaged: {}", path.string(), error.what()));
+  }
+  if (static_cast<size_t>(manifest.ranks) != manifest.fileBytes.size())
+    return inputError(path.string() + ": its manifest.json is damaged: file_bytes");
+  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+    std::error_code failure;
+    fs::path part = path / rankFileName(rank);
+    auto size = fs::file_size(part, failure);
+    if (failure || static_cast<int64_t>(size) != manifest.fileBytes[static_cast<size_t>(rank)])
+      return inputError(fmt::format("{}: is missing or cut off", part.string()));
+  }
+  return manifest;
+}
+
+// Out of sight first, so that a crash never leaves half a snapshot under its name.
+void removeSnapshot(const fs::path &path) {
+  fs::path hidden = path.parent_path() / ("." + path.filename().string() + ".removed");
+  std::error_code failure;
+  fs::rename(path, hidden, failure);
+  fs::remove_all(failure ? path : hidden, failure);
+}
+
+} // namespace
+
+std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
+
+SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest)
+    : folder(std::move(folder)), name(fmt::format("step-{:08}", manifest.step)), manifest(std::move(manifest)) {}
+
+std::string SnapshotWriter::partial() const { return (fs::path(folder) / ("." + name + ".partial")).string(); }
+
+Status SnapshotWriter::begin() {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) return systemError(folder, "cannot be made", failure.value());
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
+    std::string file = entry.path().filename().string();
+    if (file.starts_with(".step-") && (file.ends_with(".partial") || file.ends_with(".removed")))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path &leftover : leftovers) fs::remove_all(leftover, failure);
+  if (!fs::create_directory(partial(), failure) || failure)
+    return systemError(partial(), "cannot be made", failure.value());
+  return Status::ok();
+}
+
+Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
+  std::vector<TensorView> tensors;
+  std::map<std::string, std::string> begins;
+  for (const HeldBox &held : boxes) {
+    const std::string &tensor = held.parameter->name();
+    tensors.push_back({tensor, held.parameter->dtype(), held.box.size, held.bytes});
+    begins[tensor] = fmt::format("{}", fmt::join(held.box.begin, ","));
+  }
+  return writeSafetensors((fs::path(partial()) / rankFileName(rank)).string(), tensors, begins);
+}
+
+Status SnapshotWriter::commit() {
+  std::error_code failure;
+  manifest.fileBytes.clear();
+  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+    fs::path part = fs::path(partial()) / rankFileName(rank);
+    auto size = fs::file_size(part, failure);
+    if (failure)
+      return runError(fmt::format("{}: rank {} has not written its part of the snapshot", part.string(), rank));
+    manifest.fileBytes.push_back(static_cast<int64_t>(size));
+  }
+  std::string text = toJson(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  CLEAVE_RETURN_IF_ERROR(writeFileAtomically(text, (fs::path(partial()) / "manifest.json").string()));
+  CLEAVE_RETURN_IF_ERROR(syncFolder(partial()));
+  fs::path final = fs::path(folder) / name;
+  if (fs::exists(final, failure)) { // the same step again: exchange the two, so that one is always there
+    if (syscall(SYS_renameat2, AT_FDCWD, partial().c_str(), AT_FDCWD, final.c_str(), exchange) != 0) {
+      removeSnapshot(final);
+      fs::rename(partial(), final, failure);
+    }
+    fs::remove_all(partial(), failure);
+  } else {
+    fs::rename(partial(), final, failure);
+    if (failure) return systemError(final, "cannot be put in place", failure.value());
+  }
+  CLEAVE_RETURN_IF_ERROR(syncFolder(folder));
+  std::vector<fs::path> all = snapshotsIn(folder);
+  for (size_t i = 0; i + keptSnapshots < all.size(); ++i)
+    if (all[i] != final) removeSnapshot(all[i]);
+  return Status::ok();
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path) {
+  std::error_code failure;
+  if (!fs::is_directory(path, failure)) return inputError(path + ": there is no such snapshot folder");
+  if (fs::exists(fs::path(path) / "manifest.json", failure)) {
+    Result<SnapshotManifest> manifest = readManifest(path);
+    if (!manifest) return manifest.status();
+    return load(path, std::move(*manifest));
+  }
+  std::vector<fs::path> all = snapshotsIn(path);
+  Status newest = inputError(path + ": holds no snapshot");
+  for (auto candidate = all.rbegin(); candidate != all.rend(); ++candidate) {
+    Result<SnapshotManifest> manifest = readManifest(*candidate);
+    Result<std::unique_ptr<Snapshot>> snapshot = manifest ? load(candidate->string(), std::move(*manifest))
+                                                          : Result<std::unique_ptr<Snapshot>>(manifest.status());
+    if (snapshot) return snapshot;
+    if (candidate == all.rbegin()) newest = snapshot.status();
+  }
+  return newest;
+}
+
+} // namespace cleave::runtime

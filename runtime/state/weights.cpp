@@ -1,0 +1,174 @@
+#include "runtime/state/weights.h"
+#include "runtime/data/array.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/reference/philox.h"
+#include "runtime/state/float_convert.h"
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <numbers>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+// The step of the random key that initial weights use; training steps stay below it.
+constexpr uint64_t initialStep = 0xffffffff;
+
+// Calls body(offset in the tensor, offset in the box, run) for every contiguous run of a box; all in elements.
+template <typename Body> void forEachRun(std::span<const int64_t> shape, const Shard &box, Body &&body) {
+  // Trailing dimensions that the box covers whole, and the one before them, are contiguous.
+  size_t split = shape.size();
+  int64_t run = 1, inner = 1;
+  while (split > 0) {
+    --split;
+    run = box.size[split] * inner;
+    inner *= shape[split];
+    if (box.size[split] != shape[split]) break;
+  }
+  std::vector<int64_t> stride(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * shape[i];
+  int64_t total = 1, start = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    total *= box.size[i];
+    start += box.begin[i] * stride[i];
+  }
+  if (total == 0) return;
+  std::vector<int64_t> index(split, 0);
+  for (int64_t done = 0; done < total; done += run) {
+    int64_t at = start;
+    for (size_t i = 0; i < split; ++i) at += index[i] * stride[i];
+    body(at, done, run);
+    for (size_t i = split; i-- > 0;) {
+      if (++index[i] < box.size[i]) break;
+      index[i] = 0;
+    }
+  }
+}
+
+Status checkBox(std::span<const int64_t> shape, const Shard &box) {
+  bool inside = box.begin.size() == shape.size() && box.size.size() == shape.size();
+  for (size_t i = 0; inside && i < shape.size(); ++i)
+    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] + box.size[i] <= shape[i];
+  return inside ? Status::ok() : inputError("a part that is asked for lies outside of its tensor");
+}
+
+Status writeValue(plan::DType dtype, double value, std::byte *out) {
+  if (isFloat(dtype)) {
+    storeFloat(dtype, value, out);
+    return Status::ok();
+  }
+  int64_t integer = static_cast<int64_t>(value);
+  std::memcpy(out, &integer, static_cast<size_t>(byteSize(dtype)));
+  return Status::ok();
+}
+
+} // namespace
+
+class WeightFile {
+public:
+  explicit WeightFile(std::shared_ptr<FileBytes> bytes) : bytes(std::move(bytes)) {}
+  std::string_view view() const { return bytes->view(); }
+
+private:
+  std::shared_ptr<FileBytes> bytes;
+};
+
+WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath)
+    : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath) {}
+WeightReader::~WeightReader() = default;
+
+Result<const WeightFile *> WeightReader::file(const std::string &relative) {
+  std::lock_guard guard(lock);
+  auto found = files.find(relative);
+  if (found != files.end()) return found->second.get();
+  fs::path part(relative);
+  for (const fs::path &piece : part)
+    if (part.is_absolute() || piece == "..")
+      return inputError(fmt::format("the weight file '{}' is outside of the model's folder", relative));
+  std::string path = relative.empty() ? modelPath : (fs::path(modelPath).parent_path() / part).string();
+  Result<std::shared_ptr<FileBytes>> bytes = FileBytes::open(path);
+  if (!bytes)
+    return inputError(bytes.status().message() +
+                      "; the plan reads its weights from there (--model gives another place)");
+  return (files[relative] = std::make_unique<WeightFile>(*bytes)).get();
+}
+
+Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out) {
+  std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+  auto fail = [&](const std::string &why) {
+    return inputError(fmt::format("parameter '{}': {}", parameter.name(), why));
+  };
+  if (Status inside = checkBox(shape, shard); !inside) return fail(inside.message());
+  int64_t unit = byteSize(parameter.dtype()), count = elementCount(shard.size);
+  if (unit == 0 || count < 0 || static_cast<int64_t>(out.size()) != count * unit)
+    return fail("its memory has the wrong size");
+  switch (parameter.source_case()) {
+  case plan::Parameter::kFile: {
+    const plan::Source &source = parameter.file();
+    Result<const WeightFile *> opened = file(source.path());
+    if (!opened) return fail(opened.status().message());
+    std::string_view bytes = (*opened)->view();
+    int64_t needed = elementCount(shape) * byteSize(source.dtype());
+    if (source.length() != needed)
+      return fail(fmt::format("{} bytes are stored, its shape needs {}", source.length(), needed));
+    auto size = static_cast<int64_t>(bytes.size());
+    if (source.offset() < 0 || needed > size || source.offset() > size - needed)
+      return fail(fmt::format("the weight file '{}' is too short: bytes {} to {} are needed, it has {}",
+                              source.path().empty() ? modelPath : source.path(), source.offset(),
+                              source.offset() + needed, size));
+    Status copied = copyBox(reinterpret_cast<const std::byte *>(bytes.data()) + source.offset(), source.dtype(), shape,
+                            shard, out.data(), parameter.dtype());
+    return copied ? copied : fail(copied.message());
+  }
+  case plan::Parameter::kFill:
+    for (int64_t i = 0; i < count; ++i)
+      CLEAVE_RETURN_IF_ERROR(writeValue(parameter.dtype(), parameter.fill(), out.data() + i * unit));
+    return Status::ok();
+  case plan::Parameter::kRandom:
+    if (!isFloat(parameter.dtype())) return fail("only floats are initialized at random");
+    if (parameter.random().kind() != "normal" && parameter.random().kind() != "uniform")
+      return fail(fmt::format("the initial distribution '{}' is not known", parameter.random().kind()));
+    forEachRun(shape, shard, [&](int64_t at, int64_t done, int64_t run) {
+      for (int64_t i = 0; i < run; ++i)
+        storeFloat(parameter.dtype(),
+                   randomInitial(parameter.random(), plan.training().seed(), static_cast<uint64_t>(at + i)),
+                   out.data() + (done + i) * unit);
+    });
+    return Status::ok();
+  default:
+    return fail("the plan says neither where its weights are nor how to draw them; give the recipe an `init`");
+  }
+}
+
+Status copyBox(const std::byte *source, plan::DType sourceType, std::span<const int64_t> shape, const Shard &box,
+               std::byte *target, plan::DType targetType) {
+  CLEAVE_RETURN_IF_ERROR(checkBox(shape, box));
+  int64_t from = byteSize(sourceType), to = byteSize(targetType);
+  if (from == 0 || to == 0) return inputError("an unknown element type");
+  if (sourceType == targetType) {
+    forEachRun(shape, box, [&](int64_t at, int64_t done, int64_t run) {
+      std::memcpy(target + done * to, source + at * from, static_cast<size_t>(run * from));
+    });
+    return Status::ok();
+  }
+  if (!isFloat(sourceType) || !isFloat(targetType))
+    return inputError(fmt::format("{} is not converted to {}", name(sourceType), name(targetType)));
+  forEachRun(shape, box, [&](int64_t at, int64_t done, int64_t run) {
+    for (int64_t i = 0; i < run; ++i)
+      storeFloat(targetType, loadFloat(sourceType, source + (at + i) * from), target + (done + i) * to);
+  });
+  return Status::ok();
+}
+
+double randomInitial(const plan::RandomInit &init, uint64_t seed, uint64_t index) {
+  auto words = philoxWords(seed, initialStep, init.stream(), index);
+  double first = (words[0] + 1.0) * 0x1p-32, second = words[1] * 0x1p-32; // (0, 1], [0, 1)
+  if (init.kind() == "uniform") return init.low() + (init.high() - init.low()) * second;
+  // Box and Muller
+  return init.mean() + init.std() * std::sqrt(-2.0 * std::log(first)) * std::cos(2.0 * std::numbers::pi * second);
+}
+
+} // namespace cleave::runtime
