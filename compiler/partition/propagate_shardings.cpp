@@ -141,9 +141,10 @@ private:
     return success();
   }
 
+  // Is the value a partial sum over these axes that was not reduced for another use?
   bool carries(Value value, const Axes &axes) const {
     const Sharding &layout = versions.layout(value);
-    return layout.reduction == Reduction::Sum &&
+    return layout.reduction == Reduction::Sum && versions.pending(value) &&
            llvm::all_of(axes, [&](const std::string &axis) { return contains(layout.partial, axis); });
   }
 

@@ -46,7 +46,7 @@ protected:
     OwningOpRef<ModuleOp> whole = randomProgram(context, options, random);
     ASSERT_TRUE(succeeded(verify(*whole)));
     OwningOpRef<ModuleOp> split = whole->clone();
-    ASSERT_TRUE(succeeded(partition(*split, 1 << (seed % 16))));
+    ASSERT_TRUE(succeeded(partition(*split, 256 << (seed % 12))));
 
     std::map<std::string, HostTensor> state;
     for (auto param : whole->getOps<onnx::ParamOp>())
@@ -83,14 +83,14 @@ dist::Mesh mesh(const std::string &text) {
 
 TEST_F(PartitionFuzz, randomProgramsComputeTheSame) {
   const std::vector<std::string> meshes = {"dp=2", "dp=4", "dp=2,tp=2", "dp=3,tp=2", "dp=2,tp=2,cp=2", "tp=4,dp=2"};
-  int programs = 300;
+  int programs = 1000;
   if (const char *wanted = std::getenv("CLEAVE_FUZZ_PROGRAMS")) programs = std::atoi(wanted);
   for (int seed = 0; seed < programs; ++seed) {
     compare(seed, {mesh(meshes[seed % meshes.size()]), 10 + seed % 40, seed % 5 != 0});
     if (HasFailure()) return;
   }
   for (const char *kind : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "own_part", "bucket"})
-    EXPECT_GT(collectives[kind], programs / 20) << kind << " hardly occurs: the test tests little";
+    EXPECT_GT(collectives[kind], programs / 30) << kind << " hardly occurs: the test tests little";
 }
 
 } // namespace

@@ -212,9 +212,9 @@ private:
     case 16:
       return contract(x, pick());
     case 17:
-      return rank ? make<onnx::GatherOp>(x, oneOf<Value>(indices), dim, ArrayAttr(), IntegerAttr()) : Value();
+      return rank && shape[dim] > 1 ? make<onnx::GatherOp>(x, oneOf<Value>(indices), dim, ArrayAttr(), IntegerAttr()) : Value();
     case 18:
-      return rank ? scatter(x, dim) : Value();
+      return rank && shape[dim] > 1 ? scatter(x, dim) : Value();
     case 19:
       return rank ? cumulative(x, dim) : Value();
     case 20:
