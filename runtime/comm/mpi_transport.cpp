@@ -1,0 +1,85 @@
+// MPI by way of the plugin libcleave_comm_mpi.so.
+#include "runtime/comm/mpi/plugin.h"
+#include "runtime/comm/transport.h"
+#include <cstdio>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+namespace {
+
+int isRaised(const void *flag) { return static_cast<const AbortFlag *>(flag)->raised(); }
+
+class MpiTransport final : public Transport {
+public:
+  explicit MpiTransport(const CleaveMpiTransport &plugin) : plugin(plugin) {}
+  ~MpiTransport() override { plugin.finish(); }
+  int rank() const override { return plugin.rank; }
+  int size() const override { return plugin.size; }
+  Status exchange(int, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
+                  const AbortFlag &abort) override {
+    static_assert(sizeof(Piece) == sizeof(CleaveMpiPiece));
+    char error[256] = "";
+    int result =
+        plugin.exchange(channel, reinterpret_cast<const CleaveMpiPiece *>(sends.data()), static_cast<int>(sends.size()),
+                        reinterpret_cast<const CleaveMpiPiece *>(receives.data()), static_cast<int>(receives.size()),
+                        isRaised, &abort, error, sizeof error);
+    if (result == 0) return Status::ok();
+    return runError(result == 1 ? "the run was aborted" : fmt::format("MPI: {}", error));
+  }
+  void abort(const std::string &message, int exitStatus) override {
+    std::fprintf(stderr, "cleave: error: %s\n", message.c_str()); // nobody else can: this process ends here
+    std::fflush(stderr);
+    plugin.abort(exitStatus);
+  }
+
+private:
+  const CleaveMpiTransport &plugin;
+};
+
+// Beside this library or executable, in ../lib of it, or where the loader looks.
+std::vector<std::string> pluginPlaces() {
+  const std::string file = "libcleave_comm_mpi.so";
+  std::vector<std::string> places;
+  Dl_info info;
+  if (::dladdr(reinterpret_cast<void *>(&isRaised), &info) && info.dli_fname) {
+    std::error_code failure;
+    std::filesystem::path self = std::filesystem::canonical(info.dli_fname, failure);
+    if (failure) self = std::filesystem::canonical("/proc/self/exe", failure);
+    for (const char *place : {".", "../lib", "lib"}) places.push_back((self.parent_path() / place / file).string());
+  }
+  places.push_back(file);
+  return places;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Transport>> openMpiTransport() {
+  std::vector<std::string> reasons;
+  void *handle = nullptr;
+  for (const std::string &place : pluginPlaces()) {
+    if (place.find('/') != std::string::npos && !std::filesystem::exists(place)) continue;
+    if ((handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL))) break; // MPI's own plugins look for its symbols
+    const char *why = ::dlerror();
+    reasons.push_back(why ? why : place);
+  }
+  if (!handle)
+    return inputError(
+        fmt::format("this process was started by MPI, but the MPI plugin does not load: {}; is Open MPI installed?",
+                    fmt::join(reasons, "; ")));
+  auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(handle, "cleave_open_mpi"));
+  if (!open) return inputError("libcleave_comm_mpi.so is not a plugin of Cleave");
+  char error[256] = "no reason given";
+  const CleaveMpiTransport *plugin = open(error, sizeof error);
+  if (!plugin) return inputError(fmt::format("MPI does not start: {}", error));
+  if (plugin->version != CLEAVE_MPI_PLUGIN_VERSION)
+    return inputError(fmt::format("libcleave_comm_mpi.so has version {}, {} is needed: install both from one build",
+                                  plugin->version, CLEAVE_MPI_PLUGIN_VERSION));
+  return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(*plugin));
+}
+
+} // namespace cleave::runtime

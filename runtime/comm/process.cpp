@@ -1,0 +1,246 @@
+#include "runtime/comm/process.h"
+#include "runtime/comm/reduce.h"
+#include "runtime/device/parallel.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+constexpr int controlLane = 2;
+
+// A collective as two rounds of messages with local work before, between and after; everything is laid out here once.
+class ProcessCollective final : public PreparedCommand {
+public:
+  struct Round {
+    std::vector<Piece> sends, receives;
+  };
+  struct Move { // a piece into or out of the staging memory
+    StridedCopy copy;
+    const std::byte *source;
+    std::byte *target;
+  };
+  struct Reduction {
+    ReduceFunction reduce;
+    std::vector<const std::byte *> inputs;
+    std::byte *output;
+    int64_t count, element;
+  };
+
+  ProcessCollective(Transport &transport, const AbortFlag &abort, int lane, int channel)
+      : transport(transport), abort(abort), lane(lane), channel(channel) {}
+
+  Status run() override {
+    for (const Move &move : before) move.copy.run(move.source, move.target);
+    if (Status status = exchange(first); !status) return status;
+    for (const Reduction &part : reductions)
+      parallelFor(part.count, 4096, [&](int64_t from, int64_t to) {
+        const std::byte *inputs[maxMembers];
+        for (size_t m = 0; m < part.inputs.size(); ++m) inputs[m] = part.inputs[m] + from * part.element;
+        part.reduce(part.output + from * part.element, inputs, static_cast<int64_t>(part.inputs.size()), to - from);
+      });
+    if (Status status = exchange(second); !status) return status;
+    for (const Move &move : after) move.copy.run(move.source, move.target);
+    return Status::ok();
+  }
+
+  static constexpr int64_t maxMembers = 4096;
+  std::vector<Move> before, after;
+  Round first, second;
+  std::vector<Reduction> reductions;
+  std::vector<std::unique_ptr<std::byte[]>> staging;
+
+  std::byte *stage(int64_t bytes) {
+    staging.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(std::max<int64_t>(1, bytes))));
+    return staging.back().get();
+  }
+
+private:
+  Status exchange(const Round &round) {
+    if (round.sends.empty() && round.receives.empty()) return Status::ok();
+    return transport.exchange(lane, channel, round.sends, round.receives, abort);
+  }
+  Transport &transport;
+  const AbortFlag &abort;
+  int lane, channel;
+};
+
+// Lays out one part of a collective for the member `self` of `members`.
+struct Layout {
+  ProcessCollective &command;
+  const std::vector<int64_t> &members;
+  int64_t self;
+  std::byte *arena;
+
+  int64_t count() const { return static_cast<int64_t>(members.size()); }
+  int peer(int64_t member) const { return static_cast<int>(members[static_cast<size_t>(member)]); }
+
+  void allReduce(const CollectivePart &part, ReduceFunction reduce) const {
+    int64_t element = byteSize(part.dtype), total = part.elements(),
+            piece = ((total + count() - 1) / count() + 15) / 16 * 16;
+    auto begin = [&](int64_t m) { return std::min(total, m * piece) * element; };
+    auto bytes = [&](int64_t m) { return begin(m + 1) - begin(m); };
+    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
+    ProcessCollective::Reduction mine{reduce, {}, out + begin(self), bytes(self) / element, element};
+    for (int64_t m = 0; m < count(); ++m) {
+      if (m == self) {
+        mine.inputs.push_back(in + begin(self));
+        continue;
+      }
+      std::byte *theirs = command.stage(bytes(self));
+      command.first.sends.push_back({peer(m), in + begin(m), bytes(m)});
+      command.first.receives.push_back({peer(m), theirs, bytes(self)});
+      mine.inputs.push_back(theirs);
+      command.second.sends.push_back({peer(m), out + begin(self), bytes(self)});
+      command.second.receives.push_back({peer(m), out + begin(m), bytes(m)});
+    }
+    command.reductions.push_back(std::move(mine));
+  }
+
+  // The member's piece of the input, packed: what reduce-scatter and all-to-all send.
+  struct Pieces {
+    StridedCopy pack;
+    int64_t stride, bytes; // bytes between pieces in the input; of one piece
+  };
+  Pieces piecesOf(const std::vector<int64_t> &shape, size_t dim, int64_t element) const {
+    std::vector<int64_t> piece = shape, strides = denseStrides(shape);
+    piece[dim] /= count();
+    StridedCopy pack(piece, strides, denseStrides(piece), element);
+    return {pack, piece[dim] * strides[dim] * element, pack.bytes()};
+  }
+
+  void reduceScatter(const CollectivePart &part, ReduceFunction reduce) const {
+    int64_t element = byteSize(part.dtype);
+    Pieces pieces = piecesOf(part.inputShape, static_cast<size_t>(part.dim), element);
+    ProcessCollective::Reduction mine{reduce, {}, arena + part.outputOffset, pieces.bytes / element, element};
+    for (int64_t m = 0; m < count(); ++m) {
+      std::byte *packed = command.stage(pieces.bytes);
+      command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
+      if (m == self) {
+        mine.inputs.push_back(packed);
+        continue;
+      }
+      std::byte *theirs = command.stage(pieces.bytes);
+      command.first.sends.push_back({peer(m), packed, pieces.bytes});
+      command.first.receives.push_back({peer(m), theirs, pieces.bytes});
+      mine.inputs.push_back(theirs);
+    }
+    command.reductions.push_back(std::move(mine));
+  }
+
+  void allGather(const CollectivePart &part) const {
+    int64_t element = byteSize(part.dtype), bytes = part.elements() * element,
+            width = part.length * part.inner * element;
+    StridedCopy unpack({part.outer, width}, {width, 1}, {width * count(), 1}, 1);
+    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
+    for (int64_t m = 0; m < count(); ++m) {
+      if (m == self) {
+        command.before.push_back({unpack, in, out + m * width});
+        continue;
+      }
+      std::byte *theirs = part.outer == 1 ? out + m * width : command.stage(bytes);
+      command.first.sends.push_back({peer(m), in, bytes});
+      command.first.receives.push_back({peer(m), theirs, bytes});
+      if (part.outer != 1) command.after.push_back({unpack, theirs, out + m * width});
+    }
+  }
+
+  void allToAll(const CollectivePart &part) const {
+    int64_t element = byteSize(part.dtype);
+    Pieces pieces = piecesOf(part.inputShape, static_cast<size_t>(part.splitDim), element);
+    std::vector<int64_t> piece = part.inputShape, target = denseStrides(part.outputShape);
+    piece[static_cast<size_t>(part.splitDim)] /= count();
+    StridedCopy unpack(piece, denseStrides(piece), target, element);
+    auto join = static_cast<size_t>(part.dim);
+    int64_t step = piece[join] * target[join] * element;
+    for (int64_t m = 0; m < count(); ++m) {
+      std::byte *packed = command.stage(pieces.bytes), *theirs = m == self ? packed : command.stage(pieces.bytes);
+      command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
+      command.after.push_back({unpack, theirs, arena + part.outputOffset + m * step});
+      if (m == self) continue;
+      command.first.sends.push_back({peer(m), packed, pieces.bytes});
+      command.first.receives.push_back({peer(m), theirs, pieces.bytes});
+    }
+  }
+
+  void broadcast(const CollectivePart &part) const {
+    int64_t bytes = part.elements() * byteSize(part.dtype);
+    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
+    if (self != 0) {
+      command.first.receives.push_back({peer(0), out, bytes});
+      return;
+    }
+    for (int64_t m = 1; m < count(); ++m) command.first.sends.push_back({peer(m), in, bytes});
+    if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
+  }
+};
+
+} // namespace
+
+Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Collective &collective) {
+  std::vector<int64_t> members = mesh.group(device, axesOf(collective.axes()));
+  auto count = static_cast<int64_t>(members.size());
+  if (count > ProcessCollective::maxMembers) return inputError(fmt::format("a group of {} processes", count));
+  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
+  if (!parts) return parts.status();
+  // All groups over the same axes have the same number on all processes: members differ, the order of preparing does
+  // not.
+  std::vector<int64_t> key;
+  for (const std::string &axis : collective.axes())
+    for (size_t a = 0; a < mesh.axes.size(); ++a)
+      if (mesh.axes[a].name == axis) key.push_back(static_cast<int64_t>(a));
+  int channel = channels.emplace(std::pair{key, lane}, static_cast<int>(channels.size()) + 1).first->second;
+  auto command = std::make_unique<ProcessCollective>(*transport, flag, lane, channel);
+  Layout layout{*command, members, std::find(members.begin(), members.end(), device) - members.begin(), arena};
+  for (const CollectivePart &part : *parts) {
+    ReduceFunction reduce = reduceFunction(part.dtype, collective.reduce());
+    switch (collective.op()) {
+    case plan::Collective::ALL_REDUCE:
+      layout.allReduce(part, reduce);
+      break;
+    case plan::Collective::REDUCE_SCATTER:
+      layout.reduceScatter(part, reduce);
+      break;
+    case plan::Collective::ALL_GATHER:
+      layout.allGather(part);
+      break;
+    case plan::Collective::ALL_TO_ALL:
+      layout.allToAll(part);
+      break;
+    default:
+      layout.broadcast(part);
+      break;
+    }
+  }
+  return Prepared(std::move(command));
+}
+
+Status ProcessFabric::barrier() {
+  Result<bool> met = agree(0);
+  return met ? Status::ok() : met.status();
+}
+
+Result<bool> ProcessFabric::agree(uint64_t digest) {
+  auto count = static_cast<size_t>(transport->size());
+  std::vector<uint64_t> all(count, digest);
+  std::vector<Piece> sends, receives;
+  for (int peer = 0; peer < transport->size(); ++peer) {
+    if (peer == transport->rank()) continue;
+    sends.push_back({peer, reinterpret_cast<std::byte *>(&digest), sizeof digest});
+    receives.push_back({peer, reinterpret_cast<std::byte *>(&all[static_cast<size_t>(peer)]), sizeof digest});
+  }
+  CLEAVE_RETURN_IF_ERROR(transport->exchange(controlLane, 0, sends, receives, flag));
+  return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
+}
+
+void ProcessFabric::abort(const std::string &message, int exitStatus) {
+  if (flag.raised()) return;
+  flag.raise();
+  transport->abort(message, exitStatus);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,33 @@
+// One rank a process: collectives as messages over a Transport.
+//
+// Every member reduces its own piece in the order of the members, as LocalFabric does, so that the bits are the same:
+//   all-reduce      pieces to their owners, reduce, pieces back to all
+//   reduce-scatter  pieces to their owners, reduce
+//   all-gather, all-to-all, broadcast   pieces to those who need them
+#pragma once
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/transport.h"
+#include <memory>
+
+namespace cleave::runtime {
+
+class ProcessFabric final : public Fabric {
+public:
+  // The transport's ranks are the mesh's devices.
+  ProcessFabric(dist::Mesh mesh, std::unique_ptr<Transport> transport)
+      : mesh(std::move(mesh)), transport(std::move(transport)) {}
+  std::vector<int64_t> localDevices() const override { return {transport->rank()}; }
+  void attach(int64_t, std::byte *base) override { arena = base; }
+  Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
+  Status barrier() override;
+  Result<bool> agree(uint64_t digest) override;
+  void abort(const std::string &message, int exitStatus) override;
+
+private:
+  dist::Mesh mesh;
+  std::unique_ptr<Transport> transport;
+  std::byte *arena = nullptr;
+  std::map<std::pair<std::vector<int64_t>, int>, int> channels; // numbered in the order of preparation, the same on all
+};
+
+} // namespace cleave::runtime

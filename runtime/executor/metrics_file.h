@@ -1,0 +1,24 @@
+// The metrics of a training: JSON lines, flushed one by one. A resumed training continues the file, without the lines
+// of steps that were lost.
+#pragma once
+#include "runtime/status.h"
+#include <cstdio>
+#include <string>
+
+namespace cleave::runtime {
+
+class MetricsFile {
+public:
+  MetricsFile() = default;
+  MetricsFile(const MetricsFile &) = delete;
+  ~MetricsFile();
+  // "-": standard output. `stepsDone` > 0: keeps the lines of steps up to it, else begins anew.
+  Status open(const std::string &path, int64_t stepsDone);
+  Status write(const std::string &line); // nothing when no file is open
+
+private:
+  std::FILE *file = nullptr;
+  std::string path;
+};
+
+} // namespace cleave::runtime

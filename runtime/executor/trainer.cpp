@@ -1,0 +1,313 @@
+#include "runtime/executor/trainer.h"
+#include "runtime/comm/open_fabric.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+#include "runtime/executor/metrics_file.h"
+#include "runtime/executor/schedule.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/state/snapshot.h"
+#include "runtime/state/weights.h"
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <numeric>
+#include <yaml-cpp/yaml.h>
+
+namespace cleave::runtime {
+namespace {
+
+class PlanTrainer final : public Trainer {
+public:
+  PlanTrainer(const plan::Plan &plan, TrainOptions options)
+      : source(plan), training(plan.training()), options(std::move(options)) {}
+
+  Status open();
+  Result<StepMetrics> step() override;
+  int64_t stepsDone() const override { return done; }
+  int64_t totalSteps() const override { return total; }
+  Status snapshot() override;
+  Executor &executor() override { return *engine; }
+  Status bind(const std::string &input, const void *data, int64_t bytes) override;
+  bool isFirstProcess() const { return engine->devices().front() == 0; }
+
+private:
+  // An input of a fragment: its field of the data, and the microbatch that is fed.
+  struct Feed {
+    size_t field = 0;
+    int64_t sampleBytes = 0, samples = 0; // of one microbatch over all devices
+    std::vector<std::byte> bytes;
+    const std::byte *bound = nullptr; // the caller's global batch
+  };
+  struct Feeds {
+    std::vector<Feed> inputs; // in the order of Fragment.inputs
+    std::vector<const std::byte *> pointers;
+  };
+  Status openDataset();
+  Result<Feeds> feedsOf(const std::string &fragment);
+  Status fill(Feeds &feeds, const Dataset *data, Sampler *order, int64_t microbatch);
+  Status loadParameters();
+  Status resume();
+  Result<double> evaluate();
+
+  const plan::Plan &source;
+  const plan::Training &training;
+  TrainOptions options;
+  std::unique_ptr<Executor> engine;
+  std::vector<Field> fields;
+  DataSource data;
+  std::unique_ptr<Sampler> sampler;
+  Feeds accumulateFeeds, finalFeeds, evaluateFeeds;
+  int64_t microbatches = 1, total = 0, done = 0, evalEvery = 0, evalBatches = 0;
+};
+
+Status PlanTrainer::open() {
+  CLEAVE_RETURN_IF_ERROR(checkSchedule(training.lr()));
+  Result<dist::Mesh> mesh = meshOf(source.mesh());
+  if (!mesh) return mesh.status();
+  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
+  if (!fabric) return fabric.status();
+  ExecutorOptions engineOptions{.threads = options.threads, .traceRecords = options.trace.empty() ? 0u : 100'000u};
+  Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
+  if (!made) return made.status();
+  engine = std::move(*made);
+  Result<bool> agreed = engine->fabric().agree(std::hash<std::string>{}(planFingerprint(source)));
+  if (!agreed) return agreed.status();
+  if (!*agreed) return inputError("the processes of this run were given different plans");
+  microbatches = std::max<int64_t>(1, training.microbatches());
+  if (!engine->fragment("final")) return inputError("the plan has no fragment 'final'");
+  if (microbatches > 1 && !engine->fragment("accumulate"))
+    return inputError("the plan has several microbatches and no fragment 'accumulate'");
+  CLEAVE_RETURN_IF_ERROR(openDataset());
+  total = options.steps > 0 ? options.steps
+          : sampler         ? sampler->samplesPerEpoch() / std::max<int64_t>(1, training.global_batch())
+                            : 0;
+  bool resumed = false;
+  if (options.resume) {
+    if (options.snapshots.empty()) return inputError("--resume needs --snapshot DIR: the folder to resume from");
+    std::error_code ignored;
+    resumed =
+        std::filesystem::exists(options.snapshots, ignored) && !std::filesystem::is_empty(options.snapshots, ignored);
+  }
+  return resumed ? resume() : loadParameters();
+}
+
+Status PlanTrainer::openDataset() {
+  Result<std::vector<Field>> found = dataFields(source.programs(0), "final");
+  if (!found) return found.status();
+  fields = std::move(*found);
+  for (auto [name, feeds] : {std::pair{"final", &finalFeeds}, std::pair{"accumulate", &accumulateFeeds},
+                             std::pair{"evaluate", &evaluateFeeds}}) {
+    if (!engine->fragment(name)) continue;
+    Result<Feeds> made = feedsOf(name);
+    if (!made) return made.status();
+    *feeds = std::move(*made);
+  }
+  try {
+    if (!training.eval_yaml().empty())
+      if (YAML::Node eval = YAML::Load(training.eval_yaml()); eval.IsMap()) {
+        evalEvery = eval["every"].as<int64_t>(0);
+        evalBatches = eval["batches"].as<int64_t>(10);
+      }
+    if (training.data_yaml().empty() && !options.data) return Status::ok(); // the caller binds arrays
+    Result<DataSource> opened = openData(training.data_yaml(), fields, {options.data.value_or(""), training.seed()});
+    if (!opened) return opened.status();
+    data = std::move(*opened);
+    YAML::Node map = YAML::Load(training.data_yaml());
+    bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
+    if (data.train->size() < 1) return inputError("the training data has no sample");
+    sampler = std::make_unique<Sampler>(
+        data.train->size(), SamplerOptions{training.global_batch(), training.seed(), data.train->shuffle(), dropLast});
+  } catch (const YAML::Exception &error) {
+    return inputError(fmt::format("the plan's data or eval map is not valid: {}", error.what()));
+  }
+  return Status::ok();
+}
+
+Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &name) {
+  Feeds feeds;
+  for (const plan::InputBinding &input : engine->fragment(name)->inputs()) {
+    Feed feed;
+    while (feed.field < fields.size() && fields[feed.field].name != input.name()) ++feed.field;
+    if (feed.field == fields.size())
+      return inputError(fmt::format("fragment '{}' reads '{}', which 'final' does not", name, input.name()));
+    feed.samples = input.global_shape_size() ? input.global_shape(0) : 1;
+    feed.sampleBytes = fields[feed.field].bytes();
+    feed.bytes.resize(static_cast<size_t>(feed.samples * feed.sampleBytes));
+    feeds.pointers.push_back(feed.bytes.data());
+    feeds.inputs.push_back(std::move(feed));
+  }
+  return feeds;
+}
+
+Status PlanTrainer::bind(const std::string &input, const void *array, int64_t bytes) {
+  bool known = false;
+  for (Feeds *feeds : {&accumulateFeeds, &finalFeeds})
+    for (Feed &feed : feeds->inputs) {
+      if (fields[feed.field].name != input) continue;
+      known = true;
+      if (bytes != feed.samples * feed.sampleBytes * microbatches)
+        return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
+                                      feed.samples * feed.sampleBytes * microbatches, bytes));
+      feed.bound = static_cast<const std::byte *>(array);
+    }
+  return known ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
+}
+
+Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order, int64_t microbatch) {
+  std::span<const int64_t> indices;
+  for (size_t i = 0; i < feeds.inputs.size(); ++i) {
+    Feed &feed = feeds.inputs[i];
+    if (feed.bound) {
+      feeds.pointers[i] = feed.bound + microbatch * feed.samples * feed.sampleBytes;
+      continue;
+    }
+    if (!from)
+      return inputError(
+          fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
+    if (indices.empty()) indices = order->next(feed.samples);
+    if (static_cast<int64_t>(indices.size()) != feed.samples)
+      return inputError(
+          fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
+    CLEAVE_RETURN_IF_ERROR(from->fill(feed.field, indices, feed.bytes.data()));
+    feeds.pointers[i] = feed.bytes.data();
+  }
+  return Status::ok();
+}
+
+Status PlanTrainer::loadParameters() {
+  WeightReader weights(source, options.model);
+  for (int64_t device : engine->devices())
+    for (const plan::Parameter &parameter : source.parameters())
+      CLEAVE_RETURN_IF_ERROR(
+          weights.initialize(parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)));
+  return Status::ok();
+}
+
+Status PlanTrainer::resume() {
+  Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(options.snapshots);
+  if (!opened) return opened.status();
+  const Snapshot &saved = **opened;
+  CLEAVE_RETURN_IF_ERROR(checkResumes(saved, source));
+  WeightReader weights(source, options.model);
+  for (int64_t device : engine->devices())
+    for (const plan::Parameter &parameter : source.parameters()) {
+      Shard box = engine->shardShape(device, parameter);
+      std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+      std::span<std::byte> bytes = engine->shard(device, parameter);
+      if (parameter.snapshot())
+        CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
+      else
+        CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
+    }
+  done = saved.manifest().step;
+  return sampler ? sampler->restore(saved.manifest().sampler) : Status::ok();
+}
+
+Status PlanTrainer::snapshot() {
+  if (options.snapshots.empty()) return inputError("no snapshot folder was given");
+  SnapshotManifest manifest = manifestOf(source);
+  manifest.step = done;
+  if (sampler) manifest.sampler = sampler->state();
+  SnapshotWriter writer(options.snapshots, manifest);
+  Fabric &fabric = engine->fabric();
+  if (isFirstProcess()) CLEAVE_RETURN_IF_ERROR(writer.begin());
+  CLEAVE_RETURN_IF_ERROR(fabric.barrier());
+  for (int64_t device : engine->devices()) {
+    std::vector<HeldBox> boxes;
+    for (const plan::Parameter &parameter : source.parameters())
+      if (writesBox(parameter, engine->mesh(), device))
+        boxes.push_back({&parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)});
+    CLEAVE_RETURN_IF_ERROR(writer.writeRank(device, boxes));
+  }
+  CLEAVE_RETURN_IF_ERROR(fabric.barrier());
+  if (isFirstProcess()) CLEAVE_RETURN_IF_ERROR(writer.commit());
+  return fabric.barrier();
+}
+
+Result<double> PlanTrainer::evaluate() {
+  if (evaluateFeeds.inputs.empty()) return std::nan("");
+  int64_t samples = evaluateFeeds.inputs.front().samples;
+  int64_t batches =
+      std::max<int64_t>(1, std::min(evalBatches, data.evaluation->size() / std::max<int64_t>(1, samples)));
+  Sampler order(data.evaluation->size(), {.batch = samples, .seed = training.seed(), .shuffle = false});
+  double sum = 0;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    CLEAVE_RETURN_IF_ERROR(fill(evaluateFeeds, data.evaluation.get(), &order, 0));
+    auto outputs = engine->run("evaluate", evaluateFeeds.pointers, done, 0);
+    if (!outputs) return outputs.status();
+    sum += outputs->count("loss") ? outputs->at("loss") : std::nan("");
+  }
+  return sum / static_cast<double>(batches);
+}
+
+Result<StepMetrics> PlanTrainer::step() {
+  int64_t begin = nowNanoseconds();
+  Result<std::map<std::string, double>> outputs = std::map<std::string, double>{};
+  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+    bool last = microbatch + 1 == microbatches;
+    Feeds &feeds = last ? finalFeeds : accumulateFeeds;
+    CLEAVE_RETURN_IF_ERROR(fill(feeds, data.train.get(), sampler.get(), microbatch));
+    outputs = engine->run(last ? "final" : "accumulate", feeds.pointers, done, microbatch);
+    if (!outputs) return outputs.status();
+  }
+  StepMetrics metrics;
+  metrics.learningRate = learningRate(training.lr(), done);
+  metrics.step = ++done;
+  metrics.stepSeconds = static_cast<double>(nowNanoseconds() - begin) / 1e9;
+  if (outputs->count("loss")) metrics.loss = outputs->at("loss");
+  if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
+  metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
+  metrics.tokensPerSecond = metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
+  metrics.tflopsPerDevice =
+      training.flops_per_step() / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
+  metrics.peakBytesPerDevice = engine->peakBytes();
+  if (!std::isfinite(metrics.loss))
+    return runError(
+        fmt::format("step {}: the loss is {}: lower the learning rate, clip gradients (clip_norm), or check the data",
+                    done, metrics.loss));
+  if (evalEvery > 0 && data.evaluation && done % evalEvery == 0) {
+    Result<double> loss = evaluate();
+    if (!loss) return loss.status();
+    if (!std::isnan(*loss)) metrics.evalLoss = *loss;
+  }
+  return metrics;
+}
+
+Status runAll(PlanTrainer &trainer, const TrainOptions &options) {
+  bool first = trainer.isFirstProcess();
+  MetricsFile metrics;
+  if (first && !options.metrics.empty()) CLEAVE_RETURN_IF_ERROR(metrics.open(options.metrics, trainer.stepsDone()));
+  if (trainer.totalSteps() <= 0) return inputError("no number of steps: give --steps N");
+  while (trainer.stepsDone() < trainer.totalSteps()) {
+    Result<StepMetrics> step = trainer.step();
+    if (!step) return step.status();
+    if (first) {
+      CLEAVE_RETURN_IF_ERROR(metrics.write(step->json()));
+      if (options.onStep) options.onStep(*step);
+    }
+    bool last = step->step == trainer.totalSteps();
+    if (!options.snapshots.empty() && (last || (options.snapshotEvery > 0 && step->step % options.snapshotEvery == 0)))
+      CLEAVE_RETURN_IF_ERROR(trainer.snapshot());
+  }
+  if (first && !options.trace.empty()) CLEAVE_RETURN_IF_ERROR(trainer.executor().writeTrace(options.trace));
+  return Status::ok();
+}
+
+} // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOptions options) {
+  auto trainer = std::make_unique<PlanTrainer>(plan, std::move(options));
+  CLEAVE_RETURN_IF_ERROR(trainer->open());
+  return std::unique_ptr<Trainer>(std::move(trainer));
+}
+
+Status train(const plan::Plan &plan, const TrainOptions &options) {
+  PlanTrainer trainer(plan, options);
+  CLEAVE_RETURN_IF_ERROR(trainer.open());
+  Status status = runAll(trainer, options);
+  if (!status) trainer.executor().fabric().abort(status.message(), status.exitStatus());
+  return status;
+}
+
+} // namespace cleave::runtime
