@@ -43,6 +43,7 @@ public:
       for (Value result : op->getResults()) layouts[result] = fresh(result);
     for (Operation *op : ops)
       if (!constrain(op)) return std::nullopt;
+    alignReads();
     if (!chooseFactors()) return std::nullopt;
     for (Operation *op : ops) placeAccesses(op);
     for (Value output : outputs) domain.writes[output] = position(output, layouts[output]);
@@ -101,6 +102,30 @@ private:
     for (OpOperand &operand : op->getOpOperands())
       if (!unifyDims(result, of(operand))) return false;
     return true;
+  }
+
+  // Two reads of one tensor from outside, and the operands of two reductions over the same axes, go over the same
+  // factors if nothing speaks against it (x + transpose(x) does).
+  void alignReads() {
+    for (auto first = readLayouts.begin(); first != readLayouts.end(); ++first)
+      for (auto second = std::next(first); second != readLayouts.end(); ++second)
+        if (first->first->get() == second->first->get()) tryUnify(first->second, second->second);
+    Operation *earlier = nullptr;
+    for (Operation *op : ops) {
+      if (!isReduction(op)) continue;
+      if (earlier && axesOf(earlier) == axesOf(op) && shapeOf(earlier->getOperand(0)) == shapeOf(op->getOperand(0))) {
+        const Layout a = of(earlier->getOpOperand(0)), b = of(op->getOpOperand(0));
+        tryUnify(a, b);
+      }
+      earlier = op;
+    }
+  }
+  void tryUnify(const Layout &a, const Layout &b) {
+    FactorSpace before = space;
+    auto isSound = [&](const Layout &layout) { return leaves(layout).has_value(); };
+    if (!unifyDims(a, b) || !llvm::all_of(llvm::make_second_range(layouts), isSound) ||
+        !llvm::all_of(llvm::make_second_range(readLayouts), isSound))
+      space = std::move(before);
   }
   static ArrayRef<int64_t> axesOf(Operation *op) { return cast<DenseI64ArrayAttr>(op->getAttr("axes")).asArrayRef(); }
 

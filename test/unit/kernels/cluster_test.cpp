@@ -140,7 +140,7 @@ TEST(Cluster, DropoutDrawsThePhiloxNumbers) {
     %y = onnx.Where %c, %x, %z : (tensor<40x30xi1>, tensor<40x30xf32>, tensor<40x30xf32>) -> tensor<40x30xf32>
     return %y, %u : tensor<40x30xf32>, tensor<40x30xf32>
   })",
-        1, 0);
+        2, 0);
 }
 
 TEST(Cluster, CrossEntropyRows) {
@@ -195,7 +195,9 @@ TEST(Cluster, ScalarsAndIntegers) {
       R"(func.func @f(%a: tensor<i64>, %b: tensor<6xi64>, %c: tensor<6xi32>) -> (tensor<i64>, tensor<6xi64>, tensor<6xf32>) {
     %two = onnx.Constant dense<2> : tensor<i64>
     %0 = onnx.Mul %a, %two : (tensor<i64>, tensor<i64>) -> tensor<i64>
-    %1 = onnx.Broadcast %0 {shape = array<i64: 6>, dims = array<i64>} : (tensor<i64>) -> tensor<6xi64>
+    %one = onnx.Constant dense<1> : tensor<i64>
+    %9 = onnx.Add %0, %one : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    %1 = onnx.Broadcast %9 {shape = array<i64: 6>, dims = array<i64>} : (tensor<i64>) -> tensor<6xi64>
     %2 = onnx.Div %b, %1 : (tensor<6xi64>, tensor<6xi64>) -> tensor<6xi64>
     %3 = onnx.Cast %c {to = f32} : (tensor<6xi32>) -> tensor<6xf32>
     return %0, %2, %3 : tensor<i64>, tensor<6xi64>, tensor<6xf32>
