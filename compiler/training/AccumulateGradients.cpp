@@ -36,10 +36,10 @@ public:
     }
     model.setName("final");
     if (microbatches == 1) return finishStep(model, stepResults(model), Value());
+    addAccumulators(model);
     func::FuncOp accumulate = model.clone();
     accumulate.setName("accumulate");
     getOperation().insert(model->getIterator(), accumulate);
-    addAccumulators(model);
     accumulateInto(accumulate);
     addAccumulated(model);
   }

@@ -83,7 +83,7 @@ private:
     FailureOr<Fans> fans = fansOf(param, rule);
     if (failed(fans)) return failure();
     double scale = kind == "xavier_uniform" || kind == "xavier_normal" ? 2 / (fans->in + fans->out) : 1 / fans->in;
-    double deviation = rule.gain * std::sqrt(scale), bound = deviation * std::sqrt(3.0);
+    double deviation = rule.gain * std::sqrt(scale), bound = rule.gain * std::sqrt(3 * scale);
     if (kind == "xavier_normal" || kind == "kaiming_normal") return draw(param, "normal", 0, deviation, 0, 0);
     if (kind == "xavier_uniform" || kind == "kaiming_uniform") return draw(param, "uniform", 0, 0, -bound, bound);
     return param.emitError() << "unknown init kind '" << kind << "'";

@@ -1,0 +1,13 @@
+// RUN: cleave-opt %s --initialize-parameters="recipe={loss: {kind: mse}, init: {kind: xavier_uniform, rules: [{match: '*.bias', kind: zeros}]}}" | FileCheck %s
+// RUN: cleave-opt %s --initialize-parameters="recipe={loss: {kind: mse}}" | FileCheck %s --check-prefix=KEEP
+// RUN: not cleave-opt %s --initialize-parameters="recipe={loss: {kind: mse}, init: {kind: kaiming_normal}}" 2>&1 | FileCheck %s --check-prefix=BAD
+
+// sqrt(6 / (9 + 15)) = 0.5
+// CHECK-DAG: onnx.param @fc.weight : tensor<15x9xf32> "parameter" {init = {high = 5.000000e-01 : f64, kind = "uniform", low = -5.000000e-01 : f64, {{.*}}stream = {{[0-9]+}} : i64}, trainable = true}
+// CHECK-DAG: onnx.param @fc.bias : tensor<15xf32> "parameter" {fill = 0.000000e+00 : f64, trainable = true}
+// CHECK-DAG: onnx.param @bn.mean : tensor<15xf32> "running_statistic" {{.*}}path = "w.bin"
+// KEEP: onnx.param @fc.weight {{.*}}path = "w.bin"
+// BAD: init kind kaiming_normal needs two dimensions or more, parameter 'fc.bias' is
+onnx.param @fc.weight : tensor<15x9xf32> "parameter" {trainable = true, path = "w.bin", offset = 0 : i64, length = 540 : i64, file_type = f32}
+onnx.param @fc.bias : tensor<15xf32> "parameter" {trainable = true, path = "w.bin", offset = 540 : i64, length = 60 : i64, file_type = f32}
+onnx.param @bn.mean : tensor<15xf32> "running_statistic" {trainable = false, path = "w.bin", offset = 600 : i64, length = 60 : i64, file_type = f32}
