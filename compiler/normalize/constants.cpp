@@ -139,13 +139,17 @@ runtime::Attributes evaluatorAttributes(Operation *op) {
 
 static std::string evaluatorName(Operation *op) { return op->getName().stripDialect().str(); }
 
-static std::optional<HostTensor> evaluateOp(Operation *op, ArrayRef<HostTensor> operands, runtime::TensorType type) {
+static Result<HostTensor> evaluateAs(Operation *op, ArrayRef<HostTensor> operands, const runtime::TensorType &type) {
   SmallVector<const HostTensor *> pointers;
   for (const HostTensor &operand : operands) pointers.push_back(&operand);
   auto result = runtime::evaluate(evaluatorName(op), std::span(pointers.data(), pointers.size()),
                                   evaluatorAttributes(op), {&type, 1});
-  if (!result) return std::nullopt;
+  if (!result) return result.status();
   return std::move(result->front());
+}
+
+Result<HostTensor> evaluateOp(Operation *op, ArrayRef<HostTensor> operands) {
+  return evaluateAs(op, operands, tensorTypeOf(op->getResult(0).getType()));
 }
 
 std::optional<HostTensor> repeatedConstant(Value value, int64_t limit) {
@@ -156,7 +160,8 @@ std::optional<HostTensor> repeatedConstant(Value value, int64_t limit) {
   DenseElementsAttr source = broadcast ? constantOf(broadcast.getX()) : DenseElementsAttr();
   if (!source) return std::nullopt;
   HostTensor operands[] = {toHostTensor(source)};
-  return evaluateOp(broadcast, operands, tensorTypeOf(type));
+  auto result = evaluateOp(broadcast, operands);
+  return result ? std::optional(std::move(*result)) : std::nullopt;
 }
 
 SmallVector<int64_t> varyingDims(DenseElementsAttr value) {
@@ -188,7 +193,7 @@ DenseElementsAttr foldOp(Operation *op, int64_t limit) {
       return constantOf(op->getOperand(0)).resizeSplat(type);
     if (op->hasTrait<onnx::PerElement>()) {
       for (Value operand : op->getOperands()) operands.push_back(splatElement(constantOf(operand)));
-      auto element = evaluateOp(op, operands, {dtypeOf(type.getElementType()), {}});
+      auto element = evaluateAs(op, operands, {dtypeOf(type.getElementType()), {}});
       if (!element) return {};
       return toAttribute(*element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type);
     }
@@ -202,7 +207,7 @@ DenseElementsAttr foldOp(Operation *op, int64_t limit) {
     if (!tensor) return {};
     operands.push_back(std::move(*tensor));
   }
-  auto result = evaluateOp(op, operands, tensorTypeOf(type));
+  auto result = evaluateOp(op, operands);
   return result ? toAttribute(*result, type) : DenseElementsAttr();
 }
 
@@ -221,7 +226,8 @@ std::optional<HostTensor> evaluateOnDemand(Value value, int64_t limit) {
     if (!tensor) return std::nullopt;
     operands.push_back(std::move(*tensor));
   }
-  return evaluateOp(op, operands, tensorTypeOf(type));
+  auto result = evaluateOp(op, operands);
+  return result ? std::optional(std::move(*result)) : std::nullopt;
 }
 
 } // namespace cleave::normalize

@@ -28,6 +28,9 @@ mlir::DenseElementsAttr constantOf(mlir::Value value);
 // The one value of a splat constant (floats and integers); none for other values.
 std::optional<double> splatOf(mlir::Value value);
 
+// A core op of one result on these operands, as typed.
+Result<runtime::HostTensor> evaluateOp(mlir::Operation *op, llvm::ArrayRef<runtime::HostTensor> operands);
+
 // The constant, or the constant that `value` repeats along further dimensions (an onnx.Broadcast of one), if it has at
 // most `limit` elements.
 std::optional<runtime::HostTensor> repeatedConstant(mlir::Value value, int64_t limit);

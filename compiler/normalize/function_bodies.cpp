@@ -2,10 +2,42 @@
 #include "compiler/import/types.h"
 #include "onnx/defs/function.h"
 #include "onnx/defs/schema.h"
-#include "onnx/defs/tensor_proto_util.h"
+#include <cstring>
 
 using namespace mlir;
 namespace cleave::normalize {
+
+DenseElementsAttr tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto &proto) {
+  Type element = import_::elementType(*builder.getContext(), proto.data_type());
+  if (!element) return {};
+  std::vector<int64_t> shape(proto.dims().begin(), proto.dims().end());
+  auto type = RankedTensorType::get(shape, element);
+  runtime::HostTensor tensor = runtime::HostTensor::zeros(dtypeOf(element), shape);
+  if (proto.has_raw_data()) {
+    if (proto.raw_data().size() != tensor.data.size()) return {};
+    std::memcpy(tensor.data.data(), proto.raw_data().data(), tensor.data.size());
+    return toAttribute(tensor, type);
+  }
+  std::vector<double> values;
+  if (proto.float_data_size())
+    values.assign(proto.float_data().begin(), proto.float_data().end());
+  else if (proto.double_data_size())
+    values.assign(proto.double_data().begin(), proto.double_data().end());
+  else if (proto.int64_data_size())
+    values.assign(proto.int64_data().begin(), proto.int64_data().end());
+  else if (proto.int32_data_size()) {
+    bool half = proto.data_type() == ::onnx::TensorProto::FLOAT16,
+         brain = proto.data_type() == ::onnx::TensorProto::BFLOAT16;
+    for (int32_t bits : proto.int32_data())
+      values.push_back(half    ? runtime::halfToFloat(uint16_t(bits))
+                       : brain ? runtime::bfloatToFloat(uint16_t(bits))
+                               : bits);
+  }
+  if (int64_t(values.size()) != tensor.elements()) return {};
+  tensor.setReals(values.data());
+  return toAttribute(tensor, type);
+}
+
 namespace {
 
 const ::onnx::OpSchema *schemaOf(const std::string &domain, const std::string &op, int64_t version) {
@@ -89,37 +121,6 @@ std::vector<::onnx::TypeProto> typesOf(onnx::NodeOp node) {
 }
 
 // --- protobuf to MLIR: the body's nodes
-
-Attribute tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto &proto) {
-  Type element = import_::elementType(*builder.getContext(), proto.data_type());
-  if (!element) return {};
-  std::vector<int64_t> shape(proto.dims().begin(), proto.dims().end());
-  auto type = RankedTensorType::get(shape, element);
-  runtime::HostTensor tensor = runtime::HostTensor::zeros(dtypeOf(element), shape);
-  if (proto.has_raw_data()) {
-    if (proto.raw_data().size() != tensor.data.size()) return {};
-    std::memcpy(tensor.data.data(), proto.raw_data().data(), tensor.data.size());
-    return toAttribute(tensor, type);
-  }
-  std::vector<double> values;
-  if (proto.float_data_size())
-    values.assign(proto.float_data().begin(), proto.float_data().end());
-  else if (proto.double_data_size())
-    values.assign(proto.double_data().begin(), proto.double_data().end());
-  else if (proto.int64_data_size())
-    values.assign(proto.int64_data().begin(), proto.int64_data().end());
-  else if (proto.int32_data_size()) {
-    bool half = proto.data_type() == ::onnx::TensorProto::FLOAT16,
-         brain = proto.data_type() == ::onnx::TensorProto::BFLOAT16;
-    for (int32_t bits : proto.int32_data())
-      values.push_back(half    ? runtime::halfToFloat(uint16_t(bits))
-                       : brain ? runtime::bfloatToFloat(uint16_t(bits))
-                               : bits);
-  }
-  if (int64_t(values.size()) != tensor.elements()) return {};
-  tensor.setReals(values.data());
-  return toAttribute(tensor, type);
-}
 
 Attribute attributeOf(OpBuilder &builder, const ::onnx::AttributeProto &proto) {
   switch (proto.type()) {

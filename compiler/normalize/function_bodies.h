@@ -6,6 +6,10 @@
 #pragma once
 #include "compiler/normalize/core_builder.h"
 
+namespace onnx {
+class TensorProto;
+}
+
 namespace cleave::normalize {
 
 // Whether ONNX defines a body for the operator at that opset version (some need the node's types to say so: those
@@ -22,5 +26,8 @@ std::vector<BodyOperator> operatorsOfBody(const std::string &domain, const std::
 // Puts the nodes of the body in front of `node`, whose operands are core values, and erases it. False: the operator has
 // no body for these operands and attributes. Fails by throwing Failure.
 bool expandFunctionBody(onnx::NodeOp node, mlir::OpBuilder &builder);
+
+// A tensor message whose data it holds itself; null for element types that are not supported.
+mlir::DenseElementsAttr tensorAttribute(mlir::OpBuilder &builder, const ::onnx::TensorProto &proto);
 
 } // namespace cleave::normalize
