@@ -1,0 +1,97 @@
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output; // both streams
+  double seconds = 0;
+};
+
+Outcome shell(const std::string &command) {
+  auto begin = std::chrono::steady_clock::now();
+  Outcome out;
+  std::FILE *pipe = ::popen(("timeout 60 bash -c '" + command + "' 2>&1 </dev/null").c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.output.append(buffer.data(), count);
+  int status = ::pclose(pipe);
+  out.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return out;
+}
+
+bool hasMpi() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+
+std::string underMpi(int processes, const std::string &arguments) {
+  return "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " " RUNTIME_RANK " " +
+         arguments;
+}
+// Starts `processes` ranks with torchrun's variables; the exit status is the last non-zero one.
+std::string underTorch(int processes, const std::string &arguments) {
+  std::string port = std::to_string(20000 + ::getpid() % 20000 + processes);
+  return "export WORLD_SIZE=" + std::to_string(processes) + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
+         "; for r in $(seq 0 " + std::to_string(processes - 1) + "); do RANK=$r LOCAL_RANK=$r " RUNTIME_RANK " " +
+         arguments + " & pids=\"$pids $!\"; done; s=0; for p in $pids; do wait $p || s=$?; done; exit $s";
+}
+
+TEST(Processes, MpiGivesTheBitsOfOneProcess) {
+  if (!hasMpi()) GTEST_SKIP() << "no mpirun on this machine";
+  for (auto [mesh, processes] : {std::pair{"2 1", 2}, std::pair{"2 2", 4}, std::pair{"4 1", 4}}) {
+    Outcome one = shell(std::string(RUNTIME_RANK) + " " + mesh + " 10"),
+            several = shell(underMpi(processes, std::string(mesh) + " 10"));
+    EXPECT_EQ(one.status, 0) << one.output;
+    EXPECT_EQ(several.status, 0) << several.output;
+    EXPECT_EQ(several.output, one.output);
+  }
+}
+
+TEST(Processes, TorchVariablesGiveTheBitsOfOneProcess) {
+  for (auto [mesh, processes] : {std::pair{"2 1", 2}, std::pair{"2 2", 4}, std::pair{"1 4", 4}}) {
+    Outcome one = shell(std::string(RUNTIME_RANK) + " " + mesh + " 10"),
+            several = shell(underTorch(processes, std::string(mesh) + " 10"));
+    EXPECT_EQ(one.status, 0) << one.output;
+    EXPECT_EQ(several.status, 0) << several.output;
+    EXPECT_EQ(several.output, one.output);
+  }
+}
+
+TEST(Processes, ANonFiniteLossEndsAllWithStatus4) {
+  Outcome torch = shell(underTorch(2, "2 1 10 nan"));
+  EXPECT_EQ(torch.status, 4) << torch.output;
+  EXPECT_THAT(torch.output,
+              testing::ContainsRegex("rank [01], step [0-9]+, command .loss. .check_finite.: the loss is not finite"));
+  EXPECT_LT(torch.seconds, 10);
+  if (!hasMpi()) GTEST_SKIP() << "no mpirun on this machine";
+  Outcome mpi = shell(underMpi(2, "2 1 10 nan"));
+  EXPECT_EQ(mpi.status, 4) << mpi.output;
+  EXPECT_THAT(mpi.output,
+              testing::ContainsRegex("rank [01], step [0-9]+, command .loss. .check_finite.: the loss is not finite"));
+  EXPECT_LT(mpi.seconds, 10);
+}
+
+TEST(Processes, AKilledRankEndsTheOthers) {
+  Outcome torch = shell(underTorch(4, "2 2 1000000 die 2 50"));
+  EXPECT_NE(torch.status, 0) << torch.output;
+  EXPECT_THAT(torch.output, testing::ContainsRegex("rank [0-3] is gone"));
+  EXPECT_LT(torch.seconds, 10);
+  if (!hasMpi()) GTEST_SKIP() << "no mpirun on this machine";
+  Outcome mpi = shell(underMpi(4, "2 2 1000000 die 2 50"));
+  EXPECT_NE(mpi.status, 0) << mpi.output;
+  EXPECT_LT(mpi.seconds, 20);
+}
+
+TEST(Processes, TheWrongNumberIsSaid) {
+  Outcome torch = shell(underTorch(2, "2 2 1"));
+  EXPECT_EQ(torch.status, 1);
+  EXPECT_THAT(torch.output, testing::HasSubstr("2 processes were started for a plan of 4 devices"));
+}
+
+} // namespace
