@@ -65,8 +65,8 @@ InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : mode
     PricedTable table{{int(v)}, {}};
     for (size_t d = 0; d < variable.domain(); ++d) {
       Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
-      table.cells.push_back(
-          {price.update + price.exposed, price.forward, price.backward, price.hideable, price.memory()});
+      table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
+                             price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
     }
     tables.push_back(std::move(table));
   }
@@ -148,7 +148,7 @@ double InnerProblem::computeBound(const SplitModel &model) {
 Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
   Overlap overlap = overlapOf(model);
   auto value = [&](const Cell &cell) {
-    if (cell.seconds == infinity) return infinity;
+    if (cell.seconds == infinity || cell.workspace > weights.workspace) return infinity;
     double time = cell.seconds + cell.forward * (1 - weights.theta * overlap.forward) +
                   cell.backward * (1 - weights.theta * overlap.backward) + weights.theta * cell.hideable;
     return weights.time * time + weights.lambda * cell.bytes;
@@ -188,12 +188,12 @@ void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Ass
 }
 
 // Bisection over the price of memory.
-Status InnerProblem::improve(double theta, double memoryLimit, Assignment &best) const {
+Status InnerProblem::improve(double theta, double workspace, double memoryLimit, Assignment &best) const {
   double low = 0, high = 0;
   auto attempt = [&](double lambda) -> Result<bool> {
-    Result<Minimum> minimum = minimize({theta, lambda, 1});
+    Result<Minimum> minimum = minimize({theta, lambda, 1, workspace});
     if (!minimum) return minimum.status();
-    best.bound = std::max(best.bound, minimum->bound - lambda * memoryLimit);
+    if (workspace == infinity) best.bound = std::max(best.bound, minimum->bound - lambda * memoryLimit);
     offer(minimum->assignment, memoryLimit, best);
     return evaluate(model, minimum->assignment).predicted.memory.total() <= memoryLimit;
   };
@@ -214,6 +214,23 @@ Status InnerProblem::improve(double theta, double memoryLimit, Assignment &best)
     if (best.fits && best.evaluation.predicted.stepSeconds <= best.bound * 1.0001) break;
   }
   return Status::ok();
+}
+
+Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best) const {
+  double workspace = infinity;
+  for (int i = 0; i < 24; ++i) {
+    Result<Minimum> least = minimize({0, 1, 1e-6, workspace});
+    if (!least) return least.status();
+    if (least->value == infinity) return 0.0; // some operation needs more, whatever its split
+    offer(least->assignment, memoryLimit, best);
+    if (evaluate(model, least->assignment).predicted.memory.total() <= memoryLimit) return workspace;
+    double largest = 0;
+    for (size_t v = 0; v < model.variables.size(); ++v)
+      if (!model.variables[v].isHome)
+        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least->assignment[v])));
+    workspace = largest * (1 - 1e-9);
+  }
+  return 0.0;
 }
 
 Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent) const {
@@ -242,12 +259,14 @@ Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent) con
     if (isTight) break;
   }
   if (best.fits) return best;
-  Result<Minimum> least = minimize({0, 1, 1e-6});
-  if (!least) return least.status();
-  offer(least->assignment, memoryLimit, best);
+  Result<double> workspace = findWorkspace(memoryLimit, best);
+  if (!workspace) return workspace.status();
   if (!best.fits) return best;
-  CLEAVE_RETURN_IF_ERROR(improve(1, memoryLimit, best));
-  if (!isTight) CLEAVE_RETURN_IF_ERROR(improve(0, memoryLimit, best));
+  for (double theta : {1.0, 0.0}) {
+    if (theta == 0 && isTight) continue;
+    CLEAVE_RETURN_IF_ERROR(improve(theta, infinity, memoryLimit, best));
+    if (*workspace < infinity) CLEAVE_RETURN_IF_ERROR(improve(theta, *workspace, memoryLimit, best));
+  }
   return best;
 }
 

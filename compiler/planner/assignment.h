@@ -3,10 +3,12 @@
 // Step time is a sum of tables over neighbouring choices, but for one term: communication beyond what compute can hide,
 // max(0, x). For theta in {0, 1} the sum with theta * x instead is exact to minimise and a lower bound; where its
 // minimum already has the true time, it is the optimum. Memory is priced at lambda seconds a byte; every lambda gives
-// a lower bound too (Lagrange), and bisection finds the one where the memory is just kept.
+// a lower bound too (Lagrange), and bisection finds the one where the memory is just kept. The workspace is a maximum,
+// no sum: where it is too large, the candidates that need most of it are forbidden, one size after the other.
 #pragma once
 #include "compiler/planner/factor_graph.h"
 #include "compiler/planner/pricing.h"
+#include <limits>
 
 namespace cleave::planner {
 
@@ -29,7 +31,7 @@ public:
 
 private:
   struct Cell {
-    double seconds = 0, forward = 0, backward = 0, hideable = 0, bytes = 0;
+    double seconds = 0, forward = 0, backward = 0, hideable = 0, bytes = 0, workspace = 0;
   };
   struct PricedTable {
     std::vector<int> scope;
@@ -37,11 +39,14 @@ private:
   };
   struct Weights {
     double theta = 1, lambda = 0, time = 1;
+    double workspace = std::numeric_limits<double>::infinity(); // candidates that need more are forbidden
   };
 
   void addFlow(const Flow &flow);
   Result<Minimum> minimize(const Weights &weights) const;
-  Status improve(double theta, double memoryLimit, Assignment &best) const;
+  Status improve(double theta, double workspace, double memoryLimit, Assignment &best) const;
+  // Bounds the workspace by ever less until the leanest assignment fits; 0 when none does.
+  Result<double> findWorkspace(double memoryLimit, Assignment &best) const;
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;

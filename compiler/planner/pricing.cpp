@@ -134,6 +134,20 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
   return price;
 }
 
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate) {
+  const Node &node = model.problem->nodes[size_t(variable.index)];
+  const Candidate &chosen = variable.candidates[candidate];
+  double bytes = 0;
+  auto add = [&](int tensor, Layout layout) {
+    bytes += model.localBytes(tensor) / (layout >= 0 ? double(model.setting.tp) : 1.0);
+  };
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    if (model.problem->tensors[size_t(node.operands[o])].kind == TensorKind::Activation)
+      add(node.operands[o], chosen.uses[o].layout);
+  for (size_t r = 0; r < node.results.size(); ++r) add(node.results[r], chosen.results[r]);
+  return 2 * bytes;
+}
+
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
   const Setting &setting = model.setting;
@@ -245,17 +259,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
       continue;
     }
     result.price += nodePrice(model, variable, chosen);
-    // What one operation and its backward have in hand: operands, results, and their gradients.
-    const Node &node = model.problem->nodes[size_t(variable.index)];
-    double bytes = 0;
-    for (size_t o = 0; o < node.operands.size(); ++o)
-      if (model.problem->tensors[size_t(node.operands[o])].kind == TensorKind::Activation)
-        bytes += model.localBytes(node.operands[o]) /
-                 (variable.candidates[chosen].uses[o].layout >= 0 ? double(model.setting.tp) : 1.0);
-    for (size_t r = 0; r < node.results.size(); ++r)
-      bytes += model.localBytes(node.results[r]) /
-               (variable.candidates[chosen].results[r] >= 0 ? double(model.setting.tp) : 1.0);
-    workspace = std::max(workspace, 2 * bytes);
+    workspace = std::max(workspace, nodeWorkspace(model, variable, chosen));
   }
   for (const Flow &flow : model.flows)
     result.price += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);

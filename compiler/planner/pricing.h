@@ -36,6 +36,8 @@ using CollectiveSink = std::vector<ImpliedCollective>;
 
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
+// What one node and its backward have in hand: operands, results, and their gradients; bytes. The largest counts.
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
 // `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
                 CollectiveSink *sink = nullptr);

@@ -164,6 +164,35 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   return {ErrorKind::NoFit, message};
 }
 
+// A pin must name something, have its rank, and put batch axes only where samples are.
+Status checkPins(const Problem &problem, const Constraints &constraints) {
+  if (constraints.pins.empty()) return Status::ok();
+  std::vector<int64_t> batchDims = problem.batchDims();
+  for (const Pin &pin : constraints.pins) {
+    bool matches = false;
+    auto wrong = [&](const std::string &why) {
+      return Status(ErrorKind::Usage, fmt::format("--pin {}: {}", pin.text, why));
+    };
+    for (size_t t = 0; t < problem.tensors.size(); ++t) {
+      const Tensor &tensor = problem.tensors[t];
+      if (!matchesGlob(pin.glob, tensor.name)) continue;
+      matches = true;
+      if (tensor.dims.size() != pin.dims.size())
+        return wrong(
+            fmt::format("'{}' has {} dimensions, the pin {}", tensor.name, tensor.dims.size(), pin.dims.size()));
+      for (size_t dim = 0; dim < pin.dims.size(); ++dim)
+        for (const std::string &axis : pin.dims[dim]) {
+          if (axis == "tp" || batchDims[t] == int64_t(dim)) continue;
+          return wrong(fmt::format("axis '{}' splits samples, and dimension {} of '{}' does not count them{}", axis,
+                                   dim, tensor.name,
+                                   tensor.kind == TensorKind::Parameter ? "; --zero 3 splits parameters over it" : ""));
+        }
+    }
+    if (!matches) return wrong(fmt::format("no tensor or parameter matches '{}'", pin.glob));
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
@@ -173,19 +202,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
     return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
                                                  name(*constraints.recompute)))};
-  for (const Pin &pin : constraints.pins) {
-    bool matches = false;
-    for (const Tensor &tensor : problem.tensors) {
-      if (!matchesGlob(pin.glob, tensor.name)) continue;
-      matches = true;
-      if (tensor.dims.size() != pin.dims.size())
-        return {Status(ErrorKind::Usage, fmt::format("--pin {}: '{}' has {} dimensions, the pin {}", pin.text,
-                                                     tensor.name, tensor.dims.size(), pin.dims.size()))};
-    }
-    if (!matches)
-      return {
-          Status(ErrorKind::Usage, fmt::format("--pin {}: no tensor or parameter matches '{}'", pin.text, pin.glob))};
-  }
+  CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, options);
   if (!outcome.best && outcome.leastMemory)

@@ -1,0 +1,138 @@
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/constraints.h"
+#include "compiler/planner/cost.h"
+#include <gmock/gmock.h>
+
+namespace cleave::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char *example = R"(name: my-cluster
+nodes: 16
+devices_per_node: 8
+device: {kind: a100-80g, memory_gib: 80, tflops: {fp32: 19.5, tf32: 156, bf16: 312, fp16: 312}, memory_gbps: 2039}
+links:
+  node:    {gbps: 2400, latency_us: 5, topology: switch}     # per device, each way
+  network: {gbps: 200,  latency_us: 12}
+)";
+
+TEST(Cluster, ReadsTheExampleOfTheInterface) {
+  auto cluster = parseClusterYaml(example, "c.yaml");
+  ASSERT_TRUE(cluster) << cluster.status().message();
+  EXPECT_EQ(cluster->numDevices(), 128);
+  EXPECT_DOUBLE_EQ(cluster->device.memoryBytes, 80.0 * (1 << 30));
+  EXPECT_DOUBLE_EQ(cluster->device.flopsAt("bf16"), 312e12);
+  EXPECT_DOUBLE_EQ(cluster->device.flopsAt("fp8"), 19.5e12); // no figure of its own
+  EXPECT_DOUBLE_EQ(cluster->node.bandwidth, 300e9);
+  EXPECT_DOUBLE_EQ(cluster->network.latency, 12e-6);
+}
+
+TEST(Cluster, YamlReadsBack) {
+  for (const char *preset : {"a100-80g:8x16", "v100-16g:8", "cpu:4", "b200:8x2"}) {
+    auto cluster = parseCluster(preset);
+    ASSERT_TRUE(cluster) << cluster.status().message();
+    auto again = parseClusterYaml(cluster->yaml(), "again.yaml");
+    ASSERT_TRUE(again) << again.status().message();
+    EXPECT_EQ(again->yaml(), cluster->yaml());
+  }
+}
+
+TEST(Cluster, PresetsCountDevicesOfANodeFirst) {
+  auto cluster = parseCluster("h100-80g:8x16"); // 16 nodes of 8
+  ASSERT_TRUE(cluster);
+  EXPECT_EQ(cluster->nodes, 16);
+  EXPECT_EQ(cluster->devicesPerNode, 8);
+  for (const std::string &kind : presetKinds()) EXPECT_TRUE(parseCluster(kind + ":8")) << kind;
+}
+
+TEST(Cluster, DevicesOfOneCpuShareIt) {
+  auto one = parseCluster("cpu:1"), four = parseCluster("cpu:4");
+  ASSERT_TRUE(one && four);
+  EXPECT_DOUBLE_EQ(one->device.flopsAt("fp32"), 4 * four->device.flopsAt("fp32"));
+  EXPECT_DOUBLE_EQ(one->device.memoryBandwidth, 4 * four->device.memoryBandwidth);
+  EXPECT_DOUBLE_EQ(one->device.memoryBytes, 4 * four->device.memoryBytes);
+}
+
+TEST(Cluster, ErrorsNameFileAndLine) {
+  auto message = [](const std::string &text) { return parseClusterYaml(text, "c.yaml").status().message(); };
+  std::string head = "nodes: 1\ndevices_per_node: 8\n";
+  EXPECT_THAT(message(head + "devise: {kind: a100-80g}\n"), HasSubstr("c.yaml:3: unknown key 'devise'"));
+  EXPECT_THAT(message("nodes: 0\n"), HasSubstr("c.yaml:1: 'nodes'"));
+  EXPECT_THAT(message("nodes: many\n"), HasSubstr("whole number"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g, memory_gib: much}\n"), HasSubstr("c.yaml:3: 'memory_gib'"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g, memory_gib: -1}\n"), HasSubstr("at least"));
+  EXPECT_THAT(message(head + "device: {kind: mine}\n"), HasSubstr("lacks 'memory_gib'"));
+  EXPECT_THAT(message(head + "device: {kind: mine, memory_gib: 1, memory_gbps: 1, tflops: {bf16: 1}}\n"),
+              HasSubstr("at least 'fp32'"));
+  EXPECT_THAT(message(head + "device: {kind: mine, memory_gib: 1, memory_gbps: 1, tflops: {fp32: 1}}\n"),
+              HasSubstr("lacks 'links'"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g, overlap: 2}\n"), HasSubstr("part of 1"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g}\nlinks: {node: {gbps: 1, topology: ring}}\n"),
+              HasSubstr("c.yaml:4"));
+  EXPECT_THAT(message("a: [1\n"), HasSubstr("not YAML"));
+  EXPECT_THAT(message("- 1\n"), HasSubstr("mapping"));
+  EXPECT_THAT(message(head + head), HasSubstr("appears twice"));
+}
+
+TEST(Cluster, WrongPresetsAreRefused) {
+  for (const char *text : {"cpu:0", "cpu:x", "cpu:2x2", "a100-80g:", "a100-80g:8x", "z100:8", "no-such-file.yaml",
+                           "a100-80g:-1", "cpu:99999999999"})
+    EXPECT_FALSE(parseCluster(text)) << text;
+}
+
+TEST(Cost, CollectivesFollowRingTrafficAndTopology) {
+  auto cluster = parseCluster("a100-80g:8x4");
+  ASSERT_TRUE(cluster);
+  GroupShape node = groupAlong(*cluster, 8, 1), across = groupAlong(*cluster, 4, 8), all = groupAlong(*cluster, 32, 1);
+  EXPECT_EQ(node.perNode, 8);
+  EXPECT_EQ(across.perNode, 1);
+  EXPECT_EQ(all.perNode, 8);
+  double gigabyte = 1e9;
+  // 2 * 7/8 of 1 GB at 300 GB/s; 2 * 3/4 at 25 GB/s; eight ranks of a node use eight NICs.
+  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, node, gigabyte), 1.75 / 300, 1e-4);
+  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, across, gigabyte), 1.5 / 25, 1e-3);
+  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllGather, all, gigabyte), 31.0 / 32 / 200, 1e-3);
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, {1, 1}, gigabyte), 0);
+  EXPECT_GE(collectiveSeconds(*cluster, Collective::AllReduce, node, 4), 6 * cluster->node.latency); // latency floor
+}
+
+TEST(Constraints, FlagsAreChecked) {
+  auto cluster = parseCluster("cpu:4");
+  ASSERT_TRUE(cluster);
+  auto message = [&](const SplitFlags &flags) { return parseConstraints(flags, *cluster).status().message(); };
+  EXPECT_THAT(message({.mesh = "dp=3"}), HasSubstr("divide the 4 devices"));
+  EXPECT_THAT(message({.mesh = "dp=2,tp=1"}), HasSubstr("every device must be used"));
+  EXPECT_THAT(message({.mesh = "dp=2,dp=2"}), HasSubstr("twice"));
+  EXPECT_THAT(message({.mesh = "pp=2"}), HasSubstr("not executable yet"));
+  EXPECT_THAT(message({.mesh = "xp=2"}), HasSubstr("no axis 'xp'"));
+  EXPECT_THAT(message({.mesh = "dp"}), HasSubstr("AXIS=SIZE"));
+  EXPECT_THAT(message({.zero = "4"}), HasSubstr("0, 1, 2 or 3"));
+  EXPECT_THAT(message({.microbatches = "none"}), HasSubstr("from 1 up"));
+  EXPECT_THAT(message({.schedule = "1f1b"}), HasSubstr("pipeline"));
+  EXPECT_THAT(message({.recompute = "some"}), HasSubstr("none, selective or full"));
+  EXPECT_THAT(message({.like = "ddpp"}), HasSubstr("the presets are ddp"));
+  EXPECT_THAT(message({.zero = "1", .like = "ddp"}), HasSubstr("contradict"));
+  EXPECT_THAT(message({.pins = {"w"}}), HasSubstr("GLOB="));
+  EXPECT_THAT(message({.pins = {"w=tp,tp"}}), HasSubstr("twice"));
+  for (const std::string &preset : presetNames()) {
+    auto parsed = parseConstraints({.like = preset}, *cluster);
+    if (!parsed) EXPECT_THAT(parsed.status().message(), HasSubstr("not executable yet")) << preset;
+  }
+  auto parsed = parseConstraints({.mesh = "tp=2,pp=1", .zero = "3"}, *cluster);
+  ASSERT_TRUE(parsed) << parsed.status().message();
+  EXPECT_EQ(parsed->tp, 2);
+  EXPECT_FALSE(parsed->dp);
+}
+
+TEST(Constraints, Globs) {
+  EXPECT_TRUE(matchesGlob("*.weight", "a.b.weight"));
+  EXPECT_TRUE(matchesGlob("a.?.w*", "a.0.weight"));
+  EXPECT_TRUE(matchesGlob("*", ""));
+  EXPECT_FALSE(matchesGlob("*.weight", "weight"));
+  EXPECT_FALSE(matchesGlob("a", "ab"));
+  EXPECT_TRUE(matchesGlob("*ln*", "x.ln_f.bias"));
+}
+
+} // namespace
+} // namespace cleave::planner

@@ -1,0 +1,78 @@
+#include "compiler/planner/factor_graph.h"
+#include <gmock/gmock.h>
+#include <limits>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+FactorGraph randomGraph(unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> cost(-1, 3);
+  FactorGraph graph;
+  int variables = 3 + int(random() % 4);
+  for (int v = 0; v < variables; ++v) graph.domains.push_back(1 + int(random() % 4));
+  for (unsigned t = 0; t < 4 + random() % 8; ++t) {
+    Table table;
+    for (int v = 0; v < variables && table.scope.size() < 3; ++v)
+      if (random() % 3 == 0) table.scope.push_back(v);
+    size_t entries = 1;
+    for (int v : table.scope) entries *= size_t(graph.domains[size_t(v)]);
+    for (size_t i = 0; i < entries; ++i)
+      table.values.push_back(!table.scope.empty() && random() % 8 == 0 ? infinity : cost(random));
+    graph.tables.push_back(std::move(table));
+  }
+  return graph;
+}
+
+double bruteForce(const FactorGraph &graph) {
+  std::vector<int> assignment(graph.domains.size(), 0);
+  double best = infinity;
+  while (true) {
+    best = std::min(best, valueOf(graph, assignment));
+    size_t v = 0;
+    while (v < assignment.size() && ++assignment[v] == graph.domains[v]) assignment[v++] = 0;
+    if (v == assignment.size()) return best;
+  }
+}
+
+TEST(FactorGraph, EliminationFindsTheMinimum) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    FactorGraph graph = randomGraph(seed);
+    auto minimum = eliminate(graph);
+    ASSERT_TRUE(minimum);
+    double best = bruteForce(graph);
+    if (best == infinity) {
+      EXPECT_EQ(minimum->value, infinity);
+      continue;
+    }
+    EXPECT_NEAR(minimum->value, best, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(valueOf(graph, minimum->assignment), best, 1e-9) << "seed " << seed;
+  }
+}
+
+TEST(FactorGraph, TheIntegerProgramFindsTheSameMinimum) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    FactorGraph graph = randomGraph(seed);
+    double best = bruteForce(graph);
+    auto minimum = minimizeAsMilp(graph, 10);
+    ASSERT_EQ(minimum.has_value(), best < infinity) << "seed " << seed;
+    if (!minimum) continue;
+    EXPECT_NEAR(minimum->value, best, 1e-5) << "seed " << seed;
+    EXPECT_LE(minimum->bound, best + 1e-9) << "seed " << seed;
+    EXPECT_GE(minimum->bound, best - 1e-4) << "seed " << seed;
+  }
+}
+
+TEST(FactorGraph, GivesUpWhenTablesBecomeTooWide) {
+  FactorGraph graph{{4, 4, 4, 4}, {}};
+  for (int a = 0; a < 4; ++a)
+    for (int b = a + 1; b < 4; ++b) graph.tables.push_back({{a, b}, std::vector<double>(16, 1.0)});
+  EXPECT_FALSE(eliminate(graph, 100));
+  EXPECT_TRUE(eliminate(graph, 256));
+}
+
+} // namespace
+} // namespace cleave::planner

@@ -1,0 +1,118 @@
+#include "compiler/planner/problem.h"
+#include "compiler/planner/search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gmock/gmock.h>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+using testing::gpt;
+using ::testing::HasSubstr;
+using testing::mlp;
+
+TEST(Problem, TextReadsBack) {
+  for (const Problem &problem : {mlp(32, 64, 128, 10), gpt({8, 64, 128, 8, 3, 512})}) {
+    ASSERT_TRUE(problem.check()) << problem.check().message();
+    auto again = Problem::parse(problem.text(), "p.txt");
+    ASSERT_TRUE(again) << again.status().message();
+    EXPECT_EQ(again->text(), problem.text());
+  }
+}
+
+TEST(Problem, ErrorsNameFileAndLine) {
+  auto message = [](const std::string &text) { return Problem::parse(text, "p.txt").status().message(); };
+  EXPECT_THAT(message(""), HasSubstr("p.txt:1"));
+  EXPECT_THAT(message("cleave-problem 2\n"), HasSubstr("reads version 1"));
+  EXPECT_THAT(message("cleave-problem 1\ntensor 1 input \"x\" 4 [2]\n"),
+              HasSubstr("p.txt:2: tensor 1 stands where 0 is due"));
+  EXPECT_THAT(message("cleave-problem 1\ntensor 0 thing \"x\" 4 [2]\n"), HasSubstr("none of parameter, input"));
+  EXPECT_THAT(message("cleave-problem 1\ntensor 0 input \"x\" 4 [2\n"), HasSubstr("no list"));
+  EXPECT_THAT(message("cleave-problem 1\ntensor 0 input \"x 4 [2]\n"), HasSubstr("closing quote"));
+  EXPECT_THAT(message("cleave-problem 1\nfactors 3\n"), HasSubstr("outside a node"));
+  EXPECT_THAT(message("cleave-problem 1\nnode \"n\" \"Add\" fast\n"), HasSubstr("unknown word 'fast'"));
+  EXPECT_THAT(message("cleave-problem 1\nnode \"n\" \"Add\"\n  reads 7 0\n  factors 2\n"), HasSubstr("tensor 7 of 0"));
+}
+
+TEST(Problem, CheckFindsWhatIsWrong) {
+  Problem good = mlp(32, 64, 128, 10);
+  auto broken = [&](auto change) {
+    Problem problem = good;
+    change(problem);
+    return problem.check().message();
+  };
+  EXPECT_EQ(good.check().message(), "");
+  EXPECT_THAT(broken([](Problem &p) { std::swap(p.nodes[0], p.nodes[1]); }), HasSubstr("before any node makes it"));
+  EXPECT_THAT(broken([](Problem &p) { p.nodes[0].rule.factors[0].size = 33; }), HasSubstr("its factors make 33"));
+  EXPECT_THAT(broken([](Problem &p) { p.nodes[1].name = p.nodes[0].name; }), HasSubstr("two nodes are called"));
+  EXPECT_THAT(broken([](Problem &p) { p.samples = 5; }), HasSubstr("multiple of the samples"));
+  EXPECT_THAT(broken([](Problem &p) { p.nodes[0].operands.pop_back(); }), HasSubstr("its rule has 2 operands"));
+  EXPECT_THAT(broken([](Problem &p) { p.nodes[0].rule.operands[0][0] = {99}; }), HasSubstr("names factor 99"));
+}
+
+TEST(Problem, SurvivesMutatedText) {
+  std::string text = mlp(32, 64, 128, 10).text();
+  std::mt19937 random(7);
+  for (int i = 0; i < 3000; ++i) {
+    std::string mutated = text;
+    for (int edits = 1 + int(random() % 3); edits > 0; --edits) {
+      size_t at = random() % mutated.size();
+      if (random() % 2)
+        mutated[at] = "0129 -.:[]\"x\n"[random() % 13];
+      else
+        mutated.erase(at, 1 + random() % 8);
+    }
+    auto problem = Problem::parse(mutated, "m"); // refused or sound: never a crash
+    if (problem) EXPECT_TRUE(problem->check());
+  }
+}
+
+TEST(Problem, TheSampleDimensionFlowsThroughTheRules) {
+  Problem problem = gpt({8, 64, 128, 8, 1, 512});
+  std::vector<int64_t> dims = problem.batchDims();
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    bool isWeight = problem.tensors[t].kind == TensorKind::Parameter, isLoss = problem.tensors[t].name == "loss:0";
+    EXPECT_EQ(dims[t], isWeight || isLoss ? -1 : 0) << problem.tensors[t].name;
+  }
+}
+
+TEST(Problem, RepeatedBlocksAreFound) {
+  for (int64_t layers : {2, 3, 12}) {
+    std::vector<Repeat> repeats = gpt({8, 64, 128, 8, layers, 512}).findRepeats();
+    ASSERT_EQ(repeats.size(), 1u) << layers;
+    EXPECT_GE(repeats[0].count, layers - 1);
+    EXPECT_EQ(repeats[0].period, 38);
+  }
+  EXPECT_TRUE(mlp(32, 64, 128, 10).findRepeats().empty());
+}
+
+TEST(Decision, TextReadsBackAndVerifies) {
+  Problem problem = gpt({8, 64, 128, 8, 2, 512});
+  auto cluster = parseCluster("cpu:4");
+  auto constraints = parseConstraints({.mesh = "dp=2,tp=2", .zero = "3"}, *cluster);
+  ASSERT_TRUE(constraints) << constraints.status().message();
+  auto decision = solve(problem, *cluster, *constraints, {});
+  ASSERT_TRUE(decision) << decision.status().message();
+  auto again = Decision::parse(decision->text(), "d.txt");
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(again->text(), decision->text());
+  EXPECT_TRUE(verify(problem, *again)) << verify(problem, *again).message();
+
+  Decision broken = *again;
+  broken.nodes[3].split[0] = {"dp", "tp"};
+  broken.nodes[3].split[1] = {"tp"};
+  EXPECT_THAT(verify(problem, broken).message(), HasSubstr("splits two factors"));
+  broken = *again;
+  broken.parameters[0].parameter.dims[0] = {"pp"};
+  EXPECT_THAT(verify(problem, broken).message(), HasSubstr("lacks"));
+  broken = *again;
+  broken.nodes.pop_back();
+  EXPECT_FALSE(verify(problem, broken));
+  broken = *again;
+  broken.microbatches = 3;
+  EXPECT_THAT(verify(problem, broken).message(), HasSubstr("do not divide"));
+  EXPECT_THAT(Decision::parse("cleave-decision 1\nmesh dp=0\n", "d.txt").status().message(), HasSubstr("d.txt:2"));
+}
+
+} // namespace
+} // namespace cleave::planner
