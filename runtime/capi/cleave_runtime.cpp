@@ -1,0 +1,175 @@
+#include "runtime/capi/cleave_runtime.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/executor/trainer.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/plan_file.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <fmt/format.h>
+
+using namespace cleave;
+using namespace cleave::runtime;
+
+struct cleave_training {
+  plan::Plan plan;
+  std::unique_ptr<Trainer> trainer;
+  std::string error;
+  int status = 0;
+};
+
+namespace {
+
+thread_local std::string openError;
+thread_local int openStatus = 0;
+
+// Runs the body; its failure, or an exception, becomes the training's error.
+template <typename Body> int guarded(cleave_training *training, Body &&body) {
+  if (!training) return 2;
+  Status status;
+  try {
+    status = body();
+  } catch (const std::bad_alloc &) {
+    status = runError("out of memory");
+  } catch (const std::exception &error) {
+    status = runError(error.what());
+  }
+  training->error = status.message();
+  return training->status = status.exitStatus();
+}
+
+Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
+
+const plan::Fragment *finalFragment(const cleave_training *training) {
+  return training ? training->trainer->executor().fragment("final") : nullptr;
+}
+
+Status openTraining(cleave_training &training, const char *path, const cleave_options *given) {
+  if (!path) return misuse("cleave_open: no plan path");
+  cleave_options options{};
+  if (given) {
+    if (given->size == 0 || given->size > sizeof options)
+      return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
+    std::memcpy(&options, given, given->size);
+  }
+  Result<plan::Plan> plan = readPlanFile(path);
+  if (!plan) return plan.status();
+  training.plan = std::move(*plan);
+  TrainOptions train;
+  if (options.data) train.data = options.data;
+  train.model = options.model ? options.model : "";
+  train.snapshots = options.snapshots ? options.snapshots : "";
+  train.resume = options.resume != 0;
+  train.threads = options.threads;
+  Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
+  if (!trainer) return trainer.status();
+  training.trainer = std::move(*trainer);
+  return Status::ok();
+}
+
+} // namespace
+
+extern "C" {
+
+int cleave_runtime_version(void) { return CLEAVE_RUNTIME_VERSION; }
+
+cleave_training *cleave_open(const char *plan_path, const cleave_options *options) {
+  auto training = std::make_unique<cleave_training>();
+  openStatus = guarded(training.get(), [&] { return openTraining(*training, plan_path, options); });
+  openError = training->error;
+  return openStatus == 0 ? training.release() : nullptr;
+}
+
+void cleave_close(cleave_training *training) { delete training; }
+
+const char *cleave_input_name(const cleave_training *training, int index) {
+  const plan::Fragment *fragment = finalFragment(training);
+  return fragment && index >= 0 && index < fragment->inputs_size() ? fragment->inputs(index).name().c_str() : nullptr;
+}
+
+int64_t cleave_input_bytes(const cleave_training *training, int index) {
+  const plan::Fragment *fragment = finalFragment(training);
+  if (!fragment || index < 0 || index >= fragment->inputs_size()) return 0;
+  const plan::InputBinding &input = fragment->inputs(index);
+  return elementCount(input.global_shape()) * byteSize(input.buffer().dtype()) *
+         std::max<int64_t>(1, training->plan.training().microbatches());
+}
+
+int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
+  return guarded(training, [&] {
+    return input && data ? training->trainer->bind(input, data, bytes) : misuse("cleave_bind: null");
+  });
+}
+
+int cleave_step(cleave_training *training, cleave_metrics *metrics) {
+  return guarded(training, [&] {
+    Result<StepMetrics> step = training->trainer->step();
+    if (!step) return step.status();
+    if (!metrics) return Status::ok();
+    cleave_metrics out{};
+    if (metrics->size == 0 || metrics->size > sizeof out)
+      return misuse("cleave_step: metrics.size is not sizeof(cleave_metrics) of this version");
+    out.size = metrics->size;
+    out.step = step->step, out.loss = step->loss, out.grad_norm = step->gradNorm.value_or(std::nan(""));
+    out.learning_rate = step->learningRate, out.step_seconds = step->stepSeconds;
+    out.samples_per_second = step->samplesPerSecond, out.tokens_per_second = step->tokensPerSecond;
+    out.tflops_per_device = step->tflopsPerDevice, out.peak_bytes_per_device = step->peakBytesPerDevice;
+    std::memcpy(metrics, &out, metrics->size);
+    return Status::ok();
+  });
+}
+
+int64_t cleave_steps_done(const cleave_training *training) { return training ? training->trainer->stepsDone() : 0; }
+
+const char *cleave_parameter_name(const cleave_training *training, int index) {
+  return training && index >= 0 && index < training->plan.parameters_size()
+             ? training->plan.parameters(index).name().c_str()
+             : nullptr;
+}
+
+static const plan::Parameter *findParameter(const cleave_training *training, const char *name) {
+  if (training && name)
+    for (const plan::Parameter &parameter : training->plan.parameters())
+      if (parameter.name() == name) return &parameter;
+  return nullptr;
+}
+
+int64_t cleave_parameter_bytes(const cleave_training *training, const char *name) {
+  const plan::Parameter *parameter = findParameter(training, name);
+  return parameter ? elementCount(parameter->shape()) * byteSize(parameter->dtype()) : 0;
+}
+
+int cleave_read_parameter(cleave_training *training, const char *name, void *out, int64_t bytes) {
+  return guarded(training, [&] {
+    const plan::Parameter *parameter = findParameter(training, name);
+    if (!parameter) return inputError(fmt::format("the plan has no parameter '{}'", name ? name : ""));
+    if (!out || bytes != cleave_parameter_bytes(training, name))
+      return misuse(fmt::format("parameter '{}' has {} bytes, the array {}", name,
+                                cleave_parameter_bytes(training, name), bytes));
+    Executor &executor = training->trainer->executor();
+    if (static_cast<int64_t>(executor.devices().size()) != executor.mesh().numDevices())
+      return misuse("the tensor is spread over processes: write a snapshot and read that");
+    int64_t element = byteSize(parameter->dtype());
+    std::vector<int64_t> strides = denseStrides({parameter->shape().begin(), parameter->shape().end()});
+    for (int64_t device : executor.devices()) {
+      Shard shard = executor.shardShape(device, *parameter);
+      int64_t to = 0;
+      for (size_t d = 0; d < strides.size(); ++d) to += shard.begin[d] * strides[d];
+      StridedCopy(shard.size, denseStrides(shard.size), strides, element)
+          .run(executor.shard(device, *parameter).data(), static_cast<std::byte *>(out) + to * element);
+    }
+    return Status::ok();
+  });
+}
+
+int cleave_snapshot(cleave_training *training) {
+  return guarded(training, [&] { return training->trainer->snapshot(); });
+}
+
+const char *cleave_error(const cleave_training *training) {
+  return training ? training->error.c_str() : openError.c_str();
+}
+int cleave_error_status(const cleave_training *training) { return training ? training->status : openStatus; }
+
+} // extern "C"

@@ -1,0 +1,85 @@
+/* Cleave's runtime for other programs: load a plan, bind data, step, read metrics, snapshot.
+ *
+ *   cleave_training *t = cleave_open("gpt.plan", NULL);
+ *   if (!t) { fputs(cleave_error(NULL), stderr); return cleave_error_status(NULL); }
+ *   cleave_bind(t, "input_ids", ids, sizeof ids);         // a global batch, dense, row-major; or the plan's own data
+ *   cleave_metrics m;
+ *   while (cleave_step(t, &m) == 0) printf("%lld %g\n", (long long)m.step, m.loss);
+ *   cleave_snapshot(t);
+ *   cleave_close(t);
+ *
+ * Functions that return int give 0, or the exit status of `cleave` for the same failure: 1 the input is wrong, 2 wrong
+ * use, 4 the run failed; cleave_error says why. After status 4 only cleave_close is of use. A training is used by one
+ * thread at a time. Under mpirun, srun or torchrun-style variables every process is one rank and calls the same
+ * functions.
+ */
+#ifndef CLEAVE_RUNTIME_H
+#define CLEAVE_RUNTIME_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CLEAVE_RUNTIME_VERSION 1
+/* The version of the library; it serves programs compiled against the same or a lower one. */
+int cleave_runtime_version(void);
+
+typedef struct cleave_training cleave_training;
+
+/* Zero means the default everywhere. */
+typedef struct {
+  size_t size;           /* sizeof(cleave_options) */
+  const char *data;      /* path in place of the recipe's data.path */
+  const char *model;     /* the .onnx file to read weights from, if it moved since compiling */
+  const char *snapshots; /* folder for cleave_snapshot */
+  int resume;            /* begin from the newest snapshot in that folder, if there is one */
+  int threads;           /* a device */
+} cleave_options;
+
+typedef struct {
+  size_t size;  /* sizeof(cleave_metrics), set by the caller */
+  int64_t step; /* counted from 1 */
+  double loss;
+  double grad_norm; /* NaN when the plan does not compute it */
+  double learning_rate;
+  double step_seconds;
+  double samples_per_second;
+  double tokens_per_second;
+  double tflops_per_device;
+  int64_t peak_bytes_per_device;
+} cleave_metrics;
+
+/* Loads a plan, reads the parameters this process holds, gets ready to step. Null on failure: cleave_error(NULL). */
+cleave_training *cleave_open(const char *plan_path, const cleave_options *options);
+void cleave_close(cleave_training *training);
+
+/* Names of the plan's inputs and the bytes of a global batch of each; null, 0 beyond the last. */
+const char *cleave_input_name(const cleave_training *training, int index);
+int64_t cleave_input_bytes(const cleave_training *training, int index);
+/* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
+ */
+int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);
+
+/* One optimizer step. `metrics` may be null. */
+int cleave_step(cleave_training *training, cleave_metrics *metrics);
+int64_t cleave_steps_done(const cleave_training *training);
+
+/* Persistent tensors: names, and the bytes of the whole (global) tensor; null, 0 beyond the last or for an unknown
+ * name. */
+const char *cleave_parameter_name(const cleave_training *training, int index);
+int64_t cleave_parameter_bytes(const cleave_training *training, const char *name);
+/* Copies the whole tensor, dense. Only when one process runs all devices; otherwise read a snapshot. */
+int cleave_read_parameter(cleave_training *training, const char *name, void *out, int64_t bytes);
+
+/* Writes a snapshot, atomically, into the folder of the options. */
+int cleave_snapshot(cleave_training *training);
+
+/* Message and status of the last failure on this training; with null, of the last cleave_open of this thread. */
+const char *cleave_error(const cleave_training *training);
+int cleave_error_status(const cleave_training *training);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* example PLAN SNAPSHOTS STEPS [resume]: trains a plan with inputs "x" and "t" on data of its own, snapshots, prints. */
+#include "cleave_runtime.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fail(const cleave_training *training) {
+  fprintf(stderr, "error: %s\n", cleave_error(training));
+  return cleave_error_status(training);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 4 || cleave_runtime_version() < CLEAVE_RUNTIME_VERSION) return 2;
+  cleave_options options;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.snapshots = argv[2];
+  options.resume = argc > 4 && strcmp(argv[4], "resume") == 0;
+  cleave_training *training = cleave_open(argv[1], &options);
+  if (!training) return fail(NULL);
+  for (int i = 0; cleave_input_name(training, i); ++i) {
+    int64_t bytes = cleave_input_bytes(training, i), count = bytes / (int64_t)sizeof(float);
+    float *data = malloc((size_t)bytes);
+    for (int64_t j = 0; j < count; ++j) data[j] = (float)((j * 7919 + i * 31) % 101) / 101.0f - 0.5f;
+    if (cleave_bind(training, cleave_input_name(training, i), data, bytes)) return fail(training);
+  }
+  cleave_metrics metrics;
+  metrics.size = sizeof metrics;
+  while (cleave_steps_done(training) < atoi(argv[3])) {
+    if (cleave_step(training, &metrics)) return fail(training);
+    printf("step %lld loss %a\n", (long long)metrics.step, metrics.loss);
+  }
+  double sum = 0;
+  for (int i = 0; cleave_parameter_name(training, i); ++i) {
+    const char *name = cleave_parameter_name(training, i);
+    int64_t bytes = cleave_parameter_bytes(training, name);
+    float *values = malloc((size_t)bytes);
+    if (cleave_read_parameter(training, name, values, bytes)) return fail(training);
+    for (int64_t j = 0; j < bytes / (int64_t)sizeof(float); ++j) sum += (double)values[j] * (double)(j % 13 + 1);
+    free(values);
+  }
+  printf("parameters %a\n", sum);
+  if (cleave_read_parameter(training, "nowhere", &sum, sizeof sum) != 1) return 3;
+  if (cleave_snapshot(training)) return fail(training);
+  cleave_close(training);
+  return 0;
+}

@@ -1,0 +1,66 @@
+#include "runtime/plan/plan_file.h"
+#include "test/unit/runtime/mlp_plan.h"
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::runtime::test {
+namespace {
+
+std::string shell(const std::string &command, int &status) {
+  std::FILE *pipe = ::popen((command + " 2>&1 </dev/null").c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer;
+  while (size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), count);
+  status = WEXITSTATUS(::pclose(pipe));
+  return out;
+}
+
+class RuntimeC : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = std::filesystem::path(testing::TempDir()) / ("cleave_c_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder);
+    plan::Plan plan = mlpPlan({.dp = 2, .tp = 2});
+    for (int i = 0; i < plan.parameters_size(); ++i) {
+      plan::RandomInit &init = *plan.mutable_parameters(i)->mutable_random();
+      init.set_kind("normal");
+      init.set_std(0.3);
+      init.set_stream(static_cast<uint64_t>(i));
+    }
+    ASSERT_TRUE(writePlanFile(plan, path()).isOk());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::string path() const { return (folder / "mlp.plan").string(); }
+  std::string example(const std::string &snapshots, const std::string &rest, int &status) {
+    return shell(std::string(RUNTIME_C_EXAMPLE) + " " + path() + " " + (folder / snapshots).string() + " " + rest,
+                 status);
+  }
+  std::filesystem::path folder;
+};
+
+TEST_F(RuntimeC, TrainsSnapshotsAndResumesBitForBit) {
+  int status = 0;
+  std::string whole = example("a", "8", status);
+  ASSERT_EQ(status, 0) << whole;
+  example("b", "5", status);
+  ASSERT_EQ(status, 0);
+  std::string rest = example("b", "8 resume", status);
+  ASSERT_EQ(status, 0) << rest;
+  EXPECT_EQ(whole.substr(whole.find("step 6")), rest);
+}
+
+TEST_F(RuntimeC, SaysWhatIsWrong) {
+  int status = 0;
+  std::filesystem::resize_file(path(), 1000);
+  std::string out = example("a", "1", status);
+  EXPECT_EQ(status, 1);
+  EXPECT_THAT(out, testing::HasSubstr("truncated: 1000 of "));
+}
+
+} // namespace
+} // namespace cleave::runtime::test
