@@ -20,6 +20,7 @@ uint16_t doubleToHalf(double value) {
   uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   double magnitude = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7e00;
+  if (magnitude == 0) return sign;
   if (magnitude >= 65520.0) return sign | 0x7c00;
   int exponent = 0;
   std::frexp(magnitude, &exponent);        // magnitude = m * 2^exponent, m in [0.5, 1)

@@ -1,0 +1,306 @@
+#include "runtime/data/array.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <set>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class DataTest : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("cleave-data-test-" + std::to_string(getpid()));
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string write(const std::string &name, const std::string &bytes) {
+    std::ofstream((folder / name), std::ios::binary) << bytes;
+    return (folder / name).string();
+  }
+  fs::path folder;
+};
+
+template <typename Number> std::string bytesOf(const std::vector<Number> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(Number)};
+}
+template <typename Number> void put(std::string &out, Number value) {
+  out.append(reinterpret_cast<const char *>(&value), sizeof value);
+}
+
+// As numpy writes it: magic, version 1.0, header padded to 64 bytes.
+std::string npy(const std::string &descr, const std::string &shape, const std::string &data, bool fortran = false) {
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+  while ((10 + header.size() + 1) % 64 != 0) header += ' ';
+  header += '\n';
+  std::string out("\x93NUMPY\x01\x00", 8);
+  put(out, static_cast<uint16_t>(header.size()));
+  return out + header + data;
+}
+
+// A zip archive of one entry.
+std::string zip(const std::string &name, const std::string &content, bool deflated) {
+  std::string stored = content;
+  if (deflated) {
+    stored.resize(compressBound(content.size()));
+    z_stream stream = {};
+    deflateInit2(&stream, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+    stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(content.data()));
+    stream.avail_in = static_cast<uInt>(content.size());
+    stream.next_out = reinterpret_cast<Bytef *>(stored.data());
+    stream.avail_out = static_cast<uInt>(stored.size());
+    deflate(&stream, Z_FINISH);
+    stored.resize(stream.total_out);
+    deflateEnd(&stream);
+  }
+  auto common = [&](std::string &out) {
+    put<uint16_t>(out, 0), put<uint16_t>(out, deflated ? 8 : 0), put<uint32_t>(out, 0);
+    put<uint32_t>(out, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef *>(content.data()),
+                                                   static_cast<uInt>(content.size()))));
+    put<uint32_t>(out, static_cast<uint32_t>(stored.size())), put<uint32_t>(out, static_cast<uint32_t>(content.size()));
+    put<uint16_t>(out, static_cast<uint16_t>(name.size())), put<uint16_t>(out, 0);
+  };
+  std::string out;
+  put<uint32_t>(out, 0x04034b50), put<uint16_t>(out, 20);
+  common(out);
+  out += name + stored;
+  auto directory = static_cast<uint32_t>(out.size());
+  put<uint32_t>(out, 0x02014b50), put<uint16_t>(out, 20), put<uint16_t>(out, 20);
+  common(out);
+  put<uint16_t>(out, 0), put<uint16_t>(out, 0), put<uint16_t>(out, 0), put<uint32_t>(out, 0), put<uint32_t>(out, 0);
+  out += name;
+  auto end = static_cast<uint32_t>(out.size());
+  put<uint32_t>(out, 0x06054b50), put<uint32_t>(out, 0), put<uint16_t>(out, 1), put<uint16_t>(out, 1);
+  put<uint32_t>(out, end - directory), put<uint32_t>(out, directory), put<uint16_t>(out, 0);
+  return out;
+}
+
+template <typename Number> std::vector<Number> taken(const Dataset &data, size_t field, std::vector<int64_t> indices) {
+  std::vector<Number> out(indices.size() * static_cast<size_t>(data.fields()[field].elements()));
+  Status status = data.fill(field, indices, reinterpret_cast<std::byte *>(out.data()));
+  EXPECT_TRUE(status.isOk()) << status.message();
+  return out;
+}
+
+DataSource opened(const std::string &yaml, const std::vector<Field> &fields) {
+  Result<DataSource> source = openData(yaml, fields);
+  EXPECT_TRUE(source.isOk()) << source.status().message();
+  return source ? std::move(*source) : DataSource();
+}
+std::string fault(const std::string &yaml, const std::vector<Field> &fields) {
+  Result<DataSource> source = openData(yaml, fields);
+  EXPECT_FALSE(source.isOk());
+  return source.status().message();
+}
+
+TEST_F(DataTest, ArraysFromNpzStoredAndDeflated) {
+  std::vector<float> values(2 * 3 * 4);
+  std::iota(values.begin(), values.end(), 0.0f);
+  for (bool deflated : {false, true}) {
+    std::string path = write("x.npz", zip("x.npy", npy("<f4", "(2, 3, 4)", bytesOf(values)), deflated));
+    // Samples of [4]: two leading axes are steps and batch. Samples of [3, 4]: one.
+    DataSource flat = opened("{kind: arrays, path: " + path + "}", {{"x", plan::F32, {4}}});
+    EXPECT_EQ(flat.train->size(), 6);
+    EXPECT_THAT(taken<float>(*flat.train, 0, {5, 1}), ElementsAre(20, 21, 22, 23, 4, 5, 6, 7));
+    DataSource whole = opened("{kind: arrays, path: " + path + ", shuffle: false}", {{"x", plan::F32, {3, 4}}});
+    EXPECT_EQ(whole.train->size(), 2);
+    EXPECT_FALSE(whole.train->shuffle());
+  }
+}
+
+TEST_F(DataTest, ArraysFromAFolderConvertAndSplit) {
+  write("image.npy", npy("|u1", "(4, 2)", bytesOf<uint8_t>({0, 1, 2, 3, 250, 255, 6, 7})));
+  write("y.npy", npy("<i4", "(4,)", bytesOf<int32_t>({3, 2, 1, 0})));
+  DataSource source = opened("{kind: arrays, path: " + folder.string() + ", train_split: 0.5, fields: {input: image}}",
+                             {{"input", plan::F32, {2}}, {"y", plan::I64, {1}, true}});
+  EXPECT_EQ(source.train->size(), 2);
+  ASSERT_NE(source.evaluation, nullptr);
+  EXPECT_THAT(taken<float>(*source.evaluation, 0, {0}), ElementsAre(250, 255));
+  EXPECT_THAT(taken<int64_t>(*source.evaluation, 1, {0, 1}), ElementsAre(1, 0));
+}
+
+TEST_F(DataTest, ArrayFaultsNameWhatIsWrong) {
+  std::string good = zip("x.npy", npy("<f4", "(2, 3)", bytesOf(std::vector<float>(6))), true);
+  std::string path = write("x.npz", good), yaml = "{kind: arrays, path: " + path + "}";
+  EXPECT_THAT(fault(yaml, {{"z", plan::F32, {3}}}),
+              HasSubstr("has no array 'z' for the input of that name; it has: x"));
+  EXPECT_THAT(fault(yaml, {{"x", plan::F32, {4}}}), HasSubstr("array 'x' is f32 [2, 3]"));
+  EXPECT_THAT(fault(yaml, {{"x", plan::I64, {3}}}), HasSubstr("an array of f32 cannot serve as i64"));
+  for (size_t length : {size_t(0), size_t(10), good.size() / 2, good.size() - 1}) {
+    write("x.npz", good.substr(0, length));
+    EXPECT_THAT(fault(yaml, {{"x", plan::F32, {3}}}), HasSubstr(path));
+  }
+  std::string damaged = good;
+  damaged[40] ^= 1;
+  write("x.npz", damaged);
+  fault(yaml, {{"x", plan::F32, {3}}});
+  for (size_t at = 0; at < good.size(); ++at) { // no byte that is wrong may crash
+    damaged = good;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    write("x.npz", damaged);
+    (void)openData(yaml, {{"x", plan::F32, {3}}}).isOk();
+  }
+  EXPECT_THAT(fault("{kind: arrays, path: " + folder.string() + "/none.npz}", {{"x", plan::F32, {3}}}),
+              HasSubstr("none.npz"));
+  write("f.npz", zip("x.npy", npy("<f4", "(2, 3)", bytesOf(std::vector<float>(6)), true), false));
+  EXPECT_THAT(fault("{kind: arrays, path: " + folder.string() + "/f.npz}", {{"x", plan::F32, {3}}}),
+              HasSubstr("Fortran order"));
+  write("big.npz", zip("x.npy", npy(">f4", "(2, 3)", bytesOf(std::vector<float>(6))), false));
+  EXPECT_THAT(fault("{kind: arrays, path: " + folder.string() + "/big.npz}", {{"x", plan::F32, {3}}}),
+              HasSubstr("numpy type"));
+}
+
+TEST_F(DataTest, CharsAreMinGptsCharDataset) {
+  // Vocabulary of "hello world", sorted: ' '=0 d=1 e=2 h=3 l=4 o=5 r=6 w=7
+  std::string path = write("t.txt", "hello world");
+  std::vector<Field> fields = {{"ids", plan::I64, {4}}, {"labels", plan::I64, {4}, true}};
+  DataSource source = opened("{kind: chars, path: " + path + ", block: 4}", fields);
+  EXPECT_EQ(source.vocabulary, " dehlorw");
+  EXPECT_EQ(source.train->size(), 11 - 4); // len(data) - block_size
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {0, 6}), ElementsAre(3, 2, 4, 4, 7, 5, 6, 4));
+  EXPECT_THAT(taken<int64_t>(*source.train, 1, {0, 6}), ElementsAre(2, 4, 4, 5, 5, 6, 4, 1));
+  EXPECT_EQ(source.evaluation, nullptr);
+  EXPECT_EQ(opened("{kind: chars, path: " + path + ", truncate: 6}", fields).train->size(), 2);
+  EXPECT_THAT(fault("{kind: chars, path: " + path + ", block: 8}", fields), HasSubstr("block is 8"));
+  EXPECT_THAT(fault("{kind: chars, path: " + path + ", truncate: 4}", fields), HasSubstr("too few"));
+  fields[0].upperBound = 5;
+  EXPECT_THAT(fault("{kind: chars, path: " + path + "}", fields), HasSubstr("8 different characters"));
+}
+
+TEST_F(DataTest, CharsSplitAndCountCodePoints) {
+  std::string path = write("t.txt", "a\xc3\xa9"
+                                    "b\xe2\x82\xac"
+                                    "ab\xc3\xa9"
+                                    "aba"); // aéb€abéaba
+  DataSource source = opened("{kind: chars, path: " + path + ", train_split: 0.6}", {{"ids", plan::I32, {2}}});
+  EXPECT_EQ(source.vocabulary, "ab\xc3\xa9\xe2\x82\xac");
+  EXPECT_EQ(source.train->size(), 6 - 2);
+  ASSERT_NE(source.evaluation, nullptr);
+  EXPECT_EQ(source.evaluation->size(), 4 - 2);
+  EXPECT_THAT(taken<int32_t>(*source.evaluation, 0, {0}), ElementsAre(2, 0));
+  write("t.txt", "ab\xff");
+  EXPECT_THAT(fault("{kind: chars, path: " + path + "}", {{"ids", plan::I32, {2}}}), HasSubstr("byte 2 is not UTF-8"));
+}
+
+TEST_F(DataTest, TokensAreBlocks) {
+  std::string path = write("t.bin", bytesOf<uint16_t>({0, 1, 2, 3, 4, 5, 6, 7}));
+  std::vector<Field> fields = {
+      {"ids", plan::I64, {3}}, {"attention_mask", plan::I64, {3}}, {"labels", plan::I64, {3}, true}};
+  DataSource source = opened("{kind: tokens, path: " + path + "}", fields);
+  EXPECT_EQ(source.train->size(), 2);
+  EXPECT_THAT(taken<int64_t>(*source.train, 0, {1}), ElementsAre(3, 4, 5));
+  EXPECT_THAT(taken<int64_t>(*source.train, 1, {1}), ElementsAre(1, 1, 1));
+  EXPECT_THAT(taken<int64_t>(*source.train, 2, {1}), ElementsAre(4, 5, 6));
+}
+
+TEST_F(DataTest, Cifar10ReadsRecords) {
+  std::string record(1 + 3072, '\0');
+  record[0] = 7;
+  record[1] = static_cast<char>(255);
+  write("data_batch_1.bin", record + record);
+  record[0] = 2;
+  write("test_batch.bin", record);
+  std::vector<Field> fields = {
+      {"image", plan::F32, {3, 32, 32}}, {"labels", plan::I64, {}, true}, {"hot", plan::F32, {10}, true}};
+  DataSource source = opened("{kind: cifar10, path: " + folder.string() + "}", fields);
+  EXPECT_EQ(source.train->size(), 2);
+  ASSERT_NE(source.evaluation, nullptr);
+  EXPECT_EQ(taken<float>(*source.train, 0, {1})[0], 1.0f);
+  EXPECT_THAT(taken<int64_t>(*source.evaluation, 1, {0}), ElementsAre(2));
+  EXPECT_EQ(taken<float>(*source.train, 2, {0})[7], 1.0f);
+  write("data_batch_1.bin", "short");
+  EXPECT_THAT(fault("{kind: cifar10, path: " + folder.string() + "}", fields), HasSubstr("not a CIFAR-10 binary file"));
+}
+
+TEST_F(DataTest, SyntheticIsBoundedAndRepeatable) {
+  std::vector<Field> fields = {{"ids", plan::I64, {64}, false, 5}, {"x", plan::F32, {64}}};
+  DataSource a = opened("{kind: synthetic, samples: 10}", fields), b = opened("{kind: synthetic, samples: 10}", fields);
+  EXPECT_EQ(a.train->size(), 10);
+  std::vector<int64_t> ids = taken<int64_t>(*a.train, 0, {3});
+  EXPECT_EQ(ids, taken<int64_t>(*b.train, 0, {3}));
+  EXPECT_NE(ids, taken<int64_t>(*a.train, 0, {4}));
+  EXPECT_THAT(ids, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(5))));
+  EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()).size(), 5u);
+}
+
+TEST(Settings, FaultsAreNamed) {
+  EXPECT_THAT(fault("{kind: images, path: x}", {{"x", plan::F32, {1}}}), HasSubstr("'images' is not supported yet"));
+  EXPECT_THAT(fault("{kind: arrays}", {{"x", plan::F32, {1}}}), HasSubstr("needs a path"));
+  EXPECT_THAT(fault("", {{"x", plan::F32, {1}}}), HasSubstr("names no training data"));
+  EXPECT_THAT(fault("{kind: chars, block: many}", {{"x", plan::F32, {1}}}), HasSubstr("'block'"));
+}
+
+TEST(Sampler, EveryEpochIsAPermutationPadded) {
+  Sampler sampler(10, {.batch = 4, .seed = 7});
+  EXPECT_EQ(sampler.samplesPerEpoch(), 12);
+  std::vector<int64_t> first;
+  for (int i = 0; i < 3; ++i)
+    for (int64_t index : sampler.next(4)) first.push_back(index);
+  EXPECT_EQ(std::set<int64_t>(first.begin(), first.begin() + 10).size(), 10u);
+  EXPECT_EQ(first[10], first[0]); // DistributedSampler pads from the beginning
+  EXPECT_EQ(first[11], first[1]);
+  std::vector<int64_t> second;
+  for (int i = 0; i < 3; ++i)
+    for (int64_t index : sampler.next(4)) second.push_back(index);
+  EXPECT_NE(first, second);
+  Sampler same(10, {.batch = 4, .seed = 7}), other(10, {.batch = 4, .seed = 8});
+  std::span<const int64_t> again = same.next(12 / 3);
+  EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin()));
+  std::span<const int64_t> different = other.next(4);
+  EXPECT_FALSE(std::equal(different.begin(), different.end(), first.begin()));
+}
+
+TEST(Sampler, InOrderAndDropLast) {
+  Sampler ordered(5, {.batch = 2, .shuffle = false});
+  std::vector<int64_t> seen;
+  for (int i = 0; i < 3; ++i)
+    for (int64_t index : ordered.next(2)) seen.push_back(index);
+  EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 0));
+  Sampler dropping(5, {.batch = 2, .shuffle = false, .dropLast = true});
+  EXPECT_EQ(dropping.samplesPerEpoch(), 4);
+  Sampler small(3, {.batch = 8, .shuffle = false});
+  EXPECT_THAT(small.next(8), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1));
+}
+
+TEST(Sampler, GoesOnFromItsState) {
+  Sampler sampler(100, {.batch = 8, .seed = 3});
+  for (int i = 0; i < 20; ++i) sampler.next(8);
+  SamplerState state = sampler.state();
+  Sampler resumed(100, {.batch = 8, .seed = 3});
+  ASSERT_TRUE(resumed.restore(state).isOk());
+  std::span<const int64_t> next = resumed.next(4);
+  std::vector<int64_t> got(next.begin(), next.end());
+  Sampler reference(100, {.batch = 8, .seed = 3});
+  for (int i = 0; i < 20; ++i) reference.next(8);
+  std::span<const int64_t> want = reference.next(4);
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin()));
+  EXPECT_FALSE(resumed.restore({0, 1000}).isOk());
+}
+
+TEST(Sampler, PermutationsAreUniform) {
+  // Each of 4 samples is first in a quarter of the epochs: 4000 draws, 5 standard deviations are 137.
+  int counts[4] = {};
+  for (uint64_t seed = 0; seed < 4000; ++seed) ++counts[Sampler(4, {.batch = 1, .seed = seed}).next(1)[0]];
+  for (int count : counts) EXPECT_NEAR(count, 1000, 137);
+}
+
+TEST(Sampler, RanksStride) {
+  std::vector<int64_t> order = {5, 3, 1, 0, 2, 4};
+  EXPECT_THAT(samplesOfRank(order, 1, 3), ElementsAre(3, 2));
+}
+
+} // namespace
+} // namespace cleave::runtime

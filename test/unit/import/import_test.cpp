@@ -1,0 +1,307 @@
+#include "dialects/onnx/Onnx.h"
+#include "test/unit/import/model_builder.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cleave::import_ {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+onnx::ParamOp param(const Imported &seen, const std::string &name) {
+  EXPECT_TRUE(seen.module) << seen.error;
+  return seen.module ? seen.op().lookupSymbol<onnx::ParamOp>(name) : onnx::ParamOp();
+}
+std::string why(const Imported &seen, const std::string &name) {
+  onnx::ParamOp op = param(seen, name);
+  return op ? mlir::cast<mlir::StringAttr>(op->getAttr("onnx.why")).str() : "";
+}
+
+TEST(Import, OffsetsPointIntoTheFile) {
+  ModelBuilder model;
+  std::vector<float> w = ModelBuilder::numbers({4, 4}), b = ModelBuilder::numbers({4});
+  model.input("x", {-1, 4});
+  model.weight("w", {4, 4}, w);
+  ::onnx::TensorProto *bias = model.weight("b", {4}, {});
+  bias->clear_raw_data();
+  for (float value : b) bias->add_float_data(value); // packed: contiguous in the file too
+  model.node("Gemm", {"x", "w", "b"}, {"y"});
+  model.output("y");
+  Imported seen = model.import();
+  std::string bytes = model.bytes();
+  for (auto [name, values] : {std::pair{"w", w}, {"b", b}}) {
+    onnx::ParamOp op = param(seen, name);
+    ASSERT_TRUE(op);
+    EXPECT_EQ(*op.getPath(), "");
+    EXPECT_EQ(bytes.substr(*op.getOffset(), *op.getLength()),
+              std::string(reinterpret_cast<const char *>(values.data()), values.size() * 4));
+    EXPECT_TRUE(op.getTrainable());
+    EXPECT_EQ(*op.getUsedBy(), "node_y");
+  }
+  EXPECT_THAT(seen.text, HasSubstr("tensor<?x4xf32> {onnx.dims = [\"batch\", \"\"], onnx.name = \"x\"}"));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.node \"Gemm\"(%arg0, %0, %1)"));
+}
+
+TEST(Import, InitializersThatAreInputsAndConstants) {
+  ModelBuilder model;
+  model.input("x", {2, 4});
+  model.input("w", {4, 4});
+  model.weight("w", {4, 4});
+  model.integers("shape", {2}, {2, 4});
+  ::onnx::NodeProto *constant = model.node("Constant", {}, {"c"});
+  ::onnx::AttributeProto *value = constant->add_attribute();
+  value->set_name("value_floats");
+  value->set_type(::onnx::AttributeProto::FLOATS);
+  for (float f : {1.f, 2.f, 3.f, 4.f}) value->add_floats(f);
+  model.node("MatMul", {"x", "w"}, {"m"});
+  model.node("Reshape", {"m", "shape"}, {"r"});
+  model.node("Add", {"r", "c"}, {"y"});
+  model.output("y", {2, 4});
+  Imported seen = model.import();
+  EXPECT_THAT(seen.text, HasSubstr("func.func @model(%arg0: tensor<2x4xf32>"));
+  EXPECT_THAT(seen.text, Not(HasSubstr("%arg1")));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.Constant dense<[2, 4]> : tensor<2xi64>"));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.Constant dense<[1.000000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00]>"));
+}
+
+TEST(Import, FunctionsAreInlined) {
+  ModelBuilder model;
+  model.opset("my", 1);
+  ::onnx::FunctionProto *function = model.proto.add_functions();
+  function->set_domain("my");
+  function->set_name("Scale");
+  function->add_input("a");
+  function->add_input("unused");
+  function->add_output("b");
+  function->add_attribute("alpha");
+  ::onnx::OperatorSetIdProto *import = function->add_opset_import();
+  import->set_version(17);
+  ModelBuilder::fill(function->add_node(), "Relu", {"a"}, {"t"});
+  ::onnx::AttributeProto *alpha = ModelBuilder::fill(function->add_node(), "LeakyRelu", {"t"}, {"b"})->add_attribute();
+  alpha->set_name("alpha");
+  alpha->set_ref_attr_name("alpha");
+  alpha->set_type(::onnx::AttributeProto::FLOAT);
+  model.input("x", {-1, 4});
+  for (auto [in, out] : {std::pair{"x", "m"}, {"m", "y"}}) {
+    ::onnx::AttributeProto *given = model.node("Scale", {in}, {out}, "my")->add_attribute();
+    given->set_name("alpha");
+    given->set_type(::onnx::AttributeProto::FLOAT);
+    given->set_f(0.25);
+  }
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_THAT(seen.text, Not(HasSubstr("\"Scale\"")));
+  EXPECT_THAT(seen.text,
+              HasSubstr("node_name = \"node_m/node_b\", onnx_attributes = {alpha = 2.500000e-01 : f32}, version = 17"));
+  EXPECT_THAT(seen.text, HasSubstr("node_name = \"node_y/node_t\""));
+  ModelBuilder::fill(function->add_node(), "Scale", {"a"}, {"z"}, "my");
+  EXPECT_THAT(model.import().error, HasSubstr("calls itself"));
+}
+
+TEST(Import, SubgraphsAreRegions) {
+  ModelBuilder model;
+  model.input("c", {}, ::onnx::TensorProto::BOOL);
+  model.input("x", {-1, 4});
+  model.weight("w", {4});
+  ::onnx::NodeProto *node = model.node("If", {"c"}, {"y"});
+  for (const char *branch : {"then_branch", "else_branch"}) {
+    ::onnx::AttributeProto *attribute = node->add_attribute();
+    attribute->set_name(branch);
+    attribute->set_type(::onnx::AttributeProto::GRAPH);
+    ModelBuilder::fill(attribute->mutable_g()->add_node(), "Add", {"x", "w"}, {"r"});
+    attribute->mutable_g()->add_output()->set_name("r");
+  }
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_THAT(seen.text, HasSubstr("else_branch = 1 : i64, then_branch = 0 : i64"));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.node \"yield\""));
+  EXPECT_THAT(seen.text, HasSubstr("node_name = \"node_y/node_r\""));
+}
+
+TEST(Import, RolesFollowUse) {
+  ModelBuilder model;
+  model.input("x", {-1, 4, 8, 8});
+  model.weight("scale", {4});
+  model.weight("bias", {4});
+  model.filled("stats", {4}, 1); // mean and variance, merged by an exporter
+  model.node("BatchNormalization", {"x", "scale", "bias", "stats", "stats"}, {"n"});
+  model.weight("eps", {}, {1e-5f});
+  std::vector<float> mask(64, 0);
+  mask[3] = -INFINITY;
+  model.weight("mask", {8, 8}, mask);
+  model.weight("rotary", {1, 1, 8, 8});
+  model.node("Add", {"n", "eps"}, {"a"});
+  model.node("Add", {"a", "mask"}, {"b"});
+  model.node("Mul", {"b", "rotary"}, {"d"});
+  model.weight("logit.bias", {1}, {0.5});
+  model.node("MatMul", {"d", "k"}, {"e"});
+  model.weight("k", {8, 1});
+  model.node("Add", {"e", "logit.bias"}, {"y"});
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_TRUE(param(seen, "scale").getTrainable());
+  EXPECT_EQ(param(seen, "stats").getRole(), "running_statistic");
+  EXPECT_EQ(why(seen, "stats"), "running mean");
+  EXPECT_EQ(why(seen, "stats#2"), "running variance");
+  EXPECT_FALSE(param(seen, "eps"));
+  EXPECT_FALSE(param(seen, "mask"));
+  EXPECT_FALSE(param(seen, "rotary"));
+  EXPECT_TRUE(param(seen, "logit.bias"));
+  EXPECT_TRUE(param(model.import({{"eps", "rotary"}}), "eps").getTrainable());
+  EXPECT_FALSE(param(model.import({{"scale"}}), "logit.bias"));          // small and frozen: a constant
+  EXPECT_TRUE(param(model.import({{"node_n"}}), "bias").getTrainable()); // by the node that uses it
+}
+
+TEST(Import, LargeFrozenWeightsStayInTheFile) {
+  ModelBuilder model;
+  model.input("x", {-1, 64});
+  model.weight("w", {64, 64});
+  model.node("MatMul", {"x", "w"}, {"y"});
+  model.output("y", {-1, 64});
+  Imported seen = model.import({{"other"}});
+  ASSERT_TRUE(param(seen, "w"));
+  EXPECT_FALSE(param(seen, "w").getTrainable());
+  EXPECT_EQ(why(seen, "w"), "not named by `trainable`");
+}
+
+TEST(ExternalData, IsFoundCheckedOrMissing) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  ::onnx::TensorProto *w = model.external("w", {4, 4}, "data/weights.bin", 8);
+  model.node("MatMul", {"x", "w"}, {"y"});
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_EQ(*param(seen, "w").getPath(), "data/weights.bin");
+  EXPECT_EQ(*param(seen, "w").getOffset(), 8);
+  EXPECT_THAT(seen.text, HasSubstr("'data/weights.bin' is missing"));
+  fs::create_directories(model.folder / "data");
+  model.write("data/weights.bin", std::string(72, 'x'));
+  seen = model.import();
+  EXPECT_TRUE(param(seen, "w").getTrainable());
+  EXPECT_THAT(seen.text, Not(HasSubstr("is missing")));
+  model.write("data/weights.bin", std::string(71, 'x'));
+  EXPECT_THAT(model.import().error, HasSubstr("beyond the end of 'data/weights.bin' (71 bytes)"));
+  ModelBuilder::entry(w, "length", "63");
+  EXPECT_THAT(model.import().error, HasSubstr("63 bytes are stored, its shape and type need 64"));
+  ModelBuilder::entry(w, "offset", "-3");
+  EXPECT_THAT(model.import().error, HasSubstr("bad number '-3'"));
+}
+
+TEST(ExternalData, MayNotLeaveTheFolder) {
+  for (const char *location :
+       {"/etc/passwd", "../weights.bin", "data/../../weights.bin", "link.bin", "linked/weights.bin", ""}) {
+    ModelBuilder model;
+    fs::create_symlink("/etc/passwd", model.folder / "link.bin");
+    fs::create_directory_symlink("/", model.folder / "linked");
+    model.input("x", {-1, 4});
+    model.external("w", {4, 4}, location, 0);
+    model.node("MatMul", {"x", "w"}, {"y"});
+    model.output("y");
+    EXPECT_THAT(model.import().error, HasSubstr("external data must lie inside the model's folder")) << location;
+  }
+}
+
+TEST(Import, FaultsAreErrors) {
+  EXPECT_THAT(importFile("/nowhere/model.onnx").error, HasSubstr("there is no such file"));
+  ModelBuilder model;
+  EXPECT_THAT(importFile(model.folder.string()).error, HasSubstr("is a folder"));
+  EXPECT_THAT(importFile(model.write("empty.onnx", "")).error, HasSubstr("the file is empty"));
+  EXPECT_THAT(importFile(model.write("text.onnx", "hello, this is no model")).error, HasSubstr("not an ONNX model"));
+  model.write("training_model.onnx", "x");
+  EXPECT_THAT(importFile(model.folder.string()).error, HasSubstr("onnxruntime-training"));
+
+  model.input("x", {-1, 4});
+  model.node("Relu", {"x"}, {"y"});
+  model.output("y");
+  EXPECT_EQ(model.import().error, "");
+  model.proto.set_ir_version(14);
+  EXPECT_THAT(model.import().error, HasSubstr("IR version 14; versions 3 to 13"));
+  model.proto.set_ir_version(3);
+  EXPECT_EQ(model.import().error, "");
+  model.proto.mutable_opset_import(0)->set_version(8);
+  EXPECT_THAT(model.import().error, HasSubstr("opset 8; opsets 9 to 27"));
+  model.proto.mutable_opset_import(0)->set_version(28);
+  EXPECT_THAT(model.import().error, HasSubstr("opset 28"));
+  model.proto.mutable_opset_import(0)->set_domain("ai.onnx");
+  model.proto.mutable_opset_import(0)->set_version(27);
+  EXPECT_EQ(model.import().error, "");
+  model.node("Relu", {"nothing"}, {"z"});
+  EXPECT_THAT(model.import().error,
+              HasSubstr("node 'node_z' (Relu) reads 'nothing', which nothing before it produces"));
+  model.proto.mutable_graph()->mutable_node(1)->set_input(0, "x");
+  model.proto.mutable_graph()->mutable_node(1)->set_output(0, "y");
+  EXPECT_THAT(model.import().error, HasSubstr("produces the value 'y' a second time"));
+}
+
+TEST(Import, TensorFaultsNameTheTensor) {
+  auto with = [](auto change) {
+    ModelBuilder model;
+    model.input("x", {-1, 4});
+    change(model, model.weight("w", {4, 4}));
+    model.node("MatMul", {"x", "w"}, {"y"});
+    model.output("y");
+    return model.import().error;
+  };
+  EXPECT_THAT(with([](ModelBuilder &, ::onnx::TensorProto *w) { w->set_raw_data("abc"); }),
+              HasSubstr("tensor 'w': 3 bytes are stored"));
+  EXPECT_THAT(with([](ModelBuilder &, ::onnx::TensorProto *w) { w->set_data_type(::onnx::TensorProto::STRING); }),
+              HasSubstr("tensor 'w' has the unsupported type string"));
+  EXPECT_THAT(with([](ModelBuilder &, ::onnx::TensorProto *w) { w->set_dims(0, -4); }),
+              HasSubstr("impossible dimension"));
+  EXPECT_THAT(with([](ModelBuilder &, ::onnx::TensorProto *w) { w->set_dims(0, INT64_MAX / 2); }),
+              HasSubstr("impossible dimension"));
+  EXPECT_THAT(with([](ModelBuilder &model, ::onnx::TensorProto *) {
+                model.proto.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("s");
+              }),
+              HasSubstr("initializer 's' is sparse"));
+  EXPECT_THAT(with([](ModelBuilder &model, ::onnx::TensorProto *) { model.weight("w", {4, 4}); }),
+              HasSubstr("two initializers"));
+}
+
+TEST(Import, DamagedFilesNeverCrash) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.weight("w", {4, 4});
+  model.integers("s", {2}, {-1, 4});
+  model.node("MatMul", {"x", "w"}, {"m"});
+  model.node("Reshape", {"m", "s"}, {"y"});
+  model.output("y");
+  std::string good = model.bytes();
+  for (size_t length = 0; length < good.size(); ++length)
+    (void)importFile(model.write("cut.onnx", good.substr(0, length)));
+  int refused = 0;
+  for (size_t at = 0; at < good.size(); ++at)
+    for (char pattern : {'\x01', '\x80', '\xff'}) {
+      std::string damaged = good;
+      damaged[at] ^= pattern;
+      refused += !importFile(model.write("damaged.onnx", damaged)).module;
+    }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(Inspect, TellsWhatIsThere) {
+  ModelBuilder model;
+  model.opset("com.acme", 1);
+  model.input("x", {-1, 64});
+  model.weight("w", {64, 64});
+  model.node("MatMul", {"x", "w"}, {"m"});
+  model.node("Frob", {"m"}, {"f"}, "com.acme");
+  model.node("Frob", {"f"}, {"y"}, "com.acme");
+  model.output("y", {-1, 64});
+  Imported seen = model.import();
+  Inspection inspection = inspectModule(
+      *seen.module, [](const std::string &domain, const std::string &, int64_t) { return domain.empty(); });
+  EXPECT_EQ(inspection.trainedElements, 4096);
+  ASSERT_EQ(inspection.unsupported.size(), 1u);
+  EXPECT_THAT(inspection.unsupported[0].nodes, testing::ElementsAre("node_f", "node_y"));
+  EXPECT_THAT(inspection.inputs[0].shape, testing::ElementsAre("batch", "64"));
+  EXPECT_EQ(inspection.operators.at("com.acme.Frob"), 2);
+  EXPECT_THAT(inspection.text(), HasSubstr("com.acme.Frob (version 1): node_f, node_y"));
+  EXPECT_THAT(inspection.text(), HasSubstr("used by node_m"));
+  EXPECT_THAT(inspection.json(), HasSubstr("\"unsupported\": [\n  {\n   \"domain\": \"com.acme\""));
+}
+
+} // namespace
+} // namespace cleave::import_

@@ -1,0 +1,133 @@
+#include "dialects/onnx/Onnx.h"
+#include "test/unit/import/model_builder.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cleave::import_ {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> params(const Imported &seen) {
+  std::vector<std::string> names;
+  EXPECT_TRUE(seen.module) << seen.error;
+  if (seen.module)
+    for (auto op : seen.op().getOps<onnx::ParamOp>()) names.push_back(op.getSymName().str());
+  return names;
+}
+
+// x -> MatMul w1 -> Add b -> MatMul w2 -> Add b: an exporter has merged two biases.
+void twoLayers(ModelBuilder &model, const char *second, bool zero) {
+  model.input("x", {-1, 4});
+  model.weight("w1", {4, 4});
+  if (std::string(second) != "w1") model.weight(second, {4, 4});
+  zero ? model.filled("b", {4}, 0) : model.weight("b", {4});
+  model.node("MatMul", {"x", "w1"}, {"m"});
+  model.node("Add", {"m", "b"}, {"a"});
+  model.node("MatMul", {"a", second}, {"n"});
+  model.node("Add", {"n", "b"}, {"y"});
+  model.output("y");
+}
+
+TEST(Ties, MergedFreshBiasesAreUntied) {
+  ModelBuilder model;
+  twoLayers(model, "w2", true);
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("w1", "w2", "b", "b#2"));
+  EXPECT_THAT(seen.text,
+              HasSubstr("'b' is shared by node_a (Add), node_y (Add): 2 parameters (all elements are equal"));
+  EXPECT_THAT(params(model.import({{"*"}, recipe::Ties::AsExported})), ElementsAre("w1", "w2", "b"));
+}
+
+TEST(Ties, SharedLayersStayShared) { // the same weights applied twice, as ALBERT does
+  ModelBuilder model;
+  twoLayers(model, "w1", true);
+  EXPECT_THAT(params(model.import()), ElementsAre("w1", "b"));
+  EXPECT_THAT(params(model.import({{"*"}, recipe::Ties::None})), ElementsAre("w1", "w1#2", "b", "b#2"));
+}
+
+TEST(Ties, TrainedSharedBiasesStayShared) {
+  ModelBuilder model;
+  twoLayers(model, "w2", false);
+  EXPECT_THAT(params(model.import()), ElementsAre("w1", "w2", "b"));
+}
+
+TEST(Ties, OnesOfManyLayerNormsAreUntied) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.filled("ones", {4}, 1);
+  model.filled("zeros", {4}, 0);
+  model.node("LayerNormalization", {"x", "ones", "zeros"}, {"a"});
+  model.node("LayerNormalization", {"a", "ones", "zeros"}, {"y"});
+  model.output("y");
+  EXPECT_THAT(params(model.import()), ElementsAre("ones", "ones#2", "zeros", "zeros#2"));
+}
+
+TEST(Ties, OperandsOfOneNodeAreTwoThings) { // scale and bias of one node, both zero
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.filled("zeros", {4}, 0);
+  model.node("LayerNormalization", {"x", "zeros", "zeros"}, {"y"});
+  model.output("y");
+  EXPECT_THAT(params(model.import()), ElementsAre("zeros", "zeros#2"));
+}
+
+TEST(Ties, CopiesTakeTheNameOfTheirIdentity) { // TorchScript writes merged initializers as Identity nodes
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.filled("layers.0.bias", {4}, 0);
+  model.node("Identity", {"layers.0.bias"}, {"layers.1.bias"});
+  model.weight("w1", {4, 4});
+  model.weight("w2", {4, 4});
+  model.node("Gemm", {"x", "w1", "layers.0.bias"}, {"a"});
+  model.node("Gemm", {"a", "w2", "layers.1.bias"}, {"y"});
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), testing::UnorderedElementsAre("w1", "w2", "layers.0.bias", "layers.1.bias"));
+  EXPECT_THAT(seen.text, testing::Not(HasSubstr("\"Identity\"")));
+}
+
+void embeddingAndHead(ModelBuilder &model, const std::vector<float> &head, std::vector<int64_t> headShape) {
+  model.input("ids", {-1}, ::onnx::TensorProto::INT64);
+  std::vector<float> table(3 * 2);
+  for (size_t i = 0; i < 6; ++i) table[i] = static_cast<float>(i + 1);
+  model.weight("wte", {3, 2}, table);
+  model.weight("head", headShape, head);
+  model.node("Gather", {"wte", "ids"}, {"e"});
+  model.node("MatMul", {"e", "head"}, {"y"});
+  model.output("y", {-1, 3});
+}
+
+TEST(Ties, ATransposedCopyIsTheSameParameter) {
+  ModelBuilder model;
+  embeddingAndHead(model, {1, 3, 5, 2, 4, 6}, {2, 3});
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("wte"));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.transposed_aliases = [\"head\"]"));
+  EXPECT_THAT(seen.text, HasSubstr("onnx.node \"Transpose\""));
+  EXPECT_THAT(seen.text, HasSubstr("'head' holds the same numbers as 'wte' transposed: one parameter"));
+  EXPECT_THAT(params(model.import({{"*"}, recipe::Ties::AsExported})), ElementsAre("wte", "head"));
+}
+
+TEST(Ties, OtherNumbersAreOtherParameters) {
+  ModelBuilder model;
+  embeddingAndHead(model, {1, 3, 5, 2, 4, 7}, {2, 3});
+  EXPECT_THAT(params(model.import()), ElementsAre("wte", "head"));
+}
+
+TEST(Ties, AnEmbeddingReadThroughATransposeIsTied) {
+  ModelBuilder model;
+  model.input("ids", {-1}, ::onnx::TensorProto::INT64);
+  model.weight("wte", {3, 2});
+  model.node("Gather", {"wte", "ids"}, {"e"});
+  model.node("Transpose", {"wte"}, {"t"});
+  model.node("MatMul", {"e", "t"}, {"y"});
+  model.output("y", {-1, 3});
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("wte"));
+  EXPECT_THAT(seen.text, HasSubstr("an embedding and its head"));
+}
+
+} // namespace
+} // namespace cleave::import_

@@ -1,0 +1,207 @@
+#include "compiler/recipe/words.h"
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace cleave::recipe {
+namespace {
+
+using testing::HasSubstr;
+
+// interface.md's example, word for word.
+const char *example = R"(dims: {batch: 32}              # binds symbolic dimensions; batch is the global batch
+loss:
+  kind: softmax_cross_entropy
+  output: logits
+  labels: {name: labels}
+  ignore_index: -100
+  label_smoothing: 0.0
+  reduction: mean
+  axis: -1
+optimizer:
+  kind: adamw
+  lr: 3.0e-4
+  betas: [0.9, 0.95]
+  eps: 1.0e-8
+  weight_decay: 0.1
+  momentum: 0.9
+  no_decay: ["*.bias", "*ln*"]
+clip_norm: 1.0
+precision: fp32
+trainable: ["*"]
+batch_norm: as_exported
+ties: auto
+dropout: as_exported
+init: {kind: from_model}
+seed: 0
+data: {kind: chars, path: input.txt, block: 128, train_split: 0.9}
+eval: {every: 100, batches: 10}
+)";
+
+Recipe parsed(const std::string &text, const std::vector<std::string> &overrides = {}) {
+  Result<Recipe> recipe = parseRecipeText(text, "r.yaml", overrides);
+  EXPECT_TRUE(recipe.isOk()) << recipe.status().message();
+  return recipe ? *recipe : Recipe();
+}
+std::string fault(const std::string &text, const std::vector<std::string> &overrides = {}) {
+  Result<Recipe> recipe = parseRecipeText(text, "r.yaml", overrides);
+  EXPECT_FALSE(recipe.isOk());
+  return recipe.status().message();
+}
+std::string withLoss(const std::string &rest) { return "loss: {kind: mse}\n" + rest; }
+
+TEST(Recipe, ReadsTheExampleOfTheInterface) {
+  Recipe recipe = parsed(example);
+  EXPECT_EQ(recipe.dims.at("batch"), 32);
+  EXPECT_EQ(recipe.loss.kind, LossKind::SoftmaxCrossEntropy);
+  EXPECT_EQ(recipe.loss.output, "logits");
+  EXPECT_EQ(recipe.loss.ignoreIndex, -100);
+  EXPECT_EQ(recipe.optimizer.kind, OptimizerKind::AdamW);
+  EXPECT_DOUBLE_EQ(recipe.optimizer.lr.peak, 3e-4);
+  EXPECT_DOUBLE_EQ(recipe.optimizer.beta2, 0.95);
+  EXPECT_THAT(recipe.optimizer.noDecay, testing::ElementsAre("*.bias", "*ln*"));
+  EXPECT_EQ(recipe.clipNorm, 1.0);
+  EXPECT_EQ(recipe.data->kind, DataKind::Chars);
+  EXPECT_EQ(recipe.data->block, 128);
+  EXPECT_EQ(recipe.eval->every, 100);
+  EXPECT_EQ(recipe.at("optimizer.no_decay"), "r.yaml:17");
+}
+
+TEST(Recipe, ResolvedTextParsesToTheSame) {
+  for (const std::string &text :
+       {std::string(example),
+        withLoss(
+            "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
+            "zeros}]}\n"
+            "optimizer: {kind: sgd, lr: {kind: step, peak: 0.1, milestones: [3, 5], gamma: 0.5}, momentum: 0.9}\n")}) {
+    Recipe recipe = parsed(text);
+    Recipe again = parsed(recipe.resolved());
+    EXPECT_EQ(again.resolved(), recipe.resolved());
+    EXPECT_EQ(again.trainable, recipe.trainable);
+    EXPECT_EQ(again.optimizer.lr.milestones, recipe.optimizer.lr.milestones);
+    EXPECT_EQ(again.optimizer.beta2, recipe.optimizer.beta2);
+    EXPECT_EQ(again.init.rules.size(), recipe.init.rules.size());
+    EXPECT_EQ(again.dropout.rate, recipe.dropout.rate);
+  }
+}
+
+TEST(Recipe, JsonIsARecipeToo) {
+  Recipe recipe =
+      parsed("{\"loss\": {\"kind\": \"bce\"}, \"optimizer\": {\"kind\": \"adam\", \"eps\": 1e-08, \"lr\": 1e-05}}");
+  EXPECT_DOUBLE_EQ(recipe.optimizer.eps, 1e-8);
+  EXPECT_DOUBLE_EQ(recipe.optimizer.weightDecay, 0.0);
+  EXPECT_FALSE(recipe.loss.ignoreIndex.has_value());
+}
+
+TEST(Recipe, FaultsSayLineAndRemedy) {
+  EXPECT_THAT(fault(withLoss("optimizer:\n  weight_dekay: 1")),
+              HasSubstr("r.yaml:3: unknown key 'optimizer.weight_dekay'; did you mean 'weight_decay'?"));
+  EXPECT_THAT(fault("loss: {kind: softmax_crossentropy}"), HasSubstr("did you mean 'softmax_cross_entropy'?"));
+  EXPECT_THAT(fault(withLoss("optimizer: {lr: fast}")),
+              HasSubstr("r.yaml:2: 'optimizer.lr' must be a number, is 'fast'"));
+  EXPECT_THAT(fault(withLoss("dims: {batch: 0}")), HasSubstr("'dims.batch' must be at least 1, is 0"));
+  EXPECT_THAT(fault(withLoss("dims: {batch: 2.5}")), HasSubstr("must be a whole number"));
+  EXPECT_THAT(fault(withLoss("trainable: '*'")), HasSubstr("must be a list"));
+  EXPECT_THAT(fault(withLoss("clip_norm: -1")), HasSubstr("must be above 0"));
+  EXPECT_THAT(fault(withLoss("optimizer: {betas: [0.9, 1.0]}")), HasSubstr("one is '1.0'"));
+  EXPECT_THAT(fault(withLoss("seed: 1\nseed: 2")), HasSubstr("r.yaml:3: the key 'seed' is there twice"));
+  EXPECT_THAT(fault("optimizer: {kind: sgd}"), HasSubstr("needs a 'loss'"));
+  EXPECT_THAT(fault(withLoss("data: {kind: chars}")), HasSubstr("needs a 'path'"));
+  EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
+  EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
+  EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));
+  EXPECT_THAT(fault("- 1"), HasSubstr("must be a map"));
+  EXPECT_THAT(fault("loss: 3"), HasSubstr("'loss' must be a map"));
+}
+
+TEST(Recipe, OverridesReplaceAndAdd) {
+  Recipe recipe = parsed(
+      example, {"optimizer.lr=1e-2", "dims.batch=64", "dims.seq.len=7", "trainable=[\"*.bias\"]", "eval.batches=3"});
+  EXPECT_DOUBLE_EQ(recipe.optimizer.lr.peak, 1e-2);
+  EXPECT_EQ(recipe.dims.at("batch"), 64);
+  EXPECT_EQ(recipe.dims.at("seq.len"), 7);
+  EXPECT_THAT(recipe.trainable, testing::ElementsAre("*.bias"));
+  EXPECT_EQ(recipe.eval->batches, 3);
+  EXPECT_EQ(recipe.eval->every, 100);
+  EXPECT_EQ(parsed("loss: {kind: mse}", {"optimizer.lr.kind=constant", "optimizer.lr.peak=2"}).optimizer.lr.peak, 2);
+  EXPECT_THAT(fault(example, {"optimizer.lr=quick"}),
+              HasSubstr("--set optimizer.lr=quick: 'optimizer.lr' must be a number"));
+  EXPECT_THAT(fault(example, {"optimizer.beta=1"}), HasSubstr("--set optimizer.beta=1: unknown key"));
+  EXPECT_THAT(fault(example, {"nonsense"}), HasSubstr("must be KEY=VALUE"));
+  EXPECT_THAT(fault(example, {"clip_norm.x=1"}), HasSubstr("--set clip_norm.x=1"));
+}
+
+TEST(Recipe, SchedulesFollowTheirFormulas) {
+  Schedule schedule;
+  schedule.kind = ScheduleKind::Cosine;
+  schedule.peak = 1.0;
+  schedule.min = 0.1;
+  schedule.warmupSteps = 2;
+  schedule.totalSteps = 10;
+  EXPECT_DOUBLE_EQ(schedule.at(1), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.at(2), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.at(3), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.at(7), 0.55); // half way
+  EXPECT_DOUBLE_EQ(schedule.at(11), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.at(500), 0.1);
+  schedule.kind = ScheduleKind::Linear;
+  EXPECT_DOUBLE_EQ(schedule.at(5), 1.0 - 0.9 * 2 / 8);
+  schedule = Schedule();
+  schedule.kind = ScheduleKind::Step;
+  schedule.peak = 1.0;
+  schedule.milestones = {2, 4};
+  EXPECT_DOUBLE_EQ(schedule.at(2), 1.0);
+  EXPECT_DOUBLE_EQ(schedule.at(3), 0.1);
+  EXPECT_NEAR(schedule.at(5), 0.01, 1e-17);
+}
+
+TEST(Glob, MatchesWholeNames) {
+  EXPECT_TRUE(matchGlob("*.bias", "blocks.0.c_proj.bias"));
+  EXPECT_FALSE(matchGlob("*.bias", "blocks.0.bias_table"));
+  EXPECT_TRUE(matchGlob("*ln*", "blocks.0.ln1.weight"));
+  EXPECT_TRUE(matchGlob("h.?.w", "h.3.w"));
+  EXPECT_FALSE(matchGlob("h.?.w", "h.12.w"));
+  EXPECT_TRUE(matchGlob("a*b*c", "aXbYbZc"));
+  EXPECT_FALSE(matchGlob("a*b*c", "aXbYbZ"));
+  EXPECT_TRUE(matchGlob("*", ""));
+  EXPECT_FALSE(matchGlob("", "x"));
+}
+
+TEST(Glob, OnesThatMatchNothingAreNamed) {
+  std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}}, {"fc.bias", {"node_linear"}}};
+  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']\noptimizer: {no_decay: ['*.bias']}")), names).isOk());
+  Status status = checkGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
+  EXPECT_THAT(status.message(), HasSubstr("r.yaml:3"));
+  EXPECT_THAT(status.message(), HasSubstr("'*.bais' of 'no_decay'"));
+  EXPECT_FALSE(checkGlobs(parsed(withLoss("trainable: [fc.wieght]")), names).isOk());
+}
+
+TEST(Recipe, OutputsAreChecked) {
+  EXPECT_TRUE(checkOutput(parsed(withLoss("")), {"y"}).isOk());
+  EXPECT_THAT(checkOutput(parsed(withLoss("")), {"y", "z"}).message(), HasSubstr("2 outputs"));
+  EXPECT_THAT(checkOutput(parsed("loss: {kind: mse, output: q}"), {"y", "z"}).message(),
+              HasSubstr("no output 'q'; it has: y, z"));
+}
+
+template <typename Kind> void expectTableIsWhole(int count) {
+  std::set<std::string> seen;
+  for (int i = 0; i < count; ++i) seen.insert(toString(static_cast<Kind>(i)));
+  EXPECT_EQ(seen.size(), static_cast<size_t>(count));
+  EXPECT_EQ(seen.count("?"), 0u);
+  EXPECT_EQ(words<Kind>().size(), static_cast<size_t>(count));
+}
+
+TEST(Words, EveryValueHasOneWord) {
+  expectTableIsWhole<LossKind>(8);
+  expectTableIsWhole<OptimizerKind>(8);
+  expectTableIsWhole<Reduction>(2);
+  expectTableIsWhole<Precision>(3);
+  expectTableIsWhole<BatchNorm>(3);
+  expectTableIsWhole<Ties>(3);
+  expectTableIsWhole<ScheduleKind>(4);
+  expectTableIsWhole<DataKind>(6);
+}
+
+} // namespace
+} // namespace cleave::recipe

@@ -1,0 +1,346 @@
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/state/float_convert.h"
+#include "runtime/state/snapshot.h"
+#include "runtime/state/weights.h"
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class StateTest : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("cleave-state-test-" + std::to_string(getpid()));
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string write(const std::string &name, const std::string &bytes) {
+    std::ofstream((folder / name), std::ios::binary) << bytes;
+    return (folder / name).string();
+  }
+  fs::path folder;
+};
+
+template <typename Number> std::string textOf(const std::vector<Number> &values) {
+  return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(Number)};
+}
+template <typename Number> std::span<std::byte> bytesOf(std::vector<Number> &values) {
+  return {reinterpret_cast<std::byte *>(values.data()), values.size() * sizeof(Number)};
+}
+
+plan::Plan planWith(const std::vector<std::pair<std::string, int64_t>> &axes) {
+  plan::Plan plan;
+  for (const auto &[name, size] : axes) {
+    plan::MeshAxis *axis = plan.mutable_mesh()->add_axes();
+    axis->set_name(name);
+    axis->set_size(size);
+  }
+  plan.mutable_training()->set_seed(11);
+  return plan;
+}
+plan::Parameter &addParameter(plan::Plan &plan, const std::string &name, std::vector<int64_t> shape,
+                              std::vector<std::vector<std::string>> dims) {
+  plan::Parameter &parameter = *plan.add_parameters();
+  parameter.set_name(name);
+  parameter.set_dtype(plan::F32);
+  parameter.set_snapshot(true);
+  for (int64_t size : shape) parameter.add_shape(size);
+  for (const auto &axes : dims) {
+    plan::DimSharding *dim = parameter.add_dims();
+    for (const std::string &axis : axes) dim->add_axes(axis);
+  }
+  return parameter;
+}
+Shard shardFor(const plan::Plan &plan, const plan::Parameter &parameter, int64_t device) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  return *shardOf(parameter.shape(), parameter.dims(), *mesh, device);
+}
+std::vector<int64_t> shapeOf(const plan::Parameter &parameter) {
+  return {parameter.shape().begin(), parameter.shape().end()};
+}
+
+TEST_F(StateTest, WeightsAreReadBySlice) {
+  plan::Plan plan = planWith({{"dp", 2}, {"tp", 2}});
+  plan::Parameter &w = addParameter(plan, "w", {4, 6}, {{"dp"}, {"tp"}});
+  std::vector<float> values(24);
+  std::iota(values.begin(), values.end(), 0.0f);
+  write("weights.bin", "skip" + textOf(values));
+  plan.set_model_path((folder / "model.onnx").string());
+  w.mutable_file()->set_path("weights.bin");
+  w.mutable_file()->set_offset(4);
+  w.mutable_file()->set_length(96);
+  w.mutable_file()->set_dtype(plan::F32);
+  WeightReader weights(plan);
+  std::vector<float> local(6);
+  ASSERT_TRUE(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).isOk());
+  EXPECT_THAT(local, ElementsAre(15, 16, 17, 21, 22, 23));
+  w.mutable_file()->set_offset(5);
+  EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("too short"));
+  w.mutable_file()->set_path("none.bin");
+  EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("parameter 'w'"));
+  w.mutable_file()->set_path("../none.bin");
+  EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("outside"));
+  w.clear_source();
+  EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("`init`"));
+}
+
+TEST_F(StateTest, RandomWeightsDoNotDependOnTheSplit) {
+  plan::Plan whole = planWith({{"dp", 1}}), split = planWith({{"tp", 3}});
+  plan::Parameter &a = addParameter(whole, "w", {60, 50}, {{}, {}}),
+                  &b = addParameter(split, "w", {60, 50}, {{"tp"}, {}});
+  for (plan::Parameter *parameter : {&a, &b}) {
+    parameter->mutable_random()->set_kind("normal");
+    parameter->mutable_random()->set_std(0.5);
+    parameter->mutable_random()->set_stream(4);
+  }
+  std::vector<float> all(3000), part(1000);
+  ASSERT_TRUE(WeightReader(whole).initialize(a, shardFor(whole, a, 0), bytesOf(all)).isOk());
+  for (int64_t device = 0; device < 3; ++device) {
+    ASSERT_TRUE(WeightReader(split).initialize(b, shardFor(split, b, device), bytesOf(part)).isOk());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + device * 1000));
+  }
+  double sum = std::accumulate(all.begin(), all.end(), 0.0);
+  double squares = std::inner_product(all.begin(), all.end(), all.begin(), 0.0);
+  EXPECT_NEAR(sum / 3000, 0, 5 * 0.5 / std::sqrt(3000.0));
+  EXPECT_NEAR(std::sqrt(squares / 3000), 0.5, 0.04);
+  a.set_fill(1.5);
+  ASSERT_TRUE(WeightReader(whole).initialize(a, shardFor(whole, a, 0), bytesOf(all)).isOk());
+  EXPECT_EQ(all[2999], 1.5f);
+}
+
+TEST(FloatConvert, RoundsToNearestEven) {
+  auto half = [](double value) {
+    uint16_t bits;
+    storeFloat(plan::F16, value, reinterpret_cast<std::byte *>(&bits));
+    return bits;
+  };
+  EXPECT_EQ(half(1.0), 0x3c00);
+  EXPECT_EQ(half(-2.0), 0xc000);
+  EXPECT_EQ(half(65504.0), 0x7bff);
+  EXPECT_EQ(half(65520.0), 0x7c00);
+  EXPECT_EQ(half(0x1p-24), 1);
+  EXPECT_EQ(half(0x1p-14), 0x0400);
+  EXPECT_EQ(half(1.0 + 0x1p-11), 0x3c00);          // a tie, to even
+  EXPECT_EQ(half(1.0 + 3 * 0x1p-11), 0x3c02);      // a tie, to even
+  EXPECT_EQ(half(2.0 - 0x1p-12), 0x4000);          // carries into the exponent
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) { // every finite half survives
+    auto narrow = static_cast<uint16_t>(bits);
+    EXPECT_EQ(half(loadFloat(plan::F16, reinterpret_cast<std::byte *>(&narrow))), narrow);
+  }
+  uint16_t brain;
+  storeFloat(plan::BF16, 1.0 + 0x1p-8, reinterpret_cast<std::byte *>(&brain));
+  EXPECT_EQ(brain, 0x3f80);
+}
+
+TEST_F(StateTest, SafetensorsRoundTripAndRefuseDamage) {
+  std::vector<float> w = {1, 2, 3, 4, 5, 6};
+  std::vector<int64_t> n = {7};
+  std::vector<TensorView> tensors = {{"w", plan::F32, {2, 3}, bytesOf(w)}, {"n", plan::I64, {}, bytesOf(n)}};
+  std::string path = (folder / "t.safetensors").string();
+  ASSERT_TRUE(writeSafetensors(path, tensors, {{"made", "here"}}).isOk());
+  auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file.isOk()) << file.status().message();
+  ASSERT_NE((*file)->find("w"), nullptr);
+  EXPECT_EQ(std::memcmp((*file)->find("w")->bytes.data(), w.data(), 24), 0);
+  EXPECT_EQ((*file)->find("n")->dtype, plan::I64);
+  EXPECT_EQ((*file)->metadata().at("made"), "here");
+  EXPECT_EQ((*file)->find("x"), nullptr);
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  for (size_t length = 0; length < bytes.size(); length += 3) {
+    write("cut", bytes.substr(0, length));
+    EXPECT_FALSE(SafetensorsFile::open((folder / "cut").string()).isOk()) << length;
+  }
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    write("cut", damaged);
+    (void)SafetensorsFile::open((folder / "cut").string()).isOk(); // must not crash
+  }
+}
+
+// Writes a snapshot of one tensor of 4 x 6 and one of 6, both counting from `start`, as `plan` splits them.
+Status save(const plan::Plan &plan, const std::string &folder, int64_t step, float start) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  SnapshotManifest manifest = manifestOf(plan);
+  manifest.step = step;
+  manifest.sampler = {3, 40};
+  SnapshotWriter writer(folder, manifest);
+  CLEAVE_RETURN_IF_ERROR(writer.begin());
+  for (int64_t device = 0; device < mesh->numDevices(); ++device) {
+    std::vector<std::vector<float>> storage;
+    std::vector<HeldBox> boxes;
+    storage.reserve(4);
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      if (!writesBox(parameter, *mesh, device)) continue;
+      std::vector<float> whole(static_cast<size_t>(elementCount(parameter.shape())));
+      std::iota(whole.begin(), whole.end(), start);
+      Shard box = shardFor(plan, parameter, device);
+      std::vector<float> &local = storage.emplace_back(static_cast<size_t>(elementCount(box.size)));
+      CLEAVE_RETURN_IF_ERROR(copyBox(reinterpret_cast<std::byte *>(whole.data()), plan::F32, shapeOf(parameter), box,
+                                     reinterpret_cast<std::byte *>(local.data()), plan::F32));
+      boxes.push_back({&parameter, box, bytesOf(local)});
+    }
+    CLEAVE_RETURN_IF_ERROR(writer.writeRank(device, boxes));
+  }
+  return writer.commit();
+}
+
+plan::Plan example(const std::vector<std::pair<std::string, int64_t>> &mesh,
+                   const std::vector<std::vector<std::string>> &dims) {
+  plan::Plan plan = planWith(mesh);
+  addParameter(plan, "w", {4, 6}, dims);
+  addParameter(plan, "b", {6}, {dims.back()});
+  return plan;
+}
+
+void expectHolds(const Snapshot &snapshot, const plan::Plan &plan, float start) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  for (const plan::Parameter &parameter : plan.parameters())
+    for (int64_t device = 0; device < mesh->numDevices(); ++device) {
+      Shard box = shardFor(plan, parameter, device);
+      std::vector<float> whole(static_cast<size_t>(elementCount(parameter.shape()))),
+          want(static_cast<size_t>(elementCount(box.size)));
+      std::iota(whole.begin(), whole.end(), start);
+      ASSERT_TRUE(copyBox(reinterpret_cast<std::byte *>(whole.data()), plan::F32, shapeOf(parameter), box,
+                          reinterpret_cast<std::byte *>(want.data()), plan::F32)
+                      .isOk());
+      std::vector<float> got(want.size());
+      Status status = snapshot.read(parameter.name(), plan::F32, shapeOf(parameter), box, bytesOf(got));
+      ASSERT_TRUE(status.isOk()) << status.message();
+      EXPECT_EQ(got, want);
+    }
+}
+
+TEST_F(StateTest, SnapshotsLoadUnderAnySplit) {
+  std::vector<plan::Plan> plans = {example({{"dp", 1}}, {{}, {}}), example({{"dp", 2}, {"tp", 2}}, {{"dp"}, {"tp"}}),
+                                   example({{"dp", 2}, {"tp", 3}}, {{}, {"dp", "tp"}}),
+                                   example({{"dp", 4}}, {{"dp"}, {}}),
+                                   example({{"dp", 2}, {"tp", 3}}, {{}, {"tp", "dp"}})};
+  for (const plan::Plan &from : plans) {
+    std::string where = (folder / "s").string();
+    ASSERT_TRUE(save(from, where, 5, 100).isOk());
+    auto snapshot = Snapshot::open(where);
+    ASSERT_TRUE(snapshot.isOk()) << snapshot.status().message();
+    EXPECT_EQ((*snapshot)->manifest().step, 5);
+    EXPECT_EQ((*snapshot)->manifest().sampler.position, 40);
+    EXPECT_EQ((*snapshot)->manifest().seed, 11u);
+    for (const plan::Plan &to : plans) {
+      EXPECT_TRUE(checkResumes(**snapshot, to).isOk());
+      expectHolds(**snapshot, to, 100);
+    }
+    fs::remove_all(where);
+  }
+}
+
+TEST_F(StateTest, EqualCopiesAreWrittenOnce) {
+  plan::Plan plan = example({{"dp", 2}, {"tp", 2}}, {{}, {"tp"}});
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  std::vector<bool> writes;
+  for (int64_t device = 0; device < 4; ++device) writes.push_back(writesBox(plan.parameters(0), *mesh, device));
+  EXPECT_THAT(writes, ElementsAre(true, true, false, false));
+}
+
+TEST_F(StateTest, TheNewestTwoAreKept) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  for (int64_t step : {1, 2, 3}) ASSERT_TRUE(save(plan, folder.string(), step, static_cast<float>(step)).isOk());
+  ASSERT_TRUE(save(plan, folder.string(), 3, 33).isOk()); // the same step again replaces it
+  EXPECT_FALSE(fs::exists(folder / "step-00000001"));
+  EXPECT_TRUE(fs::exists(folder / "step-00000002"));
+  auto newest = Snapshot::open(folder.string());
+  ASSERT_TRUE(newest.isOk());
+  EXPECT_EQ((*newest)->manifest().step, 3);
+  expectHolds(**newest, plan, 33);
+}
+
+TEST_F(StateTest, IncompleteOnesAreIgnored) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  ASSERT_TRUE(save(plan, folder.string(), 2, 2).isOk());
+  fs::create_directories(folder / ".step-00000003.partial");
+  fs::resize_file(folder / "step-00000002" / rankFileName(1), 20);
+  auto newest = Snapshot::open(folder.string());
+  ASSERT_TRUE(newest.isOk()) << newest.status().message();
+  EXPECT_EQ((*newest)->manifest().step, 1);
+  EXPECT_THAT(Snapshot::open((folder / "step-00000002").string()).status().message(), HasSubstr("missing or cut off"));
+  fs::remove_all(folder / "step-00000001");
+  EXPECT_FALSE(Snapshot::open(folder.string()).isOk());
+  EXPECT_THAT(Snapshot::open((folder / "none").string()).status().message(), HasSubstr("no such snapshot"));
+}
+
+TEST_F(StateTest, KilledAtAnyMomentOneIsWhole) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  std::string where = (folder / "s").string();
+  ASSERT_TRUE(save(plan, where, 1, 1).isOk());
+  int64_t least = 1;
+  for (int round = 0; round < 12; ++round) {
+    pid_t child = fork();
+    if (child == 0)
+      for (int64_t step = least + 1;; ++step)
+        if (!save(plan, where, step, static_cast<float>(step)).isOk()) _exit(1);
+    usleep(2000 + 1700 * round);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    auto snapshot = Snapshot::open(where);
+    ASSERT_TRUE(snapshot.isOk()) << snapshot.status().message();
+    EXPECT_GE((*snapshot)->manifest().step, least);
+    least = (*snapshot)->manifest().step;
+    expectHolds(**snapshot, plan, static_cast<float>(least));
+  }
+}
+
+TEST_F(StateTest, AFullDiskLeavesTheOldOne) {
+  plan::Plan plan = example({{"dp", 1}}, {{}, {}});
+  std::string where = (folder / "s").string();
+  ASSERT_TRUE(save(plan, where, 1, 1).isOk());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before, small = {100, 0}; // files may not grow beyond 100 bytes: writes fail as on a full disk
+  getrlimit(RLIMIT_FSIZE, &before);
+  small.rlim_max = before.rlim_max;
+  setrlimit(RLIMIT_FSIZE, &small);
+  Status status = save(plan, where, 2, 2);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(status.message(), HasSubstr("cannot be written: File too large"));
+  EXPECT_EQ(status.exitStatus(), 4);
+  auto snapshot = Snapshot::open(where);
+  ASSERT_TRUE(snapshot.isOk());
+  EXPECT_EQ((*snapshot)->manifest().step, 1);
+  ASSERT_TRUE(save(plan, where, 2, 2).isOk()); // and the leftovers are no hindrance
+}
+
+TEST_F(StateTest, OtherPlansAreRefused) {
+  plan::Plan plan = example({{"dp", 1}}, {{}, {}});
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  auto snapshot = Snapshot::open(folder.string());
+  ASSERT_TRUE(snapshot.isOk());
+  plan::Plan more = plan;
+  addParameter(more, "adam.m/w", {4, 6}, {{}, {}});
+  EXPECT_THAT(checkResumes(**snapshot, more).message(), HasSubstr("has no 'adam.m/w'"));
+  plan::Plan reshaped = plan;
+  reshaped.mutable_parameters(0)->set_shape(0, 5);
+  EXPECT_THAT(checkResumes(**snapshot, reshaped).message(),
+              HasSubstr("'w' is f32 [4, 6], in the plan it is f32 [5, 6]"));
+  EXPECT_NE(planFingerprint(plan), planFingerprint(more));
+  plan::Plan reported = plan;
+  reported.set_report_json("{}");
+  EXPECT_EQ(planFingerprint(plan), planFingerprint(reported));
+}
+
+} // namespace
+} // namespace cleave::runtime
