@@ -93,6 +93,7 @@ const Rules &Rules::all() {
     addNormalizations(rules);
     addBatchNormalization(rules);
     addRandom(rules);
+    addRecurrences(rules);
     return rules;
   }();
   return rules;

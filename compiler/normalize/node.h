@@ -85,7 +85,6 @@ void addResizing(Rules &rules);
 void addNormalizations(Rules &rules);
 void addBatchNormalization(Rules &rules);
 void addRandom(Rules &rules);
-void addAttention(Rules &rules);
-void addLosses(Rules &rules);
+void addRecurrences(Rules &rules);
 
 } // namespace cleave::normalize

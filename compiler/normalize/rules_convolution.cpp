@@ -38,8 +38,8 @@ Values transposedConvolution(Node &n) {
     bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (outputShape || same) {
       int64_t size = outputShape ? (*outputShape)[outputShape->size() - rank + d] : input[d] * strides[d];
-      int64_t total = whole - size;
-      begin[d] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      int64_t total = whole - size, half = total >= 0 ? total / 2 : -((1 - total) / 2); // rounds down
+      begin[d] = automatic == "SAME_UPPER" ? half : total - half;
       end[d] = total - begin[d];
     } else if (automatic != "VALID") {
       begin[d] = pads[d];

@@ -87,7 +87,8 @@ Values lpNormalization(Node &n) {
   if (p != 1 && p != 2) n.fail("p must be 1 or 2");
   Value norm = p == 1 ? n.b.reduceSum(n.b.unary<onnx::AbsOp>(x), axes, true)
                       : n.b.unary<onnx::SqrtOp>(n.b.reduceSum(n.b.mul(x, x), axes, true));
-  return {n.b.div(x, norm)};
+  Value isZero = n.b.binary<onnx::EqualOp>(norm, n.b.scalar(norm, 0)); // a zero vector stays zero
+  return {n.b.div(x, n.b.where(isZero, n.b.scalar(norm, 1), norm))};
 }
 
 // x / (bias + alpha/size * sum of squares over neighbouring channels)^beta

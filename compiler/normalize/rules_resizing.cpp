@@ -21,7 +21,10 @@ double source(Node &n, const std::string &mode, const Axis &axis, int64_t i) {
     return centre * (1 - adjustment) + (x + 0.5) / axis.scale - 0.5;
   }
   if (mode == "pytorch_half_pixel") return axis.to > 1 ? (x + 0.5) / axis.scale - 0.5 : 0;
-  if (mode == "align_corners") return axis.to > 1 ? x * double(axis.from - 1) / double(axis.to - 1) : 0;
+  if (mode == "align_corners") { // the resized length need not be whole
+    double length = axis.scale * double(axis.from);
+    return axis.to > 1 && length != 1 ? x * double(axis.from - 1) / (length - 1) : 0;
+  }
   if (mode == "asymmetric") return x / axis.scale;
   if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
   n.fail("coordinate_transformation_mode '" + mode + "' is not supported");
@@ -49,7 +52,7 @@ std::vector<double> weights(Node &n, const std::string &mode, const std::string 
   double a = n.real("cubic_coeff_a", -0.75);
   double stretch = n.integer("antialias", 0) ? std::max(1.0, 1 / axis.scale) : 1;
   double reach = (mode == "linear" ? 1 : 2) * stretch;
-  bool exclude = n.integer("exclude_outside", 0) || n.integer("antialias", 0);
+  bool exclude = n.integer("exclude_outside", 0);
   for (int64_t i = 0; i < axis.to; ++i) {
     double x = source(n, coordinates, axis, i), total = 0;
     std::vector<double> row(axis.from, 0.0);

@@ -38,7 +38,11 @@ struct Outcome {
   std::string why;
 };
 
-std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
+std::string oneLine(std::string text) {
+  for (char &c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
 
 // The tensor of a .pb file; none for sequences, optionals and unsupported element types.
 DenseElementsAttr readTensor(OpBuilder &builder, const fs::path &file) {
@@ -205,7 +209,7 @@ int main(int argc, char **argv) {
       ++skipped;
     } else {
       ++failed;
-      std::printf("FAIL %s  %s\n", name.c_str(), firstLine(outcome.why).c_str());
+      std::printf("FAIL %s  %s\n", name.c_str(), oneLine(outcome.why).c_str());
     }
   }
   for (const Expectation &e : expectations)
