@@ -13,7 +13,9 @@
 #include "dialects/plan/Plan.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/CSE.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -30,12 +32,22 @@ bool isFree(Operation *op) {
   return isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(op) || (isView(op) && isClusterOp(op));
 }
 
-void dropStopGradients(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(block))
+// StopGradient has done its work; a Broadcast or reduction of dimensions of one element is a Reshape.
+void simplifyViews(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto stop = dyn_cast<onnx::StopGradientOp>(op)) {
       stop.getY().replaceAllUsesWith(stop.getX());
       stop.erase();
+    } else if (isa<onnx::BroadcastOp>(op) || isReduction(&op)) {
+      Value x = op.getOperand(0), y = op.getResult(0);
+      if (typeOf(x).getNumElements() != typeOf(y).getNumElements()) continue;
+      OpBuilder builder(&op);
+      auto reshape = onnx::ReshapeOp::create(builder, op.getLoc(), y.getType(), x, typeOf(y).getShape());
+      if (Attribute phase = op.getAttr("cleave.phase")) reshape->setAttr("cleave.phase", phase);
+      y.replaceAllUsesWith(reshape.getY());
+      op.erase();
     }
+  }
 }
 
 // Gives each user its own clone of a free op, the last users first so that chains are cloned whole.
@@ -96,7 +108,7 @@ public:
     SmallVector<Attribute> scalars;
     plan::KernelOp kernel =
         isFlat(*domain, ops, inputs, outputs) ? buildFlat(ops, inputs, outputs) : build(ops, inputs, outputs, scalars);
-    kernel = unique(kernel, ops);
+    kernel = unique(mergeEqualOps(kernel), ops);
     Operation *last = ops.back();
     builder.setInsertionPointAfter(last);
     SmallVector<Type> types;
@@ -190,7 +202,9 @@ private:
       return count == size || count == 1;
     };
     auto steps = [](const LinearForm &form) { return form.strides[0] <= 1 && form.offset == 0; };
-    return llvm::all_of(inputs, fits) && llvm::all_of(outputs, fits) &&
+    // A result that is only another look at an input would leave the kernel nothing to do for it.
+    auto isComputed = [](Value output) { return !isView(output.getDefiningOp()); };
+    return llvm::all_of(inputs, fits) && llvm::all_of(outputs, fits) && llvm::all_of(outputs, isComputed) &&
            llvm::all_of(llvm::make_second_range(domain.reads), steps) &&
            llvm::all_of(llvm::make_second_range(domain.writes), steps);
   }
@@ -230,6 +244,20 @@ private:
     }
     yield(inner, outputs, mapping);
     return kernel;
+  }
+
+  // Merges ops that compute the same, unless the two are looked at along different factors.
+  static plan::KernelOp mergeEqualOps(plan::KernelOp kernel) {
+    plan::KernelOp merged = kernel.clone();
+    IRRewriter rewriter(kernel.getContext());
+    DominanceInfo dominance(merged);
+    eliminateCommonSubExpressions(rewriter, dominance, merged);
+    SmallVector<Operation *> ops;
+    for (Operation &op : merged.getBlock().without_terminator()) ops.push_back(&op);
+    SmallVector<Value> outputs(merged.getYield().getValues());
+    bool isSound = KernelDomain::of(ops, outputs).has_value();
+    (isSound ? kernel : merged)->destroy();
+    return isSound ? merged : kernel;
   }
 
   // The kernel with the same text, or this one under a new name. Takes ownership of `kernel`.
@@ -278,7 +306,7 @@ struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
       Block &block = function.front();
-      dropStopGradients(block);
+      simplifyViews(block);
       cloneFreeOps(block);
       for (auto &group : ClusterGraph(block).run())
         if (failed(outliner.outline(group))) return signalPassFailure();

@@ -2,6 +2,8 @@
 
 namespace cleave::codegen {
 void registerKernelPasses() {
+  mlir::registerPass(createSplitReductionsPass);
+  mlir::registerPass(createRematerializeCheapPass);
   mlir::registerPass(createFormClustersPass);
   mlir::registerPass(createLowerKernelsToLinalgPass);
   mlir::registerPass(createScheduleKernelsPass);

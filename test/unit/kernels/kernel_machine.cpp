@@ -88,6 +88,8 @@ KernelMachine::~KernelMachine() {
 bool KernelMachine::compile() {
   compiled = original->clone();
   PassManager passes(&context);
+  passes.addPass(codegen::createSplitReductionsPass());
+  passes.addPass(codegen::createRematerializeCheapPass());
   passes.addPass(codegen::createFormClustersPass());
   passes.addPass(codegen::createLowerKernelsToLinalgPass());
   passes.addPass(codegen::createScheduleKernelsPass());

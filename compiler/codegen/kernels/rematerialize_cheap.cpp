@@ -1,0 +1,138 @@
+// RematerializeCheap: a forward value that only backward elementwise ops need is computed again there, if that keeps no
+// more bytes alive than the value itself: a dropout mask from its counter, gelu's erf from its input, a layer norm's
+// (x - mean) * rstd from x.
+//
+//   forward   %e = Erf %x                 (16 MB kept until backward)
+//   backward  %g = Mul %dy, %e      ->    backward  %e2 = Erf %x;  %g = Mul %dy, %e2      (%x is kept for others
+//   anyway)
+//
+// Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
+#include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/codegen/kernels/passes.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int maxDepth = 12;          // of a recomputed expression
+constexpr double writePenalty = 0.01; // of a byte that the forward pass would write only for this
+
+bool isBackward(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+  return phase && phase == "backward";
+}
+bool isForward(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+  return phase && phase == "forward";
+}
+double bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+class Rematerializer {
+public:
+  void run(Block &block) {
+    SmallVector<Operation *> candidates;
+    for (Operation &op : llvm::reverse(block))
+      if (isForward(&op) && canRecompute(&op)) candidates.push_back(&op);
+    for (Operation *op : candidates) consider(op);
+  }
+
+private:
+  static bool canRecompute(Operation *op) { return isClusterOp(op) && !isReduction(op) && op->getNumResults() == 1; }
+
+  // Kept for the backward phase whatever happens here.
+  bool isAlive(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= 1024 || kept.contains(value)) return true;
+    return llvm::any_of(value.getUsers(),
+                        [&](Operation *user) { return !isForward(user) && (!isClusterOp(user) || isBackward(user)); });
+  }
+  // Bytes that must be kept to have the value later, by keeping it or by computing it again (noted in `expanded`).
+  double cost(Value value, int depth) {
+    if (isAlive(value)) return 0;
+    double keep = costOfKeeping(value);
+    Operation *op = value.getDefiningOp();
+    if (!canRecompute(op) || depth >= maxDepth) return keep;
+    double recompute = costOfOperands(op, depth);
+    if (recompute > keep) return keep;
+    expanded.insert(op);
+    return recompute;
+  }
+  double costOfOperands(Operation *op, int depth) {
+    double sum = 0;
+    SmallVector<Value> seen;
+    for (Value operand : op->getOperands()) {
+      if (llvm::is_contained(seen, operand)) continue;
+      seen.push_back(operand);
+      sum += cost(operand, depth + 1);
+    }
+    return sum;
+  }
+  static double costOfKeeping(Value value) {
+    bool isWrittenAnyway = !canRecompute(value.getDefiningOp()) ||
+                           llvm::any_of(value.getUsers(), [](Operation *user) { return !isClusterOp(user); });
+    return bytesOf(value) * (isWrittenAnyway ? 1 : 1 + writePenalty);
+  }
+
+  void consider(Operation *op) {
+    Value value = op->getResult(0);
+    SmallVector<Operation *> users;
+    for (Operation *user : value.getUsers()) {
+      if (!isBackward(user)) continue;
+      if (!isClusterOp(user)) return; // a product needs it in memory
+      if (!llvm::is_contained(users, user)) users.push_back(user);
+    }
+    if (users.empty() || isa<onnx::ConstantOp>(op)) return;
+    bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op);
+    if (bytesOf(value) <= 1024 && !isFree) return;
+    expanded.clear();
+    if (costOfOperands(op, 0) > costOfKeeping(value)) return;
+    for (Operation *user : users) {
+      OpBuilder builder(user);
+      IRMapping clones;
+      user->replaceUsesOfWith(value, clone(builder, op, clones, 0));
+    }
+  }
+  Value clone(OpBuilder &builder, Operation *op, IRMapping &clones, int depth) {
+    if (Value known = clones.lookupOrNull(op->getResult(0))) return known;
+    IRMapping operands;
+    for (Value operand : op->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (def && expanded.contains(def) && depth < maxDepth && !isAlive(operand))
+        operands.map(operand, clone(builder, def, clones, depth + 1));
+      else
+        kept.insert(operand);
+    }
+    Operation *copy = builder.clone(*op, operands);
+    copy->setAttr("cleave.phase", builder.getStringAttr("backward"));
+    clones.map(op->getResult(0), copy->getResult(0));
+    return copy->getResult(0);
+  }
+
+  llvm::DenseSet<Value> kept;
+  llvm::DenseSet<Operation *> expanded;
+};
+
+struct RematerializeCheap : PassWrapper<RematerializeCheap, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RematerializeCheap)
+  StringRef getArgument() const override { return "rematerialize-cheap"; }
+  StringRef getDescription() const override {
+    return "Compute cheap forward values again where the backward phase needs them";
+  }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal()) Rematerializer().run(function.front());
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createRematerializeCheapPass() { return std::make_unique<RematerializeCheap>(); }
+
+} // namespace cleave::codegen

@@ -1,0 +1,106 @@
+// SplitReductions: a reduction of very many elements to few results gives threads nothing to share. It is cut in two:
+//
+//   ReduceSum axes=[0,1] : 512x2048 -> scalar
+//   ->  Reshape 64x16384;  ReduceSum axes=[1] -> 64;  ReduceSum axes=[0] -> scalar
+//
+// The number of parts depends on the shape only, so the bits do not depend on the number of threads.
+#include "compiler/codegen/kernels/kernel_domain.h"
+#include "compiler/codegen/kernels/passes.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t maxParts = 64, minParts = 8;
+constexpr int64_t fewRows = 16, fewColumns = 128; // results that are too few to share
+constexpr int64_t manyElements = 16384;           // reduced to each of them
+
+int64_t largestDivisor(int64_t number, int64_t limit) {
+  for (int64_t divisor = limit; divisor > 1; --divisor)
+    if (number % divisor == 0) return divisor;
+  return 1;
+}
+
+void split(Operation *op) {
+  Value x = op->getOperand(0);
+  auto type = cast<RankedTensorType>(x.getType()), resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  ArrayRef<int64_t> axes = op->getAttrOfType<DenseI64ArrayAttr>("axes").asArrayRef();
+  auto isReduced = [&](int64_t d) { return llvm::is_contained(axes, d); };
+  int64_t results = resultType.getNumElements(), each = type.getNumElements() / std::max<int64_t>(1, results);
+  int64_t innermost = type.getRank() - 1;
+  while (innermost > 0 && type.getDimSize(innermost) == 1) --innermost;
+  bool isRows = innermost >= 0 && isReduced(innermost);
+  if (each < manyElements || results >= (isRows ? fewRows : fewColumns)) return;
+
+  // The run of neighbouring reduced dimensions with the most elements is cut; the others stay as they are.
+  int64_t first = -1, last = -1, most = 1;
+  for (int64_t begin = 0; begin < type.getRank(); ++begin) {
+    int64_t product = 1, end = begin;
+    for (; end < type.getRank() && isReduced(end); ++end) product *= type.getDimSize(end);
+    if (product > most) {
+      most = product;
+      first = begin;
+      last = end;
+    }
+    begin = std::max(begin, end - 1);
+  }
+  int64_t parts = largestDivisor(most, maxParts);
+  if (parts < minParts) return;
+
+  SmallVector<int64_t> shape, inner;
+  int64_t partsAmongKept = 0;
+  for (int64_t d = 0; d < type.getRank(); ++d) {
+    if (d == first) {
+      for (int64_t kept = 0; kept < d; ++kept) partsAmongKept += !isReduced(kept);
+      shape.push_back(parts);
+      inner.push_back(shape.size());
+      shape.push_back(most / parts);
+      d = last - 1;
+      continue;
+    }
+    if (isReduced(d)) inner.push_back(shape.size());
+    shape.push_back(type.getDimSize(d));
+  }
+  OpBuilder builder(op);
+  Value parted = onnx::ReshapeOp::create(builder, op->getLoc(), type.clone(shape), x, shape);
+  SmallVector<int64_t> partial;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!llvm::is_contained(inner, static_cast<int64_t>(d))) partial.push_back(shape[d]);
+  auto reduce = [&](Value from, ArrayRef<int64_t> over, RankedTensorType to) {
+    OperationState state(op->getLoc(), op->getName());
+    state.addOperands(from);
+    state.addTypes(to);
+    state.addAttributes(llvm::to_vector(op->getDiscardableAttrs()));
+    state.addAttribute("axes", builder.getDenseI64ArrayAttr(over));
+    return builder.create(state)->getResult(0);
+  };
+  Value partials = reduce(parted, inner, type.clone(partial));
+  Value result = reduce(partials, {partsAmongKept}, resultType);
+  for (Value made : {parted, partials})
+    if (Attribute phase = op->getAttr("cleave.phase")) made.getDefiningOp()->setAttr("cleave.phase", phase);
+  op->getResult(0).replaceAllUsesWith(result);
+  op->erase();
+}
+
+struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitReductions)
+  StringRef getArgument() const override { return "split-reductions"; }
+  StringRef getDescription() const override {
+    return "Cut reductions of many elements to few, so that threads share them";
+  }
+  void runOnOperation() override {
+    SmallVector<Operation *> found;
+    getOperation().walk([&](Operation *op) {
+      if (isReduction(op)) found.push_back(op);
+    });
+    for (Operation *op : found) split(op);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createSplitReductionsPass() { return std::make_unique<SplitReductions>(); }
+
+} // namespace cleave::codegen
