@@ -241,9 +241,8 @@ private:
       if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
-      if (isFactorTable(tensor, uses))
-        return constantUpTo(frozenConstantLimit,
-                            "a table that only multiplies (rotary positions); name it in `trainable` to train it");
+      if (isRotary(tensor, uses))
+        return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
     }
     if (!recipe::matchParameter(options.trainable, names))
       return constantUpTo(frozenConstantLimit, "not named by `trainable`");
@@ -264,13 +263,16 @@ private:
     });
   }
 
-  // Cosines and sines of rotary positions: at least two real dimensions, only ever a factor of an elementwise product.
-  bool isFactorTable(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+  // Frequencies of rotary positions, or their cosines and sines: folded by the exporter (so without a module's dotted
+  // name), at least two real dimensions, only ever a factor of an elementwise product.
+  bool isRotary(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    if (tensor.name.ends_with("inv_freq")) return true;
     auto real = std::count_if(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size > 1; });
-    return real >= 2 && !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
-             std::vector<std::string> ops = readers(index, use);
-             return std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });
-           });
+    if (real < 2 || uses.empty() || tensor.name.find('.') != std::string::npos) return false;
+    return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+      std::vector<std::string> ops = readers(index, use);
+      return !ops.empty() && std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });
+    });
   }
 
   bool isLargeWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {

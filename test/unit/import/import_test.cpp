@@ -135,8 +135,10 @@ TEST(Import, RolesFollowUse) {
   model.node("Add", {"n", "eps"}, {"a"});
   model.node("Add", {"a", "mask"}, {"b"});
   model.node("Mul", {"b", "rotary"}, {"d"});
+  model.weight("filter.weight", {8, 8});
+  model.node("Mul", {"d", "filter.weight"}, {"f"});
   model.weight("logit.bias", {1}, {0.5});
-  model.node("MatMul", {"d", "k"}, {"e"});
+  model.node("MatMul", {"f", "k"}, {"e"});
   model.weight("k", {8, 1});
   model.node("Add", {"e", "logit.bias"}, {"y"});
   model.output("y");
@@ -148,6 +150,7 @@ TEST(Import, RolesFollowUse) {
   EXPECT_FALSE(param(seen, "eps"));
   EXPECT_FALSE(param(seen, "mask"));
   EXPECT_FALSE(param(seen, "rotary"));
+  EXPECT_TRUE(param(seen, "filter.weight").getTrainable());
   EXPECT_TRUE(param(seen, "logit.bias"));
   EXPECT_TRUE(param(model.import({{"eps", "rotary"}}), "eps").getTrainable());
   EXPECT_FALSE(param(model.import({{"scale"}}), "logit.bias"));          // small and frozen: a constant
