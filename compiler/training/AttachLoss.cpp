@@ -83,6 +83,12 @@ private:
     }
     int64_t rank = type.getRank(), axis = loss.axis < 0 ? loss.axis + rank : loss.axis;
     if (axis < 0 || axis >= rank) return error(model) << "axis " << loss.axis << " does not fit the output " << type;
+    StringRef dtype = loss.labels.dtype ? StringRef(*loss.labels.dtype) : StringRef();
+    if (loss.kind == LossKind::SoftmaxCrossEntropy && dtype.contains("float")) { // probabilities instead of classes
+      FailureOr<Value> labels = addLabels(f, model, labelShape, Float32Type::get(&getContext()));
+      if (failed(labels)) return failure();
+      return buildSoftClassLoss(f, loss, x, *labels, axis);
+    }
     labelShape.erase(labelShape.begin() + axis);
     FailureOr<Value> labels = addLabels(f, model, labelShape, IntegerType::get(&getContext(), 64));
     if (failed(labels)) return failure();

@@ -5,8 +5,8 @@
 //   if (failed(exportReference(module, graph))) ...      // after the training phase, before partitioning
 //
 // Attributes keep their names: integers, booleans and unit attributes become `ints`, F64 `floats`; a constant's value
-// becomes `tensor` (little-endian row-major bytes; a splat is one element). Result types say the rest. Works between the
-// phase's passes too: a result that is the gradient of a parameter is the output "gradient/NAME".
+// becomes `tensor` (little-endian row-major bytes; a splat is one element). Result types say the rest. Works between
+// the phase's passes too: a result that is the gradient of a parameter is the output "gradient/NAME".
 #pragma once
 #include "graph.pb.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -1,4 +1,5 @@
 #include "compiler/training/losses.h"
+#include <limits>
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -23,6 +24,13 @@ Value binaryCrossEntropy(Formula f, Value p, Value t) {
   return f.add(stop(value), f.mul(stop(slope), f.sub(p, stop(p))));
 }
 
+// x minus its maximum along `axis`, and the logarithm of the sum of its exponentials (x's shape without `axis`).
+std::pair<Value, Value> shiftedLogits(Formula f, Value x, int64_t axis) {
+  Value largest = f.make<onnx::StopGradientOp>(f.make<onnx::ReduceMaxOp>(x, axis));
+  Value z = f.sub(x, f.expand(largest, tensorType(x).getShape(), axis));
+  return {z, f.make<onnx::LogOp>(f.reduceSum(f.make<onnx::ExpOp>(z), axis))};
+}
+
 } // namespace
 
 bool isClassLoss(LossKind kind) { return kind == LossKind::SoftmaxCrossEntropy || kind == LossKind::Nll; }
@@ -30,24 +38,25 @@ bool isClassLoss(LossKind kind) { return kind == LossKind::SoftmaxCrossEntropy |
 LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, int64_t axis) {
   auto type = tensorType(x);
   auto labelsType = tensorType(labels);
+  double classes = static_cast<double>(type.getDimSize(axis)), smoothing = loss.labelSmoothing;
   Value index = f.make<onnx::IotaOp>(type.clone(labelsType.getElementType()), axis, ArrayAttr());
   Value isLabel = f.make<onnx::EqualOp>(f.expand(labels, type.getShape(), axis), index);
   Value perLabel;
   if (loss.kind == LossKind::Nll) {
     perLabel = f.neg(f.reduceSum(f.only(isLabel, x), axis));
   } else {
-    Value largest = f.make<onnx::StopGradientOp>(f.make<onnx::ReduceMaxOp>(x, axis));
-    Value z = f.sub(x, f.expand(largest, type.getShape(), axis));
-    Value logSum = f.make<onnx::LogOp>(f.reduceSum(f.make<onnx::ExpOp>(z), axis));
+    auto [z, logSum] = shiftedLogits(f, x, axis);
     Value picked = f.reduceSum(f.only(isLabel, z), axis);
-    double smoothing = loss.labelSmoothing;
-    if (smoothing == 0) {
+    if (smoothing == 0)
       perLabel = f.sub(logSum, picked);
-    } else { // (1-s) nll + s * mean over classes of -log p
-      Value everyClass = f.scale(f.reduceSum(z, axis), smoothing / static_cast<double>(type.getDimSize(axis)));
-      perLabel = f.sub(f.sub(logSum, f.scale(picked, 1 - smoothing)), everyClass);
-    }
+    else // (1-s) nll + s * mean over classes of -log p
+      perLabel =
+          f.sub(f.sub(logSum, f.scale(picked, 1 - smoothing)), f.scale(f.reduceSum(z, axis), smoothing / classes));
   }
+  // A label that is no class must not train silently: the loss becomes NaN, which ends the run.
+  Value below = f.make<onnx::LessOp>(labels, f.like(labels, 0));
+  Value noClass = f.make<onnx::OrOp>(below, f.make<onnx::GreaterOrEqualOp>(labels, f.like(labels, classes)));
+  perLabel = f.where(noClass, f.like(perLabel, std::numeric_limits<double>::quiet_NaN()), perLabel);
   Value weight;
   if (loss.ignoreIndex) {
     Value ignored = f.make<onnx::EqualOp>(labels, f.like(labels, static_cast<double>(*loss.ignoreIndex)));
@@ -57,6 +66,17 @@ LossTerms buildClassLoss(Formula f, const recipe::Loss &loss, Value x, Value lab
     weight = f.constant(scalarLike(x), static_cast<double>(labelsType.getNumElements()));
   }
   return {f.total(perLabel), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
+}
+
+LossTerms buildSoftClassLoss(Formula f, const recipe::Loss &loss, Value x, Value labels, int64_t axis) {
+  auto type = tensorType(x);
+  double classes = static_cast<double>(type.getDimSize(axis)), smoothing = loss.labelSmoothing;
+  Value t = f.cast(labels, type.getElementType());
+  if (smoothing != 0) t = f.add(f.scale(t, 1 - smoothing), f.like(t, smoothing / classes));
+  auto [z, logSum] = shiftedLogits(f, x, axis);
+  Value each = f.mul(t, f.sub(f.expand(logSum, type.getShape(), axis), z));
+  Value weight = f.constant(scalarLike(x), static_cast<double>(type.getNumElements()) / classes);
+  return {f.total(each), loss.reduction == recipe::Reduction::Mean ? weight : Value()};
 }
 
 LossTerms buildElementLoss(Formula f, const recipe::Loss &loss, Value x, Value labels) {

@@ -4,7 +4,8 @@
 //   ignored
 //
 // The class of a label is picked by comparing it to an Iota instead of by an index, so that a split of the classes over
-// devices needs only partial sums. Formulas and limits are PyTorch's.
+// devices needs only partial sums. A label that is neither a class nor ignored makes the loss NaN. Formulas and limits
+// are PyTorch's.
 #pragma once
 #include "compiler/recipe/recipe.h"
 #include "dialects/onnx/formula.h"
@@ -19,6 +20,9 @@ struct LossTerms {
 // The losses over classes: softmax_cross_entropy and nll. `labels` has x's shape without the dimension `axis`.
 bool isClassLoss(recipe::LossKind kind);
 LossTerms buildClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels, int64_t axis);
+// softmax_cross_entropy against probabilities: `labels` has x's shape and floats.
+LossTerms buildSoftClassLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels,
+                             int64_t axis);
 // bce, bce_with_logits, mse, l1, huber. `labels` has x's shape.
 LossTerms buildElementLoss(onnx::Formula f, const recipe::Loss &loss, mlir::Value x, mlir::Value labels);
 

@@ -72,6 +72,11 @@ void train(const std::string &name, const training::TrainingOptions &options, in
   GoldenModel model = GoldenModel::load(name, options);
   ASSERT_EQ(model.error, "");
   steps = std::min<int64_t>(steps, model.train["steps"].get<int64_t>());
+  if (options.microbatches == 1 && !model.golden.contains("running_stats_final_f64")) {
+    auto evaluated = model.executor->run("evaluate", model.batch(0)[0], {});
+    ASSERT_TRUE(evaluated) << evaluated.status().message();
+    expectNear(evaluated->at("loss").reals().at(0), model.golden["loss_f64"][0], name + " evaluated");
+  }
   for (int64_t step = 0; step < steps; ++step) {
     auto outcome = model.executor->step(model.batch(step),
                                         {.step = step + 1, .learningRate = model.recipe.optimizer.lr.at(step + 1)});
@@ -129,6 +134,30 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Values("mlp", "mingpt_nano", "gpt2_tiny", "llama_tiny", "bert_tiny", "resnet_cifar",
                                            "fairscale_classifier"),
                          [](const auto &info) { return std::string(info.param); });
+
+// With running statistics a sample's loss does not depend on the others of its batch.
+TEST(GoldenEvaluation, UsesRunningStatistics) {
+  GoldenModel model = GoldenModel::load("resnet_cifar", {});
+  ASSERT_EQ(model.error, "");
+  runtime::NamedTensors batch = model.batch(0)[0];
+  auto lossOf = [&](const runtime::NamedTensors &inputs) {
+    auto outputs = model.executor->run("evaluate", inputs, {});
+    EXPECT_TRUE(outputs) << outputs.status().message();
+    return outputs->at("loss").reals().at(0);
+  };
+  int64_t samples = batch.begin()->second.shape[0];
+  double mean = 0;
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    runtime::NamedTensors alike = batch;
+    for (auto &[name, tensor] : alike) {
+      size_t bytes = tensor.data.size() / samples;
+      const std::byte *chosen = batch[name].data.data() + sample * bytes;
+      for (int64_t i = 0; i < samples; ++i) std::copy(chosen, chosen + bytes, tensor.data.data() + i * bytes);
+    }
+    mean += lossOf(alike) / static_cast<double>(samples);
+  }
+  expectNear(lossOf(batch), mean, "evaluated loss", 1e-9);
+}
 
 // Labels are ignored unevenly in bert_tiny: two microbatches must weigh as one batch.
 TEST(GoldenMicrobatches, EqualTheWholeBatch) {

@@ -89,6 +89,28 @@ TEST(CrossEntropy, ClassAxisAndSum) {
   EXPECT_NEAR(outcome.loss, std::log(1 + std::exp(2)) + std::log(1 + std::exp(-3)), 1e-12);
 }
 
+TEST(CrossEntropy, TakesProbabilities) {
+  recipe::Recipe recipe = recipeFor(recipe::LossKind::SoftmaxCrossEntropy);
+  recipe.loss.labels.dtype = "float32";
+  recipe.loss.labelSmoothing = 0.5;
+  auto outcome = lossOf(recipe, "1x2", HostTensor::ofReals(plan::F64, {1, 2}, {0, std::log(3.0)}),
+                        HostTensor::ofReals(plan::F32, {1, 2}, {1, 0})); // smoothed: 0.75, 0.25
+  EXPECT_NEAR(outcome.loss, -0.75 * std::log(0.25) - 0.25 * std::log(0.75), 1e-9);
+  expectNear(outcome.gradient, {0.25 - 0.75, 0.75 - 0.25});
+}
+
+TEST(CrossEntropy, IsNaNForALabelThatIsNoClass) {
+  for (int64_t label : {-1, 3}) {
+    StepHarness harness(identity("1x3"));
+    ASSERT_TRUE(harness.train(recipeFor(recipe::LossKind::SoftmaxCrossEntropy))) << harness.messages;
+    auto executor = harness.execute(runtime::Precision::Double);
+    executor->state["p"] = HostTensor::zeros(plan::F64, {1, 3});
+    auto step = executor->step({{{"labels", HostTensor::ofIntegers(plan::I64, {1}, {label})}}}, {});
+    ASSERT_TRUE(step) << step.status().message();
+    EXPECT_TRUE(std::isnan(step->loss)) << label;
+  }
+}
+
 TEST(Nll, PicksLogProbabilities) {
   auto outcome =
       lossOf(recipeFor(recipe::LossKind::Nll), "2x3", HostTensor::ofReals(plan::F64, {2, 3}, {-1, -2, -3, -4, -5, -6}),

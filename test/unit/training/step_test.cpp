@@ -30,6 +30,14 @@ std::vector<double> trainedBy(const recipe::Optimizer &optimizer, int steps, std
   return executor->state["p"].reals();
 }
 
+recipe::Optimizer optimizerOf(recipe::OptimizerKind kind, double weightDecay = 0) {
+  recipe::Optimizer optimizer;
+  optimizer.kind = kind;
+  optimizer.eps = 1e-3;
+  optimizer.weightDecay = weightDecay;
+  return optimizer;
+}
+
 // The same by `update(p, g, lr, t, s)`, where s are three state numbers, 0 at first.
 template <typename Update> void expectTrained(const recipe::Optimizer &optimizer, Update update) {
   std::vector<double> rates = {0.1, 0.05, 0.2};
@@ -45,7 +53,8 @@ TEST(Optimizer, Sgd) {
   for (bool nesterov : {false, true})
     for (double dampening : {0.0, 0.3}) {
       if (nesterov && dampening != 0) continue;
-      recipe::Optimizer optimizer{.kind = recipe::OptimizerKind::Sgd, .lr = {}, .weightDecay = 0.01, .momentum = 0.9};
+      recipe::Optimizer optimizer = optimizerOf(recipe::OptimizerKind::Sgd, 0.01);
+      optimizer.momentum = 0.9;
       optimizer.nesterov = nesterov;
       optimizer.dampening = dampening;
       expectTrained(optimizer, [&](double &p, double g, double lr, int t, double *s) {
@@ -54,7 +63,7 @@ TEST(Optimizer, Sgd) {
         p -= lr * (nesterov ? g + 0.9 * s[0] : s[0]);
       });
     }
-  expectTrained({.kind = recipe::OptimizerKind::Sgd, .lr = {}},
+  expectTrained(optimizerOf(recipe::OptimizerKind::Sgd),
                 [](double &p, double g, double lr, int, double *) { p -= lr * g; });
 }
 
@@ -65,8 +74,8 @@ void adam(double &p, double g, double lr, int t, double *s) {
 }
 
 TEST(Optimizer, AdamAndAdamW) {
-  recipe::Optimizer optimizer{
-      .kind = recipe::OptimizerKind::Adam, .lr = {}, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weightDecay = 0.1};
+  recipe::Optimizer optimizer = optimizerOf(recipe::OptimizerKind::Adam, 0.1);
+  optimizer.beta1 = 0.8, optimizer.beta2 = 0.95;
   expectTrained(optimizer, [](double &p, double g, double lr, int t, double *s) { adam(p, g + 0.1 * p, lr, t, s); });
   optimizer.kind = recipe::OptimizerKind::AdamW;
   expectTrained(optimizer, [](double &p, double g, double lr, int t, double *s) {
@@ -78,7 +87,7 @@ TEST(Optimizer, AdamAndAdamW) {
 }
 
 TEST(Optimizer, AdagradAndLion) {
-  recipe::Optimizer adagrad{.kind = recipe::OptimizerKind::Adagrad, .lr = {}, .eps = 1e-3};
+  recipe::Optimizer adagrad = optimizerOf(recipe::OptimizerKind::Adagrad);
   adagrad.initialAccumulator = 0.5;
   adagrad.lrDecay = 0.1;
   expectTrained(adagrad, [](double &p, double g, double lr, int t, double *s) {
@@ -86,8 +95,8 @@ TEST(Optimizer, AdagradAndLion) {
     s[0] += g * g;
     p -= lr / (1 + (t - 1) * 0.1) * g / (std::sqrt(s[0]) + 1e-3);
   });
-  recipe::Optimizer lion{
-      .kind = recipe::OptimizerKind::Lion, .lr = {}, .beta1 = 0.9, .beta2 = 0.99, .weightDecay = 0.1};
+  recipe::Optimizer lion = optimizerOf(recipe::OptimizerKind::Lion, 0.1);
+  lion.beta1 = 0.9, lion.beta2 = 0.99;
   expectTrained(lion, [](double &p, double g, double lr, int, double *s) {
     double direction = 0.9 * s[0] + 0.1 * g;
     p = p * (1 - lr * 0.1) - lr * ((direction > 0) - (direction < 0));
@@ -110,7 +119,7 @@ struct Trained {
 };
 
 // Three steps of the classifier on six samples, cut into microbatches. Some labels are ignored, unevenly.
-Trained trainClassifier(int64_t microbatches, recipe::Recipe recipe, bool recompute = false) {
+Trained trainClassifier(int64_t microbatches, recipe::Recipe recipe, bool recompute = false, int64_t other = -100) {
   int size = static_cast<int>(6 / microbatches);
   StepHarness harness(classifier(size));
   EXPECT_TRUE(harness.train(recipe, {.microbatches = microbatches, .recompute = recompute})) << harness.messages;
@@ -121,7 +130,7 @@ Trained trainClassifier(int64_t microbatches, recipe::Recipe recipe, bool recomp
   executor->state["w1"] = randomTensor(random, {5, 3}, -1, 1);
   executor->state["bias"] = randomTensor(random, {3}, -1, 1);
   std::vector<double> x = randomTensor(random, {6, 4}, -1, 1).reals();
-  std::vector<int64_t> labels = {0, 2, 1, -100, -100, 2};
+  std::vector<int64_t> labels = {0, 2, 1, other, other, 2};
   std::vector<NamedTensors> batch;
   for (int64_t m = 0; m < microbatches; ++m)
     batch.push_back(
@@ -163,13 +172,13 @@ TEST(Microbatches, EqualOneBatch) {
     expectSame(whole, trainClassifier(2, recipe), 1e-7);
     expectSame(whole, trainClassifier(3, recipe), 1e-7);
   }
-  recipe.loss.reduction = recipe::Reduction::Mean; // the weight is known: 6 labels, two of them of no class
+  recipe.loss.reduction = recipe::Reduction::Mean; // nothing ignored: the weight is known, 6 labels
   recipe.loss.ignoreIndex.reset();
-  expectSame(trainClassifier(1, recipe), trainClassifier(3, recipe), 1e-7);
+  expectSame(trainClassifier(1, recipe, false, 1), trainClassifier(3, recipe, false, 1), 1e-7);
 }
 
 TEST(Microbatches, LeaveZeroAccumulators) {
-  Trained trained = trainClassifier(3, {});
+  Trained trained = trainClassifier(3, {}, false, 1);
   for (const char *name : {"accumulator/w0", "accumulator.loss_sum"})
     for (double value : trained.state.at(name).reals()) EXPECT_EQ(value, 0) << name;
 }
