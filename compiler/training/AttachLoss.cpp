@@ -94,7 +94,10 @@ private:
     if (failed(labels)) return failure();
     if (!isa<IntegerType>(tensorType(*labels).getElementType()))
       return error(model) << "labels must be integers (class numbers), are " << labels->getType();
-    return buildClassLoss(f, loss, x, *labels, axis);
+    // Narrow integers could not hold the number of classes they are compared with.
+    bool narrow = tensorType(*labels).getElementTypeBitWidth() < 32;
+    Value classes = narrow ? f.cast(*labels, IntegerType::get(&getContext(), 64)) : *labels;
+    return buildClassLoss(f, loss, x, classes, axis);
   }
 
   // The labels' element type, from the recipe's word or else `fallback`; null for an unknown word.
