@@ -47,7 +47,9 @@ Status verifyParameters(const plan::Plan &plan, const dist::Mesh &mesh, int64_t 
     places.emplace_back(parameter.offset(), &parameter);
     if (byteSize(buffer) == 0) places.pop_back();
   }
-  std::sort(places.begin(), places.end());
+  std::sort(places.begin(), places.end(), [](const auto &a, const auto &b) {
+    return a.first != b.first ? a.first < b.first : a.second->name() < b.second->name();
+  });
   for (size_t i = 1; i < places.size(); ++i) {
     const plan::Parameter &before = *places[i - 1].second;
     int64_t bytes = elementCount(shardOf(before.shape(), before.dims(), mesh, 0)->size) * byteSize(before.dtype());

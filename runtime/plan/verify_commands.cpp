@@ -4,6 +4,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -115,20 +116,26 @@ Status verifyPool(const plan::Pool &c) {
   return Status::ok();
 }
 
+// Has the buffer outer * middle * inner elements?
+bool isBox(const plan::Buffer &buffer, int64_t outer, int64_t middle, int64_t inner) {
+  int64_t count = elementCount(std::array{outer, middle, inner});
+  return count >= 0 && count == elementCount(buffer.shape());
+}
+
 // table or updates [outer, rows, inner] and the indexed tensor [outer, index..., inner]
 template <typename Message>
 Status verifyIndexed(const Message &c, const plan::Buffer &rows, const plan::Buffer &indexed, const dist::Mesh &mesh) {
   int64_t indices = elementCount(c.indices().shape());
   if (c.indices().dtype() != plan::I64 && c.indices().dtype() != plan::I32)
     return inputError("indices must be i32 or i64");
-  if (c.outer() < 0 || c.rows() < 0 || c.inner() < 0 || elementCount(rows.shape()) != c.outer() * c.rows() * c.inner())
+  if (!isBox(rows, c.outer(), c.rows(), c.inner()))
     return inputError(fmt::format("{} is not [{}, {}, {}]", describe(rows), c.outer(), c.rows(), c.inner()));
-  if (elementCount(indexed.shape()) != c.outer() * indices * c.inner())
+  if (!isBox(indexed, c.outer(), indices, c.inner()))
     return inputError(fmt::format("{} is not [{}, {}, {}]", describe(indexed), c.outer(), indices, c.inner()));
   if (rows.dtype() != indexed.dtype()) return inputError("dtypes differ");
   Result<std::pair<int64_t, int64_t>> start = rangeOf(c.start(), mesh);
   if (!start) return start.status();
-  if (start->first < 0 || start->second + c.rows() > c.global_rows())
+  if (start->first < 0 || start->second > c.global_rows() - c.rows())
     return inputError(fmt::format("rows from {} to {} of {}", start->first, start->second + c.rows(), c.global_rows()));
   return Status::ok();
 }
@@ -198,9 +205,8 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
     return verifyCollective(command.collective(), mesh);
   case plan::Command::kCumsum: {
     const plan::CumSum &c = command.cumsum();
-    int64_t count = elementCount(c.input().shape());
-    if (c.outer() < 0 || c.length() < 0 || c.inner() < 0 || c.outer() * c.length() * c.inner() != count ||
-        elementCount(c.output().shape()) != count || c.input().dtype() != c.output().dtype())
+    if (!isBox(c.input(), c.outer(), c.length(), c.inner()) || !isBox(c.output(), c.outer(), c.length(), c.inner()) ||
+        c.input().dtype() != c.output().dtype())
       return inputError(fmt::format("{} and {} are not [{}, {}, {}]", describe(c.input()), describe(c.output()),
                                     c.outer(), c.length(), c.inner()));
     return Status::ok();
