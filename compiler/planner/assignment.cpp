@@ -1,6 +1,7 @@
 #include "compiler/planner/assignment.h"
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
@@ -163,10 +164,17 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
   }
   double constant = weights.time * model.batchSeconds * double(model.setting.microbatches);
   std::optional<Minimum> minimum = eliminate(graph);
-  if (!minimum) minimum = minimizeAsMilp(graph, solverSeconds);
-  if (!minimum)
-    return {Status(ErrorKind::NoFit,
-                   fmt::format("the solver found no split of {} within {} s", model.setting.str(), solverSeconds))};
+  if (!minimum && solverSeconds > 0) {
+    auto start = std::chrono::steady_clock::now();
+    minimum = minimizeAsMilp(graph, solverSeconds);
+    solverSeconds -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (!minimum) {
+    minimum = improveInTurns(graph);
+    isExact = false;
+    // Any assignment computes at least this, and memory costs nothing less than nothing.
+    minimum->bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model) - constant;
+  }
   minimum->value += constant;
   minimum->bound += constant;
   minimum->assignment.resize(model.variables.size());
@@ -234,6 +242,12 @@ Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best)
 }
 
 Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent) const {
+  Result<Assignment> solved = search(memoryLimit, incumbent);
+  if (solved) solved->isExact = isExact;
+  return solved;
+}
+
+Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent) const {
   Assignment best;
   if (std::all_of(domains.begin(), domains.end(), [](int domain) { return domain == 1; })) {
     best.choice.assign(model.variables.size(), 0);

@@ -17,12 +17,14 @@ struct Assignment {
   Evaluation evaluation;
   double bound = 0;      // no assignment that fits is faster
   bool fits = false;     // else `choice` is the one with the least memory found
+  bool isExact = true;   // false: the graph was too wide to eliminate, `bound` is that of compute alone
   bool isPruned = false; // bound >= `incumbent`: nothing else is filled in
 };
 
 class InnerProblem {
 public:
-  // Prices every choice once; the model must outlive it.
+  // Prices every choice once; the model must outlive it. `solverSeconds` are spent on integer programs where tables are
+  // too wide to eliminate; 0: none.
   InnerProblem(const SplitModel &model, double solverSeconds);
   // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds.
   Result<Assignment> solve(double memoryLimit, double incumbent) const;
@@ -43,6 +45,7 @@ private:
   };
 
   void addFlow(const Flow &flow);
+  Result<Assignment> search(double memoryLimit, double incumbent) const;
   Result<Minimum> minimize(const Weights &weights) const;
   Status improve(double theta, double workspace, double memoryLimit, Assignment &best) const;
   // Bounds the workspace by ever less until the leanest assignment fits; 0 when none does.
@@ -50,7 +53,8 @@ private:
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
-  double solverSeconds;
+  mutable double solverSeconds; // left
+  mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers
   std::vector<PricedTable> tables;
 };

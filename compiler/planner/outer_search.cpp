@@ -123,7 +123,7 @@ Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const 
         model->setting.zero = zero;
         model->setting.recompute = how;
         ++outcome.candidates;
-        Result<Assignment> assignment = InnerProblem(*model, options.solverSeconds).solve(limit, incumbent);
+        Result<Assignment> assignment = InnerProblem(*model, 0).solve(limit, incumbent);
         if (!assignment) {
           outcome.reason = assignment.status();
           continue;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -208,6 +209,13 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (!outcome.best && outcome.leastMemory)
     return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
   if (!outcome.best) return {outcome.reason};
+  if (!outcome.best->assignment.isExact) {
+    // One thorough try on the setting that won.
+    auto again = InnerProblem(*outcome.best->model, options.solverSeconds)
+                     .solve(usableMemory(cluster), std::numeric_limits<double>::infinity());
+    if (again && again->fits && again->evaluation.predicted.stepSeconds < outcome.best->seconds())
+      outcome.best->assignment = *again;
+  }
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = constraints.like;
   decision.notes = outcome.notes;

@@ -19,7 +19,7 @@ namespace cleave::planner {
 struct SearchOptions {
   bool executableOnly = true; // leave out what the compiler cannot build yet (selective recomputation)
   bool alternatives = true;   // price every preset too
-  double solverSeconds = 10;  // limit of one MILP, used where elimination would be too wide
+  double solverSeconds = 4;   // spent on integer programs for the setting that won, where elimination is too wide
 };
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,

@@ -66,6 +66,22 @@ TEST(FactorGraph, TheIntegerProgramFindsTheSameMinimum) {
   }
 }
 
+TEST(FactorGraph, TurnsComeCloseWhereEliminationIsTooWide) {
+  int exact = 0, possible = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    FactorGraph graph = randomGraph(seed);
+    double best = bruteForce(graph);
+    Minimum found = improveInTurns(graph, 16);
+    if (found.value == infinity) continue;
+    ++possible;
+    EXPECT_GE(found.value, best - 1e-9) << "seed " << seed;
+    EXPECT_NEAR(found.value, valueOf(graph, found.assignment), 1e-9);
+    exact += found.value <= best + 1e-9;
+  }
+  EXPECT_GE(possible, 70);
+  EXPECT_GE(exact * 10, possible * 7);
+}
+
 TEST(FactorGraph, GivesUpWhenTablesBecomeTooWide) {
   FactorGraph graph{{4, 4, 4, 4}, {}};
   for (int a = 0; a < 4; ++a)

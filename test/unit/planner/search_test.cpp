@@ -140,6 +140,22 @@ TEST(Search, WhenNothingFitsItSaysWhatWould) {
   EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
 }
 
+TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
+  testing::ProblemBuilder b("dense", 32);
+  std::vector<int> layers = {
+      b.op("first", "Contract", "bsk,kh->bsh", {b.input("x", {32, 16, 64}), b.parameter("w", {64, 64})})};
+  for (int i = 0; i < 16; ++i) {
+    std::string at = "layer" + std::to_string(i);
+    int sum = layers[0];
+    for (size_t j = 1; j < layers.size(); ++j)
+      sum = b.op(at + "/add" + std::to_string(j), "Add", "bsh,bsh->bsh", {sum, layers[j]});
+    layers.push_back(b.op(at, "Contract", "bsk,kh->bsh", {sum, b.parameter(at + ".w", {64, 64})}));
+  }
+  b.op("loss", "Sum", "bsh->", {layers.back()});
+  Decision decision = mustSolve(b.problem, "cpu:4");
+  EXPECT_LT(decision.searchSeconds, 20);
+}
+
 TEST(Search, TheSameProblemGivesTheSameDecision) {
   Problem problem = gpt({8, 64, 128, 8, 3, 512});
   auto text = [&] {
