@@ -212,7 +212,8 @@ private:
     case 16:
       return contract(x, pick());
     case 17:
-      return rank && shape[dim] > 1 ? make<onnx::GatherOp>(x, oneOf<Value>(indices), dim, ArrayAttr(), IntegerAttr()) : Value();
+      return rank && shape[dim] > 1 ? make<onnx::GatherOp>(x, oneOf<Value>(indices), dim, ArrayAttr(), IntegerAttr())
+                                    : Value();
     case 18:
       return rank && shape[dim] > 1 ? scatter(x, dim) : Value();
     case 19:
