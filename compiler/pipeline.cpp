@@ -18,6 +18,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/import/import.h"
+#include "compiler/import/inspect.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
@@ -25,7 +26,8 @@
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
-#include "mlir/IR/Verifier.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -139,6 +141,32 @@ Status Pipeline::buildStep(int64_t microbatches, bool recompute) {
   return run("training", [&](OpPassManager &passes) {
     training::buildTrainingPipeline(passes, request.recipe, {.microbatches = microbatches, .recompute = recompute});
   });
+}
+
+Result<import_::Inspection> Pipeline::inspect() {
+  auto imported = import_::importModel(context, request.model, {});
+  if (failed(imported)) return failure("the model cannot be read");
+  module = std::move(*imported);
+  import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
+  if (!seen.unsupported.empty()) return seen;
+  // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.
+  normalize::NormalizeOptions options{.dims = request.recipe.dims};
+  auto model = module->lookupSymbol<func::FuncOp>("model");
+  for (unsigned index = 0; index < model.getNumArguments(); ++index)
+    if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))
+      for (auto dim : dims.getAsRange<StringAttr>())
+        if (!dim.getValue().empty()) options.dims.try_emplace(dim.str(), 1);
+  Status normalized =
+      run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); });
+  if (!normalized) {
+    seen.notes.push_back("FLOPs are not known: " + normalized.message());
+    return seen;
+  }
+  double flops = 0;
+  module->walk([&](onnx::CostOpInterface op) { flops += op.getFlops(); });
+  seen.flops = flops;
+  for (const auto &[name, size] : options.dims) seen.flopsAt += (seen.flopsAt.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  return seen;
 }
 
 Result<planner::Problem> Pipeline::problem(int64_t microbatches) {

@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
 
 namespace cleave {
 
@@ -18,6 +19,8 @@ public:
 
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
   Status buildStep(int64_t microbatches, bool recompute);
+  // What the model holds, with FLOPs where the normalize phase succeeds.
+  Result<import_::Inspection> inspect();
   // The planner's view of the step.
   Result<planner::Problem> problem(int64_t microbatches);
   // The unpartitioned step, for the reference executor (plan.proto's reference_graph).

@@ -34,9 +34,9 @@ int runCompile(const Options &options) {
     written = writeText("-", report::renderJson(compiled->report));
   else
     fmt::print("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
-               options.output, compiled->report.decision.mesh.str(), compiled->report.decision.mesh.numDevices(),
-               1e3 * compiled->report.decision.predicted.stepSeconds,
-               compiled->report.decision.predicted.memory.total() / 1048576.0, options.output);
+               options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
+               1e3 * compiled->report.predicted.stepSeconds,
+               compiled->report.predicted.memory.total() / 1048576.0, options.output);
   return written ? 0 : fail(written);
 }
 

@@ -26,7 +26,8 @@ public:
     line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
                         metrics.samplesPerSecond);
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
-    fmt::print(stderr, terminal && !metrics.evalLoss ? "\r\033[K{}" : "{}\n", line);
+    if (terminal) fmt::print(stderr, "\r\033[K");
+    fmt::print(stderr, "{}{}", line, terminal && !metrics.evalLoss ? "" : "\n");
     dirty = terminal && !metrics.evalLoss;
   }
   void finish() {

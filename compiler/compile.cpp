@@ -1,0 +1,166 @@
+#include "compiler/compile.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/import/import.h"
+#include "compiler/input_bounds.h"
+#include "compiler/normalize/normalize.h"
+#include "compiler/pipeline.h"
+#include "compiler/planner/search.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <filesystem>
+#include <fstream>
+
+using namespace mlir;
+namespace cleave {
+namespace {
+
+// The step as built for the planner, and what the search made of it.
+struct Planned {
+  std::unique_ptr<Pipeline> pipeline; // holds the step at the decision's microbatch
+  planner::Problem problem;
+  planner::Decision decision;
+};
+
+Status writeProblem(const std::string &path, const planner::Problem &problem) {
+  std::ofstream file(path);
+  file << problem.text();
+  file.flush();
+  return file ? Status::ok() : inputError("cannot write the problem to " + path);
+}
+
+// Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
+Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool forCode) {
+  if (request.recipe.precision != recipe::Precision::Fp32 && executableOnly)
+    return inputError("precision " + recipe::toString(request.recipe.precision) +
+                      " cannot be compiled yet, only fp32; `cleave estimate` prices it");
+  auto constraints = planner::parseConstraints(request.split, request.cluster);
+  if (!constraints) return constraints.status();
+  Planned planned{std::make_unique<Pipeline>(request), {}, {}};
+  CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(1, false));
+  auto problem = planned.pipeline->problem(1);
+  if (!problem) return problem.status();
+  planned.problem = std::move(*problem);
+  if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
+  auto decision = planner::solve(planned.problem, request.cluster, *constraints, {.executableOnly = executableOnly});
+  if (!decision) return decision.status();
+  planned.decision = std::move(*decision);
+  bool recompute = planned.decision.recompute == planner::Recompute::Full;
+  if (forCode && (planned.decision.microbatches > 1 || recompute)) {
+    planned.pipeline = std::make_unique<Pipeline>(request);
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute));
+  }
+  return planned;
+}
+
+void fillSchedule(const recipe::Schedule &from, plan::Schedule &to) {
+  to.set_kind(recipe::toString(from.kind));
+  to.set_peak(from.peak);
+  to.set_min(from.min);
+  to.set_warmup_steps(from.warmupSteps);
+  to.set_total_steps(from.totalSteps);
+  for (int64_t milestone : from.milestones) to.add_milestones(milestone);
+  to.set_gamma(from.gamma);
+}
+
+// Samples that are sequences count tokens: integer inputs of one dimension beside the sample.
+int64_t tokensPerSample(const plan::Plan &plan) {
+  int64_t tokens = 0;
+  for (const plan::Fragment &fragment : plan.programs(0).fragments()) {
+    if (fragment.name() != "final") continue;
+    for (const plan::InputBinding &input : fragment.inputs())
+      if (!input.label() && input.buffer().dtype() == plan::I64 && input.global_shape_size() == 2)
+        tokens = std::max(tokens, input.global_shape(1));
+  }
+  return tokens;
+}
+
+void fillTraining(const CompileRequest &request, const Planned &planned, plan::Plan &plan) {
+  plan::Training &training = *plan.mutable_training();
+  training.set_global_batch(planned.pipeline->batch());
+  training.set_microbatches(planned.decision.microbatches);
+  fillSchedule(request.recipe.optimizer.lr, *training.mutable_lr());
+  training.set_seed(request.recipe.seed);
+  training.set_data_yaml(request.recipe.dataYaml());
+  training.set_eval_yaml(request.recipe.evalYaml());
+  double flops = 0;
+  for (const planner::Node &node : planned.problem.nodes) flops += node.flops + node.backwardFlops;
+  training.set_flops_per_step(flops);
+  training.set_tokens_per_sample(tokensPerSample(plan));
+  training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
+}
+
+// The bounds of the integer inputs, by name; the module must still be unpartitioned.
+std::map<std::string, int64_t> inputBounds(ModuleOp module) {
+  std::map<std::string, int64_t> bounds;
+  auto step = module.lookupSymbol<func::FuncOp>("final");
+  for (BlockArgument argument : step.getArguments())
+    if (auto name = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
+      if (cast<RankedTensorType>(argument.getType()).getElementType().isInteger())
+        bounds[name.str()] = upperBound(argument);
+  return bounds;
+}
+
+void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
+  for (plan::Program &program : *plan.mutable_programs())
+    for (plan::Fragment &fragment : *program.mutable_fragments())
+      for (plan::InputBinding &input : *fragment.mutable_inputs())
+        if (auto found = bounds.find(input.name()); found != bounds.end()) input.set_upper_bound(found->second);
+}
+
+} // namespace
+
+Result<report::Report> estimate(const CompileRequest &request, bool executableOnly) {
+  auto planned = choose(request, executableOnly, false);
+  if (!planned) return planned.status();
+  return report::makeReport(planned->problem, request.cluster, planned->decision);
+}
+
+Result<Compiled> compile(const CompileRequest &request) {
+  auto planned = choose(request, true, true);
+  if (!planned) return planned.status();
+  auto reference = planned->pipeline->referenceGraph();
+  if (!reference) return reference.status();
+  std::map<std::string, int64_t> bounds = inputBounds(planned->pipeline->step());
+  auto lowered = planned->pipeline->lower(planned->decision);
+  if (!lowered) return lowered.status();
+  Compiled compiled{std::move(*lowered), report::makeReport(planned->problem, request.cluster, planned->decision)};
+  plan::Plan &plan = compiled.plan;
+  plan.set_producer("cleave 0.1");
+  plan.set_reference_graph(*reference);
+  plan.set_recipe_yaml(request.recipe.resolved());
+  plan.set_cluster_yaml(request.cluster.yaml());
+  plan.set_model_path(std::filesystem::absolute(request.model).lexically_normal().string());
+  setBounds(bounds, plan);
+  fillTraining(request, *planned, plan);
+  report::fillFromPlan(compiled.report, plan, request.cluster);
+  plan.set_report_json(report::renderJson(compiled.report));
+  return compiled;
+}
+
+Result<import_::Inspection> inspect(const std::string &model, const std::map<std::string, int64_t> &dims) {
+  CompileRequest request{.model = model};
+  request.recipe.dims = dims;
+  Pipeline pipeline(request);
+  return pipeline.inspect();
+}
+
+std::string operatorTable() {
+  MLIRContext context;
+  context.loadDialect<onnx::OnnxDialect>();
+  std::string table = "operator            shape  gradient  factors  cost  lowering\n";
+  for (RegisteredOperationName op : context.getRegisteredOperations()) {
+    if (op.getDialectNamespace() != "onnx" || !op.hasInterface<onnx::LoweringOpInterface>()) continue;
+    auto cell = [](bool has, int width) {
+      std::string text = has ? "yes" : "-";
+      return text + std::string(size_t(width) - text.size(), ' ');
+    };
+    std::string name = op.getStringRef().drop_front(5).str();
+    table += name + std::string(20 - std::min<size_t>(name.size(), 19), ' ') +
+             cell(op.hasInterface<InferTypeOpInterface>(), 7) + cell(op.hasInterface<onnx::GradientOpInterface>(), 10) +
+             cell(op.hasInterface<onnx::FactorRuleOpInterface>(), 9) + cell(op.hasInterface<onnx::CostOpInterface>(), 6) +
+             cell(op.hasInterface<onnx::LoweringOpInterface>(), 0 + 3) + "\n";
+  }
+  return table;
+}
+
+} // namespace cleave
