@@ -40,6 +40,9 @@ struct Constraints {
   SequenceSplit sequenceSplit = SequenceSplit::Searched;
   std::vector<Pin> pins;
   std::string like;
+  // An expensive operation that can be split over tp is: devices asked for do not repeat each other's work to save a
+  // collective. True: that is left to the costs.
+  bool allowRedundantWork = false;
 
   // "mesh dp=2, zero 3" for messages.
   std::string str() const;

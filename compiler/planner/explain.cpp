@@ -68,6 +68,7 @@ Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cl
                                                 const Decision &decision) {
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
   Constraints constraints;
+  constraints.allowRedundantWork = true; // to show what it would cost
   ProblemFacts facts = gatherFacts(problem, constraints);
   if (!repeatsWereTied(problem, decision, facts)) facts.repeats.clear();
   Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, settingOf(problem, decision));

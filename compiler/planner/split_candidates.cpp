@@ -158,6 +158,15 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
   std::vector<Candidate> candidates;
   enumerate(node, setting.mesh(), facts.batchFactors[size_t(index)], candidates);
 
+  std::erase_if(candidates, [&](const Candidate &candidate) {
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      Layout layout = whole;
+      if (pinnedLayout(constraints, problem.tensors[size_t(node.results[r])], layout) && candidate.results[r] != layout)
+        return true;
+    }
+    return false;
+  });
+
   auto alongSequence = [&](const Candidate &candidate) {
     if (candidate.factor < 0) return false;
     for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -173,20 +182,15 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
     }
     return false;
   };
+  bool isExpensive = !node.cheap && node.flops > 0 && node.flops >= facts.expensiveFlops;
+  if (isExpensive && constraints.tensorSplit == TensorSplit::Searched && !constraints.allowRedundantWork)
+    prefer(candidates, [](const Candidate &c) { return c.factor >= 0; });
   if (constraints.tensorSplit == TensorSplit::None) prefer(candidates, [](const Candidate &c) { return c.factor < 0; });
   if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
   if (constraints.tensorSplit == TensorSplit::Megatron && readsWeight(problem, node)) prefer(candidates, splitsWeight);
   if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
 
-  std::erase_if(candidates, [&](const Candidate &candidate) {
-    for (size_t r = 0; r < node.results.size(); ++r) {
-      Layout layout = whole;
-      if (pinnedLayout(constraints, problem.tensors[size_t(node.results[r])], layout) && candidate.results[r] != layout)
-        return true;
-    }
-    return false;
-  });
   for (Candidate &candidate : candidates) price(problem, facts, cluster, setting, index, candidate);
   return candidates;
 }

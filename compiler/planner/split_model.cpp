@@ -133,6 +133,8 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints)
   for (size_t i = 0; i < problem.nodes.size(); ++i)
     for (size_t o = 0; o < problem.nodes[i].operands.size(); ++o)
       facts.readers[size_t(problem.nodes[i].operands[o])].emplace_back(int(i), o);
+  for (const Node &node : problem.nodes)
+    if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
   facts.repeats = problem.findRepeats();
   std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
   return facts;

@@ -101,6 +101,7 @@ struct ProblemFacts {
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;
+  double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };
 ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints);
 

@@ -156,6 +156,13 @@ TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
   EXPECT_LT(decision.searchSeconds, 20);
 }
 
+TEST(Search, DevicesDoNotRepeatEachOthersMatrixProducts) {
+  // So small that computing everything everywhere would be the fastest.
+  Decision decision = mustSolve(mlp(8, 16, 16, 8), "cpu:4", {.mesh = "dp=1,tp=4"});
+  for (const char *node : {"up", "down"})
+    EXPECT_THAT(decision.findNode(node)->split, ::testing::Contains(dist::Axes{"tp"})) << node;
+}
+
 TEST(Search, TheSameProblemGivesTheSameDecision) {
   Problem problem = gpt({8, 64, 128, 8, 3, 512});
   auto text = [&] {
