@@ -26,6 +26,7 @@ struct Storage {
   int64_t first = 0, last = 0;
   int64_t parent = -1, offsetInParent = 0; // shares the parent's buffer
   int64_t fixed = -1;                      // byte offset in the persistent part
+  bool takesOver = false;                  // an operand of its command dies into it: no second one may
 };
 
 class FragmentMemory {
@@ -205,17 +206,19 @@ private:
 
   void launchInPlace(plan::LaunchOp launch) {
     ArrayRef<int64_t> pairs = launch.getInplace();
+    llvm::DenseSet<Value> taken; // results that lie in an operand's buffer: the other operands need their own
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       Storage *result = ownScratch(launch.getResult(pairs[i + 1]));
       Value operand = launch.getInputs()[pairs[i]];
       Storage *input = ownScratch(operand);
-      if (!result || !input || result->bytes != input->bytes) continue;
+      if (!result || !input || result->bytes != input->bytes || taken.contains(result->root)) continue;
       if (input->last != list.position(launch)) continue;
       if (!paired(launch, input->root, pairs[i + 1])) continue;
       // The operand joins the result, so that a later result can take over the whole chain.
       input->parent = index.lookup(result->root);
       input->offsetInParent = 0;
       result->first = std::min(result->first, input->first);
+      taken.insert(result->root);
     }
   }
 

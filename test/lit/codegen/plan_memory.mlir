@@ -39,6 +39,19 @@ module attributes {cleave.mesh = "dp=2"} {
     return %y : tensor<64xf32>
   }
 
+  // Only one of two dying operands can give its buffer to the result.
+  // CHECK-LABEL: func.func @two_operands
+  // CHECK: plan.launch {{.*}}plan.offsets = array<i64: [[Q:[0-9]+]]>
+  // CHECK-NOT: plan.launch {{.*}}plan.offsets = array<i64: [[Q]]>
+  // CHECK: plan.launch
+  // CHECK: plan.launch {{.*}}plan.offsets = array<i64: [[Q]]>
+  func.func @two_operands(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %a = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %c = plan.launch @k(%a, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0, 1, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %c : tensor<64xf32>
+  }
+
   // Parts are written where the concatenation has them.
   // CHECK-LABEL: func.func @concat
   // CHECK: plan.launch {{.*}}plan.offsets = array<i64: [[P:[0-9]+]]>
