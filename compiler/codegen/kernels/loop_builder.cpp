@@ -21,9 +21,13 @@ LoopBuilder::LoopBuilder(Location loc, ModuleOp module, StringRef symbol)
   builder.setInsertionPointToEnd(body);
 
   accesses = LLVM::AccessGroupAttr::get(context);
-  auto vectorize = LLVM::LoopVectorizeAttr::get(context, builder.getBoolAttr(false), {}, {}, {}, {}, {}, {});
-  parallelLoop = LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, {}, {}, {}, {}, {}, {}, {},
-                                               builder.getBoolAttr(true), {}, {}, {}, {accesses});
+  auto annotation = [&](bool disable, ArrayRef<LLVM::AccessGroupAttr> groups) {
+    auto vectorize = LLVM::LoopVectorizeAttr::get(context, builder.getBoolAttr(disable), {}, {}, {}, {}, {}, {});
+    return LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, {}, {}, {}, {}, {}, {}, {},
+                                         builder.getBoolAttr(true), {}, {}, {}, groups);
+  };
+  parallelLoop = annotation(false, {accesses});
+  orderedLoop = annotation(true, {});
 }
 
 int64_t LoopBuilder::bytesInMemory(Type element) {
@@ -75,7 +79,7 @@ void LoopBuilder::close() {
   Loop loop = loops.pop_back_val();
   Value next = sum(loop.index, number(1));
   auto latch = LLVM::BrOp::create(builder, loc, ValueRange{next}, loop.header);
-  if (loop.isParallel) latch.setLoopAnnotationAttr(parallelLoop);
+  latch.setLoopAnnotationAttr(loop.isParallel ? parallelLoop : orderedLoop);
   builder.setInsertionPointToEnd(loop.exit);
 }
 

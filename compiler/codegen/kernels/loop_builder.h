@@ -7,7 +7,8 @@
 //   loops.close();  loops.finish();
 //
 // A parallel loop is one whose iterations may run side by side; loads and stores marked as in a parallel loop tell
-// LLVM's vectorizer that no check for overlapping buffers is needed. i1 is a byte in memory.
+// LLVM's vectorizer that no check for overlapping buffers is needed. Other loops are never vectorized: that would need
+// such a check, and the bits of a sum would then depend on where buffers lie. i1 is a byte in memory.
 #pragma once
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -56,7 +57,7 @@ private:
   mlir::OpBuilder builder, entryBuilder;
   mlir::LLVM::LLVMFuncOp function;
   mlir::LLVM::AccessGroupAttr accesses;
-  mlir::LLVM::LoopAnnotationAttr parallelLoop;
+  mlir::LLVM::LoopAnnotationAttr parallelLoop, orderedLoop;
   llvm::SmallVector<Loop> loops;
   llvm::DenseMap<int64_t, mlir::Value> buffers;
 };

@@ -107,21 +107,18 @@ Value expandLog1p(F32 &f, Value x) {
   return f.select(exact, x, f.select(infinite, u, corrected));
 }
 
-// |x| < 0.93: odd polynomial; beyond: 1 - exp(polynomial in |x|). Coefficients: N. Juffa, "erff", public domain.
+// x P(x^2) / Q(x^2) on [-3.92, 3.92], a least-squares fit of the relative error (6e-8 before rounding); erf is 1 beyond
+// in f32. Cheaper by half than exp-based forms with 1 ulp, and gelu needs no more.
 Value expandErf(F32 &f, Value x) {
-  Value t = f.abs(x), s = f.mul(x, x);
-  Value far =
-      f.muladd(f.polynomial(t, {-1.72853470e-5, 3.83197126e-4}), s, f.polynomial(t, {-3.88396438e-3, 2.42546219e-2}));
-  far = f.muladd(far, t, f.number(-1.06777877e-1));
-  far = f.muladd(far, t, f.number(-6.34846687e-1));
-  far = f.muladd(far, t, f.number(-1.28717512e-1));
-  far = f.sub(f.mul(far, t), t);
-  far = f.select(f.greater(t, f.number(4.0)), f.number(-87.0), far); // erf is 1 there; keep exp in range
-  far = f.copySign(f.sub(f.number(1.0), expandExp(f, far)), x);
-  Value near =
-      f.polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
-  near = f.muladd(near, x, x);
-  return f.select(f.greater(t, f.number(0.927734375)), far, near);
+  Value bound = f.number(3.92), low = f.number(-3.92), one = f.number(1.0);
+  Value clamped = f.select(f.greater(x, bound), bound, f.select(f.less(x, low), low, x)); // NaN stays
+  Value s = f.mul(clamped, clamped);
+  Value p = f.polynomial(s, {2.1111337634592826e-06, 2.8483052887090293e-04, 3.6416586333683637e-03,
+                             5.2374884641337600e-02, 1.8715346671525143e-01, 1.1283791546365365});
+  Value q = f.polynomial(s, {3.8720818936068000e-05, 1.1375799742371956e-03, 1.4718587687386315e-02,
+                             1.1281583555012847e-01, 4.9919340536371090e-01, 1.0});
+  Value result = f.div(f.mul(clamped, p), q);
+  return f.select(f.greater(f.abs(result), one), f.copySign(one, x), result);
 }
 
 // A rational function on [-7.9, 7.9], the coefficients of Eigen's generic tanh; beyond, tanh is 1 in f32.
