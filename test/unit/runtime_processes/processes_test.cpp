@@ -88,6 +88,28 @@ TEST(Processes, AKilledRankEndsTheOthers) {
   EXPECT_LT(mpi.seconds, 20);
 }
 
+// Two hosts as two network namespaces joined by a pair of virtual interfaces; two ranks on each.
+TEST(Processes, TwoHostsGiveTheBitsOfOneProcess) {
+  std::string id = std::to_string(::getpid() % 10000), a = "clva" + id, b = "clvb" + id;
+  std::string setup = "set -e; ip netns add " + a + "; ip netns add " + b + "; ip link add " + a + " netns " + a +
+                      " type veth peer name " + b + " netns " + b + "; ip -n " + a + " addr add 10.213.7.1/24 dev " +
+                      a + "; ip -n " + b + " addr add 10.213.7.2/24 dev " + b + "; for n in " + a + " " + b +
+                      "; do ip -n $n link set lo up; ip -n $n link set $n up; done";
+  auto clean = [&] { shell("ip netns del " + a + "; ip netns del " + b); };
+  if (Outcome made = shell(setup); made.status != 0) {
+    clean();
+    GTEST_SKIP() << "no network namespaces here: " << made.output;
+  }
+  Outcome one = shell(RUNTIME_RANK " 2 2 10");
+  Outcome several = shell("export WORLD_SIZE=4 MASTER_ADDR=10.213.7.1 MASTER_PORT=29500; for r in 0 1 2 3; do n=" + a +
+                          "; [ $r -ge 2 ] && n=" + b +
+                          "; RANK=$r ip netns exec $n " RUNTIME_RANK
+                          " 2 2 10 & pids=\"$pids $!\"; done; s=0; for p in $pids; do wait $p || s=$?; done; exit $s");
+  clean();
+  EXPECT_EQ(several.status, 0) << several.output;
+  EXPECT_EQ(several.output, one.output);
+}
+
 TEST(Processes, TheWrongNumberIsSaid) {
   Outcome torch = shell(underTorch(2, "2 2 1"));
   EXPECT_EQ(torch.status, 1);
