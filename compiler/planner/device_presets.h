@@ -24,6 +24,8 @@ inline constexpr double bucketBytes = 25.0 * (1 << 20);
 // What fusion leaves of the traffic of elementwise, broadcast and reduction operations: a cluster of several reads its
 // inputs and writes its outputs once. Estimate: LayerNorm in core operations moves 9 tensors, fused it moves 3.
 inline constexpr double fusedTraffic = 0.4;
+// The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
+inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
 // Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
 inline constexpr double usableMemory = 0.94;

@@ -201,7 +201,9 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   Price price;
   if (flow.producer < 0) {
     if (uses & partialBit) price.exposed = infinity;
-    price.activations = flow.bytes * double(flow.count); // inputs and constants
+    // Constants with more bytes than are stored in a plan are one value repeated: nobody holds them.
+    if (tensor.kind != TensorKind::Constant || flow.bytes <= constants::storedConstantBytes)
+      price.activations = flow.bytes * double(flow.count);
     return price;
   }
   Ledger ledger(model, flow.tensor, sink);

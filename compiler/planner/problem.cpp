@@ -1,4 +1,5 @@
 #include "compiler/planner/problem.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <unordered_set>
 
@@ -10,6 +11,44 @@ int64_t majorFactor(const Node &node, const dist::TensorFactors &factors, size_t
   for (int64_t factor : factors[dim])
     if (node.rule.factors[size_t(factor)].size > 1) return factor;
   return -1;
+}
+
+// What is made without samples but read along them (a bias broadcast to the batch) is split as its readers want it, if
+// they all agree and the operation that makes it can be split there.
+void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
+  constexpr int64_t unread = -2, disputed = -1;
+  std::vector<int64_t> wanted(problem.tensors.size(), unread);
+  auto want = [&](int tensor, int64_t dim) {
+    int64_t &now = wanted[size_t(tensor)];
+    now = now == unread || now == dim ? dim : disputed;
+  };
+  for (size_t i = problem.nodes.size(); i-- > 0;) {
+    const Node &node = problem.nodes[i];
+    if (Problem::batchFactor(node, dims) < 0)
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        int64_t dim = wanted[size_t(node.results[r])];
+        int64_t factor = dim < 0 ? -1 : majorFactor(node, node.rule.results[r], size_t(dim));
+        if (factor < 0 || !dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"})) continue;
+        bool ofParameter = false;
+        for (size_t o = 0; o < node.operands.size(); ++o)
+          for (const auto &factors : node.rule.operands[o])
+            if (std::find(factors.begin(), factors.end(), factor) != factors.end())
+              ofParameter = ofParameter || problem.tensors[size_t(node.operands[o])].kind == TensorKind::Parameter;
+        if (ofParameter) continue;
+        for (size_t other = 0; other < node.results.size(); ++other)
+          for (size_t at = 0; at < node.rule.results[other].size(); ++at)
+            if (majorFactor(node, node.rule.results[other], at) == factor)
+              dims[size_t(node.results[other])] = int64_t(at);
+        break;
+      }
+    int64_t factor = Problem::batchFactor(node, dims);
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      int64_t found = disputed;
+      for (size_t dim = 0; factor >= 0 && dim < node.rule.operands[o].size(); ++dim)
+        if (majorFactor(node, node.rule.operands[o], dim) == factor) found = int64_t(dim);
+      want(node.operands[o], found);
+    }
+  }
 }
 
 Status checkTensorFactors(const Node &node, const dist::TensorFactors &factors, const Tensor &tensor, const char *what,
@@ -119,17 +158,21 @@ std::vector<int64_t> Problem::batchDims() const {
       for (size_t dim = 0; dim < node.rule.results[r].size(); ++dim)
         if (majorFactor(node, node.rule.results[r], dim) == factor) dims[size_t(node.results[r])] = int64_t(dim);
   }
+  flowBack(*this, dims);
   return dims;
 }
 
 int64_t Problem::batchFactor(const Node &node, const std::vector<int64_t> &batchDims) {
-  for (size_t o = 0; o < node.operands.size(); ++o) {
-    int64_t dim = batchDims[size_t(node.operands[o])];
-    if (dim < 0) continue;
-    int64_t factor = majorFactor(node, node.rule.operands[o], size_t(dim));
+  auto factorAt = [&](int tensor, const dist::TensorFactors &factors) -> int64_t {
+    int64_t dim = batchDims[size_t(tensor)];
+    int64_t factor = dim < 0 ? -1 : majorFactor(node, factors, size_t(dim));
     // A mesh axis of size 1 divides everything: asks only whether the rule allows the split.
-    if (factor >= 0 && dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"})) return factor;
-  }
+    return factor >= 0 && dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"}) ? factor : -1;
+  };
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    if (int64_t factor = factorAt(node.operands[o], node.rule.operands[o]); factor >= 0) return factor;
+  for (size_t r = 0; r < node.results.size(); ++r)
+    if (int64_t factor = factorAt(node.results[r], node.rule.results[r]); factor >= 0) return factor;
   return -1;
 }
 

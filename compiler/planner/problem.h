@@ -75,7 +75,8 @@ struct Problem {
   std::vector<int> producers() const;
   // Per tensor: a gradient flows to it.
   std::vector<bool> needsGradient() const;
-  // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules.
+  // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules, and
+  // back to what is made only to be read along the samples.
   std::vector<int64_t> batchDims() const;
   // The factor of a node that counts samples, given batchDims(); -1: none, or one that must stay whole.
   static int64_t batchFactor(const Node &node, const std::vector<int64_t> &batchDims);

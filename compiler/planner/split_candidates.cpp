@@ -64,6 +64,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   work.flops = node.flops * part;
   work.smallestDimension = smallestDimension(node, candidate.factor, setting.tp, batchFactor, scale);
   auto add = [&](int tensor, Layout layout) {
+    // Large constants are one value repeated: the operation has it at hand.
+    if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return;
     double bytes = problem.tensors[size_t(tensor)].bytes();
     if (facts.batchDims[size_t(tensor)] >= 0) bytes *= scale;
     work.bytes += layout >= 0 ? bytes / double(setting.tp) : bytes;

@@ -264,7 +264,7 @@ private:
         flow.cheap = node.cheap;
       } else if (tensor.kind == TensorKind::Parameter)
         flow.producer = model.variableOfTensor[t];
-      flow.anyLayout = tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Label;
+      flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.bytes = model.localBytes(int(t));
       flow.gradient = facts.needsGradient[t];
       flow.saved = tensor.saved;
