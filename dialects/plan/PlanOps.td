@@ -20,7 +20,7 @@ def Plan_AffineOfCoordinateAttr : AttrDef<Plan_Dialect, "AffineOfCoordinate"> {
   let summary = "base + sum of strides[i] * (row-major index of the device's coordinate along axes[i])";
   let description = [{
     What differs between devices that share a program, e.g. where the local part of an Iota starts:
-    `#plan.affine<base = 0, axes = [["dp", "tp"]], strides = array<i64: 16>>`.
+    `#plan.affine<base = 0, axes = [["dp", "tp"]], strides = [16]>`.
   }];
   let parameters = (ins "int64_t":$base, "::mlir::ArrayAttr":$axes, "::mlir::DenseI64ArrayAttr":$strides);
   let assemblyFormat = "`<` struct(params) `>`";

@@ -1,0 +1,59 @@
+// RUN: cleave-opt %s --form-clusters | FileCheck %s
+
+// A product is a border: what feeds it and what follows it are two kernels, in order.
+// CHECK-LABEL: func.func @around_a_product
+// CHECK: %[[A:.*]] = plan.launch @[[EXP:k[0-9]+_exp]](%arg0)
+// CHECK: %[[C:.*]] = onnx.Contract %[[A]], %arg1
+// CHECK: plan.launch @[[ADD:k[0-9]+_add_tanh]](%[[C]], %[[A]])
+func.func @around_a_product(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = onnx.Exp %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = onnx.Contract %0, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = onnx.Add %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = onnx.Tanh %2 : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}
+
+// The same elementwise kernel serves another size.
+// CHECK-LABEL: func.func @another_size
+// CHECK: plan.launch @[[EXP]](%arg0) {{.*}} : (tensor<100xf32>) -> tensor<100xf32>
+func.func @another_size(%x: tensor<100xf32>) -> tensor<100xf32> {
+  %0 = onnx.Exp %x : (tensor<100xf32>) -> tensor<100xf32>
+  return %0 : tensor<100xf32>
+}
+
+// A Reshape behind a kernel stays a view outside it.
+// CHECK-LABEL: func.func @view_behind
+// CHECK: %[[B:.*]] = plan.launch @{{k[0-9]+_neg}}(%arg0) {{.*}} -> tensor<4x6xf32>
+// CHECK: onnx.Reshape %[[B]]
+func.func @view_behind(%x: tensor<4x6xf32>) -> tensor<24xf32> {
+  %0 = onnx.Neg %x : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = onnx.Reshape %0 {shape = array<i64: 24>} : (tensor<4x6xf32>) -> tensor<24xf32>
+  return %1 : tensor<24xf32>
+}
+
+// Where a device's indices start becomes a scalar of the launch; the kernel no longer names the mesh.
+// CHECK-LABEL: func.func @vocabulary_part
+// CHECK: plan.launch @[[HIT:k[0-9]+_iota_equal]](%arg0)
+// CHECK-SAME: scalars = [#plan.affine<base = 0, axes = {{\[\[}}"tp"]], strides = [8]>]
+func.func @vocabulary_part(%t: tensor<4xi64>) -> tensor<4x8xi1> {
+  %0 = onnx.Iota {type = tensor<4x8xi64>, dim = 1 : i64, shard_axes = ["tp"]} : () -> tensor<4x8xi64>
+  %1 = onnx.Broadcast %t {shape = array<i64: 4, 8>, dims = array<i64: 0>} : (tensor<4xi64>) -> tensor<4x8xi64>
+  %2 = onnx.Equal %0, %1 : (tensor<4x8xi64>, tensor<4x8xi64>) -> tensor<4x8xi1>
+  return %2 : tensor<4x8xi1>
+}
+
+// Row sums and column sums do not share a loop nest.
+// CHECK-LABEL: func.func @rows_and_columns
+// CHECK-COUNT-2: plan.launch
+// CHECK: return
+func.func @rows_and_columns(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 1>} : (tensor<8x16xf32>) -> tensor<8xf32>
+  %1 = onnx.ReduceSum %x {axes = array<i64: 0>} : (tensor<8x16xf32>) -> tensor<16xf32>
+  return %0, %1 : tensor<8xf32>, tensor<16xf32>
+}
+
+// CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
+// CHECK-SAME: flat
+// CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)
+// CHECK: onnx.Iota {cleave.scalar = 0 : i64
+// CHECK-NOT: shard_axes

@@ -1,0 +1,21 @@
+// RUN: cleave-opt %s --form-clusters --lower-kernels-to-linalg --schedule-kernels | FileCheck %s
+
+// Rows of 64: the two leading dimensions are one factor, the Reshape is in the indexing map.
+// CHECK-DAG: #[[FLAT:.*]] = affine_map<(d0, d1) -> (d0 * 64 + d1)>
+// CHECK-LABEL: func.func @center
+// CHECK: plan.launch @{{.*}}(%arg0) {extent = 128 : i64, grain = 64 : i64, inplace = array<i64: 0, 0>
+func.func @center(%x: tensor<8x16x8x8xf32>) -> tensor<8x16x64xf32> {
+  %r = onnx.Reshape %x {shape = array<i64: 8, 16, 64>} : (tensor<8x16x8x8xf32>) -> tensor<8x16x64xf32>
+  %m = onnx.ReduceMax %r {axes = array<i64: 2>} : (tensor<8x16x64xf32>) -> tensor<8x16xf32>
+  %b = onnx.Broadcast %m {shape = array<i64: 8, 16, 64>, dims = array<i64: 0, 1>} : (tensor<8x16xf32>) -> tensor<8x16x64xf32>
+  %y = onnx.Sub %r, %b : (tensor<8x16x64xf32>, tensor<8x16x64xf32>) -> tensor<8x16x64xf32>
+  return %y : tensor<8x16x64xf32>
+}
+// CHECK: plan.kernel
+// CHECK-SAME: cleave.domain = array<i64: 128, 64>, cleave.reduced = array<i64: 1>
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic {{.*}}#[[FLAT]]
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "reduction"]
+// CHECK: arith.maximumf
+// CHECK: arith.subf
+// CHECK: plan.yield

@@ -1,0 +1,19 @@
+// RUN: cleave-opt %s --split-reductions | FileCheck %s
+
+// CHECK-LABEL: func.func @loss
+// CHECK: %[[R:.*]] = onnx.Reshape %arg0 {{.*}} -> tensor<64x16384xf32>
+// CHECK: %[[P:.*]] = onnx.ReduceSum %[[R]] {axes = array<i64: 1>} {{.*}} -> tensor<64xf32>
+// CHECK: onnx.ReduceSum %[[P]] {axes = array<i64: 0>} {{.*}} -> tensor<f32>
+func.func @loss(%x: tensor<512x2048xf32>) -> tensor<f32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 0, 1>} : (tensor<512x2048xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// Enough rows to share: left alone.
+// CHECK-LABEL: func.func @rows
+// CHECK-NEXT: onnx.ReduceSum
+// CHECK-NEXT: return
+func.func @rows(%x: tensor<512x20480xf32>) -> tensor<512xf32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 1>} : (tensor<512x20480xf32>) -> tensor<512xf32>
+  return %0 : tensor<512xf32>
+}
