@@ -76,6 +76,31 @@ TEST(Problem, TheSampleDimensionFlowsThroughTheRules) {
   }
 }
 
+TEST(Problem, WhatIsBroadcastToTheSamplesIsSplitWithThem) {
+  Problem problem = mlp(32, 64, 128, 10);
+  // The bias as its own broadcast: bias [n] -> wide [b,n], read by the addition.
+  Tensor wide{"wide", TensorKind::Activation, {32, 128}};
+  Node broadcast;
+  broadcast.name = "broadcast";
+  broadcast.op = "Broadcast";
+  broadcast.cheap = true;
+  int64_t b = broadcast.rule.add(32), n = broadcast.rule.add(128);
+  broadcast.rule.operands = {{{n}}};
+  broadcast.rule.results = {{{b}, {n}}};
+  Node &add = problem.nodes[1];
+  broadcast.operands = {add.operands[1]};
+  broadcast.results = {int(problem.tensors.size())};
+  add.operands[1] = broadcast.results[0];
+  add.rule.operands[1] = add.rule.operands[0];
+  problem.tensors.push_back(wide);
+  problem.nodes.insert(problem.nodes.begin(), broadcast);
+  ASSERT_TRUE(problem.check()) << problem.check().message();
+  std::vector<int64_t> dims = problem.batchDims();
+  EXPECT_EQ(dims.back(), 0);
+  EXPECT_EQ(Problem::batchFactor(problem.nodes[0], dims), b);
+  EXPECT_EQ(dims[size_t(problem.nodes[0].operands[0])], -1); // the bias itself is not
+}
+
 TEST(Problem, RepeatedBlocksAreFound) {
   for (int64_t layers : {2, 3, 12}) {
     std::vector<Repeat> repeats = gpt({8, 64, 128, 8, layers, 512}).findRepeats();
