@@ -85,7 +85,7 @@ private:
     Operation *last = nullptr;
     for (Operation *member : bucket.members) {
       Operation *maker = member->getOperand(0).getDefiningOp();
-      if (maker && (!last || last->isBeforeInBlock(maker))) last = maker;
+      if (maker && (!last || position[last] < position[maker])) last = maker;
     }
     if (bucket.members.size() == 1) { // as early as possible
       Operation *member = bucket.members.front();

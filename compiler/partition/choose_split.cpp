@@ -57,8 +57,9 @@ FactorSharding chooseSplit(const Mesh &mesh, const SplitQuestion &question, cons
   add(inferFactorSharding(mesh, question.rule, operands, results, bySize));
   if (operands.size() > 1) add(inferFactorSharding(mesh, question.rule, operands, results, reversed));
   if (question.hint && op->getNumResults() == 1) {
-    // As if an operand more had the result's layout and came first.
-    Sharding wanted = without(without(*question.hint, question.zeroAxes), question.passing);
+    // As if an operand more had the result's layout and came first. Only updates compute in the layout of storage.
+    Sharding wanted = without(*question.hint, question.passing);
+    if (phaseOf(op) != "update") wanted = without(wanted, question.zeroAxes);
     FactorRule extended = question.rule;
     extended.operands.push_back(extended.results[0]);
     std::vector<const Sharding *> layouts = operands;

@@ -103,7 +103,9 @@ Value LayoutVersions::spread(Value value, const Sharding &layout, const Axes &ax
 }
 
 Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) {
-  StringRef phase = phaseOf(user);
+  // A function's result belongs to the phase that made it.
+  Operation *maker = value.getDefiningOp();
+  StringRef phase = phaseOf(isa<func::ReturnOp>(user) && maker ? maker : user);
   const Version *source = cheapest(value, wanted, phase);
   if (!source) {
     // Only an accumulator wants a partial sum where there is a whole value.
