@@ -3,6 +3,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include <tuple>
 
 using namespace mlir;
 namespace cleave::codegen {
@@ -20,6 +21,25 @@ int64_t bytesOf(Value value) {
 bool isAlwaysThere(Value value) {
   Operation *op = value.getDefiningOp();
   return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= 1024;
+}
+
+// What must be kept so that the value can be had later for nothing: the source of a view, nothing for an Iota.
+Value behindFree(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    bool isFree = (isView(op) && canJoinKernel(op)) || isa<onnx::RandomUniformOp>(op);
+    if (!isFree) break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+// A reduction of the innermost dimension, which goes row by row; others go over columns.
+bool isRowReduction(Operation *op) {
+  if (!isReduction(op)) return false;
+  auto type = cast<RankedTensorType>(op->getOperand(0).getType());
+  int64_t innermost = type.getRank() - 1;
+  while (innermost > 0 && type.getDimSize(innermost) == 1) --innermost;
+  return llvm::is_contained(op->getAttrOfType<DenseI64ArrayAttr>("axes").asArrayRef(), innermost);
 }
 
 bool keepsInnermost(onnx::TransposeOp op) {
@@ -73,6 +93,7 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   }
   absorbIntoReductions();
   mergeAlongValues();
+  mergeReadersOfOneTensor();
   std::vector<SmallVector<Operation *>> groups;
   for (Cluster &cluster : clusters)
     if (isWorthKernel(cluster)) groups.push_back(cluster.ops);
@@ -111,8 +132,9 @@ void ClusterGraph::label() {
 // Computing the op late keeps its operands alive instead of its result.
 bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
   int64_t kept = 0;
-  for (Value operand : op->getOperands()) {
-    if (isAlwaysThere(operand)) continue;
+  for (Value seen : op->getOperands()) {
+    Value operand = behindFree(seen);
+    if (isAlwaysThere(operand) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
     bool isAliveThen =
         llvm::any_of(operand.getUsers(), [&](Operation *user) { return user != op && labels.lookup(user) >= until; });
     if (!isAliveThen) kept += bytesOf(operand);
@@ -143,30 +165,56 @@ void ClusterGraph::absorbIntoReductions() {
   }
 }
 
-// Then along every value from producer to consumer, the largest first: that saves the most memory traffic.
+// Then along every value from producer to consumer, the largest first: that saves the most memory traffic. Column sums
+// come last: they can read what a kernel has stored, while a row's values are at hand only in the kernel that has the
+// row.
 void ClusterGraph::mergeAlongValues() {
   struct Edge {
+    bool intoColumns;
     int64_t bytes;
     size_t order;
     Operation *from, *to;
+    auto key() const { return std::tuple(intoColumns, -bytes, order); }
   };
   std::vector<Edge> edges;
   for (Operation &op : block) {
     if (clusterOf(&op) < 0) continue;
+    bool intoColumns = isReduction(&op) && !isRowReduction(&op);
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp(); def && clusterOf(def) >= 0)
-        edges.push_back({bytesOf(operand), edges.size(), def, &op});
+        edges.push_back({intoColumns, bytesOf(operand), edges.size(), def, &op});
   }
-  llvm::sort(edges,
-             [](const Edge &a, const Edge &b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.order < b.order; });
-  bool changed = true;
-  for (int round = 0; changed && round < 3; ++round) { // what was refused may be allowed once a neighbour has joined
-    changed = false;
-    for (const Edge &edge : edges) {
-      int a = clusterOf(edge.from), b = clusterOf(edge.to);
-      if (a != b) changed |= tryMerge(a, b);
+  llvm::sort(edges, [](const Edge &a, const Edge &b) { return a.key() < b.key(); });
+  for (bool columns : {false, true}) {
+    bool changed = true;
+    for (int round = 0; changed && round < 4; ++round) { // what was refused may be allowed once a neighbour has joined
+      changed = false;
+      for (const Edge &edge : edges) {
+        int a = clusterOf(edge.from), b = clusterOf(edge.to);
+        if (a != b && (columns || !edge.intoColumns)) changed |= tryMerge(a, b);
+      }
     }
   }
+}
+
+// Last, reductions that read the same tensor: the gradients of a layer norm's weight and bias are two sums over one dy.
+void ClusterGraph::mergeReadersOfOneTensor() {
+  auto reduces = [&](int cluster) { return llvm::any_of(clusters[cluster].ops, isReduction); };
+  auto mergeUsers = [&](Value value) {
+    int first = -1;
+    for (Operation *user : value.getUsers()) {
+      int cluster = clusterOf(user);
+      if (cluster < 0 || !reduces(cluster)) continue;
+      if (first < 0)
+        first = cluster;
+      else if (cluster != first)
+        tryMerge(first, cluster);
+    }
+  };
+  for (BlockArgument argument : block.getArguments()) mergeUsers(argument);
+  for (Operation &op : block)
+    for (Value result : op.getResults())
+      if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && bytesOf(result) >= 4096) mergeUsers(result);
 }
 
 bool ClusterGraph::tryMerge(int a, int b) {

@@ -30,6 +30,7 @@ private:
   bool isWorthDelaying(mlir::Operation *op, int64_t until) const;
   void absorbIntoReductions();
   void mergeAlongValues();
+  void mergeReadersOfOneTensor();
   bool tryMerge(int a, int b);
   bool makesCycle(int a, int b);
   int clusterOf(mlir::Operation *op) const;

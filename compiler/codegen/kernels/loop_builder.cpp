@@ -23,8 +23,9 @@ LoopBuilder::LoopBuilder(Location loc, ModuleOp module, StringRef symbol)
   accesses = LLVM::AccessGroupAttr::get(context);
   auto annotation = [&](bool disable, ArrayRef<LLVM::AccessGroupAttr> groups) {
     auto vectorize = LLVM::LoopVectorizeAttr::get(context, builder.getBoolAttr(disable), {}, {}, {}, {}, {}, {});
-    return LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, {}, {}, {}, {}, {}, {}, {},
-                                         builder.getBoolAttr(true), {}, {}, {}, groups);
+    auto unroll = LLVM::LoopUnrollAttr::get(context, builder.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+    return LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, disable ? unroll : LLVM::LoopUnrollAttr(), {}, {},
+                                         {}, {}, {}, {}, builder.getBoolAttr(true), {}, {}, {}, groups);
   };
   parallelLoop = annotation(false, {accesses});
   orderedLoop = annotation(true, {});

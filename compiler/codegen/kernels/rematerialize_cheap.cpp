@@ -19,6 +19,7 @@ namespace cleave::codegen {
 namespace {
 
 constexpr int maxDepth = 12;          // of a recomputed expression
+constexpr double smallBytes = 65536;  // not worth recomputing: statistics of rows, scalars
 constexpr double writePenalty = 0.01; // of a byte that the forward pass would write only for this
 
 bool isBackward(Operation *op) {
@@ -49,7 +50,8 @@ private:
   // Kept for the backward phase whatever happens here.
   bool isAlive(Value value) {
     Operation *op = value.getDefiningOp();
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= 1024 || kept.contains(value)) return true;
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains(value))
+      return true;
     return llvm::any_of(value.getUsers(),
                         [&](Operation *user) { return !isForward(user) && (!isClusterOp(user) || isBackward(user)); });
   }
@@ -90,7 +92,7 @@ private:
     }
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op);
-    if (bytesOf(value) <= 1024 && !isFree) return;
+    if (bytesOf(value) <= smallBytes && !isFree) return;
     expanded.clear();
     if (costOfOperands(op, 0) > costOfKeeping(value)) return;
     for (Operation *user : users) {

@@ -6,20 +6,20 @@
 // CHECK: %[[C:.*]] = onnx.Contract
 // CHECK: %[[AGAIN:.*]] = onnx.Erf %arg0 {cleave.phase = "backward"}
 // CHECK: onnx.Mul %[[C]], %[[AGAIN]] {cleave.phase = "backward"}
-func.func @gelu(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
-  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %c = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g = onnx.Mul %c, %e {cleave.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  return %g : tensor<64x64xf32>
+func.func @gelu(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> tensor<256x256xf32> {
+  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %c = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %c, %e {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %g : tensor<256x256xf32>
 }
 
 // The backward product needs %e in memory: nothing to gain.
 // CHECK-LABEL: func.func @kept
 // CHECK-COUNT-1: onnx.Erf
 // CHECK-NOT: onnx.Erf
-func.func @kept(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {
-  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g = onnx.Mul %w, %e {cleave.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %d = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  return %g, %d : tensor<64x64xf32>, tensor<64x64xf32>
+func.func @kept(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
+  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %w, %e {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %d = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %g, %d : tensor<256x256xf32>, tensor<256x256xf32>
 }
