@@ -11,16 +11,18 @@ namespace {
 
 // Limits that keep one kernel's code and registers within reason.
 constexpr size_t maxOps = 96, maxBuffers = 28;
+// Statistics of rows, scalars: kept without a second thought.
+constexpr int64_t smallBytes = 65536;
 
 int64_t bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Alive for the whole function: reading it late costs nothing.
+// Alive for the whole function, or so small that keeping it costs nothing: reading it late is free.
 bool isAlwaysThere(Value value) {
   Operation *op = value.getDefiningOp();
-  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= 1024;
+  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes;
 }
 
 // What must be kept so that the value can be had later for nothing: the source of a view, nothing for an Iota.
@@ -139,7 +141,8 @@ bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
         llvm::any_of(operand.getUsers(), [&](Operation *user) { return user != op && labels.lookup(user) >= until; });
     if (!isAliveThen) kept += bytesOf(operand);
   }
-  return kept <= bytesOf(op->getResult(0));
+  int64_t result = bytesOf(op->getResult(0));
+  return kept <= result + result / 8; // statistics of rows come with the rows
 }
 
 //===--- merging

@@ -108,17 +108,20 @@ public:
     SmallVector<Attribute> scalars;
     plan::KernelOp kernel =
         isFlat(*domain, ops, inputs, outputs) ? buildFlat(ops, inputs, outputs) : build(ops, inputs, outputs, scalars);
-    kernel = unique(mergeEqualOps(kernel), ops);
+    kernel = mergeEqualOps(kernel);
+    SmallVector<size_t> resultOf = dropEqualResults(kernel);
+    kernel = unique(kernel, ops);
     Operation *last = ops.back();
     builder.setInsertionPointAfter(last);
     SmallVector<Type> types;
-    for (Value output : outputs) types.push_back(output.getType());
+    for (auto [i, output] : llvm::enumerate(outputs))
+      if (resultOf[i] == types.size()) types.push_back(output.getType());
     auto launch =
         plan::LaunchOp::create(builder, last->getLoc(), types, inputs, FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
                                /*extent=*/builder.getI64IntegerAttr(1), /*grain=*/builder.getI64IntegerAttr(1),
                                /*inplace=*/builder.getDenseI64ArrayAttr({}), builder.getArrayAttr(scalars));
     if (Attribute phase = last->getAttr("cleave.phase")) launch->setAttr("cleave.phase", phase);
-    for (auto [output, result] : llvm::zip(outputs, launch.getResults())) output.replaceAllUsesWith(result);
+    for (auto [i, output] : llvm::enumerate(outputs)) output.replaceAllUsesWith(launch.getResults()[resultOf[i]]);
     // Uses inside the group were replaced too, so erase from the end without regard to them.
     for (Operation *op : llvm::reverse(ops)) {
       op->dropAllUses();
@@ -244,6 +247,19 @@ private:
     }
     yield(inner, outputs, mapping);
     return kernel;
+  }
+
+  // Equal outputs of one type are written once: the number of the result that each output has.
+  static SmallVector<size_t> dropEqualResults(plan::KernelOp kernel) {
+    SmallVector<Value> kept;
+    SmallVector<size_t> resultOf;
+    for (Value value : kernel.getYield().getValues()) {
+      size_t found = llvm::find(kept, value) - kept.begin();
+      resultOf.push_back(found);
+      if (found == kept.size()) kept.push_back(value);
+    }
+    kernel.getYield().getValuesMutable().assign(kept);
+    return resultOf;
   }
 
   // Merges ops that compute the same, unless the two are looked at along different factors.
