@@ -54,12 +54,14 @@ protected:
     std::vector<HostTensor> arguments;
     for (Type type : whole->lookupSymbol<func::FuncOp>("final").getArgumentTypes())
       arguments.push_back(randomTensor(type, random));
-    SimulatedDevices one(*whole, {}, state), many(*split, options.mesh, state);
+    // How far rounding is amplified is measured, not assumed: the same program with a noise of 1e-13 in every op.
+    SimulatedDevices one(*whole, {}, state), near(*whole, {}, state, 1e-13), many(*split, options.mesh, state);
     for (int step = 0; step < 2; ++step) {
-      std::vector<HostTensor> wanted = one.run("final", arguments), got = many.run("final", arguments);
+      std::vector<HostTensor> wanted = one.run("final", arguments), close = near.run("final", arguments);
+      std::vector<HostTensor> got = many.run("final", arguments);
       ASSERT_EQ(wanted.size(), got.size());
-      for (size_t i = 0; i < wanted.size(); ++i) expectClose(got[i], wanted[i], "result " + std::to_string(i));
-      for (auto &[name, tensor] : state) expectClose(many.parameter(name), one.parameter(name), name);
+      for (size_t i = 0; i < wanted.size(); ++i) check(got[i], wanted[i], close[i], "result " + std::to_string(i));
+      for (auto &[name, tensor] : state) check(many.parameter(name), one.parameter(name), near.parameter(name), name);
     }
     if (HasFailure()) {
       whole->dump();
@@ -70,8 +72,26 @@ protected:
         if (op.getName().getDialectNamespace() == "dist") ++collectives[op.getName().stripDialect().str()];
   }
 
+  // `near` is the same value with noise in every op; a value that moves by more than 1e-5 says nothing.
+  void check(const HostTensor &got, const HostTensor &wanted, const HostTensor &near, const std::string &what) {
+    ASSERT_EQ(wanted.shape, near.shape);
+    std::vector<double> a = wanted.reals(), b = near.reals();
+    double scale = 1, moved = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      scale = std::max(scale, std::abs(a[i]));
+      moved = std::max(moved, std::abs(a[i] - b[i]));
+    }
+    ++compared;
+    if (!(moved / scale < 1e-5)) {
+      ++unstable;
+      return;
+    }
+    expectClose(got, wanted, what, 1e-9 + moved / scale);
+  }
+
   MLIRContext context;
   std::map<std::string, int> collectives;
+  int compared = 0, unstable = 0;
 };
 
 dist::Mesh mesh(const std::string &text) {
@@ -89,6 +109,7 @@ TEST_F(PartitionFuzz, randomProgramsComputeTheSame) {
     compare(seed, {mesh(meshes[seed % meshes.size()]), 10 + seed % 40, seed % 5 != 0});
     if (HasFailure()) return;
   }
+  EXPECT_LT(unstable, compared / 50) << "too many values are too sensitive to compare";
   for (const char *kind : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "own_part", "bucket"})
     EXPECT_GT(collectives[kind], programs / 30) << kind << " hardly occurs: the test tests little";
 }

@@ -93,7 +93,8 @@ private:
     SmallVector<Value> fitting;
     for (Value value : values)
       if (value.getType() == like.getType()) fitting.push_back(value);
-    return oneOf<Value>(fitting);
+    Value chosen = fitting.empty() ? like : oneOf<Value>(fitting);
+    return chance(0.25) ? partialSum(chosen) : chosen;
   }
   bool isReal(Value value) { return cast<RankedTensorType>(value.getType()).getElementType() == real; }
   static int64_t count(ArrayRef<int64_t> shape) {
@@ -151,8 +152,29 @@ private:
     if (result && isReal(result) && count(shapeOf(result)) <= 6000) values.push_back(result);
   }
 
+  // `like` plus a random number, as the sum along a new dimension that an axis splits: a partial sum that has one use.
+  Value partialSum(Value like) {
+    Shape shape = shapeOf(like), wide = shape;
+    if (options.mesh.axes.empty() || count(shape) > 500) return like;
+    const MeshAxis &axis = options.mesh.axes[below(static_cast<int64_t>(options.mesh.axes.size()))];
+    wide.insert(wide.begin(), 2 * axis.size);
+    SmallVector<int64_t> dims;
+    for (size_t d = 1; d < wide.size(); ++d) dims.push_back(static_cast<int64_t>(d));
+    auto type = TypeAttr::get(RankedTensorType::get(wide, real));
+    Value noise =
+        make<onnx::RandomUniformOp>(key, type, builder.getI64IntegerAttr(below(9)), DenseI64ArrayAttr(), ArrayAttr());
+    Value sum = make<onnx::AddOp>(make<onnx::BroadcastOp>(like, wide, dims), noise);
+    Value result = make<onnx::ReduceSumOp>(sum, SmallVector<int64_t>{0});
+    FactorSharding split(wide.size());
+    split[0] = {axis.name};
+    result.getDefiningOp()->setAttr(factorsAttr, factorsAttribute(builder.getContext(), split));
+    result.getDefiningOp()->removeAttr(partialAttr);
+    return result;
+  }
+
   Value build(int kind) {
     Value x = pick();
+    if (chance(0.35)) x = partialSum(x);
     Shape shape = shapeOf(x);
     int64_t rank = static_cast<int64_t>(shape.size());
     int64_t dim = rank ? below(rank) : 0;
@@ -210,7 +232,7 @@ private:
     case 14:
     case 15:
     case 16:
-      return contract(x, pick());
+      return contract(x, chance(0.3) ? partialSum(pick()) : pick());
     case 17:
       return rank && shape[dim] > 1 ? make<onnx::GatherOp>(x, oneOf<Value>(indices), dim, ArrayAttr(), IntegerAttr())
                                     : Value();
@@ -267,8 +289,11 @@ private:
       return make<onnx::MulOp>(a, b);
     case 4:
       return make<onnx::MaxOp>(a, b);
-    default:
-      return make<onnx::DivOp>(a, make<onnx::AddOp>(make<onnx::AbsOp>(b), one(b)));
+    default: {
+      // Never near zero, as a partial sum neither: what partialSum adds is positive.
+      Value divisor = make<onnx::AddOp>(make<onnx::AbsOp>(b), one(b));
+      return make<onnx::DivOp>(a, chance(0.4) ? partialSum(divisor) : divisor);
+    }
     }
   }
   Value one(Value like) {
@@ -412,7 +437,10 @@ private:
       auto write = onnx::WriteOp::create(builder, loc, param.getSymName(), value);
       write->setAttr(phaseAttr, builder.getStringAttr(phase));
     }
+    // Every value that nothing reads is returned: what is computed is also compared.
     SmallVector<Value> results = {values.back(), pick(), pick()};
+    for (Value value : values)
+      if (value.use_empty() && value != values.back()) results.push_back(value);
     func::ReturnOp::create(builder, loc, results);
     SmallVector<Type> types;
     for (Value result : results) types.push_back(result.getType());

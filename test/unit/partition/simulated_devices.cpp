@@ -129,8 +129,9 @@ runtime::TensorType typeOf(Type type) {
   return {dtypeOf(tensor.getElementType()), tensor.getShape().vec()};
 }
 
-SimulatedDevices::SimulatedDevices(ModuleOp module, Mesh given, const std::map<std::string, HostTensor> &initial)
-    : module(module), mesh(std::move(given)) {
+SimulatedDevices::SimulatedDevices(ModuleOp module, Mesh given, const std::map<std::string, HostTensor> &initial,
+                                   double noise)
+    : module(module), mesh(std::move(given)), noise(noise) {
   for (auto param : module.getOps<onnx::ParamOp>()) {
     std::string name = param.getSymName().str();
     auto layout = dyn_cast_or_null<ShardingAttr>(param.getShardingAttr());
@@ -227,6 +228,11 @@ SimulatedDevices::Devices SimulatedDevices::evaluate(Operation *op,
     std::vector<const HostTensor *> operands;
     for (Value value : op->getOperands()) operands.push_back(&operand(value)[device]);
     result.push_back(evaluateOn(op, operands, device));
+    if (noise > 0 && result.back().dtype == plan::F64) {
+      std::vector<double> values = result.back().reals();
+      for (double &value : values) value *= 1 + std::uniform_real_distribution<double>(-noise, noise)(random);
+      result.back().setReals(values.data());
+    }
   }
   return result;
 }

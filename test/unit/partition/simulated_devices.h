@@ -13,6 +13,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/reference/evaluator.h"
 #include <map>
+#include <random>
 
 namespace cleave::partition {
 
@@ -21,7 +22,9 @@ using runtime::HostTensor;
 class SimulatedDevices {
 public:
   // `initial`: persistent tensors by symbol, global.
-  SimulatedDevices(mlir::ModuleOp module, dist::Mesh mesh, const std::map<std::string, HostTensor> &initial);
+  // `noise`: every result of a core op is changed by up to this relative amount, to measure how rounding is amplified.
+  SimulatedDevices(mlir::ModuleOp module, dist::Mesh mesh, const std::map<std::string, HostTensor> &initial,
+                   double noise = 0);
 
   // Global arguments in, global results out (every device must hold the same). Failures are gtest failures.
   std::vector<HostTensor> run(llvm::StringRef function, const std::vector<HostTensor> &arguments);
@@ -36,6 +39,8 @@ private:
 
   mlir::ModuleOp module;
   dist::Mesh mesh;
+  double noise;
+  mutable std::mt19937 random{1};
   std::map<std::string, Devices> state;
   std::map<std::string, dist::Sharding> homes;
 };
