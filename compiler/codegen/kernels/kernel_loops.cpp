@@ -331,10 +331,12 @@ private:
         mapping.map(op.getResult(0), mapping.lookup(op.getOperand(0)));
       } else {
         Operation *clone = builder.clone(op, mapping);
-        if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
+        if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone)) {
+          arith::FastMathFlagsAttr flags = fast.getFastMathFlagsAttr(); // conversions may have none
+          arith::FastMathFlags now = flags ? flags.getValue() : arith::FastMathFlags::none;
           clone->setAttr(fast.getFastMathAttrName(),
-                         arith::FastMathFlagsAttr::get(op.getContext(), fast.getFastMathFlagsAttr().getValue() |
-                                                                            arith::FastMathFlags::contract));
+                         arith::FastMathFlagsAttr::get(op.getContext(), now | arith::FastMathFlags::contract));
+        }
       }
     }
     return mapping.lookup(body.getTerminator()->getOperand(0));

@@ -32,6 +32,8 @@ struct Element {
   bool isScalar() const { return !isa<RankedTensorType>(value.getType()); }
 };
 
+constexpr int64_t longSum = 256; // terms
+
 Type signless(Type type) {
   return isa<IntegerType>(type) ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
 }
@@ -213,15 +215,33 @@ private:
     bool isSum = isa<onnx::ReduceSumOp>(op), isMax = isa<onnx::ReduceMaxOp>(op);
     bool isUnsigned =
         cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isUnsignedInteger() || type.isInteger(1);
-    Value neutral = arith::ConstantOp::create(builder, loc, neutralElement(type, isSum, isMax, isUnsigned));
-    Value init = linalg::FillOp::create(builder, loc, neutral, empty(kept, type)).getResult(0);
-    elements[op->getResult(0)] = {generic(loops, source.value, init, {select(loops, loops), select(loops, kept)},
-                                          domain.reduced,
-                                          [&](OpBuilder &inner, ValueRange arguments) {
-                                            return combine(inner, arguments[1], arguments[0], isSum, isMax, isUnsigned);
-                                          }),
-                                  kept};
+    Type wide = isSum ? typeOfSum(type) : type;
+    Value neutral = arith::ConstantOp::create(builder, loc, neutralElement(wide, isSum, isMax, isUnsigned));
+    Value init = linalg::FillOp::create(builder, loc, neutral, empty(kept, wide)).getResult(0);
+    Value result = generic(loops, source.value, init, {select(loops, loops), select(loops, kept)}, domain.reduced,
+                           [&](OpBuilder &inner, ValueRange arguments) {
+                             Value x = arguments[0];
+                             if (wide != type) x = arith::ExtFOp::create(inner, loc, wide, x);
+                             return combine(inner, arguments[1], x, isSum, isMax, isUnsigned);
+                           });
+    if (wide != type)
+      result = generic(kept, result, empty(kept, type), {select(kept, kept), select(kept, kept)}, 0,
+                       [&](OpBuilder &inner, ValueRange arguments) -> Value {
+                         return arith::TruncFOp::create(inner, loc, type, arguments[0]);
+                       });
+    elements[op->getResult(0)] = {result, kept};
     return success();
+  }
+  // A sum along a row is the sum of as many partial sums as vectors have elements, which keeps its error small. A sum
+  // down a column adds one term after the other: a long one is kept in f64, which costs nothing where memory is the
+  // limit.
+  Type typeOfSum(Type type) {
+    if (!isa<FloatType>(type) || type.isF64() || domain.reduced == 0) return type;
+    int64_t terms = 1;
+    for (int64_t factor : list(domain.reduced)) terms *= domain.sizes[factor];
+    bool isRow = (domain.reduced >> (domain.sizes.size() - 1)) & 1;
+    if (!isRow && terms >= longSum) return builder.getF64Type();
+    return type.getIntOrFloatBitWidth() < 32 ? Type(builder.getF32Type()) : type;
   }
   TypedAttr neutralElement(Type type, bool isSum, bool isMax, bool isUnsigned) {
     if (auto floating = dyn_cast<FloatType>(type)) {
