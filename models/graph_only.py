@@ -1,4 +1,6 @@
-"""Turn an ONNX file into its graph: float tensors of 1,024 elements and more become external data that is not there."""
+"""Turn an ONNX file into its graph: weights of 1,024 elements and more become external data that is not there.
+
+What is only compared (a causal mask) is no weight: the graph would not compute the same without it."""
 import pathlib
 
 import onnx
@@ -7,11 +9,15 @@ import onnx
 def drop_weights(path):
     model = onnx.load(path)
     offset = 0
+    readers = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, set()).add(node.op_type)
     for tensor in model.graph.initializer:
         count = 1
         for size in tensor.dims:
             count *= size
-        if tensor.data_type != onnx.TensorProto.FLOAT or count < 1024:
+        if tensor.data_type != onnx.TensorProto.FLOAT or count < 1024 or readers.get(tensor.name) == {"Equal"}:
             continue
         for field in ("raw_data", "float_data"):
             tensor.ClearField(field)

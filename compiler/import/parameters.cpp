@@ -58,6 +58,12 @@ bool isWeightOperand(const std::string &op, int operand) {
   return found != table.end() && found->second.count(operand) > 0;
 }
 
+// Operators whose result does not change with small changes of their operands: what only they read cannot train.
+bool isComparison(const std::string &op) {
+  static const std::set<std::string> names = {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN", "IsInf"};
+  return names.count(op) != 0;
+}
+
 class Classifier {
 public:
   Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
@@ -230,6 +236,9 @@ private:
     if (uses.empty() && !direct.count(names.name)) return constantUpTo(frozenConstantLimit, "only its shape is used");
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), configuration))
       return constantUpTo(maskConstantLimit, "configures its node");
+    auto compared = [&](const Use &use) { return isComparison(opOf(use)); };
+    if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
+      return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
     // A glob other than "*" is somebody's intention; "*" means what is plausibly a weight.
     std::vector<std::string> intended;
     for (const std::string &glob : options.trainable)

@@ -31,7 +31,7 @@ public:
     findInputMajor();
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
       auto type = dyn_cast<ShapedType>(param.getType());
-      if (param.getRole() != "parameter" || !type || !isa<FloatType>(type.getElementType())) continue;
+      if (param.getRole() != "parameter" || !param.getTrainable() || !type || !isa<FloatType>(type.getElementType())) continue;
       if (failed(applyRule(param, ruleFor(param)))) signalPassFailure();
     }
   }

@@ -14,12 +14,8 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
-#if __has_include("compiler/passes.h")
 #include "compiler/passes.h"
-#endif
-#if __has_include("dialects/plan/Plan.h")
 #include "dialects/plan/Plan.h"
-#endif
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
@@ -27,13 +23,9 @@ int main(int argc, char **argv) {
       .insert<cleave::onnx::OnnxDialect, cleave::dist::DistDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
               mlir::math::MathDialect, mlir::linalg::LinalgDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
               mlir::tensor::TensorDialect, mlir::affine::AffineDialect, mlir::vector::VectorDialect>();
-#if __has_include("dialects/plan/Plan.h")
   registry.insert<cleave::plan::PlanDialect>();
-#endif
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
-#if __has_include("compiler/passes.h")
   cleave::registerPasses();
-#endif
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Cleave's pass driver\n", registry));
 }

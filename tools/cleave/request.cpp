@@ -10,7 +10,7 @@ namespace cleave::tool {
 void RequestOptions::add(CLI::App &command) {
   command.add_option("model", model, "the exported model (.onnx)")->required();
   command.add_option("--recipe", recipe, "how it trains (YAML)")->required();
-  command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:2x8, or cpu:4")
+  command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
       ->required();
   command.add_option("--set", overrides, "KEY=VALUE: override a key of the recipe, e.g. optimizer.lr=1e-3")
       ->take_all()
