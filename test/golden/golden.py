@@ -25,6 +25,12 @@ HERE = pathlib.Path(__file__).parent
 DATA = HERE / "data"
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
 GRADIENT_LR = 1024.0
+# A ReLU's derivative jumps at 0. In the recorded training of this model, done in doubles, steps 3 to 6 have
+# pre-activations as near to 0 as 2e-7 of their root mean square (smallest of 65,536), which is float32's rounding: an
+# element may fall on the other side, after which the two trainings are not the same one. Up to the step given here the
+# usual bounds hold; after it losses stay within 5e-3, gradient norms within 5e-2, final norms within 1e-2.
+SAME_UP_TO_STEP = {"resnet_cifar": 3}
+LOSS_AFTER_KINK, NORM_AFTER_KINK, FINAL_AFTER_KINK = 5e-3, 5e-2, 1e-2
 
 # name -> (devices, split flags)
 SPLITS = {
@@ -163,13 +169,15 @@ def run_case(build, model, split, folder, mpi, gradients=True):
         lines, final = compile_and_run(build, folder, devices, flags, steps, [], work, mpi)
         if len(lines) != steps:
             raise Failure(f"{len(lines)} steps in the metrics, {steps} asked for")
-        worst = max(check(f"loss of step {k + 1}", line["loss"], expected, LOSS_TOLERANCE)
+        same = SAME_UP_TO_STEP.get(model, steps)
+        worst = max(check(f"loss of step {k + 1}", line["loss"], expected, LOSS_TOLERANCE if k < same else LOSS_AFTER_KINK)
                     for k, (line, expected) in enumerate(zip(lines, golden["loss_f64"])))
         for k, (line, expected) in enumerate(zip(lines, golden["grad_norm_f64"])):
-            check(f"gradient norm of step {k + 1}", line["grad_norm"], expected, GRADIENT_TOLERANCE)
+            check(f"gradient norm of step {k + 1}", line["grad_norm"], expected, GRADIENT_TOLERANCE if k < same else NORM_AFTER_KINK)
         for name, expected in golden.get("param_norms_final_f64", {}).items():
             if name in final:
-                check(f"final norm of {name}", float(np.linalg.norm(final[name].astype(np.float64))), expected, GRADIENT_TOLERANCE)
+                check(f"final norm of {name}", float(np.linalg.norm(final[name].astype(np.float64))), expected,
+                      GRADIENT_TOLERANCE if same == steps else FINAL_AFTER_KINK)
         worst_gradient = 0.0
         if gradients:
             (work / "g").mkdir()
