@@ -18,6 +18,7 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/TargetParser/Triple.h"
 
@@ -67,6 +68,8 @@ FailureOr<KernelLibrary> compileKernels(ModuleOp module, const KernelOptions &op
   if (failed(lowerToLlvm(*loops))) return module.emitError("the kernels' loops could not be lowered to LLVM");
 
   llvm::LLVMContext llvmContext;
+  // Remarks on loops that stay scalar are for whoever works on kernels (bench kernels), not for the console.
+  llvmContext.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo *, void *) {});
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(*loops, llvmContext, "cleave-kernels");
   if (!code) return module.emitError("the kernels could not be translated to LLVM IR");
   if (!options.dumpLlvmIr.empty()) {
