@@ -1,4 +1,5 @@
 #include "compiler/report/report.h"
+#include <ranges>
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -66,10 +67,17 @@ std::string renderText(const Report &report) {
   out += fmt::format("\ncollectives of a step on one device ({})\n",
                      report.collectivesArePlanned ? "as planned" : "predicted");
   rows = {{"collective", "over", "count", "bytes", "alone", "why"}};
-  for (const planner::CollectiveTotal &row : report.collectives)
+  constexpr size_t shown = 16; // the largest; JSON has all
+  for (const planner::CollectiveTotal &row : report.collectives | std::views::take(shown))
     rows.push_back({row.op, fmt::format("{}", fmt::join(row.axes, ",")), fmt::format("{}", row.count),
                     formatBytes(row.bytes), formatSeconds(row.seconds), row.why});
   out += report.collectives.empty() ? "  none\n" : table(rows);
+  if (report.collectives.size() > shown) {
+    double bytes = 0;
+    for (const planner::CollectiveTotal &row : report.collectives | std::views::drop(shown)) bytes += row.bytes;
+    out += fmt::format("  and {} smaller kinds, {} together (--format json lists them)\n",
+                       report.collectives.size() - shown, formatBytes(bytes));
+  }
 
   if (!report.alternatives.empty()) {
     out += "\nalternatives\n";
