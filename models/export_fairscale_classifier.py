@@ -11,7 +11,7 @@ import argparse
 import torch
 from torch import nn
 
-from graph_only import drop_weights
+from graph_only import drop_metadata, drop_weights
 
 
 def classifier():
@@ -30,4 +30,5 @@ if __name__ == "__main__":
     torch.onnx.export(classifier().train(), (torch.zeros(2, 3, 32, 32),), output, input_names=["input"],
                       output_names=["probs"], dynamo=True, opset_version=20, external_data=False,
                       dynamic_shapes=({0: torch.export.Dim("batch")},))
+    drop_metadata(output)
     drop_weights(output)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graph_only import drop_weights
+from graph_only import drop_metadata, drop_weights
 
 
 class CausalSelfAttention(nn.Module):
@@ -78,6 +78,7 @@ def main():
     tokens = torch.zeros(2, args.block, dtype=torch.int64)
     torch.onnx.export(model, (tokens,), args.output, input_names=["tokens"], output_names=["logits"], dynamo=True,
                       opset_version=20, external_data=False, dynamic_shapes={"tokens": {0: torch.export.Dim("batch")}})
+    drop_metadata(args.output)
     if args.no_weights:
         drop_weights(args.output)
 

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graph_only import drop_metadata
+
 
 class Block(nn.Module):
     def __init__(self, inner, outer, stride):
@@ -55,3 +57,4 @@ if __name__ == "__main__":
     torch.onnx.export(ResNet(args.n, args.width).train(), (torch.zeros(2, 3, 32, 32),), args.output,
                       input_names=["input"], output_names=["logits"], dynamo=True, opset_version=20, optimize=False,
                       external_data=False, dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    drop_metadata(args.output)

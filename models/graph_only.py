@@ -1,9 +1,20 @@
-"""Turn an ONNX file into its graph: weights of 1,024 elements and more become external data that is not there.
+"""What the export scripts do to their ONNX files. drop_weights turns one into its graph: weights of 1,024 elements and more become external data that is not there.
 
 What is only compared (a causal mask) is no weight: the graph would not compute the same without it."""
 import pathlib
 
 import onnx
+
+
+def drop_metadata(path):
+    """Remove what the exporter notes of the exporting machine: stack traces with its paths."""
+    model = onnx.load(path)
+    model.graph.ClearField("metadata_props")
+    for message in list(model.graph.node) + list(model.graph.value_info) + list(model.graph.input) + \
+            list(model.graph.output) + list(model.graph.initializer):
+        message.ClearField("metadata_props")
+        message.ClearField("doc_string")
+    onnx.save(model, path)
 
 
 def drop_weights(path):
