@@ -8,7 +8,7 @@ import onnx
 
 def drop_metadata(path):
     """Remove what the exporter notes of the exporting machine: stack traces with its paths."""
-    model = onnx.load(path)
+    model = onnx.load(path, load_external_data=False)
     model.graph.ClearField("metadata_props")
     for message in list(model.graph.node) + list(model.graph.value_info) + list(model.graph.input) + \
             list(model.graph.output) + list(model.graph.initializer):
