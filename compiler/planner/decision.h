@@ -21,6 +21,7 @@ struct NodeDecision {
   std::string node;           // Problem::nodes[i].name, same order
   dist::FactorSharding split; // one entry a factor of the node's rule
   dist::Axes passesPartial;   // axes over which its operands and results stay partial sums (linear ops only)
+  int stage = 0;              // of the pipeline; a consumer's is never before its producer's
 };
 
 struct ParameterDecision {
@@ -88,7 +89,8 @@ struct Decision {
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
-  std::string schedule = "none"; // no pipeline
+  std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
+  int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
   std::string like;              // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
   std::vector<ParameterDecision> parameters;
