@@ -1,0 +1,89 @@
+// A pipeline schedule as data: for each pipeline rank the row of actions it runs, in order. The same table is what the
+// simulator prices (simulate.h), what the validator proves correct, and what the executor runs.
+//
+// A model is cut in `stages`; stage s lies on rank rankOfStage[s], and a rank may hold several (its chunks). An action
+// is one pass of one microbatch through one stage: Forward, then either Backward (both gradients at once) or
+// BackwardInput (the gradient of the stage's input, which the stage before waits for) and later BackwardWeight (which
+// nobody waits for).
+//
+// Worked example: makeSchedule("1f1b", 2, 3, {}) has stages = 2, rankOfStage = {0, 1} and the rows
+//     rank 0:  F0 F1 B0 F2 B1 B2        microbatches 0 and 1 go ahead, then one forward, one backward
+//     rank 1:  F0 B0 F1 B1 F2 B2
+// peakLive = {2, 1}: rank 0 keeps the activations of at most two microbatches. With forward = 1, backwardInput =
+// backwardWeight = 1 and no send times, simulate gives makespan 12 = (M + P - 1) * 3 and bubble (P - 1)/(M + P - 1) =
+// 1/4.
+#pragma once
+#include "runtime/status.h"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::planner {
+
+enum class ActionKind : uint8_t { Forward, Backward, BackwardInput, BackwardWeight };
+
+struct ScheduledAction {
+  ActionKind kind = ActionKind::Forward;
+  int stage = 0;
+  int64_t microbatch = 0;
+  bool operator==(const ScheduledAction &) const = default;
+};
+
+struct PipelineSchedule {
+  std::string kind; // as asked for: "interleaved:2", or the path of a CSV file
+  int ranks = 0, stages = 0;
+  int64_t microbatches = 0;
+  std::vector<int> rankOfStage;                   // [stages]
+  std::vector<std::vector<ScheduledAction>> rows; // [ranks]
+  // Versions of the weights that a rank keeps. 1: gradients are those of the unsplit model. 2 (pipedream-2bw): steps
+  // follow each other without a flush and a step's gradients are taken at the weights before the last update, so that
+  // the numbers differ from the unsplit model's.
+  int weightVersions = 1;
+  bool operator==(const PipelineSchedule &) const = default;
+};
+
+// Seconds (or any one unit) of one stage's passes for one microbatch. A send's time is spent on the link, beside
+// computing: sendForward from this stage to the next, sendBackward from this stage to the one before. A Backward action
+// takes backwardInput + backwardWeight.
+struct StageTimes {
+  double forward = 1, backwardInput = 1, backwardWeight = 1, sendForward = 0, sendBackward = 0;
+};
+
+// Makes the table of a kind: gpipe, 1f1b, interleaved:V, looped-bfs (looped-bfs:V), zb-h1, zb-h2, zb-2p, zb-v,
+// dualpipev, pipedream-2bw, or a CSV file's path (csv.h; ranks and microbatches must be the file's). `times` are those
+// of a typical stage: the zero-bubble kinds depend on their ratios, the others not at all. Errors (Usage): an unknown
+// kind, which lists the kinds; numbers that the kind cannot have.
+Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches,
+                                      const StageTimes &times);
+
+// How many stages the kind has for so many ranks, and whether it halves the backward pass, without making the table.
+struct ScheduleShape {
+  int stages = 0;
+  bool splitsBackward = false;
+  std::vector<int> rankOfStage;
+};
+Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks);
+
+// "gpipe", "1f1b", "interleaved:V", ...: for messages and help.
+std::vector<std::string> scheduleKinds();
+
+// Proves that the table can be run: every (stage, microbatch) has one Forward and either one Backward or both halves,
+// on its stage's rank; Forward before BackwardInput before BackwardWeight; every rank running its row in order ends (no
+// deadlock); and between two ranks the values are received in the order in which they are sent, in either direction, as
+// transfers are matched by order. The message names the row and the cell.
+Status validate(const PipelineSchedule &schedule);
+
+// For each rank the largest number of (stage, microbatch) activations it holds at a time: from the start of the Forward
+// to the end of the Backward or, where the pass is halved, of the BackwardWeight. A stage's activations, so a rank that
+// holds two chunks counts 2 for a whole microbatch.
+std::vector<int64_t> peakLive(const PipelineSchedule &schedule);
+
+// The same in bytes, where a stage's activations need `whole` from Forward to the end of BackwardInput and `weightPart`
+// (M_W of the zero-bubble paper; what the weight gradient still needs) from there to the end of BackwardWeight.
+struct StageActivations {
+  double whole = 1, weightPart = 1;
+};
+std::vector<double> peakActivations(const PipelineSchedule &schedule, std::span<const StageActivations> stages);
+
+} // namespace cleave::planner
