@@ -7,7 +7,7 @@
 // no sum: where it is too large, the candidates that need most of it are forbidden, one size after the other.
 #pragma once
 #include "compiler/planner/factor_graph.h"
-#include "compiler/planner/pricing.h"
+#include "compiler/planner/step_evaluation.h"
 #include <limits>
 
 namespace cleave::planner {

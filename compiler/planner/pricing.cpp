@@ -110,6 +110,7 @@ Price &Price::operator+=(const Price &other) {
   backward += other.backward;
   update += other.update;
   exposed += other.exposed;
+  exposedForward += other.exposedForward;
   hideable += other.hideable;
   parameters += other.parameters;
   gradients += other.gradients;
@@ -212,6 +213,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
                (setting.recompute == Recompute::Full || flow.inBlock);
   if (setting.tp > 1 && uses) {
     price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));
+    price.exposedForward = price.exposed / (again ? 2 : 1);
     // A parameter's gradient is summed over the microbatches before it is combined.
     if (flow.gradient)
       price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
@@ -220,9 +222,13 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   bool crosses = setting.recompute == Recompute::Full && flow.leavesBlock && flow.gradient;
   if (!flow.saved && !crosses) return price;
   // A recomputed block's activations are there one repetition at a time.
-  double live = flow.inBlock && recomputes(model, true, flow.cheap) ? 1 : count;
+  double live = isRecomputed(model, flow) ? 1 : count;
   price.activations = live * keptBytes(produced, uses, flow.bytes, double(setting.tp));
   return price;
+}
+
+bool isRecomputed(const SplitModel &model, const Flow &flow) {
+  return flow.inBlock && recomputes(model, true, flow.cheap);
 }
 
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {
@@ -238,55 +244,6 @@ UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> 
     uses |= bit(
         model.variables[size_t(read.variable)].candidates[size_t(choice[size_t(read.variable)])].uses[read.operand]);
   return uses;
-}
-
-Overlap overlapOf(const SplitModel &model) {
-  double part = model.cluster->device.overlap;
-  if (model.setting.zero >= 3) return {part, part};
-  if (model.setting.zero == 2) return {0, part};
-  return {0, part / double(model.setting.microbatches)}; // only the last microbatch's backward makes final gradients
-}
-
-Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
-  Evaluation result;
-  double workspace = 0, largestParameter = 0;
-  for (size_t v = 0; v < model.variables.size(); ++v) {
-    const Variable &variable = model.variables[v];
-    size_t chosen = size_t(choice[v]);
-    if (variable.isHome) {
-      result.price += homePrice(model, variable, chosen, sink);
-      const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
-      largestParameter =
-          std::max(largestParameter, tensor.bytes() / (variable.homes[chosen] >= 0 ? double(model.setting.tp) : 1.0));
-      continue;
-    }
-    result.price += nodePrice(model, variable, chosen);
-    workspace = std::max(workspace, nodeWorkspace(model, variable, chosen));
-  }
-  for (const Flow &flow : model.flows)
-    result.price += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
-  const Price &price = result.price;
-  result.isPossible = price.exposed < infinity;
-  // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
-  if (model.setting.batchWays() > 1) workspace += std::min(constants::bucketBytes, price.gradients + price.parameters);
-  if (model.setting.zero >= 2) workspace += largestParameter * (model.setting.zero >= 3 ? 3 : 1);
-
-  Predicted &predicted = result.predicted;
-  Overlap overlap = overlapOf(model);
-  double hidden = std::min(price.hideable, overlap.forward * price.forward + overlap.backward * price.backward);
-  predicted.computeSeconds = price.forward + price.backward + price.update;
-  predicted.hiddenCommunicationSeconds = hidden;
-  predicted.exposedCommunicationSeconds =
-      price.exposed + price.hideable - hidden + model.batchSeconds * double(model.setting.microbatches);
-  predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
-  predicted.memory = {price.parameters, price.gradients, price.optimizer, price.activations, workspace};
-  double flops = 0;
-  for (const Node &node : model.problem->nodes) flops += node.flops + node.backwardFlops;
-  flops *= double(model.problem->batch) / double(model.problem->samples);
-  double devices = double(model.setting.dp * model.setting.fsdp * model.setting.tp);
-  if (predicted.stepSeconds > 0) predicted.tflopsPerDevice = flops / predicted.stepSeconds / devices / 1e12;
-  predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
-  return result;
 }
 
 } // namespace cleave::planner

@@ -1,7 +1,5 @@
-// Prices of the inner problem's choices, and of a whole assignment: seconds a step and bytes a device.
-//
-//   Evaluation e = evaluate(model, choice);   // choice[v]: index into variable v's candidates or homes
-//   e.predicted.stepSeconds, e.predicted.memory.total()
+// Prices of the inner problem's choices, one variable or flow at a time: seconds a step and bytes a device.
+// step_evaluation.h adds them up.
 #pragma once
 #include "compiler/planner/split_model.h"
 
@@ -12,6 +10,7 @@ struct Price {
   double forward = 0, backward = 0;                                     // compute
   double update = 0;                                                    // optimizer
   double exposed = 0;                                                   // communication that nothing hides
+  double exposedForward = 0;                                            // its part in the first forward pass
   double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
 
@@ -43,18 +42,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
                 CollectiveSink *sink = nullptr);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
-
-// Compute seconds that communication can hide behind: forward and backward parts.
-struct Overlap {
-  double forward = 0, backward = 0;
-};
-Overlap overlapOf(const SplitModel &model);
-
-struct Evaluation {
-  Price price;
-  Predicted predicted;
-  bool isPossible = true;
-};
-Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink = nullptr);
+// Is what this flow carries computed again in the backward pass? Then it is kept for one repetition at a time.
+bool isRecomputed(const SplitModel &model, const Flow &flow);
 
 } // namespace cleave::planner
