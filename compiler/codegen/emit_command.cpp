@@ -243,6 +243,7 @@ private:
                     .Case("all_gather", plan::Collective::ALL_GATHER)
                     .Case("all_to_all", plan::Collective::ALL_TO_ALL)
                     .Case("broadcast", plan::Collective::BROADCAST)
+                    .Case("shift", plan::Collective::SHIFT)
                     .Default(std::nullopt);
     auto reduce = llvm::StringSwitch<std::optional<plan::Collective::Reduce>>(op.getReduce())
                       .Case("sum", plan::Collective::SUM)

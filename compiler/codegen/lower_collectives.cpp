@@ -32,6 +32,7 @@ std::optional<Description> describe(Operation *op) {
         return Description{"all_to_all", "sum", {int64_t(op.getDim())}, {int64_t(op.getSplitDim())}};
       })
       .Case([](dist::BroadcastOp op) { return Description{"broadcast", "sum", {-1}, {-1}}; })
+      .Case([](dist::ShiftOp op) { return Description{"shift", "sum", {int64_t(op.getDistance())}, {-1}}; })
       .Case([](dist::BucketOp op) {
         Description bucket{op.getOp(), op.getReduce().value_or("sum"), SmallVector<int64_t>(op.getDims()),
                            SmallVector<int64_t>(op.getXs().size(), -1)};

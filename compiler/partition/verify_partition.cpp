@@ -76,7 +76,7 @@ private:
     auto type = cast<RankedTensorType>(x.getType());
     SmallVector<int64_t> shape(type.getShape());
     int64_t rank = type.getRank();
-    bool needsDim = kind != "all_reduce" && kind != "broadcast";
+    bool needsDim = kind != "all_reduce" && kind != "broadcast" && kind != "shift";
     if (needsDim && (dim < 0 || dim >= rank)) return op->emitOpError("has no dimension ") << dim;
     if (kind == "all_to_all" && (splitDim < 0 || splitDim >= rank))
       return op->emitOpError("has no dimension ") << splitDim << " to split";

@@ -53,6 +53,8 @@ double collectiveSeconds(const planner::Cluster &cluster, const dist::Mesh &mesh
     return planner::collectiveSeconds(cluster, planner::Collective::AllToAll, group, bytes * n);
   case plan::Collective::BROADCAST:
     return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes);
+  case plan::Collective::SHIFT: // one message to a neighbour: what each of the n - 1 turns of a gather does
+    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes * n) / (n - 1);
   default:
     return 0;
   }
@@ -70,6 +72,8 @@ const char *opName(plan::Collective::Op op) {
     return "all_to_all";
   case plan::Collective::BROADCAST:
     return "broadcast";
+  case plan::Collective::SHIFT:
+    return "shift";
   default:
     return "collective";
   }

@@ -62,6 +62,10 @@ def Dist_OwnPartOp : Dist_Collective<"own_part"> {
   let summary = "device i of the group keeps part i along `dim` of a value that all of them have; no traffic";
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim, OptionalAttr<StrAttr>:$why);
 }
+def Dist_ShiftOp : Dist_Collective<"shift"> {
+  let summary = "device i of the group gets the value of device (i - distance) mod n: one message to a neighbour";
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$distance, OptionalAttr<StrAttr>:$why);
+}
 // A bucket: the same collective on several tensors at once. `op` is the mnemonic; dims/split_dims one an operand.
 def Dist_BucketOp : Op<Dist_Dialect, "bucket", [Pure]> {
   let summary = "several collectives of one kind and group, executed as one";

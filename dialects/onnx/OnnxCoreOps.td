@@ -189,6 +189,15 @@ def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
                    OptionalAttr<StrArrayAttr>:$shard_axes, OptionalAttr<I64Attr>:$global_rows);
   let results = (outs Tensor:$y);
 }
+def RollOp : Core_Differentiable<"Roll"> {
+  let summary = "y[i] = x[(i - distance) mod size] along `dim`: every entry moves `distance` places on";
+  let description = [{
+    `dim` may only be split into single entries: partitioning then makes it one message to a neighbour (dist.shift).
+    This is how blocks of keys and values travel round a ring of devices.
+  }];
+  let arguments = (ins Tensor:$x, I64Attr:$dim, I64Attr:$distance);
+  let results = (outs Tensor:$y);
+}
 def CumSumOp : Core_Differentiable<"CumSum"> {
   let summary = "running sum along `axis`";
   let arguments = (ins Tensor:$x, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);

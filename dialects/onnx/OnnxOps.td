@@ -55,4 +55,33 @@ def WriteOp : Onnx_Op<"write", []> {
   let arguments = (ins FlatSymbolRefAttr:$param, AnyRankedTensor:$value);
   let assemblyFormat = "$param `,` $value attr-dict `:` type($value)";
 }
+
+// Attention as one operation, only between its recognition and its expansion (compiler/attention): there to have a
+// gradient of its own, which computes the probabilities again block by block instead of keeping them.
+defvar AttentionForm = (ins DenseI64ArrayAttr:$query_dims, DenseI64ArrayAttr:$key_dims, I64Attr:$score_query,
+                        I64Attr:$score_key, I64Attr:$out_query, I64Attr:$blocks, UnitAttr:$zero_empty_rows,
+                        UnitAttr:$causal);
+def AttentionOp : Onnx_Op<"Attention", [Pure, IsolatedFromAbove, NoTerminator,
+                                        DeclareOpInterfaceMethods<GradientOpInterface>]> {
+  let summary = "out = weigh(softmax(score(xs)), xs) and the logarithms of the softmax's sums";
+  let description = [{
+    The regions hold what the exporter wrote as core ops on global shapes; the last operation of each gives its value.
+    `score` has the block arguments xs and gives the scaled, masked scores; `weigh` has the block arguments p (the
+    probabilities, as the scores) and xs, and is linear in p. `query_dims` (`key_dims`): of every operand, the dimension
+    that counts queries (keys), -1 for none; `score_query`, `score_key`, `out_query` the same of the scores and of out.
+    `blocks`: into how many the sequence is cut. `zero_empty_rows`: a row whose scores are all minus infinity gives 0,
+    not NaN. `causal`: a query sees exactly the keys up to its own position.
+  }];
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$xs), AttentionForm);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum);
+  let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$weigh);
+  let assemblyFormat = "$xs attr-dict-with-keyword `:` functional-type(operands, results) $score $weigh";
+}
+def AttentionGradOp : Onnx_Op<"AttentionGrad", [Pure, IsolatedFromAbove, NoTerminator]> {
+  let summary = "gradients of Attention's operands `wanted`, from xs, out, log_sum and the gradient of out";
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$xs, DenseI64ArrayAttr:$wanted), AttentionForm);
+  let results = (outs Variadic<AnyRankedTensor>:$grads);
+  let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$weigh);
+  let assemblyFormat = "$xs attr-dict-with-keyword `:` functional-type(operands, results) $score $weigh";
+}
 #endif

@@ -54,6 +54,11 @@ private:
       for (int64_t m = 0; m < members(); ++m)
         part.piece.run(in(part, m) + self * part.pieceSource, out(part, self) + m * part.pieceTarget);
       return;
+    case plan::Collective::SHIFT: {
+      const std::byte *source = in(part, (self + members() - part.distance) % members());
+      std::memmove(out(part, self), source, static_cast<size_t>(part.elements() * part.element));
+      return;
+    }
     default: // BROADCAST from the first member
       if (out(part, self) != in(part, 0))
         std::memmove(out(part, self), in(part, 0), static_cast<size_t>(part.elements() * part.element));

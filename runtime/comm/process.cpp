@@ -167,6 +167,17 @@ struct Layout {
     }
   }
 
+  void shift(const CollectivePart &part) const {
+    int64_t bytes = part.elements() * byteSize(part.dtype);
+    std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
+    if (part.distance == 0) {
+      if (in != out) command.after.push_back({StridedCopy({bytes}, {1}, {1}, 1), in, out});
+      return;
+    }
+    command.first.sends.push_back({peer((self + part.distance) % count()), in, bytes});
+    command.first.receives.push_back({peer((self + count() - part.distance) % count()), out, bytes});
+  }
+
   void broadcast(const CollectivePart &part) const {
     int64_t bytes = part.elements() * byteSize(part.dtype);
     std::byte *in = arena + part.inputOffset, *out = arena + part.outputOffset;
@@ -210,6 +221,9 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
       break;
     case plan::Collective::ALL_TO_ALL:
       layout.allToAll(part);
+      break;
+    case plan::Collective::SHIFT:
+      layout.shift(part);
       break;
     default:
       layout.broadcast(part);

@@ -3,7 +3,7 @@
 // Every member reduces its own piece in the order of the members, as LocalFabric does, so that the bits are the same:
 //   all-reduce      pieces to their owners, reduce, pieces back to all
 //   reduce-scatter  pieces to their owners, reduce
-//   all-gather, all-to-all, broadcast   pieces to those who need them
+//   all-gather, all-to-all, broadcast, shift   pieces to those who need them
 #pragma once
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/transport.h"

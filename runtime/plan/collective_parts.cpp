@@ -26,8 +26,13 @@ Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, 
     std::vector<int64_t> expected = part.inputShape;
     const bool reduces = op == plan::Collective::ALL_REDUCE || op == plan::Collective::REDUCE_SCATTER;
     if (reduces && !isReducible(in.dtype())) return refuse("this dtype cannot be reduced");
-    if (op == plan::Collective::ALL_REDUCE || op == plan::Collective::BROADCAST) {
+    if (op == plan::Collective::ALL_REDUCE || op == plan::Collective::BROADCAST || op == plan::Collective::SHIFT) {
       part.length = elementCount(part.inputShape);
+      if (op == plan::Collective::SHIFT) {
+        if (i >= collective.dims_size()) return refuse("its distance is missing");
+        part.distance = (collective.dims(i) % members + members) % members;
+        if (in.offset() == out.offset() && part.distance != 0) return refuse("a shift in place");
+      }
     } else {
       if (i >= collective.dims_size()) return refuse("its dimension is missing");
       part.dim = collective.dims(i);

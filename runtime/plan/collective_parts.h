@@ -17,6 +17,7 @@ struct CollectivePart {
           inner = 1; // along `dim`: the input's (ALL_GATHER, others) or the output's (REDUCE_SCATTER) size
   std::vector<int64_t> inputShape, outputShape;
   int64_t dim = 0, splitDim = 0;
+  int64_t distance = 0; // SHIFT: to the member so many places on, in [0, members)
   int64_t elements() const { return outer * length * inner; }
 };
 

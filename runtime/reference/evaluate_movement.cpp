@@ -86,6 +86,21 @@ HostTensor slice(const Evaluation &e) {
   return result;
 }
 
+HostTensor roll(const Evaluation &e) {
+  HostTensor x = operandAsResult(e, 0);
+  int64_t dim = e.integer("dim"), distance = e.integer("distance");
+  e.check(dim >= 0 && dim < int64_t(x.shape.size()), "has no such dimension");
+  int64_t size = x.shape[dim], inner = byteSize(x.dtype);
+  for (size_t d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
+  HostTensor result = HostTensor::zeros(x.dtype, x.shape);
+  if (inner == 0 || size == 0) return result;
+  for (int64_t row = 0, rows = int64_t(x.data.size()) / inner; row < rows; ++row) {
+    int64_t from = row % size, to = ((from + distance) % size + size) % size;
+    std::memcpy(&result.data[(row - from + to) * inner], &x.data[row * inner], inner);
+  }
+  return result;
+}
+
 HostTensor pad(const Evaluation &e) {
   HostTensor x = operandAsResult(e, 0);
   const Ints &low = e.ints("low"), &high = e.ints("high"), &interior = e.ints("interior");
@@ -212,6 +227,7 @@ HostTensor cumSum(const Evaluation &e) {
 void addMovement(EvaluatorTable &table) {
   table["Reshape"] = reshape;
   table["Transpose"] = transpose;
+  table["Roll"] = roll;
   table["Broadcast"] = broadcast;
   table["Slice"] = slice;
   table["Pad"] = pad;

@@ -141,6 +141,16 @@ FactorRule ScatterAddOp::getFactorRule() {
   return rule;
 }
 
+// The rolled dimension may be split, but only into single entries: MaterializeCollectives refuses anything between.
+FactorRule RollOp::getFactorRule() {
+  FactorRule rule;
+  TensorFactors factors = parallel(rule, shape(getX()));
+  rule.operands = {factors};
+  rule.results = {factors};
+  linearIn(rule, {0});
+  return rule;
+}
+
 FactorRule CumSumOp::getFactorRule() {
   FactorRule rule;
   TensorFactors factors = parallel(rule, shape(getX()));

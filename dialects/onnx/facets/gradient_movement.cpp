@@ -89,6 +89,12 @@ LogicalResult ScatterAddOp::buildGradient(OpBuilder &builder, ValueRange resultG
   return success();
 }
 
+LogicalResult RollOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {
+  operandGrads.push_back(
+      Formula(builder, getLoc()).make<RollOp>(resultGrads[0], getDim(), -static_cast<int64_t>(getDistance())));
+  return success();
+}
+
 LogicalResult CumSumOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {
   operandGrads.push_back(
       Formula(builder, getLoc()).make<CumSumOp>(resultGrads[0], getAxis(), getExclusive(), /*reverse=*/!getReverse()));

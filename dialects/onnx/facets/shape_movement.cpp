@@ -18,8 +18,7 @@ bool isAxis(int64_t axis, RankedTensorType type) { return axis >= 0 && axis < ty
 
 } // namespace
 
-LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
-                                          Types &results) {
+LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
   auto x = shaped(adaptor.getX());
   if (product(adaptor.getShape()) != x.getNumElements())
     return emitOptionalError(loc, "cannot reshape ", x, " to ", adaptor.getShape().size(), " dimensions of ",
@@ -126,13 +125,19 @@ LogicalResult ScatterAddOp::inferReturnTypes(MLIRContext *, std::optional<Locati
                                              Types &results) {
   auto indices = shaped(adaptor.getIndices()), updates = shaped(adaptor.getUpdates());
   int64_t axis = adaptor.getAxis(), count = indices.getRank();
-  if (axis < 0 || axis + count > updates.getRank() ||
-      updates.getShape().slice(axis, count) != indices.getShape())
+  if (axis < 0 || axis + count > updates.getRank() || updates.getShape().slice(axis, count) != indices.getShape())
     return emitOptionalError(loc, "updates ", updates, " do not fit indices ", indices, " at axis ", axis);
   SmallVector<int64_t> shape(updates.getShape().take_front(axis));
   shape.push_back(adaptor.getRows());
   llvm::append_range(shape, updates.getShape().drop_front(axis + count));
   results.push_back(updates.clone(shape));
+  return success();
+}
+
+LogicalResult RollOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
+  auto x = shaped(adaptor.getX());
+  if (!isAxis(adaptor.getDim(), x)) return emitOptionalError(loc, "has no dimension ", adaptor.getDim());
+  results.push_back(x);
   return success();
 }
 
