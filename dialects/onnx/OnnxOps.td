@@ -63,7 +63,7 @@ defvar AttentionForm = (ins DenseI64ArrayAttr:$query_dims, DenseI64ArrayAttr:$ke
                         UnitAttr:$causal);
 def AttentionOp : Onnx_Op<"Attention", [Pure, IsolatedFromAbove, NoTerminator,
                                         DeclareOpInterfaceMethods<GradientOpInterface>]> {
-  let summary = "out = weigh(softmax(score(xs)), xs) and the logarithms of the softmax's sums";
+  let summary = "out = weigh(softmax(score(xs)), xs), and the softmax's maxima and sums for the gradient";
   let description = [{
     The regions hold what the exporter wrote as core ops on global shapes; the last operation of each gives its value.
     `score` has the block arguments xs and gives the scaled, masked scores; `weigh` has the block arguments p (the
@@ -73,12 +73,12 @@ def AttentionOp : Onnx_Op<"Attention", [Pure, IsolatedFromAbove, NoTerminator,
     not NaN. `causal`: a query sees exactly the keys up to its own position.
   }];
   let arguments = !con((ins Variadic<AnyRankedTensor>:$xs), AttentionForm);
-  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$max, AnyRankedTensor:$sum);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$weigh);
   let assemblyFormat = "$xs attr-dict-with-keyword `:` functional-type(operands, results) $score $weigh";
 }
 def AttentionGradOp : Onnx_Op<"AttentionGrad", [Pure, IsolatedFromAbove, NoTerminator]> {
-  let summary = "gradients of Attention's operands `wanted`, from xs, out, log_sum and the gradient of out";
+  let summary = "gradients of Attention's operands `wanted`, from xs, out, max, sum and the gradient of out";
   let arguments = !con((ins Variadic<AnyRankedTensor>:$xs, DenseI64ArrayAttr:$wanted), AttentionForm);
   let results = (outs Variadic<AnyRankedTensor>:$grads);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$weigh);

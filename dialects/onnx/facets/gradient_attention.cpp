@@ -8,9 +8,9 @@ namespace cleave::onnx {
 
 LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool> wanted,
                                          SmallVectorImpl<Value> &operandGrads) {
-  if (resultGrads[1]) return emitOpError("has no derivative of its second result: nothing but its gradient reads it");
+  if (resultGrads[1] || resultGrads[2]) return emitOpError("has no derivative of its maxima and sums");
   SmallVector<Value> operands(getXs());
-  operands.append({getOut(), getLogSum(), resultGrads[0]});
+  operands.append({getOut(), getMax(), getSum(), resultGrads[0]});
   SmallVector<int64_t> numbers;
   SmallVector<Type> types;
   for (auto [number, want] : llvm::enumerate(wanted))
