@@ -1,4 +1,5 @@
 #include "compiler/planner/constraints.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/text_reader.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -20,6 +21,17 @@ std::vector<std::string> splitAt(const std::string &text, char separator) {
 
 Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
 
+std::optional<int64_t> *axisSlot(Constraints &constraints, const std::string &axis) {
+  for (auto [name, slot] : {std::pair{"dp", &constraints.dp},
+                            {"fsdp", &constraints.fsdp},
+                            {"tp", &constraints.tp},
+                            {"pp", &constraints.pp},
+                            {"cp", &constraints.cp},
+                            {"ep", &constraints.ep}})
+    if (axis == name) return slot;
+  return nullptr;
+}
+
 Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &constraints) {
   int64_t product = 1;
   std::vector<std::string> seen;
@@ -36,21 +48,9 @@ Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &c
     int64_t value = 0;
     if (!parseInteger(size, value) || value < 1)
       return usage(fmt::format("--mesh {}: size '{}' of axis '{}' is not a number from 1 up", text, size, axis));
-    if (axis == "dp")
-      constraints.dp = value;
-    else if (axis == "tp")
-      constraints.tp = value;
-    else if (axis == "fsdp")
-      constraints.fsdp = value;
-    else if (axis == "pp" || axis == "cp" || axis == "ep") {
-      if (value != 1)
-        return usage(fmt::format("--mesh {}: axis '{}' needs {}, which is not executable yet; dp and tp are", text,
-                                 axis,
-                                 axis == "pp"   ? "pipeline stages"
-                                 : axis == "cp" ? "attention over a split sequence"
-                                                : "split experts"));
-    } else
-      return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
+    std::optional<int64_t> *slot = axisSlot(constraints, axis);
+    if (!slot) return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
+    *slot = value;
     if (product > cluster.numDevices() / value)
       product = cluster.numDevices() + 1; // too many; said below
     else
@@ -59,10 +59,55 @@ Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &c
   if (product > cluster.numDevices() || cluster.numDevices() % product != 0)
     return usage(
         fmt::format("--mesh {}: the sizes must divide the {} devices of {}", text, cluster.numDevices(), cluster.name));
-  if (constraints.dp && constraints.tp &&
-      constraints.dp.value() * constraints.tp.value() * constraints.fsdp.value_or(1) != cluster.numDevices())
-    return usage(fmt::format("--mesh {} is {} devices, {} has {}; every device must be used", text, product,
-                             cluster.name, cluster.numDevices()));
+  return Status::ok();
+}
+
+Status parseCut(const std::string &text, Constraints &constraints) {
+  StageCut cut{text, text, false};
+  for (auto [suffix, after] : {std::pair{":before", false}, {":after", true}})
+    if (text.ends_with(suffix)) {
+      cut.glob = text.substr(0, text.size() - std::string(suffix).size());
+      cut.after = after;
+    }
+  if (cut.glob.empty()) return usage(fmt::format("--split-at {}: not GLOB, GLOB:before or GLOB:after", text));
+  constraints.cuts.push_back(std::move(cut));
+  return Status::ok();
+}
+
+Status parseBalance(const std::string &text, Constraints &constraints) {
+  for (const std::string &entry : splitAt(text, ',')) {
+    int64_t value = 0;
+    if (!parseInteger(entry, value) || value < 1)
+      return usage(fmt::format("--balance {}: '{}' is not a number from 1 up", text, entry));
+    constraints.balance.push_back(value);
+  }
+  return Status::ok();
+}
+
+Status parsePipeline(const SplitFlags &flags, Constraints &constraints) {
+  for (const std::string &cut : flags.splitAt) CLEAVE_RETURN_IF_ERROR(parseCut(cut, constraints));
+  if (!flags.balance.empty()) CLEAVE_RETURN_IF_ERROR(parseBalance(flags.balance, constraints));
+  if (!constraints.cuts.empty() && !constraints.balance.empty())
+    return usage("--split-at and --balance both say where the stages are");
+  if (!flags.schedule.empty()) constraints.schedule = flags.schedule;
+  std::string schedule = constraints.schedule.value_or("1f1b");
+  if (schedule == "none") {
+    if (constraints.pp.value_or(1) > 1 || !constraints.cuts.empty() || !constraints.balance.empty())
+      return usage("--schedule none is the one without pipeline stages");
+    constraints.pp = 1;
+    return Status::ok();
+  }
+  int64_t stages =
+      constraints.cuts.empty() ? int64_t(constraints.balance.size()) : int64_t(constraints.cuts.size()) + 1;
+  // How many ranks so many stages lie on, or the other way round.
+  int64_t ranks = constraints.pp.value_or(2);
+  Result<ScheduleShape> shape = scheduleShape(schedule, int(ranks));
+  if (!shape) return shape.status();
+  int64_t chunks = shape->stages / std::max<int64_t>(1, ranks);
+  if (stages > 1 && !constraints.pp && stages % chunks == 0) constraints.pp = stages / chunks;
+  if (stages > 1 && *constraints.pp * chunks != stages)
+    return usage(fmt::format("{} stages are asked for, --schedule {} has {} on pp={}", stages, schedule,
+                             constraints.pp.value_or(1) * chunks, constraints.pp.value_or(1)));
   return Status::ok();
 }
 
@@ -171,8 +216,7 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
       return usage(fmt::format("--recompute {}: must be none, selective or full", flags.recompute));
     constraints.recompute = recompute;
   }
-  if (!flags.schedule.empty() && flags.schedule != "none")
-    return usage(fmt::format("--schedule {} orders pipeline stages, which are not executable yet", flags.schedule));
+  CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
   if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));
@@ -182,13 +226,16 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
 std::string Constraints::str() const {
   std::vector<std::string> parts;
   std::string mesh;
-  for (auto [axis, size] : {std::pair{"dp", &dp}, {"fsdp", &fsdp}, {"tp", &tp}})
+  for (auto [axis, size] : {std::pair{"pp", &pp}, {"dp", &dp}, {"fsdp", &fsdp}, {"cp", &cp}, {"ep", &ep}, {"tp", &tp}})
     if (*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, **size);
   if (!like.empty()) parts.push_back("like " + like);
   if (!mesh.empty()) parts.push_back("mesh " + mesh);
   if (zero) parts.push_back(fmt::format("zero {}", *zero));
   if (microbatches) parts.push_back(fmt::format("microbatches {}", *microbatches));
   if (recompute) parts.push_back(fmt::format("recompute {}", name(*recompute)));
+  if (schedule) parts.push_back("schedule " + *schedule);
+  for (const StageCut &cut : cuts) parts.push_back("split-at " + cut.text);
+  if (!balance.empty()) parts.push_back(fmt::format("balance {}", fmt::join(balance, ",")));
   if (sequenceSplit == SequenceSplit::On) parts.push_back("sequence-parallel");
   for (const Pin &pin : pins) parts.push_back("pin " + pin.text);
   return fmt::format("{}", fmt::join(parts, "; "));

@@ -18,12 +18,21 @@ struct SplitFlags {
   std::string mesh = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {};
   bool sequenceParallel = false;
   std::vector<std::string> pins = {};
+  std::vector<std::string> splitAt = {}; // "GLOB", "GLOB:before", "GLOB:after"
+  std::string balance = {};              // "3,3,2"
 };
 
 struct Pin {
   std::string text;             // as typed
   std::string glob;             // of tensor or parameter names
   std::vector<dist::Axes> dims; // one entry a dimension
+};
+
+// A border between two pipeline stages: before the first node that matches, or after the last.
+struct StageCut {
+  std::string text; // as typed
+  std::string glob; // of node names
+  bool after = false;
 };
 
 // Tensor parallelism that a preset demands instead of leaving it to the costs.
@@ -33,6 +42,10 @@ enum class SequenceSplit : uint8_t { Searched, Off, On };
 
 struct Constraints {
   std::optional<int64_t> dp, fsdp, tp; // sizes of mesh axes; fsdp: the ZeRO axis inside dp replicas (hsdp)
+  std::optional<int64_t> pp, cp, ep;   // pipeline ranks; parts of the sequence; of the experts
+  std::optional<std::string> schedule; // of the pipeline
+  std::vector<StageCut> cuts;
+  std::vector<int64_t> balance; // units of each stage (stage_units.h)
   std::optional<int> zero;
   std::optional<int64_t> microbatches;
   std::optional<Recompute> recompute;

@@ -40,12 +40,23 @@ Status readSharding(TextReader &reader, dist::Sharding &sharding) {
   return Status::ok();
 }
 
-Status readSplits(TextReader &reader, std::vector<dist::Axes> &splits) {
+// After the name: an entry a factor, then what differs from the common case.
+Status readNode(TextReader &reader, NodeDecision &node) {
   while (reader.more()) {
     std::string word;
+    int64_t number = 0;
     CLEAVE_RETURN_IF_ERROR(reader.word(word));
-    if (word == "passes") return Status::ok(); // the caller reads on
-    splits.push_back(parseAxes(word));
+    if (word == "stage") {
+      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
+      node.stage = int(number);
+    } else if (word == "recompute") {
+      CLEAVE_RETURN_IF_ERROR(reader.choice(recomputeNames, number));
+      node.recompute = Recompute(number);
+    } else if (word == "passes") {
+      CLEAVE_RETURN_IF_ERROR(reader.word(word));
+      node.passesPartial = parseAxes(word);
+    } else
+      node.split.push_back(parseAxes(word));
   }
   return Status::ok();
 }
@@ -94,20 +105,22 @@ const ParameterDecision *Decision::findParameter(const std::string &parameter) c
 
 std::string Decision::text() const {
   const MemoryBreakdown &memory = predicted.memory;
-  std::string out =
-      fmt::format("cleave-decision 1\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {}\n"
-                  "predicted step {} compute {} exposed {} hidden {} bubble {}\nmemory {} {} {} {} {}\nrate {} "
-                  "{}\nsearch {} {} {}\n",
-                  mesh.str(), axesText(batchAxes), zero, axesText(zeroAxes), microbatches, name(recompute), schedule,
-                  predicted.stepSeconds, predicted.computeSeconds, predicted.exposedCommunicationSeconds,
-                  predicted.hiddenCommunicationSeconds, predicted.bubbleSeconds, memory.parameters, memory.gradients,
-                  memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu,
-                  searchSeconds, gap, candidates);
+  std::string out = fmt::format(
+      "cleave-decision 1\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {} {}\n"
+      "predicted step {} compute {} exposed {} hidden {} bubble {}\nmemory {} {} {} {} {}\nrate {} "
+      "{}\nsearch {} {} {}\n",
+      mesh.str(), axesText(batchAxes), zero, axesText(zeroAxes), microbatches, name(recompute), schedule, stages,
+      predicted.stepSeconds, predicted.computeSeconds, predicted.exposedCommunicationSeconds,
+      predicted.hiddenCommunicationSeconds, predicted.bubbleSeconds, memory.parameters, memory.gradients,
+      memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu, searchSeconds,
+      gap, candidates);
   if (!like.empty()) out += fmt::format("like {}\n", quote(like));
   for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
   for (const NodeDecision &node : nodes) {
     out += "node " + quote(node.node);
     for (const dist::Axes &axes : node.split) out += " " + axesText(axes);
+    if (node.stage > 0) out += fmt::format(" stage {}", node.stage);
+    if (node.recompute != recompute) out += fmt::format(" recompute {}", name(node.recompute));
     if (!node.passesPartial.empty()) out += " passes " + axesText(node.passesPartial);
     out += "\n";
   }
@@ -142,9 +155,11 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     else if (key == "recompute") {
       CLEAVE_RETURN_IF_ERROR(reader.choice(recomputeNames, number));
       decision.recompute = Recompute(number);
-    } else if (key == "schedule")
+    } else if (key == "schedule") {
       CLEAVE_RETURN_IF_ERROR(reader.word(decision.schedule));
-    else if (key == "predicted") {
+      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
+      decision.stages = int(number);
+    } else if (key == "predicted") {
       Predicted &p = decision.predicted;
       for (auto [word, slot] : {std::pair{"step", &p.stepSeconds},
                                 {"compute", &p.computeSeconds},
@@ -173,11 +188,8 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     } else if (key == "node") {
       NodeDecision node;
       CLEAVE_RETURN_IF_ERROR(reader.quoted(node.node));
-      CLEAVE_RETURN_IF_ERROR(readSplits(reader, node.split));
-      if (reader.more()) {
-        CLEAVE_RETURN_IF_ERROR(reader.word(value));
-        node.passesPartial = parseAxes(value);
-      }
+      node.recompute = decision.recompute;
+      CLEAVE_RETURN_IF_ERROR(readNode(reader, node));
       decision.nodes.push_back(std::move(node));
     } else if (key == "parameter") {
       ParameterDecision parameter;
@@ -191,6 +203,33 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
   }
   return decision;
 }
+
+namespace {
+
+// Stages exist, and values only pass from a stage to itself or a later one.
+Status verifyStages(const Problem &problem, const Decision &decision) {
+  int64_t ranks = decision.mesh.axisSize("pp");
+  if (decision.stages < 1 || decision.stages % ranks != 0)
+    return inputError(fmt::format("{} stages do not lie evenly on the {} ranks of axis pp", decision.stages, ranks));
+  std::vector<int> producers = problem.producers();
+  std::vector<bool> used(size_t(decision.stages), false);
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    int stage = decision.nodes[i].stage;
+    if (stage < 0 || stage >= decision.stages)
+      return inputError(fmt::format("node '{}' is in stage {} of {}", problem.nodes[i].name, stage, decision.stages));
+    used[size_t(stage)] = true;
+    for (int tensor : problem.nodes[i].operands)
+      if (int producer = producers[size_t(tensor)]; producer >= 0 && decision.nodes[size_t(producer)].stage > stage)
+        return inputError(fmt::format("node '{}' in stage {} reads '{}', which stage {} makes", problem.nodes[i].name,
+                                      stage, problem.tensors[size_t(tensor)].name,
+                                      decision.nodes[size_t(producer)].stage));
+  }
+  for (size_t stage = 0; stage < used.size() && !problem.nodes.empty(); ++stage)
+    if (!used[stage]) return inputError(fmt::format("stage {} has no node", stage));
+  return Status::ok();
+}
+
+} // namespace
 
 Status verify(const Problem &problem, const Decision &decision) {
   if (decision.nodes.size() != problem.nodes.size())
@@ -231,6 +270,7 @@ Status verify(const Problem &problem, const Decision &decision) {
         return wrong("a partial sum cannot pass through an operation that is not linear");
     }
   }
+  CLEAVE_RETURN_IF_ERROR(verifyStages(problem, decision));
   size_t at = 0;
   for (const Tensor &tensor : problem.tensors) {
     if (tensor.kind != TensorKind::Parameter) continue;

@@ -18,10 +18,11 @@ const char *name(Recompute recompute);
 bool parseRecompute(const std::string &text, Recompute &recompute);
 
 struct NodeDecision {
-  std::string node;           // Problem::nodes[i].name, same order
-  dist::FactorSharding split; // one entry a factor of the node's rule
-  dist::Axes passesPartial;   // axes over which its operands and results stay partial sums (linear ops only)
-  int stage = 0;              // of the pipeline; a consumer's is never before its producer's
+  std::string node;                      // Problem::nodes[i].name, same order
+  dist::FactorSharding split;            // one entry a factor of the node's rule
+  dist::Axes passesPartial;              // axes over which its operands and results stay partial sums (linear ops only)
+  int stage = 0;                         // of the pipeline; a consumer's is never before its producer's
+  Recompute recompute = Recompute::None; // of the block that the node is in
 };
 
 struct ParameterDecision {
@@ -56,6 +57,7 @@ struct CollectiveTotal {
 
 struct Alternative {
   std::string name; // "ddp", "zero3", ..., or "searched #2"
+  std::string schedule = "none";
   dist::Mesh mesh;
   int zero = 0;
   int64_t microbatches = 1;
@@ -82,6 +84,23 @@ struct NodeExplanation {
   std::vector<CandidateCost> candidates;
 };
 
+// One stage of the pipeline on one of its devices; without pipeline the whole model is one. Seconds of one microbatch,
+// but for the last line.
+struct StageDecision {
+  int rank = 0;                                              // on axis pp
+  int64_t devices = 1;                                       // that work on it
+  int64_t nodes = 0;                                         // forward operations
+  int64_t blocks = 0;                                        // repetitions of repeated blocks among them
+  int64_t selectiveBlocks = 0, recomputedBlocks = 0;         // of these: recomputed selectively, in full
+  double parameters = 0;                                     // elements, of the whole stage
+  double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
+  double communication = 0;                                  // those collectives, part of the three above
+  double recompute = 0;                                      // forward work done again, part of backwardInput
+  double sendForward = 0, sendBackward = 0;                  // to the stage after, to the one before
+  double reduction = 0, update = 0;                          // a step: gradients' collectives, optimizer
+  MemoryBreakdown memory;                                    // of the device, with its other stages
+};
+
 struct Decision {
   dist::Mesh mesh;
   dist::Axes batchAxes; // split the sample dimension: {"dp"}, or {"dp","fsdp"} for hsdp
@@ -94,6 +113,7 @@ struct Decision {
   std::string like;              // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
   std::vector<ParameterDecision> parameters;
+  std::vector<StageDecision> stageDecisions; // one a stage; not part of text()
   Predicted predicted;
   std::vector<CollectiveTotal> collectives;
   double searchSeconds = 0, gap = 0;

@@ -10,6 +10,8 @@ namespace {
 
 Setting settingOf(const Problem &problem, const Decision &decision) {
   Setting setting;
+  setting.pp = decision.mesh.axisSize("pp");
+  setting.schedule = decision.schedule;
   setting.dp = decision.mesh.axisSize("dp");
   setting.fsdp = decision.mesh.axisSize("fsdp");
   setting.tp = decision.mesh.axisSize("tp");

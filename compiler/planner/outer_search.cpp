@@ -1,5 +1,6 @@
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -19,7 +20,9 @@ std::vector<int64_t> divisors(int64_t number) {
 std::vector<Setting> shapes(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                             bool mustDivide) {
   std::vector<Setting> result;
-  int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
+  int64_t pp = constraints.pp.value_or(1), fsdp = constraints.fsdp.value_or(1);
+  if (cluster.numDevices() % pp != 0) return result;
+  int64_t devices = cluster.numDevices() / pp;
   for (int64_t tp : divisors(devices)) {
     if (constraints.tp && *constraints.tp != tp) continue;
     if (devices / tp % fsdp != 0) continue;
@@ -31,6 +34,8 @@ std::vector<Setting> shapes(const Problem &problem, const Cluster &cluster, cons
       if (divides != mustDivide) continue;
       if (!divides && microbatches > 1 && !constraints.microbatches) continue;
       Setting setting;
+      setting.pp = pp;
+      if (pp > 1) setting.schedule = constraints.schedule.value_or("1f1b");
       setting.dp = dp;
       setting.fsdp = fsdp;
       setting.tp = tp;
@@ -71,6 +76,33 @@ void record(Outcome &outcome, Solution solution) {
   else if (solution.seconds() < same->seconds())
     *same = solution;
   if (!outcome.best || solution.seconds() < outcome.best->seconds()) outcome.best = std::move(solution);
+}
+
+} // namespace
+
+namespace {
+
+// Stages as the person asked for, or runs of units of about equal FLOPs.
+Result<std::vector<int>> stageStarts(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints,
+                                     const Setting &setting) {
+  std::vector<Unit> units = findUnits(problem, facts.repeats);
+  Result<std::vector<int>> starts = pinnedStageStarts(problem, units, constraints);
+  if (!starts || !starts->empty()) return starts;
+  Result<ScheduleShape> shape = scheduleShape(setting.schedule, int(setting.pp));
+  if (!shape) return shape.status();
+  size_t stages = size_t(shape->stages);
+  if (units.size() < stages)
+    return {Status(ErrorKind::Usage,
+                   fmt::format("the model has {} units, too few for {} pipeline stages", units.size(), stages))};
+  double total = 0, before = 0;
+  for (const Node &node : problem.nodes) total += node.flops;
+  for (size_t u = 0; u < units.size(); ++u) {
+    bool isDue = before >= total * double(starts->size()) / double(stages);
+    bool isLastChance = units.size() - u <= stages - starts->size();
+    if (starts->size() < stages && (isDue || isLastChance)) starts->push_back(units[u].first);
+    for (int i = units[u].first; i < units[u].end; ++i) before += problem.nodes[size_t(i)].flops;
+  }
+  return starts;
 }
 
 } // namespace
@@ -131,7 +163,16 @@ Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const 
         if (assignment->fits || assignment->isPruned) outcome.bound = std::min(outcome.bound, assignment->bound);
         if (assignment->isPruned) continue;
         if (assignment->fits) incumbent = std::min(incumbent, assignment->evaluation.predicted.stepSeconds);
-        record(outcome, {std::move(model), std::move(*assignment)});
+        Solution solution{std::move(model), std::move(*assignment), {0}};
+        if (shape.pp > 1) {
+          Result<std::vector<int>> starts = stageStarts(problem, facts, constraints, shape);
+          if (!starts) {
+            outcome.reason = starts.status();
+            return outcome;
+          }
+          solution.stageStarts = *starts;
+        }
+        record(outcome, std::move(solution));
       }
   }
   std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
@@ -150,6 +191,9 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.zero = setting.zero;
   decision.microbatches = setting.microbatches;
   decision.recompute = setting.recompute;
+  decision.schedule = setting.schedule;
+  decision.stages = std::max(1, int(solution.stageStarts.size()));
+  std::vector<int> stages = stagesOfNodes(problem, solution.stageStarts);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     int variable = model.variableOfNode[i];
     const Candidate &chosen = model.variables[size_t(variable)].candidates[size_t(choice[size_t(variable)])];
@@ -158,6 +202,8 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     if (batchFactor >= 0) node.split[size_t(batchFactor)] = decision.batchAxes;
     if (chosen.factor >= 0) node.split[size_t(chosen.factor)] = {"tp"};
     if (chosen.passesPartial) node.passesPartial = {"tp"};
+    node.stage = stages[i];
+    node.recompute = setting.recompute;
     decision.nodes.push_back(std::move(node));
   }
   for (size_t t = 0; t < problem.tensors.size(); ++t) {

@@ -3,6 +3,7 @@
 #pragma once
 #include "compiler/planner/assignment.h"
 #include "compiler/planner/search.h"
+#include "compiler/planner/stage_units.h"
 #include <memory>
 
 namespace cleave::planner {
@@ -10,6 +11,7 @@ namespace cleave::planner {
 struct Solution {
   std::shared_ptr<const SplitModel> model; // with the setting
   Assignment assignment;
+  std::vector<int> stageStarts = {0}; // first node of every pipeline stage
   double seconds() const { return assignment.evaluation.predicted.stepSeconds; }
   double bytes() const { return assignment.evaluation.predicted.memory.total(); }
 };

@@ -80,6 +80,8 @@ struct Problem {
   std::vector<int64_t> batchDims() const;
   // The factor of a node that counts samples, given batchDims(); -1: none, or one that must stay whole.
   static int64_t batchFactor(const Node &node, const std::vector<int64_t> &batchDims);
+  // Bytes of activations that are made before node i and read at or after it; one entry more than nodes.
+  std::vector<double> liveBytes() const;
   // Repeated blocks by structural hashing: the longest runs of nodes whose form recurs with a period.
   std::vector<Repeat> findRepeats() const;
 };

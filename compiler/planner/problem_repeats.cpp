@@ -61,22 +61,6 @@ Repeat longestRun(const std::vector<uint64_t> &forms, int begin, int end) {
   return best;
 }
 
-// Bytes of activations that are made before node i and read at or after it.
-std::vector<double> liveBytes(const Problem &problem) {
-  std::vector<int> made = problem.producers(), read(problem.tensors.size(), -1);
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (int tensor : problem.nodes[i].operands) read[size_t(tensor)] = int(i);
-  std::vector<double> change(problem.nodes.size() + 2, 0.0), live(problem.nodes.size() + 1, 0.0);
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    if (made[t] < 0 || read[t] <= made[t]) continue;
-    change[size_t(made[t]) + 1] += problem.tensors[t].bytes();
-    change[size_t(read[t]) + 1] -= problem.tensors[t].bytes();
-  }
-  double sum = 0;
-  for (size_t i = 0; i < live.size(); ++i) live[i] = sum += change[i];
-  return live;
-}
-
 // A period may begin anywhere in its block: begin it where the fewest bytes cross from one repetition to the next.
 Repeat cutWhereLeastIsLive(Repeat run, const std::vector<uint64_t> &forms, const std::vector<double> &live, int end) {
   int last = run.end(); // how far the pattern really goes on
@@ -95,12 +79,27 @@ Repeat cutWhereLeastIsLive(Repeat run, const std::vector<uint64_t> &forms, const
 
 } // namespace
 
+std::vector<double> Problem::liveBytes() const {
+  std::vector<int> made = producers(), read(tensors.size(), -1);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (int tensor : nodes[i].operands) read[size_t(tensor)] = int(i);
+  std::vector<double> change(nodes.size() + 2, 0.0), live(nodes.size() + 1, 0.0);
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (made[t] < 0 || read[t] <= made[t]) continue;
+    change[size_t(made[t]) + 1] += tensors[t].bytes();
+    change[size_t(read[t]) + 1] -= tensors[t].bytes();
+  }
+  double sum = 0;
+  for (size_t i = 0; i < live.size(); ++i) live[i] = sum += change[i];
+  return live;
+}
+
 std::vector<Repeat> Problem::findRepeats() const {
   std::vector<uint64_t> forms;
   forms.reserve(nodes.size());
   for (const Node &node : nodes) forms.push_back(formOf(*this, node));
   std::vector<Repeat> found;
-  std::vector<double> live = liveBytes(*this);
+  std::vector<double> live = liveBytes();
   std::function<void(int, int)> search = [&](int begin, int end) {
     Repeat run = longestRun(forms, begin, end);
     // A couple of equal neighbours is no block: it must be worth tying.

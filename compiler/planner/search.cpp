@@ -16,15 +16,16 @@ constexpr double gib = 1024.0 * 1024 * 1024;
 
 Alternative describe(const std::string &name, const Solution &solution, double limit, double bestSeconds) {
   const Setting &setting = solution.model->setting;
-  Alternative row{name,
-                  setting.mesh(),
-                  setting.zero,
-                  setting.microbatches,
-                  setting.recompute,
-                  solution.seconds(),
-                  solution.bytes(),
-                  solution.assignment.fits,
-                  ""};
+  Alternative row;
+  row.name = name;
+  row.schedule = setting.schedule;
+  row.mesh = setting.mesh();
+  row.zero = setting.zero;
+  row.microbatches = setting.microbatches;
+  row.recompute = setting.recompute;
+  row.stepSeconds = solution.seconds();
+  row.memoryBytes = solution.bytes();
+  row.fits = solution.assignment.fits;
   if (!row.fits)
     row.whyNot = fmt::format("needs {:.1f} GiB on a device, {:.1f} can be used", row.memoryBytes / gib, limit / gib);
   else if (row.stepSeconds > bestSeconds * 1.0005)
@@ -203,6 +204,9 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
     return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
                                                  name(*constraints.recompute)))};
+  for (auto [axis, size] : {std::pair{"cp", constraints.cp}, {"ep", constraints.ep}})
+    if (size.value_or(1) > 1)
+      return {Status(ErrorKind::Usage, fmt::format("--mesh {}={} is not executable yet", axis, *size))};
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, options);

@@ -19,6 +19,8 @@ namespace cleave::planner {
 struct SearchOptions {
   bool executableOnly = true; // leave out what the compiler cannot build yet (selective recomputation)
   bool alternatives = true;   // price every preset too
+  double seconds = 0;         // stop searching after so long with the best found; 0: search to the end
+  int64_t top = 0;            // so many runners-up in the table of alternatives
   double solverSeconds = 4;   // spent on integer programs for the setting that won, where elimination is too wide
 };
 

@@ -95,7 +95,9 @@ bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constrain
 } // namespace
 
 dist::Mesh Setting::mesh() const {
-  dist::Mesh mesh{{{"dp", dp}}};
+  dist::Mesh mesh;
+  if (pp > 1) mesh.axes.push_back({"pp", pp});
+  mesh.axes.push_back({"dp", dp});
   if (fsdp > 1) mesh.axes.push_back({"fsdp", fsdp});
   mesh.axes.push_back({"tp", tp});
   return mesh;
@@ -112,7 +114,8 @@ dist::Axes Setting::batchAxes() const {
 dist::Axes Setting::zeroAxes() const { return {fsdp > 1 ? "fsdp" : "dp"}; }
 
 std::string Setting::str() const {
-  return fmt::format("{} zero {} microbatches {} recompute {}", mesh().str(), zero, microbatches, name(recompute));
+  return fmt::format("{} zero {} microbatches {} recompute {}{}", mesh().str(), zero, microbatches, name(recompute),
+                     pp > 1 ? " schedule " + schedule : "");
 }
 
 double SplitModel::localBytes(int tensor) const {

@@ -35,10 +35,12 @@ struct Candidate {
 // One point of the outer search.
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
+  int64_t pp = 1; // pipeline ranks
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
-  bool batchDivides = true; // false: the sample dimension is left whole
+  bool batchDivides = true;      // false: the sample dimension is left whole
+  std::string schedule = "none"; // of the pipeline
 
   int64_t batchWays() const { return batchDivides ? dp * fsdp : 1; }
   int64_t zeroWays() const { return fsdp > 1 ? fsdp : dp; }

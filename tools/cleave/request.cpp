@@ -23,7 +23,12 @@ void RequestOptions::add(CLI::App &command) {
   group->add_option("--microbatches", split.microbatches, "microbatches a step");
   group->add_option("--schedule", split.schedule, "pipeline schedule");
   group->add_option("--recompute", split.recompute, "none, selective or full");
-  group->add_flag("--sequence-parallel", split.sequenceParallel, "split norms and residuals along the sequence over tp");
+  group->add_flag("--sequence-parallel", split.sequenceParallel,
+                  "split norms and residuals along the sequence over tp");
+  group->add_option("--split-at", split.splitAt, "\"GLOB\"[:before|after]: cut pipeline stages at a node; repeatable")
+      ->take_all()
+      ->expected(1);
+  group->add_option("--balance", split.balance, "blocks of each pipeline stage, e.g. 3,3,2");
   group->add_option("--like", split.like, "a preset: ddp, zero1, zero2, zero3, fsdp, hsdp, megatron, ...");
   group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()
