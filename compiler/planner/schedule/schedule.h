@@ -37,8 +37,8 @@ struct PipelineSchedule {
   std::vector<int> rankOfStage;                   // [stages]
   std::vector<std::vector<ScheduledAction>> rows; // [ranks]
   // Versions of the weights that a rank keeps. 1: gradients are those of the unsplit model. 2 (pipedream-2bw): steps
-  // follow each other without a flush and a step's gradients are taken at the weights before the last update, so that
-  // the numbers differ from the unsplit model's.
+  // follow each other without a flush (see unrolled) and a step's gradients are taken at the weights before the last
+  // update, W(t+1) = W(t) - lr g(W(t-1)), so that the numbers differ from the unsplit model's.
   int weightVersions = 1;
   bool operator==(const PipelineSchedule &) const = default;
 };
@@ -50,12 +50,16 @@ struct StageTimes {
   double forward = 1, backwardInput = 1, backwardWeight = 1, sendForward = 0, sendBackward = 0;
 };
 
-// Makes the table of a kind: gpipe, 1f1b, interleaved:V, looped-bfs (looped-bfs:V), zb-h1, zb-h2, zb-2p, zb-v,
-// dualpipev, pipedream-2bw, or a CSV file's path (csv.h; ranks and microbatches must be the file's). `times` are those
-// of a typical stage: the zero-bubble kinds depend on their ratios, the others not at all. Errors (Usage): an unknown
-// kind, which lists the kinds; numbers that the kind cannot have.
-Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches,
-                                      const StageTimes &times);
+// What the weight gradient still needs of a stage's activations, as a share of them: M_W / M_B = 32 / (34 + 5 a s / h)
+// of table 1 of the zero-bubble paper, with its models' a s / h = 8 (heads of 128, sequences of 1024).
+inline constexpr double kWeightPartOfActivations = 32.0 / 74;
+
+// Makes the table of a kind: gpipe, 1f1b, interleaved:V, looped-bfs (looped-bfs:V), zb-h1, zb-h2, zb-1p, zb-2p, zb-v,
+// dualpipev, pipedream-2bw, or a CSV file's path (csv.h; ranks and microbatches must be the file's, or 0). `times` are
+// those of a typical stage: zb-1p, zb-2p and zb-v depend on their ratios and on `weightPart`, the others not at all.
+// Errors (Usage): an unknown kind, which lists the kinds; numbers that the kind cannot have.
+Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
+                                      double weightPart = kWeightPartOfActivations);
 
 // How many stages the kind has for so many ranks, and whether it halves the backward pass, without making the table.
 struct ScheduleShape {
@@ -68,19 +72,25 @@ Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks);
 // "gpipe", "1f1b", "interleaved:V", ...: for messages and help.
 std::vector<std::string> scheduleKinds();
 
+// The rows of so many steps one after the other; microbatch i of step k is k * microbatches + i. Steps of a schedule
+// with two weight versions run into each other: a rank starts the next step's forwards before this step's last
+// backwards.
+PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps);
+
 // Proves that the table can be run: every (stage, microbatch) has one Forward and either one Backward or both halves,
 // on its stage's rank; Forward before BackwardInput before BackwardWeight; every rank running its row in order ends (no
-// deadlock); and between two ranks the values are received in the order in which they are sent, in either direction, as
-// transfers are matched by order. The message names the row and the cell.
+// deadlock); and from each rank to each other the activations, and likewise the gradients, are used in the order in
+// which they are sent, as transfers are matched by order. The message names the row and the cell.
 Status validate(const PipelineSchedule &schedule);
 
-// For each rank the largest number of (stage, microbatch) activations it holds at a time: from the start of the Forward
-// to the end of the Backward or, where the pass is halved, of the BackwardWeight. A stage's activations, so a rank that
-// holds two chunks counts 2 for a whole microbatch.
-std::vector<int64_t> peakLive(const PipelineSchedule &schedule);
+// For each rank the largest number of (stage, microbatch) activations it holds at a time, from the start of the Forward
+// to the end of the Backward or, where the pass is halved, of `until`: BackwardInput is how the papers count (M_B; what
+// the weight gradient still needs, M_W, is less and counted by itself), BackwardWeight is what a rank holds that frees
+// nothing before. Of one stage each: a rank with two chunks counts 2 for a whole microbatch.
+std::vector<int64_t> peakLive(const PipelineSchedule &schedule, ActionKind until = ActionKind::BackwardInput);
 
 // The same in bytes, where a stage's activations need `whole` from Forward to the end of BackwardInput and `weightPart`
-// (M_W of the zero-bubble paper; what the weight gradient still needs) from there to the end of BackwardWeight.
+// from there to the end of BackwardWeight. One entry for each stage, or one for all.
 struct StageActivations {
   double whole = 1, weightPart = 1;
 };

@@ -18,11 +18,23 @@ struct ActionTime {
 struct Simulation {
   std::vector<std::vector<ActionTime>> actions; // beside PipelineSchedule::rows
   double makespan = 0;                          // from 0 to the end of the last action
-  double bubble =
-      0; // of the rank that computes longest: 1 - its computing time / makespan (the zero-bubble papers' rate)
+  // The longest that a rank takes from the start of its first action to the end of its last one: what a step costs
+  // where each rank may start the next step when it is done with this one (the zero-bubble papers' cost; their
+  // optimizer validates after the step instead of waiting for all ranks).
+  double longestRank = 0;
+  // 1 - m (f + b + w) / cost as in section 5.3 of the zero-bubble paper, with cost = longestRank and m (f + b + w) the
+  // computing time of the rank that computes most. For a schedule with two weight versions: of a step in the steady
+  // state, where cost = makespan = what a further step adds.
+  double bubble = 0;
 };
 
 // `stages` has the times of each stage, or of one that stands for all. The schedule must be valid.
 Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages);
+
+// A bound that no schedule of the kind can beat, for pruning without making a table: seconds from 0 to the end of the
+// last action. The largest of: every rank's time until its first input arrives, its work, and what must follow its last
+// input gradient; and one microbatch's way through all stages and back. `stages` as above. Errors: as scheduleShape.
+Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t microbatches,
+                                  std::span<const StageTimes> stages);
 
 } // namespace cleave::planner

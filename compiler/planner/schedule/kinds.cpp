@@ -1,0 +1,188 @@
+#include "compiler/planner/schedule/csv.h"
+#include "compiler/planner/schedule/generators.h"
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <optional>
+
+namespace cleave::planner {
+namespace {
+
+enum class Placement { Straight, V }; // stage s on rank s mod P; or down the ranks and up again
+
+struct Kind {
+  std::string_view name;
+  int chunks;       // stages a rank has; of "NAME:V" it is the default, 0 where V must be given
+  bool takesChunks; // "NAME:V"
+  Placement placement;
+  bool splitsBackward;
+  enum { Any, MultipleOfRanks, AtLeastTwiceRanks } needs; // how many microbatches its rows are made for
+};
+
+constexpr Kind kinds[] = {
+    {"gpipe", 1, false, Placement::Straight, false, Kind::Any},
+    {"1f1b", 1, false, Placement::Straight, false, Kind::Any},
+    {"interleaved", 0, true, Placement::Straight, false, Kind::MultipleOfRanks},
+    {"looped-bfs", 2, true, Placement::Straight, false, Kind::Any},
+    {"zb-h1", 1, false, Placement::Straight, true, Kind::Any},
+    {"zb-h2", 1, false, Placement::Straight, true, Kind::Any},
+    {"zb-1p", 1, false, Placement::Straight, true, Kind::Any},
+    {"zb-2p", 1, false, Placement::Straight, true, Kind::Any},
+    {"zb-v", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
+    {"dualpipev", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
+    {"pipedream-2bw", 1, false, Placement::Straight, false, Kind::Any},
+};
+
+constexpr int64_t mostActions = int64_t(1) << 28; // a table of 4 GiB
+
+Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
+
+bool isFile(const std::string &kind) { return kind.ends_with(".csv"); }
+
+struct Asked {
+  const Kind *kind;
+  int chunks;
+};
+
+Result<Asked> find(const std::string &text) {
+  const size_t colon = text.find(':');
+  const std::string_view name = std::string_view(text).substr(0, colon);
+  const auto *kind = std::ranges::find(kinds, name, &Kind::name);
+  if (kind == std::end(kinds))
+    return usage(fmt::format("unknown schedule '{}'; there are {}", text, fmt::join(scheduleKinds(), ", ")));
+  if (colon == std::string::npos) {
+    if (kind->chunks == 0)
+      return usage(fmt::format("schedule '{0}' needs the number of stages a rank has: {0}:2, for example", name));
+    return Asked{kind, kind->chunks};
+  }
+  if (!kind->takesChunks) return usage(fmt::format("schedule '{}' takes no number: write '{}'", text, name));
+  int chunks = 0;
+  const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, chunks);
+  if (error != std::errc() || rest != end || chunks < 1 || chunks > 1024)
+    return usage(
+        fmt::format("schedule '{}': '{}' is no number of stages a rank has (1 to 1024)", text, text.substr(colon + 1)));
+  return Asked{kind, chunks};
+}
+
+std::vector<int> place(Placement placement, int ranks, int stages) {
+  std::vector<int> rankOfStage(stages);
+  for (int stage = 0; stage < stages; ++stage)
+    rankOfStage[stage] = placement == Placement::V && stage >= ranks ? stages - 1 - stage : stage % ranks;
+  return rankOfStage;
+}
+
+Status checkRanks(const std::string &kind, int ranks) {
+  if (ranks >= 1 && ranks <= 1 << 16) return Status::ok();
+  return usage(fmt::format("schedule '{}' of {} pipeline ranks: there must be 1 to 65536", kind, ranks));
+}
+
+// Without the microbatches from `microbatches` on. What is left of a valid schedule is valid: the microbatches depend
+// on each other only through the order of the rows, and removing actions keeps the order of the others.
+void drop(PipelineSchedule &schedule, int64_t microbatches) {
+  schedule.microbatches = microbatches;
+  for (auto &row : schedule.rows)
+    std::erase_if(row, [&](const ScheduledAction &action) { return action.microbatch >= microbatches; });
+}
+
+} // namespace
+
+std::vector<std::string> scheduleKinds() {
+  std::vector<std::string> names;
+  for (const Kind &kind : kinds)
+    names.push_back(std::string(kind.name) + (!kind.takesChunks ? "" : kind.chunks == 0 ? ":V" : "[:V]"));
+  names.emplace_back("FILE.csv");
+  return names;
+}
+
+Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
+  if (isFile(kind)) {
+    Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, 0, {});
+    if (!schedule) return schedule.status();
+    bool splits = false;
+    for (const auto &row : schedule->rows)
+      splits |= std::ranges::any_of(row, [](auto &action) { return action.kind == ActionKind::BackwardInput; });
+    return ScheduleShape{schedule->stages, splits, schedule->rankOfStage};
+  }
+  Result<Asked> asked = find(kind);
+  if (!asked) return asked.status();
+  CLEAVE_RETURN_IF_ERROR(checkRanks(kind, ranks));
+  const int stages = ranks * asked->chunks;
+  return ScheduleShape{stages, asked->kind->splitsBackward, place(asked->kind->placement, ranks, stages)};
+}
+
+Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
+                                      double weightPart) {
+  if (isFile(kind)) return readScheduleFile(kind, ranks, microbatches);
+  Result<Asked> asked = find(kind);
+  if (!asked) return asked.status();
+  CLEAVE_RETURN_IF_ERROR(checkRanks(kind, ranks));
+  if (microbatches < 1)
+    return usage(fmt::format("schedule '{}' of {} microbatches: there must be 1", kind, microbatches));
+
+  int64_t made = microbatches;
+  if (asked->kind->needs == Kind::MultipleOfRanks) made = (microbatches + ranks - 1) / ranks * ranks;
+  if (asked->kind->needs == Kind::AtLeastTwiceRanks) made = std::max<int64_t>(microbatches, 2 * int64_t(ranks));
+  if (made > mostActions / 3 / (int64_t(ranks) * asked->chunks))
+    return usage(
+        fmt::format("schedule '{}' of {} ranks and {} microbatches is too large a table", kind, ranks, microbatches));
+  PipelineSchedule schedule;
+  schedule.kind = kind;
+  schedule.ranks = ranks;
+  schedule.stages = ranks * asked->chunks;
+  schedule.microbatches = made;
+  schedule.rankOfStage = place(asked->kind->placement, ranks, schedule.stages);
+  schedule.rows.resize(ranks);
+
+  const std::string_view name = asked->kind->name;
+  if (name == "gpipe" || name == "looped-bfs")
+    fillBreadthFirst(schedule);
+  else if (name == "1f1b")
+    fillOneForwardOneBackward(schedule);
+  else if (name == "interleaved")
+    fillInterleaved(schedule);
+  else if (name == "zb-h1")
+    fillZeroBubbleH1(schedule);
+  else if (name == "zb-h2")
+    fillZeroBubbleH2(schedule);
+  else if (name == "zb-1p")
+    fillZeroBubbleGreedy(schedule, times, ranks, weightPart);
+  else if (name == "zb-2p")
+    fillZeroBubbleGreedy(schedule, times, 2.0 * ranks, weightPart);
+  else if (name == "zb-v")
+    fillZeroBubbleV(schedule);
+  else if (name == "dualpipev")
+    fillDualPipeV(schedule);
+  else { // pipedream-2bw; its two versions are enough where a microbatch returns before the next step's gradients are
+         // due
+    if (microbatches < ranks)
+      return usage(
+          fmt::format("schedule 'pipedream-2bw' needs as many microbatches as pipeline ranks: {} are fewer than "
+                      "{}; two versions of the weights would not be enough",
+                      microbatches, ranks));
+    fillOneForwardOneBackward(schedule);
+    schedule.weightVersions = 2;
+  }
+  if (made != microbatches) drop(schedule, microbatches);
+  return schedule;
+}
+
+PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps) {
+  PipelineSchedule whole = schedule;
+  whole.microbatches *= steps;
+  for (auto &row : whole.rows) row.clear();
+  if (schedule.weightVersions > 1) {
+    fillOneForwardOneBackward(whole);
+    return whole;
+  }
+  for (int64_t step = 0; step < steps; ++step)
+    for (int rank = 0; rank < schedule.ranks; ++rank)
+      for (ScheduledAction action : schedule.rows[rank]) {
+        action.microbatch += step * schedule.microbatches;
+        whole.rows[rank].push_back(action);
+      }
+  return whole;
+}
+
+} // namespace cleave::planner

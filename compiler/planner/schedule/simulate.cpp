@@ -1,0 +1,153 @@
+#include "compiler/planner/schedule/simulate.h"
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double notYet = std::numeric_limits<double>::infinity();
+
+// The schedule with every value's time of arrival. Actions run in any order that respects the rows: since each link
+// belongs to one sender and a rank's actions run in the row's order, the times do not depend on it.
+class Timeline {
+public:
+  Timeline(const PipelineSchedule &schedule, std::span<const StageTimes> stages)
+      : schedule(schedule), stages(stages), microbatches(schedule.microbatches),
+        activation(size_t(schedule.stages) * microbatches, notYet), gradient(activation.size(), notYet),
+        links(2 * size_t(schedule.stages)), next(schedule.ranks), clock(schedule.ranks) {
+    std::fill_n(activation.begin(), microbatches, 0.0);
+    nameLinks();
+  }
+
+  Simulation run() {
+    simulation.actions.resize(schedule.ranks);
+    std::vector<int> work;
+    for (int rank = schedule.ranks - 1; rank >= 0; --rank) {
+      simulation.actions[rank].reserve(schedule.rows[rank].size());
+      work.push_back(rank);
+    }
+    while (!work.empty()) {
+      const int rank = work.back();
+      work.pop_back();
+      const auto &row = schedule.rows[rank];
+      for (size_t &cell = next[rank]; cell < row.size(); ++cell) {
+        const double ready = arrival(row[cell]);
+        if (ready == notYet) break;
+        const int wakes = perform(rank, row[cell], ready);
+        if (wakes != rank && wakes >= 0) work.push_back(wakes);
+      }
+    }
+    sumUp();
+    return std::move(simulation);
+  }
+
+private:
+  const StageTimes &times(int stage) const { return stages[stages.size() == 1 ? 0 : stage]; }
+
+  // links[2 s] carries activations from stage s to s + 1, links[2 s + 1] gradients from s to s - 1; stages that lie on
+  // the same pair of ranks share the link, which is a number into linkFree; none within a rank.
+  void nameLinks() {
+    std::map<std::pair<int, int>, int> numbers;
+    auto name = [&](int from, int to) {
+      if (to < 0 || to >= schedule.stages || schedule.rankOfStage[from] == schedule.rankOfStage[to]) return -1;
+      const std::pair pair(schedule.rankOfStage[from], schedule.rankOfStage[to]);
+      return numbers.try_emplace(pair, static_cast<int>(numbers.size())).first->second;
+    };
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      links[2 * stage] = name(stage, stage + 1);
+      links[2 * stage + 1] = name(stage, stage - 1);
+    }
+    linkFree.resize(numbers.size(), 0.0);
+  }
+
+  double arrival(const ScheduledAction &action) const {
+    const size_t at = size_t(action.stage) * microbatches + action.microbatch;
+    if (action.kind == ActionKind::Forward) return activation[at];
+    return action.kind == ActionKind::BackwardWeight ? 0 : gradient[at];
+  }
+
+  double duration(const ScheduledAction &action) const {
+    const StageTimes &stage = times(action.stage);
+    switch (action.kind) {
+    case ActionKind::Forward:
+      return stage.forward;
+    case ActionKind::Backward:
+      return stage.backwardInput + stage.backwardWeight;
+    case ActionKind::BackwardInput:
+      return stage.backwardInput;
+    case ActionKind::BackwardWeight:
+      return stage.backwardWeight;
+    }
+    return 0;
+  }
+
+  double send(int link, double ready, double seconds) {
+    if (link < 0) return ready;
+    return linkFree[link] = std::max(linkFree[link], ready) + seconds;
+  }
+
+  // Returns the rank that gets a value, or -1.
+  int perform(int rank, const ScheduledAction &action, double ready) {
+    const double start = std::max(clock[rank], ready), end = start + duration(action);
+    clock[rank] = end;
+    simulation.actions[rank].push_back({start, end});
+    const size_t at = size_t(action.stage) * microbatches + action.microbatch;
+    if (action.kind == ActionKind::BackwardWeight) return -1;
+    if (action.kind == ActionKind::Forward) {
+      if (action.stage + 1 == schedule.stages) {
+        gradient[at] = end; // the loss's
+        return -1;
+      }
+      activation[at + microbatches] = send(links[2 * action.stage], end, times(action.stage).sendForward);
+      return schedule.rankOfStage[action.stage + 1];
+    }
+    if (action.stage == 0) return -1;
+    gradient[at - microbatches] = send(links[2 * action.stage + 1], end, times(action.stage).sendBackward);
+    return schedule.rankOfStage[action.stage - 1];
+  }
+
+  void sumUp() {
+    double mostWork = 0;
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      if (simulation.actions[rank].empty()) continue;
+      double work = 0;
+      for (const ScheduledAction &action : schedule.rows[rank]) work += duration(action);
+      mostWork = std::max(mostWork, work);
+      simulation.makespan = std::max(simulation.makespan, clock[rank]);
+      simulation.longestRank = std::max(simulation.longestRank, clock[rank] - simulation.actions[rank].front().start);
+    }
+    computing = mostWork;
+    if (simulation.longestRank > 0) simulation.bubble = 1 - mostWork / simulation.longestRank;
+  }
+
+  const PipelineSchedule &schedule;
+  std::span<const StageTimes> stages;
+  int64_t microbatches;
+  std::vector<double> activation, gradient; // [stage][microbatch]: when the stage has it
+  std::vector<int> links;
+  std::vector<double> linkFree; // when a link has done its sends
+  std::vector<size_t> next;     // a rank's next cell
+  std::vector<double> clock;    // when a rank has done its cells
+  Simulation simulation;
+
+public:
+  double computing = 0; // of the rank that computes most
+};
+
+} // namespace
+
+Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages) {
+  if (schedule.weightVersions == 1) return Timeline(schedule, stages).run();
+  // What two more steps add when the pipeline is full already.
+  const double shorter = Timeline(unrolled(schedule, 2), stages).run().makespan;
+  const double longer = Timeline(unrolled(schedule, 4), stages).run().makespan;
+  Timeline step(schedule, stages);
+  Simulation simulation = step.run();
+  simulation.makespan = simulation.longestRank = (longer - shorter) / 2;
+  if (simulation.makespan > 0) simulation.bubble = 1 - step.computing / simulation.makespan;
+  return simulation;
+}
+
+} // namespace cleave::planner

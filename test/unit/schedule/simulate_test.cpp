@@ -1,0 +1,145 @@
+#include "test/unit/schedule/schedules.h"
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace cleave::planner {
+namespace {
+
+// Table 5 of "Zero Bubble Pipeline Parallelism": 8 stages, 24 microbatches, times of table 9 in ms.
+struct PublishedBubble {
+  std::string kind;
+  int ranks;
+  int64_t microbatches;
+  double forward, backwardInput, backwardWeight, send, bubble;
+};
+const PublishedBubble publishedBubbles[] = {
+    {"1f1b", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431},
+    {"zb-h1", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.1585},
+    {"zb-h2", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.1083},
+    {"zb-2p", 8, 24, 18.522, 18.086, 9.337, 0.601, 0.0433},
+};
+
+void expectBubble(const PublishedBubble &row) {
+  const StageTimes times{row.forward, row.backwardInput, row.backwardWeight, row.send, row.send};
+  EXPECT_NEAR(simulated(make(row.kind, row.ranks, row.microbatches, times), times).bubble, row.bubble, 0.0001)
+      << row.kind << " " << row.ranks << " x " << row.microbatches;
+}
+
+TEST(Simulate, BubblesOfTheZeroBubblePaper) {
+  for (const PublishedBubble &row : publishedBubbles) expectBubble(row);
+}
+
+// More rows, where a file with them is there: source,schedule,stages,microbatches,f,b,w,comm,bubble_rate.
+TEST(Simulate, BubblesOfAFile) {
+  const char *path = std::getenv("CLEAVE_PIPELINE_BUBBLES");
+  if (path == nullptr) GTEST_SKIP() << "CLEAVE_PIPELINE_BUBBLES names no file";
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line)) << path;
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream cells(line);
+    PublishedBubble row;
+    std::string source;
+    cells >> source >> row.kind >> row.ranks >> row.microbatches >> row.forward >> row.backwardInput >>
+        row.backwardWeight >> row.send >> row.bubble;
+    ASSERT_TRUE(cells) << line;
+    expectBubble(row);
+  }
+}
+
+TEST(Simulate, WorkedExampleOfTheHeader) {
+  const StageTimes times{1, 1, 1, 0.5, 0.5};
+  const Simulation simulation = simulated(make("1f1b", 2, 2), times);
+  const std::vector<std::vector<std::pair<double, double>>> expected = {
+      {{0, 1}, {1, 2}, {5, 7}, {8, 10}}, {{1.5, 2.5}, {2.5, 4.5}, {4.5, 5.5}, {5.5, 7.5}}};
+  for (int rank = 0; rank < 2; ++rank)
+    for (size_t cell = 0; cell < 4; ++cell) {
+      EXPECT_DOUBLE_EQ(simulation.actions[rank][cell].start, expected[rank][cell].first) << rank << " " << cell;
+      EXPECT_DOUBLE_EQ(simulation.actions[rank][cell].end, expected[rank][cell].second) << rank << " " << cell;
+    }
+  EXPECT_DOUBLE_EQ(simulation.makespan, 10);
+  EXPECT_DOUBLE_EQ(simulation.bubble, 0.4);
+}
+
+// Bubble time of the step, in the passes of a whole rank: (P - 1)(f + b + w) for GPipe and 1F1B, the V-th part of it
+// for V interleaved chunks (Narayanan et al. 2021, sections 2.2.1 and 2.2.2); (P - 1)(f + b - w) and (P - 1)(f + b - 2
+// w) for ZB-H1 and ZB-H2 (Qi et al. 2023, table 2, where b + f >= 2 w).
+TEST(Simulate, ClosedForms) {
+  for (int ranks : {1, 2, 4, 8})
+    for (int64_t turns : {2, 3, 5}) {
+      const int64_t microbatches = turns * ranks;
+      auto idle = [&](const std::string &kind, int chunks, StageTimes times) {
+        times.forward /= chunks, times.backwardInput /= chunks, times.backwardWeight /= chunks;
+        const Simulation simulation = simulated(make(kind, ranks, microbatches, times), times);
+        return simulation.longestRank -
+               microbatches * chunks * (times.forward + times.backwardInput + times.backwardWeight);
+      };
+      for (const StageTimes &t : {StageTimes{1, 1, 1}, StageTimes{10, 9, 7}, StageTimes{4, 4, 2}}) {
+        const double all = (ranks - 1) * (t.forward + t.backwardInput + t.backwardWeight);
+        const std::string of = std::to_string(ranks) + " x " + std::to_string(microbatches);
+        EXPECT_NEAR(idle("gpipe", 1, t), all, 1e-9) << of;
+        EXPECT_NEAR(idle("1f1b", 1, t), all, 1e-9) << of;
+        EXPECT_NEAR(idle("interleaved:2", 2, t), all / 2, 1e-9) << of;
+        EXPECT_NEAR(idle("interleaved:4", 4, t), all / 4, 1e-9) << of;
+        EXPECT_NEAR(idle("looped-bfs", 2, t), all / 2, 1e-9) << of;
+        EXPECT_NEAR(idle("zb-h1", 1, t), (ranks - 1) * (t.forward + t.backwardInput - t.backwardWeight), 1e-9) << of;
+        EXPECT_NEAR(idle("zb-h2", 1, t), (ranks - 1) * (t.forward + t.backwardInput - 2 * t.backwardWeight), 1e-9)
+            << of;
+      }
+      EXPECT_NEAR(idle("zb-v", 2, {1, 1, 1}), 0, 1e-9) << ranks << " x " << microbatches;
+      EXPECT_NEAR(idle("zb-2p", 1, {1, 1, 1}), 0, 1e-9) << ranks << " x " << microbatches;
+    }
+}
+
+// A step of pipedream-2bw, in the steady state, is its work: the next step fills the bubble.
+TEST(Simulate, AsynchronousStepsFillTheBubble) {
+  const StageTimes times{1, 1, 1};
+  const Simulation simulation = simulated(make("pipedream-2bw", 4, 8), times);
+  EXPECT_NEAR(simulation.bubble, 0, 1e-9);
+  EXPECT_NEAR(simulation.makespan, 8 * 3, 1e-9);
+}
+
+TEST(Simulate, LinksCarryOneSendAtATime) {
+  // Sends of 4 on passes of 1: from the second microbatch on, rank 1 waits for the link.
+  const StageTimes times{1, 1, 0, 4, 0};
+  const Simulation simulation = simulated(make("gpipe", 2, 3), times);
+  for (int64_t m = 0; m < 3; ++m) EXPECT_DOUBLE_EQ(simulation.actions[1][m].start, 1 + 4 * (m + 1));
+}
+
+TEST(Simulate, StagesOfTheirOwnTimes) {
+  const std::vector<StageTimes> stages = {{1, 1, 1}, {5, 5, 5}};
+  const Simulation simulation = simulate(make("1f1b", 2, 4), stages);
+  EXPECT_DOUBLE_EQ(simulation.makespan, 1 + 4 * 15 + 2);
+  EXPECT_DOUBLE_EQ(simulation.bubble, 1 - 60.0 / 63);
+}
+
+TEST(Simulate, BoundHolds) {
+  for (const std::string &kind : everyKind)
+    for (int ranks : {1, 2, 4})
+      for (int64_t microbatches : {1, 4, 9})
+        for (const StageTimes &times : {StageTimes{}, StageTimes{18.522, 18.086, 9.337, 0.601, 0.601},
+                                        StageTimes{1, 2, 3, 4, 5}, StageTimes{5, 1, 1, 0, 0.5}}) {
+          Result<double> bound = makespanLowerBound(kind, ranks, microbatches, std::span(&times, 1));
+          ASSERT_TRUE(bound.isOk()) << bound.status().message();
+          const double makespan = simulated(make(kind, ranks, microbatches, times), times).makespan;
+          EXPECT_LE(*bound, makespan * (1 + 1e-12)) << kind << " " << ranks << " x " << microbatches;
+          if (kind == "gpipe" && times.sendForward < times.forward && times.sendBackward < 1)
+            EXPECT_NEAR(*bound, makespan, 1e-9) << ranks << " x " << microbatches; // nothing beats it of its kind
+        }
+}
+
+TEST(Simulate, IsFast) {
+  const PipelineSchedule schedule = make("zb-h1", 64, 1536);
+  const auto start = std::chrono::steady_clock::now();
+  const Simulation simulation = simulated(schedule);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("64 ranks x 1536 microbatches, 294912 actions: %.1f ms\n", 1e3 * seconds);
+  EXPECT_GT(simulation.makespan, 0);
+  EXPECT_LT(seconds, 1); // measured 10 to 20 ms; far from it means it is not linear any more
+}
+
+} // namespace
+} // namespace cleave::planner
