@@ -3,6 +3,7 @@
 //
 //   %y = dist.reshard %x from "[{},{}] partial(tp)" to "[{tp},{}]" : tensor<8x64xf32>
 //   ->  %y = dist.reduce_scatter %x {axes = ["tp"], dim = 0, reduce = "sum", why = ...} : 8x64 -> 4x64   (tp=2)
+#include "compiler/partition/collective_reasons.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/local_attributes.h"
 #include "compiler/partition/passes.h"
@@ -64,8 +65,10 @@ struct Materialization {
       else
         value.setType(type);
     }
-    for (Operation *op : reshards)
-      if (failed(expand(cast<dist::ReshardOp>(op)))) return failure();
+    CollectiveReasons reasons(function, symbols);
+    SmallVector<std::vector<ReasonedStep>> steps; // all of them before the first reshard is gone
+    for (Operation *op : reshards) steps.push_back(stepsOf(cast<dist::ReshardOp>(op), reasons));
+    for (auto [op, itsSteps] : llvm::zip_equal(reshards, steps)) expand(cast<dist::ReshardOp>(op), itsSteps);
     for (Operation &op : function.getBody().front())
       for (StringRef name : {factorsAttr, partialAttr, layoutAttr}) op.removeAttr(name);
     Operation *terminator = function.getBody().front().getTerminator();
@@ -107,29 +110,23 @@ private:
     if (firstCut) whole.replaceAllUsesExcept(part, firstCut);
   }
 
-  LogicalResult expand(dist::ReshardOp op) {
-    Sharding from = op.getFrom().getSharding(), to = op.getTo().getSharding();
-    OpBuilder builder(op);
-    Value value = op.getX();
-    std::string why = reason(op, from, to);
-    for (const ReshardStep &step : reshard(mesh, from, to))
-      value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
-    op.getY().replaceAllUsesWith(value);
-    op.erase();
-    return success();
+  struct ReasonedStep {
+    ReshardStep step;
+    std::string why;
+  };
+  std::vector<ReasonedStep> stepsOf(dist::ReshardOp op, const CollectiveReasons &reasons) {
+    std::vector<ReasonedStep> steps;
+    for (const ReshardStep &step : reshard(mesh, op.getFrom().getSharding(), op.getTo().getSharding()))
+      steps.push_back({step, reasons.reason(op, step)});
+    return steps;
   }
 
-  // What is moved, and why it has to be: for reports.
-  static std::string reason(dist::ReshardOp op, const Sharding &from, const Sharding &to) {
-    std::string what;
-    if (auto read = op.getX().getDefiningOp<onnx::ReadOp>()) {
-      what = read.getParam().str();
-    } else {
-      auto location = op.getLoc()->findInstanceOf<NameLoc>();
-      what = location ? location.getName().str() : "a value";
-      if (Operation *maker = op.getX().getDefiningOp()) what += " (" + maker->getName().stripDialect().str() + ")";
-    }
-    return what + ", " + phaseOf(op).str() + ": " + from.str() + " -> " + to.str();
+  void expand(dist::ReshardOp op, ArrayRef<ReasonedStep> steps) {
+    OpBuilder builder(op);
+    Value value = op.getX();
+    for (const auto &[step, why] : steps) value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
+    op.getY().replaceAllUsesWith(value);
+    op.erase();
   }
 
   Value build(OpBuilder &builder, Location loc, Value x, const ReshardStep &step, StringRef why, StringRef phase) {

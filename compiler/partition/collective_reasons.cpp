@@ -1,0 +1,94 @@
+#include "compiler/partition/collective_reasons.h"
+#include "compiler/partition/layouts.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::partition {
+namespace {
+
+StringRef nodeOf(Operation *op) {
+  auto location = op->getLoc()->findInstanceOf<NameLoc>();
+  return location ? location.getName().getValue() : StringRef();
+}
+
+// The operation that made a value, before it was brought to other layouts.
+Operation *makerOf(Value value) {
+  while (auto reshard = value.getDefiningOp<dist::ReshardOp>()) value = reshard.getX();
+  return value.getDefiningOp();
+}
+
+std::string joined(const Axes &axes) { return llvm::join(axes, ","); }
+
+bool isReduction(const ReshardStep &step) {
+  return step.kind == ReshardStep::AllReduce || step.kind == ReshardStep::ReduceScatter;
+}
+
+} // namespace
+
+// From each write of a parameter (or of what belongs to one) back through the update's elementwise work.
+CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &symbols) {
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) {
+      auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
+      if (param) belongsTo.try_emplace(write.getValue(), param.getOf().value_or(param.getSymName()));
+      continue;
+    }
+    bool sameForm = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp, dist::ReshardOp>(op);
+    if (!sameForm || op.getNumResults() != 1 || phaseOf(&op) != "update") continue;
+    auto known = belongsTo.find(op.getResult(0));
+    if (known == belongsTo.end()) continue;
+    StringRef name = known->second;
+    for (Value operand : op.getOperands()) belongsTo.try_emplace(operand, name);
+  }
+}
+
+std::string CollectiveReasons::subject(dist::ReshardOp op, const ReshardStep &step) const {
+  Operation *maker = makerOf(op.getX());
+  if (auto read = dyn_cast_or_null<onnx::ReadOp>(maker)) return read.getParam().str();
+  auto owner = belongsTo.find(op.getX());
+  if (owner != belongsTo.end()) {
+    // What the backward pass hands over, and what has still to be summed, is the gradient; the rest is made from it.
+    bool gradient = !maker || phaseOf(maker) == "backward" || isReduction(step);
+    return (gradient ? "gradient of " : "new value of ") + owner->second.str();
+  }
+  if (!maker) return "a model input";
+  std::string node = nodeOf(maker).str();
+  if (node.empty()) node = "a " + maker->getName().stripDialect().str();
+  return (phaseOf(maker) == "backward" && node != "loss" ? "gradients at " : "") + node;
+}
+
+// The exported node that reads the result first, where that is another one than the node that makes it.
+std::string CollectiveReasons::purpose(dist::ReshardOp op) const {
+  Operation *first = nullptr;
+  for (Operation *user : op.getY().getUsers())
+    if (!first || user->isBeforeInBlock(first)) first = user;
+  if (!first || belongsTo.contains(op.getX()) || isa<onnx::WriteOp, func::ReturnOp>(first)) return "";
+  std::string node = nodeOf(first).str();
+  Operation *maker = makerOf(op.getX());
+  if (node.empty() || (maker && phaseOf(maker) == phaseOf(first) && node == nodeOf(maker))) return "";
+  return (phaseOf(first) == "backward" ? " for the gradients at " : " for ") + node;
+}
+
+std::string CollectiveReasons::reason(dist::ReshardOp op, const ReshardStep &step) const {
+  std::string what = subject(op, step), over = joined(step.axes);
+  bool owned = belongsTo.contains(op.getX());
+  std::string sum = step.reduction == Reduction::Sum ? "sums" : step.reduction == Reduction::Max ? "maxima" : "minima";
+  std::string reduced = owned ? what + " summed over " + over : "partial " + sum + " of " + what + " over " + over;
+  switch (step.kind) {
+  case ReshardStep::AllReduce:
+    return reduced + purpose(op);
+  case ReshardStep::ReduceScatter:
+    return reduced + ", each keeps its part" + purpose(op);
+  case ReshardStep::AllGather:
+    return what + " gathered over " + over + purpose(op);
+  case ReshardStep::AllToAll:
+    return what + ": split by dimension " + std::to_string(step.splitDim) + " instead of " + std::to_string(step.dim) +
+           " over " + over + purpose(op);
+  case ReshardStep::Slice:
+    return "own part of " + what + " over " + over + purpose(op);
+  }
+  return what;
+}
+
+} // namespace cleave::partition
