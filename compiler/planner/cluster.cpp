@@ -12,7 +12,7 @@
 namespace cleave::planner {
 namespace {
 
-constexpr double gib = 1024.0 * 1024 * 1024;
+constexpr double mib = 1024.0 * 1024, gib = 1024 * mib;
 
 // Reads a mapping strictly: every key must be asked for, every value have its type.
 class Reader {
@@ -70,8 +70,9 @@ private:
 
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "overlap",
-                                            "compute_efficiency", "bandwidth_efficiency"}));
+  CLEAVE_RETURN_IF_ERROR(
+      reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us", "overlap",
+                         "compute_efficiency", "bandwidth_efficiency", "half_rate_dimension", "kernel_traffic"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
   device.kind = kind.as<std::string>();
@@ -81,6 +82,12 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gbps", 1e9, 1e-6, device.memoryBandwidth, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("cache_mib", mib, 0, device.cacheBytes, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9, 0, device.cacheBandwidth, device.cacheBytes > 0));
+  CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
   for (auto [key, value] : {std::pair{"overlap", &device.overlap},
                             {"compute_efficiency", &device.computeEfficiency},
                             {"bandwidth_efficiency", &device.bandwidthEfficiency}}) {
@@ -109,9 +116,12 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
   CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "topology"}));
   CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
   CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
-  YAML::Node topology = reader.child("topology");
-  if (topology && (!topology.IsScalar() || topology.as<std::string>() != "switch"))
-    return reader.error(topology, "the only topology known is 'switch'");
+  if (YAML::Node topology = reader.child("topology")) {
+    std::string kind = topology.IsScalar() ? topology.as<std::string>() : "";
+    if (kind != "switch" && kind != "memory")
+      return reader.error(topology, "'topology' is 'switch' or 'memory' (devices of one process)");
+    link.topology = kind == "memory" ? Link::Topology::Memory : Link::Topology::Switch;
+  }
   return Status::ok();
 }
 
@@ -217,15 +227,20 @@ std::string Cluster::yaml() const {
     rates += fmt::format("{}{}: {}", rates.empty() ? "" : ", ", precision, rate / 1e12);
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
+  auto link = [](const Link &of) {
+    return fmt::format("{{gbps: {}, latency_us: {}, topology: {}}}", of.bandwidth * 8 / 1e9, of.latency * 1e6,
+                       of.topology == Link::Topology::Memory ? "memory" : "switch");
+  };
   return fmt::format("name: {}\nnodes: {}\ndevices_per_node: {}\n"
-                     "device: {{kind: {}, memory_gib: {}, tflops: {{{}}}, memory_gbps: {}, launch_us: {}, overlap: {}, "
-                     "compute_efficiency: {}, bandwidth_efficiency: {}}}\n"
-                     "links:\n  node:    {{gbps: {}, latency_us: {}, topology: switch}}\n"
-                     "  network: {{gbps: {}, latency_us: {}}}\n",
+                     "device:\n  kind: {}\n  memory_gib: {}\n  tflops: {{{}}}\n  memory_gbps: {}\n  launch_us: {}\n"
+                     "  overlap: {}\n  compute_efficiency: {}\n  bandwidth_efficiency: {}\n  cache_mib: {}\n"
+                     "  cache_gbps: {}\n  half_rate_dimension: {}\n"
+                     "links:\n  node:    {}\n  network: {}\n",
                      quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates,
-                     device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.overlap, device.computeEfficiency,
-                     device.bandwidthEfficiency, node.bandwidth * 8 / 1e9, node.latency * 1e6,
-                     network.bandwidth * 8 / 1e9, network.latency * 1e6);
+                     device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.dispatchSeconds * 1e6,
+                     device.halfRateDimension, device.kernelTraffic, device.overlap, device.computeEfficiency,
+                     device.bandwidthEfficiency, device.cacheBytes / mib, device.cacheBandwidth / 1e9,
+                     device.halfRateDimension, link(node), link(network));
 }
 
 } // namespace cleave::planner

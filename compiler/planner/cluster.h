@@ -21,10 +21,16 @@ struct Device {
   double memoryBytes = 0;
   std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
   double memoryBandwidth = 0;          // bytes/s of one device
-  double launchSeconds = 0;            // fixed cost of one operation
+  double launchSeconds = 0;            // fixed cost of one kernel on the device
+  double dispatchSeconds = -1;         // what the host needs to hand one kernel over; shorter kernels wait for it
   double overlap = 0;                  // part of compute time behind which communication can hide, 0..1
   double computeEfficiency = 0;        // reached part of `flops` by large matrix products
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
+  double cacheBytes = 0;               // what an operation touches stays in the cache up to here; 0: no such cache
+  double cacheBandwidth = 0;           // bytes/s of operations that stay in it
+  double halfRateDimension = -1;       // matrix products whose smallest dimension this is reach half of the rate
+  double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
+  double kernelTraffic = 0;            // bytes that fused kernels move for each byte that they must
 
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
@@ -32,8 +38,12 @@ struct Device {
 };
 
 struct Link {
-  double bandwidth = 0; // bytes/s a device can send, and as much receive
-  double latency = 0;   // seconds a message
+  // Switch: messages between memories of their own. Memory: devices of one process that read each other's memory
+  // between two barriers.
+  enum class Topology : uint8_t { Switch, Memory };
+  double bandwidth = 0; // bytes/s a device can send, and as much receive; Memory: read and write together
+  double latency = 0;   // seconds a message; Memory: a collective of all devices, from one kernel to the next
+  Topology topology = Topology::Switch;
 };
 
 struct Cluster {

@@ -55,24 +55,26 @@ void linkPreset(const std::string &kind, Link &node, Link &network) {
   // Unknown devices: PCIe 4.0 x16 inside a node (32 GB/s, 25 usable) and 100 Gb/s Ethernet or InfiniBand between nodes.
   node.bandwidth = (row ? row->nodeGbps : 200) / 8 * giga;
   network.bandwidth = (row ? row->networkGbps : 100) / 8 * giga;
-  // NCCL's tuning tables (graph/tuning.cc): 0.6 us a hop for NVLink and 5 for the network in LL, several times that in
-  // Simple; 5 and 12 are the example of the interface and match 44 us for 1 MiB over two A100.
-  node.latency = 5e-6;
-  network.latency = 12e-6;
+  node.latency = constants::nodeLatency;
+  network.latency = constants::networkLatency;
 }
 
 void fillDefaults(Device &device) {
   bool cpu = device.isCpu();
-  // Large matrix products: cuBLAS reaches 70 to 80 % of an A100's dense peak in bf16; oneDNN's own rate is the CPU's
-  // peak.
-  if (device.computeEfficiency <= 0) device.computeEfficiency = cpu ? 0.9 : 0.7;
-  // STREAM-like kernels reach 80 to 90 % of the data sheet's bandwidth.
-  if (device.bandwidthEfficiency <= 0) device.bandwidthEfficiency = 0.8;
+  auto fill = [](double &value, double standard) {
+    if (value < 0) value = standard;
+  };
+  if (device.computeEfficiency <= 0) device.computeEfficiency = cpu ? 0.9 : constants::gpuComputeEfficiency;
+  if (device.bandwidthEfficiency <= 0) device.bandwidthEfficiency = cpu ? 0.8 : constants::gpuBandwidthEfficiency;
+  if (device.kernelTraffic <= 0) device.kernelTraffic = cpu ? 1.0 : constants::gpuKernelTraffic;
   // A CUDA kernel launch costs about 4 us; a command of the CPU executor with its barrier about as much.
   if (device.launchSeconds <= 0) device.launchSeconds = 4e-6;
+  fill(device.dispatchSeconds, cpu ? 0.0 : constants::gpuDispatchSeconds);
+  // oneDNN reaches 90 % of its rate at 512x2048x512.
+  fill(device.halfRateDimension, cpu ? 24 : constants::gpuHalfRateDimension);
   // NCCL's kernels take some multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. On the
   // CPU the same cores compute and copy: nothing hides.
-  if (device.overlap <= 0) device.overlap = cpu ? 0.0 : 0.85;
+  if (device.overlap <= 0) device.overlap = cpu ? 0.0 : 1 / 1.126;
 }
 
 Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
@@ -90,9 +92,9 @@ Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
 }
 
 Link cpuLink(int64_t devices) {
-  // A collective in one process reads the peers' buffers: memory bandwidth (read and write), shared by all devices.
+  // A collective in one process reads the peers' buffers: memory bandwidth, shared by all devices.
   // A barrier of threads that share few cores costs tens of microseconds.
-  return {35 * giga / 2 / double(std::max<int64_t>(1, devices)), 20e-6};
+  return {35 * giga / double(std::max<int64_t>(1, devices)), 20e-6, Link::Topology::Memory};
 }
 
 } // namespace cleave::planner
