@@ -55,7 +55,7 @@ Result<ModelFile> openModel(const std::string &path) {
   std::error_code failure;
   if (fs::is_directory(path, failure)) return refuseFolder(path);
   if (!fs::exists(path, failure)) return inputError(path + ": there is no such file");
-  Result<std::unique_ptr<MappedFile>> file = MappedFile::open(path);
+  Result<std::shared_ptr<runtime::MappedFile>> file = runtime::MappedFile::open(path);
   if (!file) return file.status();
 
   ModelFile model;

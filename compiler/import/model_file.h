@@ -3,8 +3,8 @@
 //     Result<ModelFile> model = openModel("models/gpt.onnx");
 //     model->proto.graph().node_size(), model->opsets.at("") == 20
 #pragma once
-#include "compiler/import/mapped_file.h"
 #include "onnx/onnx_pb.h"
+#include "runtime/plan/mapped_file.h"
 #include <map>
 
 namespace cleave::import_ {
@@ -17,7 +17,7 @@ using Opsets = std::map<std::string, int64_t>;
 struct ModelFile {
   std::string path;   // absolute
   std::string folder; // of the file: external data lies inside it
-  std::unique_ptr<MappedFile> file;
+  std::shared_ptr<runtime::MappedFile> file;
   ::onnx::ModelProto proto;
   Opsets opsets;
 };

@@ -207,7 +207,7 @@ Result<StoredTensor> TensorStore::locateExternal(const TensorProto &tensor, Stor
     return inputError(fmt::format("{}: {} bytes are stored, its shape and type need {}", what, length, stored.length));
   if (files.find(stored.path) == files.end()) CLEAVE_RETURN_IF_ERROR(openExternal(stored.path, what));
   stored.inFile = true;
-  const std::unique_ptr<MappedFile> &file = files.at(stored.path);
+  const std::shared_ptr<runtime::MappedFile> &file = files.at(stored.path);
   if (!file) return stored;
   int64_t size = static_cast<int64_t>(file->bytes().size());
   if (length > size || stored.offset > size - length)
@@ -226,7 +226,7 @@ Status TensorStore::openExternal(const std::string &location, const std::string 
     files[location] = nullptr;
     return Status::ok();
   }
-  Result<std::unique_ptr<MappedFile>> file = MappedFile::open(*path);
+  Result<std::shared_ptr<runtime::MappedFile>> file = runtime::MappedFile::open(*path);
   if (!file) return inputError(what + ": its data file " + file.status().message());
   files[location] = std::move(*file);
   return Status::ok();

@@ -45,7 +45,7 @@ private:
   Status openExternal(const std::string &location, const std::string &what);
 
   const ModelFile &model;
-  std::map<std::string, std::unique_ptr<MappedFile>> files; // null: missing
+  std::map<std::string, std::shared_ptr<runtime::MappedFile>> files; // null: missing
   std::vector<std::string> missing;
 };
 

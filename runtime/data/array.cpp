@@ -5,13 +5,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -112,31 +108,6 @@ template <typename To> bool convertTo(plan::DType type, const std::byte *from, i
 
 } // namespace
 
-Result<std::shared_ptr<FileBytes>> FileBytes::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return inputError(path + ": cannot be opened: " + std::strerror(errno));
-  struct stat status = {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    return inputError(path + ": is not a regular file");
-  }
-  std::shared_ptr<FileBytes> file(new FileBytes);
-  file->size = static_cast<size_t>(status.st_size);
-  void *address = file->size ? mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0) : nullptr;
-  int failure = errno;
-  ::close(descriptor);
-  if (address == MAP_FAILED) {
-    file->size = 0;
-    return inputError(path + ": cannot be mapped into memory: " + std::strerror(failure));
-  }
-  file->data = static_cast<const char *>(address);
-  return file;
-}
-
-FileBytes::~FileBytes() {
-  if (size) munmap(const_cast<char *>(data), size);
-}
-
 Result<Array> parseNpy(std::string_view bytes, std::shared_ptr<const void> storage, const std::string &what) {
   constexpr std::string_view magic("\x93NUMPY", 6);
   if (bytes.size() < 12 || bytes.substr(0, 6) != magic) return inputError(what + ": is not a numpy array (.npy)");
@@ -179,16 +150,16 @@ Result<std::map<std::string, Array>> readArrays(const std::string &path) {
   if (fs::is_directory(path, failure)) {
     for (const fs::directory_entry &entry : fs::directory_iterator(path, failure)) {
       if (entry.path().extension() != ".npy") continue;
-      Result<std::shared_ptr<FileBytes>> file = FileBytes::open(entry.path().string());
+      Result<std::shared_ptr<MappedFile>> file = MappedFile::open(entry.path().string());
       if (!file) return file.status();
-      CLEAVE_RETURN_IF_ERROR(add(entry.path().filename().string(), (*file)->view(), *file));
+      CLEAVE_RETURN_IF_ERROR(add(entry.path().filename().string(), (*file)->bytes(), *file));
     }
     if (arrays.empty()) return inputError(path + ": the folder holds no .npy file");
     return arrays;
   }
-  Result<std::shared_ptr<FileBytes>> file = FileBytes::open(path);
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
   if (!file) return file.status();
-  Result<std::vector<ZipEntry>> entries = readZip((*file)->view(), path);
+  Result<std::vector<ZipEntry>> entries = readZip((*file)->bytes(), path);
   if (!entries) return entries.status();
   for (ZipEntry &entry : *entries) {
     if (!entry.name.ends_with(".npy")) continue;

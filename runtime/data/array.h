@@ -4,6 +4,7 @@
 //     const Array &x = arrays->at("input_ids");     // x.dtype == plan::I64, x.shape == {10, 8, 64}, x.bytes
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/plan/mapped_file.h"
 #include "runtime/status.h"
 #include <cstddef>
 #include <map>
@@ -14,20 +15,6 @@
 #include <vector>
 
 namespace cleave::runtime {
-
-// A read-only mapped file.
-class FileBytes {
-public:
-  static Result<std::shared_ptr<FileBytes>> open(const std::string &path);
-  ~FileBytes();
-  FileBytes(const FileBytes &) = delete;
-  std::string_view view() const { return {data, size}; }
-
-private:
-  FileBytes() = default;
-  const char *data = nullptr;
-  size_t size = 0;
-};
 
 struct Array {
   plan::DType dtype = plan::DTYPE_INVALID;

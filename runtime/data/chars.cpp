@@ -49,11 +49,11 @@ void encode(char32_t code, std::string &out) {
 } // namespace
 
 Result<DataSource> openChars(const DataSettings &settings, const std::vector<Field> &fields) {
-  Result<std::shared_ptr<FileBytes>> file = FileBytes::open(settings.path);
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
   if (!file) return file.status();
   Result<int64_t> block = blockLength(settings, fields);
   if (!block) return block.status();
-  Result<std::vector<char32_t>> text = decode((*file)->view(), settings.path);
+  Result<std::vector<char32_t>> text = decode((*file)->bytes(), settings.path);
   if (!text) return text.status();
   if (settings.truncate > 0 && static_cast<size_t>(settings.truncate) < text->size())
     text->resize(static_cast<size_t>(settings.truncate));
@@ -74,18 +74,9 @@ Result<DataSource> openChars(const DataSettings &settings, const std::vector<Fie
   std::transform(text->begin(), text->end(), tokens->begin(), [&](char32_t code) { return numbers.at(code); });
 
   auto total = static_cast<int64_t>(tokens->size());
-  auto training = static_cast<int64_t>(settings.trainSplit * static_cast<double>(total));
-  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle};
   TokenAt tokenAt = [tokens](int64_t i) { return (*tokens)[static_cast<size_t>(i)]; };
-  Result<std::unique_ptr<Dataset>> train = makeSequences(sequences, fields, tokenAt, 0, training);
-  if (!train) return train.status();
-  source.train = std::move(*train);
-  if (training < total) {
-    Result<std::unique_ptr<Dataset>> evaluation = makeSequences(sequences, fields, tokenAt, training, total);
-    if (!evaluation)
-      return inputError(evaluation.status().message() + " (the part that train_split leaves for evaluation)");
-    source.evaluation = std::move(*evaluation);
-  }
+  SequenceSettings sequences{settings.path, *block, 1, settings.shuffle};
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
   return source;
 }
 

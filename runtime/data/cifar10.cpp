@@ -19,9 +19,9 @@ bool isOneHot(const Field &field) { return field.shape == std::vector<int64_t>{c
 
 class CifarDataset : public Dataset {
 public:
-  CifarDataset(std::vector<Field> fields, bool shuffled, std::vector<std::shared_ptr<FileBytes>> files)
+  CifarDataset(std::vector<Field> fields, bool shuffled, std::vector<std::shared_ptr<MappedFile>> files)
       : Dataset(std::move(fields), shuffled), files(std::move(files)) {
-    for (const auto &file : this->files) samples += static_cast<int64_t>(file->view().size()) / recordBytes;
+    for (const auto &file : this->files) samples += static_cast<int64_t>(file->bytes().size()) / recordBytes;
   }
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
@@ -41,8 +41,8 @@ public:
 private:
   const unsigned char *record(int64_t index) const {
     for (const auto &file : files) {
-      int64_t here = static_cast<int64_t>(file->view().size()) / recordBytes;
-      if (index < here) return reinterpret_cast<const unsigned char *>(file->view().data()) + index * recordBytes;
+      int64_t here = static_cast<int64_t>(file->bytes().size()) / recordBytes;
+      if (index < here) return reinterpret_cast<const unsigned char *>(file->bytes().data()) + index * recordBytes;
       index -= here;
     }
     return nullptr; // the sampler stays below size()
@@ -69,7 +69,7 @@ private:
     std::memcpy(out, &value, static_cast<size_t>(byteSize(field.dtype)));
   }
 
-  std::vector<std::shared_ptr<FileBytes>> files;
+  std::vector<std::shared_ptr<MappedFile>> files;
   int64_t samples = 0;
 };
 
@@ -82,11 +82,11 @@ Status checkField(const Field &field) {
       field.name, name(field.dtype), fmt::join(field.shape, ", ")));
 }
 
-Result<std::shared_ptr<FileBytes>> openRecords(const std::string &path) {
-  Result<std::shared_ptr<FileBytes>> file = FileBytes::open(path);
-  if (file && ((*file)->view().empty() || (*file)->view().size() % recordBytes != 0))
+Result<std::shared_ptr<MappedFile>> openRecords(const std::string &path) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  if (file && ((*file)->bytes().empty() || (*file)->bytes().size() % recordBytes != 0))
     return inputError(fmt::format("{}: is not a CIFAR-10 binary file: {} bytes are no multiple of {}", path,
-                                  (*file)->view().size(), recordBytes));
+                                  (*file)->bytes().size(), recordBytes));
   return file;
 }
 
@@ -107,9 +107,9 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
   } else {
     paths.push_back(settings.path);
   }
-  std::vector<std::shared_ptr<FileBytes>> files;
+  std::vector<std::shared_ptr<MappedFile>> files;
   for (const std::string &path : paths) {
-    Result<std::shared_ptr<FileBytes>> file = openRecords(path);
+    Result<std::shared_ptr<MappedFile>> file = openRecords(path);
     if (!file) return file.status();
     files.push_back(*file);
   }
@@ -117,7 +117,7 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
   source.train = std::make_unique<CifarDataset>(fields, settings.shuffle, std::move(files));
   std::string test = (fs::path(settings.path) / "test_batch.bin").string();
   if (folder && fs::exists(test, failure)) {
-    Result<std::shared_ptr<FileBytes>> file = openRecords(test);
+    Result<std::shared_ptr<MappedFile>> file = openRecords(test);
     if (!file) return file.status();
     source.evaluation = std::make_unique<CifarDataset>(fields, false, std::vector{*file});
   }

@@ -80,4 +80,18 @@ Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings,
   return dataset;
 }
 
+Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokenAt &tokenAt,
+                      int64_t total, double trainSplit, DataSource &source) {
+  auto training = static_cast<int64_t>(trainSplit * static_cast<double>(total));
+  Result<std::unique_ptr<Dataset>> train = makeSequences(settings, fields, tokenAt, 0, training);
+  if (!train) return train.status();
+  source.train = std::move(*train);
+  if (training >= total) return Status::ok();
+  Result<std::unique_ptr<Dataset>> evaluation = makeSequences(settings, fields, tokenAt, training, total);
+  if (!evaluation)
+    return inputError(evaluation.status().message() + " (the part that train_split leaves for evaluation)");
+  source.evaluation = std::move(*evaluation);
+  return Status::ok();
+}
+
 } // namespace cleave::runtime

@@ -22,6 +22,9 @@ using TokenAt = std::function<int64_t(int64_t)>;
 // block + 1 numbers.
 Result<std::unique_ptr<Dataset>> makeSequences(const SequenceSettings &settings, const std::vector<Field> &fields,
                                                TokenAt tokenAt, int64_t begin, int64_t end);
+// Samples of the first `trainSplit` of the `total` numbers to train on, of the rest, if any, to evaluate on.
+Status splitSequences(const SequenceSettings &settings, const std::vector<Field> &fields, const TokenAt &tokenAt,
+                      int64_t total, double trainSplit, DataSource &source);
 // The block length: `settings.block`, which must be the one of the fields; or, if 0, theirs.
 Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Field> &fields);
 

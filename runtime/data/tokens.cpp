@@ -10,9 +10,9 @@ namespace cleave::runtime {
 namespace {
 
 Result<Array> readTokens(const DataSettings &settings) {
-  Result<std::shared_ptr<FileBytes>> file = FileBytes::open(settings.path);
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
   if (!file) return file.status();
-  std::string_view bytes = (*file)->view();
+  std::string_view bytes = (*file)->bytes();
   if (settings.path.ends_with(".npy")) {
     Result<Array> array = parseNpy(bytes, *file, settings.path);
     if (array && (array->shape.size() != 1 || isFloat(array->dtype)))
@@ -45,18 +45,9 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
     (void)convertElements(tokens, i, 1, plan::I64, reinterpret_cast<std::byte *>(&value)).isOk();
     return value;
   };
-  auto training = static_cast<int64_t>(settings.trainSplit * static_cast<double>(total));
   SequenceSettings sequences{settings.path, *block, *block, settings.shuffle};
   DataSource source;
-  Result<std::unique_ptr<Dataset>> train = makeSequences(sequences, fields, tokenAt, 0, training);
-  if (!train) return train.status();
-  source.train = std::move(*train);
-  if (training < total) {
-    Result<std::unique_ptr<Dataset>> evaluation = makeSequences(sequences, fields, tokenAt, training, total);
-    if (!evaluation)
-      return inputError(evaluation.status().message() + " (the part that train_split leaves for evaluation)");
-    source.evaluation = std::move(*evaluation);
-  }
+  CLEAVE_RETURN_IF_ERROR(splitSequences(sequences, fields, tokenAt, total, settings.trainSplit, source));
   return source;
 }
 

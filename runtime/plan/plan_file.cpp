@@ -1,4 +1,5 @@
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/mapped_file.h"
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -6,8 +7,6 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -147,18 +146,10 @@ Status writePlanFile(const plan::Plan &plan, const std::string &path) {
 }
 
 Result<plan::Plan> readPlanFile(const std::string &path) {
-  File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.descriptor < 0) return inputError(fmt::format("cannot open plan {}: {}", path, systemError()));
-  struct stat info{};
-  if (::fstat(file.descriptor, &info) != 0 || !S_ISREG(info.st_mode))
-    return inputError(fmt::format("plan {} is not a regular file", path));
-  if (info.st_size == 0) return inputError(path + ": empty file, not a plan");
-  auto bytes = static_cast<size_t>(info.st_size);
-  void *map = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
-  if (map == MAP_FAILED) return inputError(fmt::format("cannot map plan {}: {}", path, systemError()));
-  Result<plan::Plan> plan = decodePlan({static_cast<const char *>(map), bytes}, path);
-  ::munmap(map, bytes);
-  return plan;
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  if (!file) return file.status();
+  if ((*file)->bytes().empty()) return inputError(path + ": empty file, not a plan");
+  return decodePlan((*file)->bytes(), path);
 }
 
 } // namespace cleave::runtime

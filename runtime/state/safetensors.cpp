@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,35 +80,24 @@ Status writeSafetensors(const std::string &path, std::span<const TensorView> ten
 }
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return inputError(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  Result<std::shared_ptr<MappedFile>> mapped = MappedFile::open(path);
+  if (!mapped) return mapped.status();
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
-  struct stat status = {};
-  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 8) {
-    void *address = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (address != MAP_FAILED) {
-      file->data = static_cast<const std::byte *>(address);
-      file->size = static_cast<size_t>(status.st_size);
-    }
-  }
-  ::close(descriptor);
-  if (!file->data) return inputError(path + ": is not a safetensors file");
+  file->file = std::move(*mapped);
   CLEAVE_RETURN_IF_ERROR(file->parse(path));
   return file;
 }
 
-SafetensorsFile::~SafetensorsFile() {
-  if (data) munmap(const_cast<std::byte *>(data), size);
-}
-
 Status SafetensorsFile::parse(const std::string &path) {
+  std::string_view bytes = file->bytes();
   uint64_t length = 0;
-  std::memcpy(&length, data, 8);
-  if (length > size - 8) return inputError(path + ": is not a safetensors file, or is cut off");
-  const char *text = reinterpret_cast<const char *>(data) + 8;
+  if (bytes.size() < 8) return inputError(path + ": is not a safetensors file");
+  std::memcpy(&length, bytes.data(), 8);
+  if (length > bytes.size() - 8) return inputError(path + ": is not a safetensors file, or is cut off");
+  const char *text = bytes.data() + 8;
   Json header = Json::parse(text, text + length, nullptr, false);
   if (!header.is_object()) return inputError(path + ": its header is damaged");
-  uint64_t room = size - 8 - length;
+  uint64_t room = bytes.size() - 8 - length;
   try {
     for (const auto &[name, entry] : header.items()) {
       if (name == "__metadata__") {
@@ -127,7 +115,7 @@ Status SafetensorsFile::parse(const std::string &path) {
       if (count < 0 || count > static_cast<int64_t>(room) ||
           static_cast<uint64_t>(count * byteSize(view.dtype)) != end - begin)
         return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, name));
-      view.bytes = {data + 8 + length + begin, static_cast<size_t>(end - begin)};
+      view.bytes = std::as_bytes(std::span(text + length + begin, static_cast<size_t>(end - begin)));
       views[name] = std::move(view);
     }
   } catch (const nlohmann::json::exception &) {

@@ -6,6 +6,7 @@
 //     const TensorView *w = (*file)->find("w");          // bytes mapped from the file
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/plan/mapped_file.h"
 #include "runtime/status.h"
 #include <cstddef>
 #include <map>
@@ -32,7 +33,6 @@ class SafetensorsFile {
 public:
   // Error: not a safetensors file, truncated, a header that contradicts itself.
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string &path);
-  ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile &) = delete;
 
   const std::map<std::string, TensorView> &tensors() const { return views; }
@@ -43,8 +43,7 @@ private:
   SafetensorsFile() = default;
   Status parse(const std::string &path);
 
-  const std::byte *data = nullptr;
-  size_t size = 0;
+  std::shared_ptr<MappedFile> file;
   std::map<std::string, TensorView> views;
   std::map<std::string, std::string> meta;
 };

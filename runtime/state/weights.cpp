@@ -67,20 +67,10 @@ Status writeValue(plan::DType dtype, double value, std::byte *out) {
 
 } // namespace
 
-class WeightFile {
-public:
-  explicit WeightFile(std::shared_ptr<FileBytes> bytes) : bytes(std::move(bytes)) {}
-  std::string_view view() const { return bytes->view(); }
-
-private:
-  std::shared_ptr<FileBytes> bytes;
-};
-
 WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath)
     : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath) {}
-WeightReader::~WeightReader() = default;
 
-Result<const WeightFile *> WeightReader::file(const std::string &relative) {
+Result<const MappedFile *> WeightReader::file(const std::string &relative) {
   std::lock_guard guard(lock);
   auto found = files.find(relative);
   if (found != files.end()) return found->second.get();
@@ -89,11 +79,11 @@ Result<const WeightFile *> WeightReader::file(const std::string &relative) {
     if (part.is_absolute() || piece == "..")
       return inputError(fmt::format("the weight file '{}' is outside of the model's folder", relative));
   std::string path = relative.empty() ? modelPath : (fs::path(modelPath).parent_path() / part).string();
-  Result<std::shared_ptr<FileBytes>> bytes = FileBytes::open(path);
+  Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(path);
   if (!bytes)
     return inputError(bytes.status().message() +
                       "; the plan reads its weights from there (--model gives another place)");
-  return (files[relative] = std::make_unique<WeightFile>(*bytes)).get();
+  return (files[relative] = std::move(*bytes)).get();
 }
 
 Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out) {
@@ -108,9 +98,9 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
   switch (parameter.source_case()) {
   case plan::Parameter::kFile: {
     const plan::Source &source = parameter.file();
-    Result<const WeightFile *> opened = file(source.path());
+    Result<const MappedFile *> opened = file(source.path());
     if (!opened) return fail(opened.status().message());
-    std::string_view bytes = (*opened)->view();
+    std::string_view bytes = (*opened)->bytes();
     int64_t needed = elementCount(shape) * byteSize(source.dtype());
     if (source.length() != needed)
       return fail(fmt::format("{} bytes are stored, its shape needs {}", source.length(), needed));

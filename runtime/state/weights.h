@@ -6,6 +6,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/plan/mapped_file.h"
 #include "runtime/status.h"
 #include <cstddef>
 #include <map>
@@ -15,24 +16,21 @@
 
 namespace cleave::runtime {
 
-class WeightFile;
-
 class WeightReader {
 public:
   // `modelPath`: the .onnx file, if it moved since the plan was made; "": as the plan says.
   explicit WeightReader(const plan::Plan &plan, const std::string &modelPath = "");
-  ~WeightReader();
 
   // Writes the shard of `parameter` that `shard` describes into `out`. Only the bytes of the shard are read. Safe from
   // several threads. Errors name the parameter and the file: missing, too short, a pair of types that does not convert.
   Status initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out);
 
 private:
-  Result<const WeightFile *> file(const std::string &relative);
+  Result<const MappedFile *> file(const std::string &relative);
 
   const plan::Plan &plan;
   std::string modelPath;
-  std::map<std::string, std::unique_ptr<WeightFile>> files;
+  std::map<std::string, std::shared_ptr<MappedFile>> files;
   std::mutex lock;
 };
 

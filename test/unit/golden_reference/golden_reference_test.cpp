@@ -31,9 +31,9 @@ void expectNear(double actual, double wanted, const std::string &what, double re
 std::map<std::string, std::vector<double>> recordedGradients(const std::string &path, const nlohmann::json &shapes) {
   std::map<std::string, std::vector<double>> gradients;
   if (!std::filesystem::exists(path)) return gradients;
-  auto file = runtime::FileBytes::open(path);
+  auto file = runtime::MappedFile::open(path);
   EXPECT_TRUE(file) << file.status().message();
-  auto entries = runtime::readZip((*file)->view(), path);
+  auto entries = runtime::readZip((*file)->bytes(), path);
   EXPECT_TRUE(entries) << entries.status().message();
   for (const runtime::ZipEntry &entry : *entries) {
     std::string_view bytes = entry.inflated ? std::string_view(*entry.inflated) : entry.stored;

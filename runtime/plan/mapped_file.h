@@ -1,6 +1,7 @@
-// A file as bytes, mapped read-only. Files of many GiB cost nothing until they are looked at.
+// A file as bytes, mapped read-only: models, weights, data, plans. Files of many GiB cost nothing until they are looked
+// at. Shared with the compiler.
 //
-//     Result<std::unique_ptr<MappedFile>> file = MappedFile::open("model.onnx");
+//     Result<std::shared_ptr<MappedFile>> file = MappedFile::open("model.onnx");
 //     std::string_view bytes = (*file)->bytes();
 #pragma once
 #include "runtime/status.h"
@@ -8,11 +9,11 @@
 #include <string>
 #include <string_view>
 
-namespace cleave::import_ {
+namespace cleave::runtime {
 
 class MappedFile {
 public:
-  static Result<std::unique_ptr<MappedFile>> open(const std::string &path);
+  static Result<std::shared_ptr<MappedFile>> open(const std::string &path);
   ~MappedFile();
   MappedFile(const MappedFile &) = delete;
   MappedFile &operator=(const MappedFile &) = delete;
@@ -25,4 +26,4 @@ private:
   size_t size = 0;
 };
 
-} // namespace cleave::import_
+} // namespace cleave::runtime

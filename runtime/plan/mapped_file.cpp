@@ -1,4 +1,4 @@
-#include "compiler/import/mapped_file.h"
+#include "runtime/plan/mapped_file.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace cleave::import_ {
+namespace cleave::runtime {
 
-Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string &path) {
+Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return inputError(path + ": cannot be opened: " + std::strerror(errno));
   struct stat status = {};
@@ -16,13 +16,14 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string &path) {
     ::close(descriptor);
     return inputError(path + ": is not a regular file");
   }
-  std::unique_ptr<MappedFile> file(new MappedFile);
+  std::shared_ptr<MappedFile> file(new MappedFile);
   file->size = static_cast<size_t>(status.st_size);
   if (file->size > 0) {
     void *address = mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (address == MAP_FAILED) {
+      int failure = errno;
       ::close(descriptor);
-      return inputError(path + ": cannot be mapped into memory: " + std::strerror(errno));
+      return inputError(path + ": cannot be mapped into memory: " + std::strerror(failure));
     }
     file->data = static_cast<const char *>(address);
   }
@@ -34,4 +35,4 @@ MappedFile::~MappedFile() {
   if (data) munmap(const_cast<char *>(data), size);
 }
 
-} // namespace cleave::import_
+} // namespace cleave::runtime
