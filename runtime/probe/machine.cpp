@@ -1,0 +1,180 @@
+#include "runtime/probe/machine.h"
+#include "runtime/executor/executor.h"
+#include "runtime/probe/trial_plan.h"
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+namespace {
+
+using Axes = std::vector<std::pair<std::string, int64_t>>;
+
+// How often a command that takes about `seconds` is repeated so that a step takes some milliseconds.
+int repeatsFor(double seconds) { return static_cast<int>(std::clamp(3e-3 / std::max(seconds, 1e-9), 1.0, 200.0)); }
+
+class Measurement {
+public:
+  Measurement(const MachineProbe &probe, MachineFigures &figures) : probe(probe), figures(figures) {}
+
+  Status overheads() {
+    auto step = TrialPlan(all());
+    plan::Buffer byte = step.buffer(plan::BOOL, {1});
+    step.fill(byte);
+    CLEAVE_RETURN_IF_ERROR(store(step.time(figures.threads), figures.emptyStepSeconds));
+
+    constexpr int repeats = 100;
+    TrialPlan kernels(all());
+    plan::Buffer target = kernels.buffer(plan::BOOL, {int64_t(figures.threads) << 14}); // one grain of Fill a thread
+    for (int i = 0; i < repeats; ++i) kernels.fill(target);
+    CLEAVE_RETURN_IF_ERROR(each(kernels, repeats, figures.kernelSeconds));
+
+    TrialPlan products(all());
+    plan::Buffer small = products.buffer(plan::F32, {16, 16}), out = products.buffer(plan::F32, {16, 16});
+    for (int i = 0; i < repeats; ++i) products.product(small, small, out, 1, 16, 16, 16);
+    CLEAVE_RETURN_IF_ERROR(each(products, repeats, figures.smallProductSeconds));
+    probe.say(fmt::format("overheads        empty step {:.1f} us, kernel {:.2f} us, product of 16x16x16 {:.2f} us",
+                          1e6 * figures.emptyStepSeconds, 1e6 * figures.kernelSeconds,
+                          1e6 * figures.smallProductSeconds));
+    return Status::ok();
+  }
+
+  Status products() {
+    // Large, middle and small squares; one thin dimension; heads of attention.
+    for (auto [batch, m, n, k] : std::initializer_list<std::array<int64_t, 4>>{{1, 1024, 1024, 1024},
+                                                                               {1, 512, 512, 512},
+                                                                               {1, 256, 256, 256},
+                                                                               {1, 128, 128, 128},
+                                                                               {1, 64, 64, 64},
+                                                                               {1, 2048, 512, 16},
+                                                                               {1, 2048, 16, 512},
+                                                                               {1, 2048, 64, 64},
+                                                                               {1, 64, 64, 2048},
+                                                                               {64, 64, 64, 16},
+                                                                               {64, 64, 16, 64}}) {
+      TrialPlan trial(all());
+      plan::Buffer lhs = trial.buffer(plan::F32, {batch, m, k}), rhs = trial.buffer(plan::F32, {batch, k, n}),
+                   out = trial.buffer(plan::F32, {batch, m, n});
+      double flops = 2.0 * double(batch) * double(m) * double(n) * double(k), seconds = 0;
+      int repeats = repeatsFor(flops / 5e10);
+      for (int i = 0; i < repeats; ++i) trial.product(lhs, rhs, out, batch, m, n, k);
+      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, seconds));
+      figures.products.push_back({batch, m, n, k, flops / seconds});
+      probe.say(fmt::format("product          {:>3} x [{}, {}] [{}, {}]: {:.1f} GFLOP/s a device", batch, m, k, k, n,
+                            flops / seconds / 1e9));
+    }
+    return Status::ok();
+  }
+
+  Status streams() {
+    for (int64_t bytes : {int64_t(1) << 18, int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 24, int64_t(1) << 27}) {
+      StreamFigure figure{bytes, 0, 0};
+      CLEAVE_RETURN_IF_ERROR(stream(all(), bytes, figure.together));
+      figure.alone = figure.together;
+      if (figures.devices > 1) CLEAVE_RETURN_IF_ERROR(stream({{"dp", 1}}, bytes, figure.alone));
+      figures.streams.push_back(figure);
+      probe.say(fmt::format("copy             {:>6} KiB: {:.1f} GB/s a device with all active, {:.1f} alone",
+                            bytes >> 10, figure.together / 1e9, figure.alone / 1e9));
+    }
+    return Status::ok();
+  }
+
+  Status collectives() {
+    for (int64_t members = 2; members <= figures.devices; members *= 2)
+      if (figures.devices % members == 0)
+        for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
+                        plan::Collective::ALL_TO_ALL})
+          for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 23})
+            CLEAVE_RETURN_IF_ERROR(collective(op, members, bytes));
+    return Status::ok();
+  }
+
+private:
+  Axes all() const { return {{"dp", figures.devices}}; }
+
+  static Status store(const Result<double> &measured, double &value) {
+    if (!measured) return measured.status();
+    value = *measured;
+    return Status::ok();
+  }
+  // Seconds of one of `repeats` equal parts of a step.
+  Status each(TrialPlan &trial, int repeats, double &value) {
+    CLEAVE_RETURN_IF_ERROR(store(trial.time(figures.threads), value));
+    value = std::max(value - figures.emptyStepSeconds, 0.1 * value) / repeats;
+    return Status::ok();
+  }
+
+  Status stream(const Axes &axes, int64_t bytes, double &rate) {
+    TrialPlan trial(axes);
+    int64_t half = bytes / 2;
+    plan::Buffer source = trial.buffer(plan::F32, {half / 4}), target = trial.buffer(plan::F32, {half / 4});
+    int repeats = repeatsFor(double(bytes) / 2e10);
+    for (int i = 0; i < repeats; ++i) trial.copy(source, target);
+    double seconds = 0;
+    CLEAVE_RETURN_IF_ERROR(each(trial, repeats, seconds));
+    rate = double(bytes) / seconds;
+    return Status::ok();
+  }
+
+  // A small kernel, the collective, a small kernel, ...: what a compiled step waits for it.
+  Status collective(plan::Collective::Op op, int64_t members, int64_t bytes) {
+    TrialPlan trial({{"dp", figures.devices / members}, {"tp", members}});
+    int64_t rows = members, columns = bytes / 4 / members, part = columns / members;
+    plan::Buffer whole = trial.buffer(plan::F32, {rows, columns}), one = trial.buffer(plan::F32, {1, columns}),
+                 other = trial.buffer(plan::F32, {rows, columns}), byte = trial.buffer(plan::BOOL, {1});
+    plan::Buffer input = whole, output = other;
+    if (op == plan::Collective::REDUCE_SCATTER) output = one;
+    if (op == plan::Collective::ALL_GATHER) input = one;
+    if (op == plan::Collective::ALL_TO_ALL) {
+      input = one;
+      output.clear_shape();
+      output.add_shape(members), output.add_shape(part);
+    }
+    int repeats = std::min(50, repeatsFor(double(bytes) / 5e9));
+    for (int i = 0; i < repeats; ++i) {
+      trial.fill(byte);
+      trial.collective(op, "tp", input, output);
+    }
+    trial.fill(byte);
+    CollectiveFigure figure;
+    figure.op = plan::Collective::Op_Name(op);
+    std::transform(figure.op.begin(), figure.op.end(), figure.op.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    figure.members = members;
+    figure.bytes = op == plan::Collective::ALL_TO_ALL ? bytes / members * members : bytes;
+    CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
+    probe.say(fmt::format("{:16} {} devices, {:>5} KiB: {:.1f} us", figure.op, members, figure.bytes >> 10,
+                          1e6 * figure.seconds));
+    figures.collectives.push_back(std::move(figure));
+    return Status::ok();
+  }
+
+  const MachineProbe &probe;
+  MachineFigures &figures;
+};
+
+} // namespace
+
+Result<MachineFigures> MachineProbe::measure() const {
+  MachineFigures figures;
+  figures.devices = devices;
+  figures.cores = availableCores();
+  figures.threads = static_cast<int>(std::max<int64_t>(1, figures.cores / devices)); // as the executor gives them
+  figures.memoryBytes = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGE_SIZE));
+  say(fmt::format("{} virtual device{} of {} thread{} on {} cores", devices, devices == 1 ? "" : "s", figures.threads,
+                  figures.threads == 1 ? "" : "s", figures.cores));
+  Measurement measurement(*this, figures);
+  CLEAVE_RETURN_IF_ERROR(measurement.overheads());
+  CLEAVE_RETURN_IF_ERROR(measurement.products());
+  CLEAVE_RETURN_IF_ERROR(measurement.streams());
+  CLEAVE_RETURN_IF_ERROR(measurement.collectives());
+  figures.gpus = findGpus();
+  for (const GpuFigure &gpu : figures.gpus)
+    say(fmt::format("GPU              {}, {:.1f} GiB: found, not measured (the CUDA runtime is not built yet)",
+                    gpu.name, double(gpu.memoryBytes) / (1 << 30)));
+  if (figures.gpus.empty()) say("GPU              none found");
+  return figures;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,63 @@
+// Measures this machine as the runtime uses it: every number is the time of commands that the executor runs, on as many
+// virtual devices as a plan would have, all of them active, each with the threads that it would get.
+//
+//   MachineProbe probe{.devices = 2, .say = print};
+//   Result<MachineFigures> figures = probe.measure();
+//   figures->products[0]     m=512 n=512 k=512: 2.1e11 FLOP/s of one device while the other one is as busy
+//
+// A figure is the median of at least nine timed runs after two that warm up; a run is long enough that what it costs to
+// start one does not count. All of it takes less than half a minute.
+#pragma once
+#include "runtime/status.h"
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+// Matrix products, f32: `batch` of out[m,n] = a[m,k] b[k,n].
+struct ProductFigure {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  double rate = 0; // FLOP/s of one device
+};
+// A copy: reads and writes `bytes` together, over and over the same ones.
+struct StreamFigure {
+  int64_t bytes = 0;
+  double together = 0, alone = 0; // bytes/s of one device while all copy; while the others rest
+};
+// A collective of `members` neighbouring devices (the other groups do the same), between two small kernels.
+struct CollectiveFigure {
+  std::string op; // "all_reduce", "reduce_scatter", "all_gather", "all_to_all"
+  int64_t members = 0;
+  int64_t bytes = 0; // of the whole tensor (see planner/cost.h)
+  double seconds = 0;
+};
+struct GpuFigure {
+  std::string name;
+  int64_t memoryBytes = 0;
+};
+
+struct MachineFigures {
+  int64_t devices = 1;
+  int cores = 1, threads = 1;     // of the machine; a device's
+  double memoryBytes = 0;         // of the machine
+  double emptyStepSeconds = 0;    // a step of one trivial command
+  double kernelSeconds = 0;       // a kernel that does nothing, on all threads of the device
+  double smallProductSeconds = 0; // a product of 16x16x16
+  std::vector<ProductFigure> products;
+  std::vector<StreamFigure> streams;
+  std::vector<CollectiveFigure> collectives; // none with one device
+  std::vector<GpuFigure> gpus;               // found; not measured
+};
+
+struct MachineProbe {
+  int64_t devices = 1;
+  std::function<void(const std::string &)> say = [](const std::string &) {}; // a line at a time, as it is measured
+  Result<MachineFigures> measure() const;
+};
+
+// GPUs that the NVIDIA driver reports; none where there is no driver.
+std::vector<GpuFigure> findGpus();
+
+} // namespace cleave::runtime

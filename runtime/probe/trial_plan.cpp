@@ -1,0 +1,122 @@
+#include "runtime/probe/trial_plan.h"
+#include "runtime/comm/local.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+TrialPlan::TrialPlan(const std::vector<std::pair<std::string, int64_t>> &axes) {
+  for (const auto &[name, size] : axes) {
+    plan::MeshAxis &axis = *plan.mutable_mesh()->add_axes();
+    axis.set_name(name);
+    axis.set_size(size);
+  }
+  plan::Program &program = *plan.add_programs();
+  fragment = program.add_fragments();
+  fragment->set_name("final");
+  plan::Routine &routine = *program.add_routines();
+  routine.set_name("step");
+  routine.add_actions()->set_fragment(0);
+  plan.mutable_training()->set_global_batch(1);
+  plan.mutable_training()->set_microbatches(1);
+}
+
+plan::Buffer TrialPlan::buffer(plan::DType dtype, const std::vector<int64_t> &shape) {
+  plan::Buffer out;
+  out.set_offset(top);
+  out.set_dtype(dtype);
+  for (int64_t size : shape) out.add_shape(size);
+  top += (byteSize(out) + 63) / 64 * 64;
+  return out;
+}
+
+plan::Command &TrialPlan::add(const std::string &name) {
+  plan::Command &command = *fragment->add_commands();
+  command.set_name(name);
+  command.set_phase("forward");
+  if (waitFor) command.add_wait_events(waitFor);
+  waitFor = 0;
+  return command;
+}
+
+void TrialPlan::fill(const plan::Buffer &target) {
+  plan::Fill &fill = *add("fill").mutable_fill();
+  *fill.mutable_target() = target;
+  fill.set_value(std::string(static_cast<size_t>(byteSize(target.dtype())), '\0'));
+}
+
+void TrialPlan::copy(const plan::Buffer &source, const plan::Buffer &target) {
+  plan::Copy &copy = *add("copy").mutable_copy();
+  *copy.mutable_source() = source;
+  *copy.mutable_target() = target;
+  int64_t elements = elementCount(source.shape());
+  copy.add_sizes(elements);
+  copy.add_source_strides(1);
+  copy.add_target_strides(1);
+  copy.mutable_source_offset();
+  copy.mutable_target_offset();
+}
+
+void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch,
+                        int64_t m, int64_t n, int64_t k) {
+  plan::Contract &contract = *add("product").mutable_contract();
+  *contract.mutable_lhs() = lhs, *contract.mutable_rhs() = rhs, *contract.mutable_out() = out;
+  contract.set_m(m), contract.set_n(n), contract.set_k(k);
+  if (batch > 1) {
+    contract.add_batch(batch);
+    contract.add_lhs_strides(m * k), contract.add_rhs_strides(k * n), contract.add_out_strides(m * n);
+  }
+  contract.add_lhs_strides(k), contract.add_lhs_strides(1);
+  contract.add_rhs_strides(n), contract.add_rhs_strides(1);
+  contract.add_out_strides(n), contract.add_out_strides(1);
+}
+
+void TrialPlan::collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
+                           const plan::Buffer &output) {
+  if (fragment->commands_size()) {
+    plan::Command &before = *fragment->mutable_commands(fragment->commands_size() - 1);
+    if (!before.record_event()) before.set_record_event(++events);
+    waitFor = before.record_event();
+  }
+  plan::Command &command = add("collective");
+  command.set_stream(1);
+  command.set_record_event(++events);
+  waitFor = events;
+  plan::Collective &collective = *command.mutable_collective();
+  collective.set_op(op);
+  collective.add_axes(axis);
+  collective.set_sequence(sequence++);
+  *collective.add_inputs() = input;
+  *collective.add_outputs() = output;
+  collective.add_dims(0);
+  if (op == plan::Collective::ALL_TO_ALL) collective.add_split_dims(1);
+  collective.set_bytes(byteSize(input));
+}
+
+Result<double> TrialPlan::time(int threads) {
+  constexpr int warmUp = 2, least = 9, most = 60;
+  constexpr double budget = 0.15; // seconds of timed runs
+  plan.mutable_programs(0)->set_arena_bytes(top);
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  if (!mesh) return mesh.status();
+  ExecutorOptions options;
+  options.threads = threads;
+  Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
+  if (!executor) return executor.status();
+  std::vector<double> times;
+  double sum = 0;
+  for (int run = 0; run < warmUp + least || (sum < budget && run < most); ++run) {
+    int64_t begin = nowNanoseconds();
+    auto outputs = (*executor)->run("step", {}, run);
+    if (!outputs) return outputs.status();
+    double seconds = static_cast<double>(nowNanoseconds() - begin) / 1e9;
+    if (run < warmUp) continue;
+    times.push_back(seconds);
+    sum += seconds;
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+} // namespace cleave::runtime

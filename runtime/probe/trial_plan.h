@@ -1,0 +1,41 @@
+// Plans of a few commands repeated, which the executor runs while the probe looks at the clock.
+//
+//   TrialPlan trial(2);                                    // mesh dp=2
+//   plan::Buffer a = trial.buffer(plan::F32, {512, 512});
+//   for (int i = 0; i < 8; ++i) trial.fill(a);
+//   Result<double> seconds = trial.time(1);                // of the whole step, one thread a device
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+class TrialPlan {
+public:
+  // `axes`: name and size, outermost first.
+  explicit TrialPlan(const std::vector<std::pair<std::string, int64_t>> &axes);
+
+  plan::Buffer buffer(plan::DType dtype, const std::vector<int64_t> &shape);
+  void fill(const plan::Buffer &target);
+  void copy(const plan::Buffer &source, const plan::Buffer &target);
+  // out[batch,m,n] = lhs[batch,m,k] rhs[batch,k,n], all dense, f32
+  void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch, int64_t m,
+               int64_t n, int64_t k);
+  // On the communication thread, as compiled plans have them: after the command before it, before the one after it.
+  void collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
+                  const plan::Buffer &output);
+
+  // Seconds of one step: the median of timed runs.
+  Result<double> time(int threads);
+
+private:
+  plan::Command &add(const std::string &name);
+  plan::Plan plan;
+  plan::Fragment *fragment = nullptr;
+  int64_t top = 0;
+  int32_t events = 0, waitFor = 0, sequence = 0;
+};
+
+} // namespace cleave::runtime
