@@ -26,7 +26,7 @@ template <typename Number> bool readNumber(std::string_view &text, Number &value
   return true;
 }
 
-std::optional<ScheduledAction> readCell(std::string_view text) {
+std::optional<ScheduledAction> readAction(std::string_view text) {
   ScheduledAction action;
   if (!readNumber(text, action.stage) || text.empty()) return std::nullopt;
   const size_t kind = letters.find(text.front());
@@ -36,6 +36,24 @@ std::optional<ScheduledAction> readCell(std::string_view text) {
   if (!readNumber(text, action.microbatch) || !text.empty()) return std::nullopt;
   if (action.stage >= mostStages || action.microbatch >= mostMicrobatches) return std::nullopt;
   return action;
+}
+
+// The actions of a cell: one, or the two that DualPipeV overlaps, "(0F3;3B1)OVERLAP_F_B", which follow each other here.
+std::optional<std::vector<ScheduledAction>> readCell(std::string_view text) {
+  constexpr std::string_view overlap = ")OVERLAP_F_B";
+  if (text.starts_with('(') && text.ends_with(overlap))
+    text = text.substr(1, text.size() - 1 - overlap.size());
+  else if (text.find(';') != std::string_view::npos)
+    return std::nullopt;
+  std::vector<ScheduledAction> actions;
+  for (;;) {
+    const size_t end = text.find(';');
+    const std::optional<ScheduledAction> action = readAction(trimmed(text.substr(0, end)));
+    if (!action) return std::nullopt;
+    actions.push_back(*action);
+    if (end == std::string_view::npos) return actions;
+    text.remove_prefix(end + 1);
+  }
 }
 
 } // namespace
@@ -70,23 +88,25 @@ Result<PipelineSchedule> readCsv(std::string_view text, const std::string &name)
       const size_t comma = rest.find(',');
       const std::string_view content = trimmed(rest.substr(0, comma));
       if (!content.empty()) {
-        const std::optional<ScheduledAction> action = readCell(content);
-        if (!action)
+        const std::optional<std::vector<ScheduledAction>> actions = readCell(content);
+        if (!actions)
           return inputError(
               fmt::format("{}:{}: cell {}: '{}' is no action; write stage, F, B, I or W, microbatch (0F3), "
                           "or nothing for an idle rank; sends and receives follow by themselves",
                           name, line, cell, content));
-        row.push_back(*action);
-        schedule.stages = std::max(schedule.stages, action->stage + 1);
-        schedule.microbatches = std::max(schedule.microbatches, action->microbatch + 1);
-        if (schedule.rankOfStage.size() < size_t(schedule.stages)) schedule.rankOfStage.resize(schedule.stages, -1);
-        int &place = schedule.rankOfStage[action->stage];
-        if (place < 0) place = rank;
-        if (place != rank)
-          return inputError(
-              fmt::format("{}:{}: cell {}: '{}': stage {} is in the line of rank {} already; all actions of "
-                          "a stage are in one line",
-                          name, line, cell, content, action->stage, place));
+        for (const ScheduledAction &action : *actions) {
+          row.push_back(action);
+          schedule.stages = std::max(schedule.stages, action.stage + 1);
+          schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
+          if (schedule.rankOfStage.size() < size_t(schedule.stages)) schedule.rankOfStage.resize(schedule.stages, -1);
+          int &place = schedule.rankOfStage[action.stage];
+          if (place < 0) place = rank;
+          if (place != rank)
+            return inputError(
+                fmt::format("{}:{}: cell {}: '{}': stage {} is in the line of rank {} already; all actions "
+                            "of a stage are in one line",
+                            name, line, cell, content, action.stage, place));
+        }
       }
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);

@@ -15,7 +15,7 @@ namespace cleave::planner {
 // "1F0"
 std::string cellText(const ScheduledAction &action);
 
-// A line a rank, no idle cells. readSchedule gives the same rows back.
+// A line a rank, no idle cells. readCsv gives the same rows back.
 std::string writeCsv(const PipelineSchedule &schedule);
 
 // `name` is the file's, for messages ("x.csv:2: cell 3: ..."). The schedule is valid; errors (Input) say what is not.

@@ -117,7 +117,8 @@ private:
       }
       gradient = std::max(clock, gradient) + times.backwardInput;
     }
-    for (int r = 1; r < ranks; ++r) more[r] = std::max<int64_t>(0, std::min(more[r], more[r - 1] - 1));
+    for (int r = 1; r < ranks; ++r) // each rank one fewer than the one before, unless it has them all
+      if (1 + more[r] < microbatches) more[r] = std::max<int64_t>(0, std::min(more[r], more[r - 1] - 1));
     for (int r = 0; r < ranks; ++r)
       for (int64_t i = 0; i < more[r]; ++i) forward(r);
     for (int r = ranks - 1; r >= 0; --r) inputGradient(r);
