@@ -22,10 +22,10 @@ Alternative describe(const std::string &name, const Solution &solution, double l
   row.mesh = setting.mesh();
   row.zero = setting.zero;
   row.microbatches = setting.microbatches;
-  row.recompute = setting.recompute;
+  row.recompute = toDecision(*solution.model->problem, solution).recompute;
   row.stepSeconds = solution.seconds();
   row.memoryBytes = solution.bytes();
-  row.fits = solution.assignment.fits;
+  row.fits = solution.evaluation.fits;
   if (!row.fits)
     row.whyNot = fmt::format("needs {:.1f} GiB on a device, {:.1f} can be used", row.memoryBytes / gib, limit / gib);
   else if (row.stepSeconds > bestSeconds * 1.0005)
@@ -77,12 +77,13 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
 // Sums what an assignment implies, by kind of collective, axes and reason.
 std::vector<CollectiveTotal> totals(const Solution &solution) {
   CollectiveSink sink;
-  evaluate(*solution.model, solution.assignment.choice, &sink);
-  std::map<std::tuple<std::string, bool, std::string>, CollectiveTotal> sums;
+  evaluate(*solution.model, solution.choice, &sink);
+  std::map<std::tuple<std::string, std::string, std::string>, CollectiveTotal> sums;
   for (const ImpliedCollective &one : sink) {
-    CollectiveTotal &sum = sums[{name(one.collective), one.overTensorAxis, one.why}];
+    CollectiveTotal &sum = sums[{name(one.collective), one.axis, one.why}];
     sum.op = name(one.collective);
-    sum.axes = one.overTensorAxis ? dist::Axes{"tp"} : solution.model->setting.batchAxes();
+    sum.axes = std::string(one.axis) == "batch" ? solution.model->setting.batchAxes() : dist::Axes{one.axis};
+    sum.hidden = one.isHideable;
     sum.bytes += one.bytes * one.times;
     sum.count += int64_t(one.times + 0.5);
     sum.seconds += one.seconds;
@@ -100,7 +101,7 @@ std::vector<CollectiveTotal> totals(const Solution &solution) {
 Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                     const Constraints &constraints, const SearchOptions &options, const Outcome &outcome) {
   const Solution &least = *outcome.leastMemory;
-  const MemoryBreakdown &memory = least.assignment.evaluation.predicted.memory;
+  const MemoryBreakdown &memory = least.evaluation.predicted.memory;
   std::string message =
       fmt::format("no plan fits: the leanest split found ({}) needs {:.2f} GiB on a device (parameters {:.2f}, "
                   "gradients {:.2f}, optimizer {:.2f}, "
@@ -209,17 +210,17 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
       return {Status(ErrorKind::Usage, fmt::format("--mesh {}={} is not executable yet", axis, *size))};
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
+  auto counts = [](int64_t dim) { return dim >= 0; };
+  if (constraints.sequenceSplit == SequenceSplit::On && std::ranges::none_of(facts.sequenceDims, counts))
+    return {Status(ErrorKind::Usage,
+                   fmt::format("{} splits the sequence, but no tensor of {} has a dimension that counts positions "
+                               "(beside samples and features); leave it out",
+                               constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like,
+                               problem.name.empty() ? "this model" : problem.name))};
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, options);
   if (!outcome.best && outcome.leastMemory)
     return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
   if (!outcome.best) return {outcome.reason};
-  if (!outcome.best->assignment.isExact) {
-    // One thorough try on the setting that won.
-    auto again = InnerProblem(*outcome.best->model, options.solverSeconds)
-                     .solve(usableMemory(cluster), std::numeric_limits<double>::infinity());
-    if (again && again->fits && again->evaluation.predicted.stepSeconds < outcome.best->seconds())
-      outcome.best->assignment = *again;
-  }
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = constraints.like;
   decision.notes = outcome.notes;
