@@ -84,65 +84,57 @@ template <typename To, typename From> To toInteger(From value) {
   }
 }
 
-// visit(pointer, convert-to-wide) once for the element type
+// each(pointer to the elements) for the types that C++ has; false for the others (bool is no number to C++ here).
+template <typename Tensor, typename Each> bool visitPlain(Tensor &t, Each each) {
+  switch (t.dtype) {
+  case plan::F32:
+    return each(t.template as<float>()), true;
+  case plan::F64:
+    return each(t.template as<double>()), true;
+  case plan::I8:
+    return each(t.template as<int8_t>()), true;
+  case plan::I16:
+    return each(t.template as<int16_t>()), true;
+  case plan::I32:
+    return each(t.template as<int32_t>()), true;
+  case plan::I64:
+    return each(t.template as<int64_t>()), true;
+  case plan::U8:
+    return each(t.template as<uint8_t>()), true;
+  case plan::U16:
+    return each(t.template as<uint16_t>()), true;
+  case plan::U32:
+    return each(t.template as<uint32_t>()), true;
+  case plan::U64:
+    return each(t.template as<uint64_t>()), true;
+  default:
+    return false;
+  }
+}
+
 template <typename Wide> std::vector<Wide> widen(const HostTensor &t) {
   int64_t count = t.elements();
   std::vector<Wide> out(count);
-  auto each = [&](const auto *from) {
+  bool plain = visitPlain(t, [&](const auto *from) {
     for (int64_t i = 0; i < count; ++i) {
       if constexpr (std::is_same_v<Wide, int64_t>)
         out[i] = toInteger<int64_t>(from[i]);
       else
         out[i] = static_cast<Wide>(from[i]);
     }
-  };
-  switch (t.dtype) {
-  case plan::F32:
-    each(t.as<float>());
-    break;
-  case plan::F64:
-    each(t.as<double>());
-    break;
-  case plan::I8:
-    each(t.as<int8_t>());
-    break;
-  case plan::I16:
-    each(t.as<int16_t>());
-    break;
-  case plan::I32:
-    each(t.as<int32_t>());
-    break;
-  case plan::I64:
-    each(t.as<int64_t>());
-    break;
-  case plan::U8:
-  case plan::BOOL:
-    each(t.as<uint8_t>());
-    break;
-  case plan::U16:
-    each(t.as<uint16_t>());
-    break;
-  case plan::U32:
-    each(t.as<uint32_t>());
-    break;
-  case plan::U64:
-    each(t.as<uint64_t>());
-    break;
-  case plan::F16:
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<Wide>(halfToFloat(t.as<uint16_t>()[i]));
-    break;
-  case plan::BF16:
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<Wide>(bfloatToFloat(t.as<uint16_t>()[i]));
-    break;
-  default:
-    break;
+  });
+  if (plain) return out;
+  for (int64_t i = 0; i < count; ++i) {
+    if (t.dtype == plan::BOOL) out[i] = static_cast<Wide>(t.as<uint8_t>()[i]);
+    if (t.dtype == plan::F16) out[i] = static_cast<Wide>(halfToFloat(t.as<uint16_t>()[i]));
+    if (t.dtype == plan::BF16) out[i] = static_cast<Wide>(bfloatToFloat(t.as<uint16_t>()[i]));
   }
   return out;
 }
 
 template <typename Wide> void narrow(HostTensor &t, const Wide *values) {
   int64_t count = t.elements();
-  auto each = [&](auto *to) {
+  bool plain = visitPlain(t, [&](auto *to) {
     using Element = std::remove_pointer_t<decltype(to)>;
     for (int64_t i = 0; i < count; ++i) {
       if constexpr (std::is_floating_point_v<Element>)
@@ -150,49 +142,12 @@ template <typename Wide> void narrow(HostTensor &t, const Wide *values) {
       else
         to[i] = toInteger<Element>(values[i]);
     }
-  };
-  switch (t.dtype) {
-  case plan::F32:
-    each(t.as<float>());
-    break;
-  case plan::F64:
-    each(t.as<double>());
-    break;
-  case plan::I8:
-    each(t.as<int8_t>());
-    break;
-  case plan::I16:
-    each(t.as<int16_t>());
-    break;
-  case plan::I32:
-    each(t.as<int32_t>());
-    break;
-  case plan::I64:
-    each(t.as<int64_t>());
-    break;
-  case plan::U8:
-    each(t.as<uint8_t>());
-    break;
-  case plan::U16:
-    each(t.as<uint16_t>());
-    break;
-  case plan::U32:
-    each(t.as<uint32_t>());
-    break;
-  case plan::U64:
-    each(t.as<uint64_t>());
-    break;
-  case plan::BOOL:
-    for (int64_t i = 0; i < count; ++i) t.as<uint8_t>()[i] = values[i] != 0;
-    break;
-  case plan::F16:
-    for (int64_t i = 0; i < count; ++i) t.as<uint16_t>()[i] = floatToHalf(static_cast<double>(values[i]));
-    break;
-  case plan::BF16:
-    for (int64_t i = 0; i < count; ++i) t.as<uint16_t>()[i] = floatToBfloat(static_cast<double>(values[i]));
-    break;
-  default:
-    break;
+  });
+  if (plain) return;
+  for (int64_t i = 0; i < count; ++i) {
+    if (t.dtype == plan::BOOL) t.as<uint8_t>()[i] = values[i] != 0;
+    if (t.dtype == plan::F16) t.as<uint16_t>()[i] = floatToHalf(static_cast<double>(values[i]));
+    if (t.dtype == plan::BF16) t.as<uint16_t>()[i] = floatToBfloat(static_cast<double>(values[i]));
   }
 }
 } // namespace

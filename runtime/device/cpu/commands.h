@@ -19,10 +19,19 @@ struct CpuContext {
   std::byte *at(const plan::Buffer &buffer) const { return arena + buffer.offset(); }
 };
 
-// A command with oneDNN primitives; `place` is called when the scratch has its address.
-class ScratchUser : public PreparedCommand {
+// A command that executes oneDNN primitives in order; `place` is called when the scratch has its address.
+class PrimitiveSequence final : public PreparedCommand {
 public:
-  virtual void place(const Scratch &scratch) = 0;
+  explicit PrimitiveSequence(dnnl::stream stream) : stream(std::move(stream)) {}
+  void place(const Scratch &scratch) {
+    for (BoundPrimitive &call : calls) call.place(scratch);
+  }
+  Status run() override {
+    for (const BoundPrimitive &call : calls) CLEAVE_RETURN_IF_ERROR(call.execute(stream.get()));
+    return Status::ok();
+  }
+  dnnl::stream stream;
+  std::vector<BoundPrimitive> calls;
 };
 
 Result<Prepared> prepareContract(const plan::Contract &command, const CpuContext &context);

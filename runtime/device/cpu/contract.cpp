@@ -95,21 +95,6 @@ template <typename Element, typename Sum> Prepared loops(const plan::Contract &c
   });
 }
 
-// One oneDNN matmul over the trailing `inside` batch dimensions, executed once for every index of those before.
-class MatmulCommand final : public ScratchUser {
-public:
-  MatmulCommand(const CpuContext &context) : stream(context.stream) {}
-  void place(const Scratch &scratch) override {
-    for (BoundPrimitive &call : calls) call.place(scratch);
-  }
-  Status run() override {
-    for (const BoundPrimitive &call : calls) CLEAVE_RETURN_IF_ERROR(call.execute(stream.get()));
-    return Status::ok();
-  }
-  dnnl::stream stream;
-  std::vector<BoundPrimitive> calls;
-};
-
 // A stride of a size-1 dimension says nothing; oneDNN wants a consistent one.
 int64_t strideOf(int64_t size, int64_t stride, int64_t otherwise) {
   return size == 1 || stride == 0 ? otherwise : stride;
@@ -174,7 +159,8 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
   if (isReference(desc) && !allowReference) return Prepared();
   dnnl::matmul primitive(desc);
   context.scratch->need(desc.scratchpad_desc().get_size());
-  auto command = std::make_unique<MatmulCommand>(context);
+  // One oneDNN matmul over the trailing batch dimensions, executed once for every index of those before.
+  auto command = std::make_unique<PrimitiveSequence>(context.stream);
   int64_t calls = 1;
   for (size_t d = 0; d < outside; ++d) calls *= p.batch[d].size;
   for (int64_t call = 0; call < calls; ++call) {

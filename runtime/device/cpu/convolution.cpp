@@ -9,21 +9,6 @@ namespace {
 using Dims = dnnl::memory::dims;
 using Desc = dnnl::memory::desc;
 
-// reorder in, convolve, reorder out: as many of them as the layouts need.
-class ConvolutionCommand final : public ScratchUser {
-public:
-  explicit ConvolutionCommand(const dnnl::stream &stream) : stream(stream) {}
-  void place(const Scratch &scratch) override {
-    for (BoundPrimitive &call : calls) call.place(scratch);
-  }
-  Status run() override {
-    for (const BoundPrimitive &call : calls) CLEAVE_RETURN_IF_ERROR(call.execute(stream.get()));
-    return Status::ok();
-  }
-  dnnl::stream stream;
-  std::vector<BoundPrimitive> calls;
-};
-
 struct Operand {
   int argument;
   Desc plain;     // dense, as in the arena
@@ -42,7 +27,7 @@ struct Layout {
   }
 };
 
-void addReorder(ConvolutionCommand &command, const Operand &operand, bool in, Layout &layout, size_t &scratchpadBytes,
+void addReorder(PrimitiveSequence &command, const Operand &operand, bool in, Layout &layout, size_t &scratchpadBytes,
                 std::vector<std::pair<size_t, Desc>> &scratchpads) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -130,7 +115,8 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
     scratchpad = forward.scratchpad_desc();
   }
 
-  auto command = std::make_unique<ConvolutionCommand>(context.stream);
+  // reorder in, convolve, reorder out: as many of them as the layouts need.
+  auto command = std::make_unique<PrimitiveSequence>(context.stream);
   Layout layout;
   size_t scratchpadBytes = scratchpad.get_size();
   std::vector<std::pair<size_t, Desc>> scratchpads;
