@@ -1,0 +1,59 @@
+// Figures that follow a known law give its constants back.
+#include "compiler/planner/machine_cluster.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace cleave::planner {
+namespace {
+
+// A machine whose products, copies and collectives take exactly what the model says.
+runtime::MachineFigures lawful(int64_t devices) {
+  constexpr double rate = 2e11, lost = 5, call = 1e-6;
+  runtime::MachineFigures figures;
+  figures.devices = devices;
+  figures.cores = 8;
+  figures.memoryBytes = 64e9;
+  figures.smallProductSeconds = call;
+  for (double size : {1024.0, 256.0, 64.0})
+    for (double k : {1024.0, 16.0}) {
+      double flops = 2 * size * size * k;
+      double working = flops / rate * (1 + lost / size) * (1 + lost / size) * (1 + lost / k);
+      figures.products.push_back({1, int64_t(size), int64_t(size), int64_t(k), flops / (working + call)});
+    }
+  figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
+  for (int64_t members = 2; members <= devices; members *= 2)
+    for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
+      double waits = std::log2(double(members)) / std::log2(double(devices));
+      double moved = bytes <= 4096 ? 0 : 1 + 1 / double(members); // every rank reads all inputs' part and writes it
+      figures.collectives.push_back({"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / 25e9});
+    }
+  return figures;
+}
+
+TEST(MachineCluster, FindsTheConstantsOfAMachine) {
+  Cluster cluster = clusterOf(lawful(4));
+  EXPECT_NEAR(cluster.device.flopsAt("fp32") * cluster.device.computeEfficiency / 2e11, 1, 0.02);
+  EXPECT_NEAR(cluster.device.halfRateDimension, 5, 0.2);
+  EXPECT_LE(cluster.device.computeEfficiency, 1);
+  EXPECT_DOUBLE_EQ(cluster.device.launchSeconds, 1e-6);
+  EXPECT_DOUBLE_EQ(cluster.device.memoryBandwidth, 50e9);
+  EXPECT_DOUBLE_EQ(cluster.device.cacheBytes, 1 << 20); // the largest copy that is a quarter faster than memory
+  EXPECT_DOUBLE_EQ(cluster.device.cacheBandwidth, 180e9);
+  EXPECT_DOUBLE_EQ(cluster.device.memoryBytes, 16e9);
+  EXPECT_EQ(cluster.node.topology, Link::Topology::Memory);
+  EXPECT_NEAR(cluster.node.latency, 40e-6, 1e-9);
+  EXPECT_NEAR(cluster.node.bandwidth / 25e9, 1, 0.02);
+}
+
+TEST(MachineCluster, YamlReadsBack) {
+  for (int64_t devices : {1, 2, 4}) {
+    Cluster cluster = clusterOf(lawful(devices));
+    auto again = parseClusterYaml(cluster.yaml(), "probed.yaml");
+    ASSERT_TRUE(again) << again.status().message();
+    EXPECT_EQ(again->yaml(), cluster.yaml());
+    EXPECT_EQ(again->numDevices(), devices);
+  }
+}
+
+} // namespace
+} // namespace cleave::planner
