@@ -16,6 +16,8 @@ void addReport(CLI::App &app, int &status);
 void addRun(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);
+void addProbe(CLI::App &app, int &status);
+void addSchedule(CLI::App &app, int &status);
 
 // MODEL --recipe R --cluster C and the split flags: estimate and compile share them.
 struct RequestOptions {

@@ -9,7 +9,9 @@ int main(int argc, char **argv) {
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
   using namespace cleave::tool;
-  for (auto *add : {addInspect, addEstimate, addCompile, addReport, addRun, addVerify, addExport}) add(app, status);
+  for (auto *add :
+       {addInspect, addEstimate, addCompile, addReport, addRun, addVerify, addExport, addProbe, addSchedule})
+    add(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
