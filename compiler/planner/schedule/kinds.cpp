@@ -4,7 +4,6 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <optional>
 
 namespace cleave::planner {
 namespace {

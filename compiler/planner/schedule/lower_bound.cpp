@@ -21,7 +21,6 @@ Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t mi
   std::vector<Rank> rows(ranks);
   // The way down: when a stage's first input can be there, and the least that a stage's gradient still sets off.
   double forwards = 0, backwards = 0, oneMicrobatch = 0;
-  std::vector<double> tail(shape->stages);
   double after = 0;
   for (int stage = 0; stage < shape->stages; ++stage) {
     const StageTimes &t = times(stage);
