@@ -3,6 +3,7 @@
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -41,8 +42,11 @@ template <typename Body> int guarded(cleave_training *training, Body &&body) {
 
 Status misuse(const std::string &message) { return {ErrorKind::Usage, message}; }
 
-const plan::Fragment *finalFragment(const cleave_training *training) {
-  return training ? training->trainer->executor().fragment("final") : nullptr;
+// Null: no such input.
+const plan::InputBinding *inputOf(const cleave_training *training, int index) {
+  if (!training || index < 0) return nullptr;
+  std::vector<const plan::InputBinding *> inputs = inputsOf(training->plan, "step");
+  return static_cast<size_t>(index) < inputs.size() ? inputs[static_cast<size_t>(index)] : nullptr;
 }
 
 Status openTraining(cleave_training &training, const char *path, const cleave_options *given) {
@@ -84,16 +88,15 @@ cleave_training *cleave_open(const char *plan_path, const cleave_options *option
 void cleave_close(cleave_training *training) { delete training; }
 
 const char *cleave_input_name(const cleave_training *training, int index) {
-  const plan::Fragment *fragment = finalFragment(training);
-  return fragment && index >= 0 && index < fragment->inputs_size() ? fragment->inputs(index).name().c_str() : nullptr;
+  const plan::InputBinding *input = inputOf(training, index);
+  return input ? input->name().c_str() : nullptr;
 }
 
 int64_t cleave_input_bytes(const cleave_training *training, int index) {
-  const plan::Fragment *fragment = finalFragment(training);
-  if (!fragment || index < 0 || index >= fragment->inputs_size()) return 0;
-  const plan::InputBinding &input = fragment->inputs(index);
-  return elementCount(input.global_shape()) * byteSize(input.buffer().dtype()) *
-         std::max<int64_t>(1, training->plan.training().microbatches());
+  const plan::InputBinding *input = inputOf(training, index);
+  if (!input) return 0;
+  return elementCount(input->global_shape()) * byteSize(input->buffer().dtype()) *
+         microbatchesOf(training->plan, "step");
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
@@ -153,6 +156,7 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
     int64_t element = byteSize(parameter->dtype());
     std::vector<int64_t> strides = denseStrides({parameter->shape().begin(), parameter->shape().end()});
     for (int64_t device : executor.devices()) {
+      if (!executor.holds(device, *parameter)) continue;
       Shard shard = executor.shardShape(device, *parameter);
       int64_t to = 0;
       for (size_t d = 0; d < strides.size(); ++d) to += shard.begin[d] * strides[d];

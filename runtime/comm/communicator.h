@@ -1,11 +1,13 @@
-// Collectives between the devices of a mesh. A Fabric connects the devices that this process runs with all others; each
-// group of a collective ("devices that differ only along these axes") and each issuing thread has a channel of its own,
-// so that what one stream does never mixes with another.
+// Collectives and transfers between the devices of a mesh. A Fabric connects the devices that this process runs with
+// all others; each group of a collective ("devices that differ only along these axes") and each issuing thread has a
+// channel of its own, so that what one stream does never mixes with another.
 //
 //   LocalFabric fabric(mesh);                                   // all devices are threads of this process
 //   fabric.attach(device, arena);                               // every device, before the first prepare
 //   Result<Prepared> sum = fabric.prepare(device, 1, collective);
 //   Status s = (*sum)->run();                                   // on the device's communication thread
+//   fabric.openRoutes(device, routesOf(plan, mesh, device));    // every device, before the first transfer
+//   Result<Prepared> send = fabric.prepareTransfer(device, transfer);
 //
 // Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
 // bits of a run are the same in one process and under MPI.
@@ -13,7 +15,9 @@
 #include "runtime/comm/wait.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/collective_parts.h"
+#include "runtime/plan/message_routes.h"
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +31,11 @@ public:
   virtual void attach(int64_t device, std::byte *arena) = 0;
   // `lane`: 0 for the compute stream's thread, 1 for the communication thread.
   virtual Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) = 0;
+  // Message buffers of a device's transfers. A send copies into one and waits only when all of its route are full.
+  // Called for every device before the first prepareTransfer.
+  virtual Status openRoutes(int64_t device, std::span<const MessageRoute> routes) = 0;
+  virtual Result<Prepared> prepareTransfer(int64_t device, const plan::Transfer &transfer) = 0;
+  virtual int64_t messageBytes(int64_t device) const = 0; // allocated for the device's routes
   // All processes meet; once before the first step and at snapshots. Error: another process failed.
   virtual Status barrier() = 0;
   // Whether all processes hold the same bytes (a digest of the plan, of options).

@@ -33,6 +33,30 @@ public:
     return Status::ok();
   }
 
+  // What the members' pieces would be as messages: the same as ProcessFabric sends.
+  int64_t sentBytes() const override {
+    int64_t bytes = 0;
+    for (const Part &part : parts) {
+      int64_t whole = part.elements() * part.element, others = members() - 1;
+      switch (op) {
+      case plan::Collective::ALL_REDUCE: {
+        auto [begin, count] = ownPiece(part);
+        bytes += whole - count * part.element + others * count * part.element;
+        break;
+      }
+      case plan::Collective::ALL_TO_ALL:
+        bytes += others * part.piece.bytes();
+        break;
+      case plan::Collective::BROADCAST:
+        bytes += self == 0 ? others * whole : 0;
+        break;
+      default: // ALL_GATHER: the own input to all others; REDUCE_SCATTER: a piece of the output's size to each
+        bytes += others * whole;
+      }
+    }
+    return bytes;
+  }
+
 private:
   int64_t members() const { return static_cast<int64_t>(arenas.size()); }
   std::byte *in(const Part &part, int64_t member) const {
@@ -66,17 +90,21 @@ private:
   }
 
   // Every member reduces one piece of all inputs and writes it to all outputs; pieces begin at cache lines.
-  void allReduce(const Part &part) const {
+  std::pair<int64_t, int64_t> ownPiece(const Part &part) const { // begin and count, elements
     int64_t total = part.elements(), piece = ((total + members() - 1) / members() + 15) / 16 * 16;
-    int64_t begin = std::min(total, self * piece), count = std::min(total, begin + piece) - begin;
-    parallelFor(count, 4096, [&](int64_t from, int64_t to) {
+    int64_t begin = std::min(total, self * piece);
+    return {begin, std::min(total, begin + piece) - begin};
+  }
+  void allReduce(const Part &part) const {
+    auto [first, count] = ownPiece(part);
+    parallelFor(count, 4096, [&, first = first](int64_t from, int64_t to) {
       const std::byte *inputs[maxMembers];
-      int64_t offset = (begin + from) * part.element;
+      int64_t offset = (first + from) * part.element;
       for (int64_t m = 0; m < members(); ++m) inputs[m] = in(part, m) + offset;
-      std::byte *first = out(part, self) + offset;
-      part.reduce(first, inputs, members(), to - from);
+      std::byte *mine = out(part, self) + offset;
+      part.reduce(mine, inputs, members(), to - from);
       for (int64_t m = 0; m < members(); ++m)
-        if (m != self) std::memcpy(out(part, m) + offset, first, static_cast<size_t>((to - from) * part.element));
+        if (m != self) std::memcpy(out(part, m) + offset, mine, static_cast<size_t>((to - from) * part.element));
     });
   }
 
@@ -151,6 +179,29 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
   if (!barrier) barrier = std::make_unique<Barrier>(static_cast<int>(count), flag);
   command->barrier = barrier.get();
   return Prepared(std::move(command));
+}
+
+Status LocalFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
+  for (const MessageRoute &route : opened) // both ends name it, the sender says how many buffers it needs
+    if (route.from == device)
+      routes[{route.from, route.to}] = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
+  return Status::ok();
+}
+
+Result<Prepared> LocalFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
+  int64_t peer = evaluate(transfer.peer(), mesh, device);
+  bool receives = transfer.direction() == plan::Transfer::RECEIVE;
+  auto found = routes.find(receives ? std::pair{peer, device} : std::pair{device, peer});
+  if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
+  std::byte *data = arenas[static_cast<size_t>(device)] + transfer.buffer().offset();
+  return prepareMessage(*found->second, data, byteSize(transfer.buffer()), receives);
+}
+
+int64_t LocalFabric::messageBytes(int64_t device) const {
+  int64_t bytes = 0;
+  for (const auto &[pair, ring] : routes)
+    if (pair.first == device) bytes += ring->allocatedBytes();
+  return bytes;
 }
 
 } // namespace cleave::runtime

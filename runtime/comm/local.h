@@ -1,6 +1,8 @@
-// All devices are threads of one process: members read each other's arenas between two barriers.
+// All devices are threads of one process: members of a collective read each other's arenas between two barriers, a
+// message is copied into its route's buffer and out of it.
 #pragma once
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/message_ring.h"
 #include <memory>
 #include <mutex>
 
@@ -12,6 +14,9 @@ public:
   std::vector<int64_t> localDevices() const override;
   void attach(int64_t device, std::byte *arena) override { arenas[static_cast<size_t>(device)] = arena; }
   Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
+  Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
+  Result<Prepared> prepareTransfer(int64_t device, const plan::Transfer &transfer) override;
+  int64_t messageBytes(int64_t device) const override;
   Status barrier() override { return Status::ok(); }
   Result<bool> agree(uint64_t) override { return true; }
   void abort(const std::string &, int) override { flag.raise(); }
@@ -21,6 +26,7 @@ private:
   std::vector<std::byte *> arenas;
   std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Barrier>> channels; // by members and lane
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<MessageRing>> routes;        // by sender and receiver
 };
 
 } // namespace cleave::runtime

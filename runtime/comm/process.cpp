@@ -48,6 +48,13 @@ public:
     return Status::ok();
   }
 
+  int64_t sentBytes() const override {
+    int64_t bytes = 0;
+    for (const Round *round : {&first, &second})
+      for (const Piece &piece : round->sends) bytes += piece.bytes;
+    return bytes;
+  }
+
   static constexpr int64_t maxMembers = 4096;
   std::vector<Move> before, after;
   Round first, second;
@@ -232,6 +239,12 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   }
   return Prepared(std::move(command));
 }
+
+Status ProcessFabric::openRoutes(int64_t, std::span<const MessageRoute> opened) {
+  return opened.empty() ? Status::ok() : inputError("pipeline stages in several processes");
+}
+Result<Prepared> ProcessFabric::prepareTransfer(int64_t, const plan::Transfer &) { return inputError("no route"); }
+int64_t ProcessFabric::messageBytes(int64_t) const { return 0; }
 
 Status ProcessFabric::barrier() {
   Result<bool> met = agree(0);

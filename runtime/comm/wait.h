@@ -37,7 +37,8 @@ private:
   alignas(64) std::atomic<uint32_t> generation{0};
 };
 
-// A flag that happens once a fragment's run: events between the streams of a device.
+// A flag that happens once an action: events between the threads of a device. Generations only grow (and may wrap): who
+// waits for one may find a later one, when the recording thread is an action ahead.
 class Event {
 public:
   void set(uint32_t generation) {
@@ -46,7 +47,7 @@ public:
   }
   // False: aborted.
   bool wait(uint32_t generation, const AbortFlag &abort) const {
-    for (uint32_t seen; (seen = word.load(std::memory_order_acquire)) != generation;)
+    for (uint32_t seen; static_cast<int32_t>((seen = word.load(std::memory_order_acquire)) - generation) < 0;)
       if (!waitWhile(word, seen, abort)) return false;
     return true;
   }

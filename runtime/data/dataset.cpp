@@ -31,25 +31,21 @@ std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, in
   return std::make_unique<SliceDataset>(std::move(whole), begin, count);
 }
 
-Result<std::vector<Field>> dataFields(const plan::Program &program, const std::string &fragment) {
-  for (const plan::Fragment &candidate : program.fragments()) {
-    if (candidate.name() != fragment) continue;
-    std::vector<Field> fields;
-    for (const plan::InputBinding &input : candidate.inputs()) {
-      if (input.global_shape_size() == 0)
-        return inputError(fmt::format("the plan's input '{}' has no dimension of samples", input.name()));
-      Field &field = fields.emplace_back();
-      field.name = input.name();
-      field.dtype = input.buffer().dtype();
-      field.shape.assign(input.global_shape().begin() + 1, input.global_shape().end());
-      field.label = input.label();
-      field.upperBound = input.upper_bound();
-      if (field.elements() < 0 || byteSize(field.dtype) == 0)
-        return inputError(fmt::format("the plan's input '{}' has an impossible shape or type", input.name()));
-    }
-    return fields;
+Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs) {
+  std::vector<Field> fields;
+  for (const plan::InputBinding *input : inputs) {
+    if (input->global_shape_size() == 0)
+      return inputError(fmt::format("the plan's input '{}' has no dimension of samples", input->name()));
+    Field &field = fields.emplace_back();
+    field.name = input->name();
+    field.dtype = input->buffer().dtype();
+    field.shape.assign(input->global_shape().begin() + 1, input->global_shape().end());
+    field.label = input->label();
+    field.upperBound = input->upper_bound();
+    if (field.elements() < 0 || byteSize(field.dtype) == 0)
+      return inputError(fmt::format("the plan's input '{}' has an impossible shape or type", input->name()));
   }
-  return inputError(fmt::format("the plan has no fragment '{}'", fragment));
+  return fields;
 }
 
 Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &fields, const DataOptions &options) {

@@ -55,8 +55,8 @@ struct DataOptions {
   uint64_t seed = 0; // of synthetic data
 };
 
-// The fields of the fragment `name`'s inputs ("final"): global shapes without their first dimension.
-Result<std::vector<Field>> dataFields(const plan::Program &program, const std::string &fragment);
+// The fields of a routine's inputs (inputsOf(plan, "step")): global shapes without their first dimension.
+Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs);
 
 // `yaml` is the recipe's resolved `data` map. Errors name the file: missing, malformed, an array that no field matches
 // or whose shape or type cannot serve, values outside of a type's range.

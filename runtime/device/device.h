@@ -20,6 +20,8 @@ class PreparedCommand {
 public:
   virtual ~PreparedCommand() = default;
   virtual Status run() = 0;
+  // What one run sends to other devices, bytes.
+  virtual int64_t sentBytes() const { return 0; }
 };
 using Prepared = std::unique_ptr<PreparedCommand>;
 

@@ -1,9 +1,9 @@
 #include "runtime/executor/executor.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/null/null_device.h"
-#include "runtime/executor/schedule.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
 #include <cmath>
@@ -73,25 +73,37 @@ Status Executor::open(ExecutorOptions options) {
   std::vector<int64_t> local = connection->localDevices();
   threads = options.threads > 0 ? options.threads : source.threads_per_device();
   if (threads <= 0) threads = defaultThreads(static_cast<int64_t>(local.size()));
-  setSpinTurns(static_cast<int64_t>(local.size()) * threads > availableCores() ? 50 : 2000);
+  // Ranks that communicate have a second busy thread.
+  int64_t busy = static_cast<int64_t>(local.size()) * (threads + (meshOfPlan.numDevices() > 1));
+  setSpinTurns(busy > availableCores() ? 50 : 2000);
   std::shared_ptr<const KernelObject> kernels;
   if (!options.null) {
     Result<std::unique_ptr<KernelObject>> loaded = KernelObject::load(source);
     if (!loaded) return loaded.status();
     kernels = std::move(*loaded);
   }
-  const plan::Program &program = source.programs(0);
   for (int64_t id : local) {
     std::unique_ptr<Device> device =
         options.null ? openNullDevice() : openCpuDevice(meshOfPlan, {id, threads, kernels});
+    const plan::Program &program = source.programs(programOf(source, meshOfPlan, id));
     if (Status status = device->allocate(program.arena_bytes()); !status)
       return runError(fmt::format("rank {}: {}", id, status.message()));
     connection->attach(id, device->arena());
-    ranks.push_back(std::make_unique<Rank>(id, std::move(device), *connection));
+    CLEAVE_RETURN_IF_ERROR(connection->openRoutes(id, routesOf(source, meshOfPlan, id)));
+    ranks.push_back(std::make_unique<Rank>(id, source, std::move(device), *connection));
   }
+  for (const plan::Routine &routine : source.programs(0).routines())
+    inputCounts[routine.name()] =
+        inputsOf(source, routine.name()).size() * static_cast<size_t>(microbatchesOf(source, routine.name()));
+  std::map<int, std::vector<std::vector<ActionWaits>>> orders; // by program and routine
   for (std::unique_ptr<Rank> &rank : ranks) {
+    int number = programOf(source, meshOfPlan, rank->id);
+    auto [order, added] = orders.try_emplace(number);
+    if (added)
+      for (const plan::Routine &routine : source.programs(number).routines())
+        order->second.push_back(orderActions(source, source.programs(number), routine));
     rank->device->enterThread(); // primitives are made for the thread count that runs them
-    Status status = rank->prepare(program, meshOfPlan);
+    Status status = rank->prepare(meshOfPlan, order->second);
     if (!status)
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", rank->id, status.message())};
   }
@@ -113,60 +125,72 @@ void Executor::noteFailure(int64_t rank, const Status &status) {
   connection->abort(message, failure.exitStatus());
 }
 
+const Rank *Executor::rank(int64_t device) const {
+  for (const std::unique_ptr<Rank> &rank : ranks)
+    if (rank->id == device) return rank.get();
+  return nullptr;
+}
+
+bool Executor::holds(int64_t device, const plan::Parameter &parameter) const {
+  return offsetIn(parameter, programOf(source, meshOfPlan, device)).has_value();
+}
+
 std::span<std::byte> Executor::shard(int64_t device, const plan::Parameter &parameter) {
-  for (std::unique_ptr<Rank> &rank : ranks) {
-    if (rank->id != device || !rank->device->arena()) continue;
-    auto bytes = static_cast<size_t>(elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype()));
-    return {rank->device->arena() + parameter.offset(), bytes};
-  }
-  return {};
+  const Rank *owner = rank(device);
+  std::optional<int64_t> offset = offsetIn(parameter, programOf(source, meshOfPlan, device));
+  if (!owner || !offset || !owner->device->arena()) return {};
+  auto bytes = static_cast<size_t>(elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype()));
+  return {owner->device->arena() + *offset, bytes};
 }
 
 Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) const {
   return *shardOf(parameter.shape(), parameter.dims(), meshOfPlan, device); // the verifier has checked it
 }
 
-const plan::Fragment *Executor::fragment(const std::string &name) const {
-  for (const plan::Fragment &fragment : source.programs(0).fragments())
-    if (fragment.name() == name) return &fragment;
-  return nullptr;
-}
+bool Executor::has(const std::string &routine) const { return inputCounts.contains(routine); }
 
-Status Executor::writeHostScalars(int64_t step, int64_t microbatch) {
-  for (const plan::HostScalar &scalar : source.programs(0).host_scalars()) {
-    CLEAVE_RETURN_IF_ERROR(hostScalarBytes(scalar, source.training(), step, microbatch, scalarBytes));
-    for (std::unique_ptr<Rank> &rank : ranks)
-      CLEAVE_RETURN_IF_ERROR(
-          rank->device->write(scalar.buffer().offset(), scalarBytes.data(), static_cast<int64_t>(scalarBytes.size())));
+bool Executor::reads(const std::string &name, const std::string &input) const {
+  for (const std::unique_ptr<Rank> &rank : ranks) {
+    const plan::Program &program = rank->program();
+    const plan::Routine *routine = findRoutine(program, name);
+    for (int a = 0; routine && a < routine->actions_size(); ++a)
+      for (const plan::InputBinding &read : program.fragments(routine->actions(a).fragment()).inputs())
+        if (read.name() == input) return true;
   }
-  return Status::ok();
+  return false;
 }
 
 Result<std::map<std::string, double>> Executor::run(const std::string &name, std::span<const std::byte *const> inputs,
-                                                    int64_t step, int64_t microbatch) {
+                                                    int64_t step) {
   if (!failure) return failure;
-  const plan::Fragment *fragment = this->fragment(name);
-  if (!fragment) return inputError(fmt::format("the plan has no fragment '{}'", name));
-  if (inputs.size() != static_cast<size_t>(fragment->inputs_size()))
-    return inputError(
-        fmt::format("fragment '{}' has {} inputs, {} are given", name, fragment->inputs_size(), inputs.size()));
-  CLEAVE_RETURN_IF_ERROR(writeHostScalars(step, microbatch));
+  auto known = inputCounts.find(name);
+  if (known == inputCounts.end()) return inputError(fmt::format("the plan has no routine '{}'", name));
+  size_t wanted = known->second;
+  if (inputs.size() != wanted)
+    return inputError(fmt::format("routine '{}' reads {} inputs over all its microbatches, {} are given", name, wanted,
+                                  inputs.size()));
   currentStep = step;
-  RankWork work{0, step, inputs.data()};
-  for (int f = 0; f < source.programs(0).fragments_size(); ++f)
-    if (&source.programs(0).fragments(f) == fragment) work.fragment = f;
-  for (std::unique_ptr<Rank> &rank : ranks) rank->begin(work);
+  for (std::unique_ptr<Rank> &rank : ranks) {
+    RankWork work{0, step, inputs.data()};
+    while (rank->program().routines(work.routine).name() != name) ++work.routine;
+    rank->begin(work);
+  }
   for (std::unique_ptr<Rank> &rank : ranks) rank->finish();
   {
     std::lock_guard guard(failureLock);
     if (!failure) return failure;
   }
   std::map<std::string, double> outputs;
-  for (const plan::OutputBinding &output : fragment->outputs()) {
+  const plan::Program &program = ranks.front()->program();
+  const plan::Routine &routine = *findRoutine(program, name);
+  if (routine.actions().empty()) return outputs;
+  const plan::Action &last = *routine.actions().rbegin();
+  const plan::Fragment &fragment = program.fragments(last.fragment());
+  for (const plan::OutputBinding &output : fragment.outputs()) {
     std::byte bytes[8] = {};
     if (elementCount(output.buffer().shape()) != 1) continue;
-    CLEAVE_RETURN_IF_ERROR(
-        ranks.front()->device->read(output.buffer().offset(), bytes, byteSize(output.buffer().dtype())));
+    CLEAVE_RETURN_IF_ERROR(ranks.front()->device->read(placeOf(output.buffer(), program, fragment, last.slot()), bytes,
+                                                       byteSize(output.buffer().dtype())));
     outputs[output.name()] = number(bytes, output.buffer().dtype());
   }
   return outputs;
@@ -174,16 +198,18 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
 
 int64_t Executor::peakBytes() const {
   int64_t most = 0;
-  for (const std::unique_ptr<Rank> &rank : ranks) most = std::max(most, rank->device->allocatedBytes());
+  for (const std::unique_ptr<Rank> &rank : ranks)
+    most = std::max(most, rank->device->allocatedBytes() + connection->messageBytes(rank->id));
   return most;
 }
 
+std::vector<Traffic> Executor::traffic(int64_t device) const {
+  const Rank *owner = rank(device);
+  return owner ? owner->traffic() : std::vector<Traffic>{};
+}
+
 Status Executor::writeTrace(const std::string &path) const {
-  if (!trace) return inputError("no trace was recorded");
-  return trace->write(path, [](const void *item) {
-    const plan::Command &command = *static_cast<const LaneItem *>(item)->source;
-    return TraceName{command.name(), kindName(command), command.phase()};
-  });
+  return trace ? trace->write(path) : inputError("no trace was recorded");
 }
 
 } // namespace cleave::runtime

@@ -2,8 +2,9 @@
 //
 //   Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(mesh), {});
 //   for (int64_t device : (*executor)->devices())                     // fill persistent tensors
-//     for (const plan::Parameter &p : plan.parameters()) fill((*executor)->shard(device, p));
-//   Result<std::map<std::string, double>> outputs = (*executor)->run("final", inputs, step, microbatch);
+//     for (const plan::Parameter &p : plan.parameters())
+//       if ((*executor)->holds(device, p)) fill((*executor)->shard(device, p));
+//   Result<std::map<std::string, double>> outputs = (*executor)->run("step", inputs, step);
 //   outputs->at("loss");
 #pragma once
 #include "runtime/executor/rank.h"
@@ -17,7 +18,7 @@ namespace cleave::runtime {
 struct ExecutorOptions {
   bool null = false;       // devices that execute nothing: static verification
   int threads = 0;         // a device; 0: the plan's, or cores / devices of this host
-  size_t traceRecords = 0; // commands kept for the trace, per thread; 0: no trace
+  size_t traceRecords = 0; // commands and actions kept for the trace, per thread; 0: no trace
 };
 
 class Executor {
@@ -33,35 +34,41 @@ public:
   Fabric &fabric() { return *connection; }
   std::vector<int64_t> devices() const; // that this process runs
 
-  // The bytes of a persistent tensor on one of devices(): its local shard, dense. Only between runs.
+  // Whether one of devices() holds the persistent tensor at all: those of other pipeline stages do not.
+  bool holds(int64_t device, const plan::Parameter &parameter) const;
+  // The bytes of a persistent tensor on one of devices() that holds it: its local shard, dense. Only between runs.
   std::span<std::byte> shard(int64_t device, const plan::Parameter &parameter);
   Shard shardShape(int64_t device, const plan::Parameter &parameter) const;
 
-  // Null when the plan has no such fragment.
-  const plan::Fragment *fragment(const std::string &name) const;
-  // Runs a fragment on all devices: `inputs` are the global microbatch arrays, dense, in the order of Fragment.inputs.
-  // Gives the outputs (equal on all devices) as numbers. Error: which rank, step and command failed; the executor is
-  // then of no further use.
-  Result<std::map<std::string, double>> run(const std::string &name, std::span<const std::byte *const> inputs,
-                                            int64_t step, int64_t microbatch);
+  // Whether the plan has a routine ("step", "evaluate") of this name.
+  bool has(const std::string &routine) const;
+  // Runs a routine on all devices. `inputs`: for every microbatch of it, the global arrays, dense, of inputsOf(plan,
+  // routine), in that order (those of the first microbatch, then those of the second, ...); null where no device of
+  // this process reads the input. Gives the outputs (equal on all devices) as numbers. Error: which rank, step and
+  // command failed; the executor is then of no further use.
+  Result<std::map<std::string, double>> run(const std::string &routine, std::span<const std::byte *const> inputs,
+                                            int64_t step);
+  // Whether a device of this process reads the input in the routine.
+  bool reads(const std::string &routine, const std::string &input) const;
 
   int64_t peakBytes() const; // allocated on the fullest of devices()
   int threadsPerDevice() const { return threads; }
+  std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs
   Status writeTrace(const std::string &path) const;
 
 private:
   explicit Executor(const plan::Plan &plan) : source(plan) {}
   Status open(ExecutorOptions options);
   void noteFailure(int64_t rank, const Status &status);
-  Status writeHostScalars(int64_t step, int64_t microbatch);
+  const Rank *rank(int64_t device) const;
 
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
   std::unique_ptr<Fabric> connection;
   std::unique_ptr<Trace> trace;
   std::vector<std::unique_ptr<Rank>> ranks;
+  std::map<std::string, size_t> inputCounts; // of a routine, over all its microbatches
   int threads = 1;
-  std::string scalarBytes;
   std::atomic<int64_t> currentStep{0};
   std::mutex failureLock;
   Status failure; // the first, with its rank and step

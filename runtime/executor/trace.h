@@ -1,7 +1,12 @@
 // Timelines of the commands, in Chrome's trace format (chrome://tracing, Perfetto).
 //
-//   Trace trace(true);  trace.lane(rank, 0).add(command, begin, end);  trace.write("step.json");
+//   Trace trace(1000);  trace.lane(rank, computeLane).add({&command, &action, &fragment, step, begin, end});
+//   trace.write("step.json");
+//
+// A process for each rank, a thread for each of its lanes. On the compute lane every action ("F 3 stage 1") is a slice
+// around its commands, from the first command's begin to the last one's end.
 #pragma once
+#include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <chrono>
 #include <cstdint>
@@ -19,29 +24,26 @@ inline int64_t nowNanoseconds() {
 // One thread's records; filled by that thread alone, without allocation until `limit` records are there, then dropped.
 struct TraceLane {
   struct Record {
-    const void *item; // a LaneItem of the executor; names are looked up when writing
-    int64_t step, begin, end;
+    const plan::Command *command; // null: the whole action
+    const plan::Action *action;
+    const plan::Fragment *fragment;
+    int64_t step, begin, end; // nanoseconds
   };
   int64_t rank = 0;
-  int stream = 0;
+  int lane = 0;
   size_t limit = 0;
   std::vector<Record> records;
-  void add(const void *item, int64_t step, int64_t begin, int64_t end) {
-    if (records.size() < limit) records.push_back({item, step, begin, end});
+  void add(const Record &record) {
+    if (records.size() < limit) records.push_back(record);
   }
-};
-
-struct TraceName {
-  std::string name, kind, phase;
 };
 
 class Trace {
 public:
   // At most `recordsPerLane` commands a thread are kept.
   explicit Trace(size_t recordsPerLane) : recordsPerLane(recordsPerLane) {}
-  TraceLane &lane(int64_t rank, int stream);
-  // `nameOf` maps a record's item to what is shown.
-  Status write(const std::string &path, TraceName (*nameOf)(const void *item)) const;
+  TraceLane &lane(int64_t rank, int lane);
+  Status write(const std::string &path) const;
 
 private:
   size_t recordsPerLane;

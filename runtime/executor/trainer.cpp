@@ -5,6 +5,7 @@
 #include "runtime/executor/metrics_file.h"
 #include "runtime/executor/schedule.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <cmath>
@@ -32,20 +33,22 @@ public:
   bool isFirstProcess() const { return engine->devices().front() == 0; }
 
 private:
-  // An input of a fragment: its field of the data, and the microbatch that is fed.
+  // An input of a routine: its field of the data, and the microbatches that are fed.
   struct Feed {
     size_t field = 0;
     int64_t sampleBytes = 0, samples = 0; // of one microbatch over all devices
-    std::vector<std::byte> bytes;
-    const std::byte *bound = nullptr; // the caller's global batch
+    std::vector<std::byte> bytes;         // of all microbatches
+    const std::byte *bound = nullptr;     // the caller's global batch
+    bool read = true;                     // by a device of this process
   };
   struct Feeds {
-    std::vector<Feed> inputs; // in the order of Fragment.inputs
-    std::vector<const std::byte *> pointers;
+    std::vector<Feed> inputs; // in the order of inputsOf(routine)
+    int64_t microbatches = 0;
+    std::vector<const std::byte *> pointers; // as Executor::run takes them
   };
   Status openDataset();
-  Result<Feeds> feedsOf(const std::string &fragment);
-  Status fill(Feeds &feeds, const Dataset *data, Sampler *order, int64_t microbatch);
+  Result<Feeds> feedsOf(const std::string &routine);
+  Status fill(Feeds &feeds, const Dataset *data, Sampler *order);
   Status loadParameters();
   Status resume();
   Result<double> evaluate();
@@ -57,8 +60,8 @@ private:
   std::vector<Field> fields;
   DataSource data;
   std::unique_ptr<Sampler> sampler;
-  Feeds accumulateFeeds, finalFeeds, evaluateFeeds;
-  int64_t microbatches = 1, total = 0, done = 0, evalEvery = 0, evalBatches = 0;
+  Feeds stepFeeds, evaluateFeeds;
+  int64_t total = 0, done = 0, evalEvery = 0, evalBatches = 0;
 };
 
 Status PlanTrainer::open() {
@@ -74,10 +77,7 @@ Status PlanTrainer::open() {
   Result<bool> agreed = engine->fabric().agree(std::hash<std::string>{}(planFingerprint(source)));
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
-  microbatches = std::max<int64_t>(1, training.microbatches());
-  if (!engine->fragment("final")) return inputError("the plan has no fragment 'final'");
-  if (microbatches > 1 && !engine->fragment("accumulate"))
-    return inputError("the plan has several microbatches and no fragment 'accumulate'");
+  if (!engine->has("step")) return inputError("the plan has no routine 'step'");
   CLEAVE_RETURN_IF_ERROR(openDataset());
   total = options.steps > 0 ? options.steps
           : sampler         ? sampler->samplesPerEpoch() / std::max<int64_t>(1, training.global_batch())
@@ -93,12 +93,11 @@ Status PlanTrainer::open() {
 }
 
 Status PlanTrainer::openDataset() {
-  Result<std::vector<Field>> found = dataFields(source.programs(0), "final");
+  Result<std::vector<Field>> found = dataFields(inputsOf(source, "step"));
   if (!found) return found.status();
   fields = std::move(*found);
-  for (auto [name, feeds] : {std::pair{"final", &finalFeeds}, std::pair{"accumulate", &accumulateFeeds},
-                             std::pair{"evaluate", &evaluateFeeds}}) {
-    if (!engine->fragment(name)) continue;
+  for (auto [name, feeds] : {std::pair{"step", &stepFeeds}, std::pair{"evaluate", &evaluateFeeds}}) {
+    if (!engine->has(name)) continue;
     Result<Feeds> made = feedsOf(name);
     if (!made) return made.status();
     *feeds = std::move(*made);
@@ -124,53 +123,59 @@ Status PlanTrainer::openDataset() {
   return Status::ok();
 }
 
-Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &name) {
+Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &routine) {
   Feeds feeds;
-  for (const plan::InputBinding &input : engine->fragment(name)->inputs()) {
+  feeds.microbatches = microbatchesOf(source, routine);
+  for (const plan::InputBinding *input : inputsOf(source, routine)) {
     Feed feed;
-    while (feed.field < fields.size() && fields[feed.field].name != input.name()) ++feed.field;
+    while (feed.field < fields.size() && fields[feed.field].name != input->name()) ++feed.field;
     if (feed.field == fields.size())
-      return inputError(fmt::format("fragment '{}' reads '{}', which 'final' does not", name, input.name()));
-    feed.samples = input.global_shape_size() ? input.global_shape(0) : 1;
+      return inputError(fmt::format("routine '{}' reads '{}', which 'step' does not", routine, input->name()));
+    feed.samples = input->global_shape_size() ? input->global_shape(0) : 1;
     feed.sampleBytes = fields[feed.field].bytes();
-    feed.bytes.resize(static_cast<size_t>(feed.samples * feed.sampleBytes));
-    feeds.pointers.push_back(feed.bytes.data());
+    feed.read = engine->reads(routine, input->name());
+    if (feed.read) feed.bytes.resize(static_cast<size_t>(feeds.microbatches * feed.samples * feed.sampleBytes));
     feeds.inputs.push_back(std::move(feed));
   }
+  feeds.pointers.resize(feeds.inputs.size() * static_cast<size_t>(feeds.microbatches));
   return feeds;
 }
 
 Status PlanTrainer::bind(const std::string &input, const void *array, int64_t bytes) {
-  bool known = false;
-  for (Feeds *feeds : {&accumulateFeeds, &finalFeeds})
-    for (Feed &feed : feeds->inputs) {
-      if (fields[feed.field].name != input) continue;
-      known = true;
-      if (bytes != feed.samples * feed.sampleBytes * microbatches)
-        return inputError(fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input,
-                                      feed.samples * feed.sampleBytes * microbatches, bytes));
-      feed.bound = static_cast<const std::byte *>(array);
-    }
-  return known ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
+  for (Feed &feed : stepFeeds.inputs) {
+    if (fields[feed.field].name != input) continue;
+    int64_t wanted = feed.samples * feed.sampleBytes * stepFeeds.microbatches;
+    if (bytes != wanted)
+      return inputError(
+          fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
+    feed.bound = static_cast<const std::byte *>(array);
+    return Status::ok();
+  }
+  return inputError(fmt::format("the plan has no input '{}'", input));
 }
 
-Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order, int64_t microbatch) {
-  std::span<const int64_t> indices;
-  for (size_t i = 0; i < feeds.inputs.size(); ++i) {
-    Feed &feed = feeds.inputs[i];
-    if (feed.bound) {
-      feeds.pointers[i] = feed.bound + microbatch * feed.samples * feed.sampleBytes;
-      continue;
+Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order) {
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
+    std::span<const int64_t> indices;
+    for (size_t i = 0; i < feeds.inputs.size(); ++i) {
+      Feed &feed = feeds.inputs[i];
+      const std::byte *&pointer = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i];
+      int64_t offset = microbatch * feed.samples * feed.sampleBytes;
+      if (feed.bound) {
+        pointer = feed.bound + offset;
+        continue;
+      }
+      if (!from)
+        return inputError(
+            fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
+      if (indices.empty()) indices = order->next(feed.samples); // every process takes them, whatever it reads
+      if (static_cast<int64_t>(indices.size()) != feed.samples)
+        return inputError(
+            fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
+      if (!feed.read) continue;
+      CLEAVE_RETURN_IF_ERROR(from->fill(feed.field, indices, feed.bytes.data() + offset));
+      pointer = feed.bytes.data() + offset;
     }
-    if (!from)
-      return inputError(
-          fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
-    if (indices.empty()) indices = order->next(feed.samples);
-    if (static_cast<int64_t>(indices.size()) != feed.samples)
-      return inputError(
-          fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
-    CLEAVE_RETURN_IF_ERROR(from->fill(feed.field, indices, feed.bytes.data()));
-    feeds.pointers[i] = feed.bytes.data();
   }
   return Status::ok();
 }
@@ -179,8 +184,9 @@ Status PlanTrainer::loadParameters() {
   WeightReader weights(source, options.model);
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters())
-      CLEAVE_RETURN_IF_ERROR(
-          weights.initialize(parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)));
+      if (engine->holds(device, parameter))
+        CLEAVE_RETURN_IF_ERROR(
+            weights.initialize(parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)));
   return Status::ok();
 }
 
@@ -192,6 +198,7 @@ Status PlanTrainer::resume() {
   WeightReader weights(source, options.model);
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters()) {
+      if (!engine->holds(device, parameter)) continue;
       Shard box = engine->shardShape(device, parameter);
       std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
       std::span<std::byte> bytes = engine->shard(device, parameter);
@@ -227,14 +234,14 @@ Status PlanTrainer::snapshot() {
 
 Result<double> PlanTrainer::evaluate() {
   if (evaluateFeeds.inputs.empty()) return std::nan("");
-  int64_t samples = evaluateFeeds.inputs.front().samples;
+  int64_t samples = evaluateFeeds.inputs.front().samples * evaluateFeeds.microbatches;
   int64_t batches =
       std::max<int64_t>(1, std::min(evalBatches, data.evaluation->size() / std::max<int64_t>(1, samples)));
   Sampler order(data.evaluation->size(), {.batch = samples, .seed = training.seed(), .shuffle = false});
   double sum = 0;
   for (int64_t batch = 0; batch < batches; ++batch) {
-    CLEAVE_RETURN_IF_ERROR(fill(evaluateFeeds, data.evaluation.get(), &order, 0));
-    auto outputs = engine->run("evaluate", evaluateFeeds.pointers, done, 0);
+    CLEAVE_RETURN_IF_ERROR(fill(evaluateFeeds, data.evaluation.get(), &order));
+    auto outputs = engine->run("evaluate", evaluateFeeds.pointers, done);
     if (!outputs) return outputs.status();
     sum += outputs->count("loss") ? outputs->at("loss") : std::nan("");
   }
@@ -243,14 +250,9 @@ Result<double> PlanTrainer::evaluate() {
 
 Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = nowNanoseconds();
-  Result<std::map<std::string, double>> outputs = std::map<std::string, double>{};
-  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-    bool last = microbatch + 1 == microbatches;
-    Feeds &feeds = last ? finalFeeds : accumulateFeeds;
-    CLEAVE_RETURN_IF_ERROR(fill(feeds, data.train.get(), sampler.get(), microbatch));
-    outputs = engine->run(last ? "final" : "accumulate", feeds.pointers, done, microbatch);
-    if (!outputs) return outputs.status();
-  }
+  CLEAVE_RETURN_IF_ERROR(fill(stepFeeds, data.train.get(), sampler.get()));
+  Result<std::map<std::string, double>> outputs = engine->run("step", stepFeeds.pointers, done);
+  if (!outputs) return outputs.status();
   StepMetrics metrics;
   metrics.learningRate = learningRate(training.lr(), done);
   metrics.step = ++done;

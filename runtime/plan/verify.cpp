@@ -1,6 +1,7 @@
 #include "runtime/plan/verify.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -12,31 +13,54 @@ Status at(const std::string &where, const Status &status) {
   return status.isOk() ? status : Status(static_cast<ErrorKind>(status.exitStatus()), where + ": " + status.message());
 }
 
-Status verifyBuffer(const plan::Buffer &buffer, int64_t arenaBytes) {
+// What offsets may reach: the arena, and of in_slot buffers one copy of the fragment's slot region.
+struct Space {
+  int64_t arenaBytes, slotBytes; // slotBytes -1: no slot region
+};
+
+Status verifyBuffer(const plan::Buffer &buffer, const Space &space) {
   int64_t bytes = byteSize(buffer), element = byteSize(buffer.dtype());
   if (bytes < 0) return inputError(fmt::format("{} is not a valid buffer", describe(buffer)));
   if (buffer.shape_size() > 16) return inputError(fmt::format("{} has more than 16 dimensions", describe(buffer)));
-  if (buffer.offset() < 0 || buffer.offset() > arenaBytes - bytes)
-    return inputError(
-        fmt::format("{} ({} bytes) is not inside the arena of {} bytes", describe(buffer), bytes, arenaBytes));
+  int64_t room = buffer.in_slot() ? space.slotBytes : space.arenaBytes;
+  if (room < 0) return inputError(fmt::format("{} lies in a slot, where there is none", describe(buffer)));
+  if (buffer.offset() < 0 || buffer.offset() > room - bytes)
+    return inputError(fmt::format("{} ({} bytes) is not inside the {} of {} bytes", describe(buffer), bytes,
+                                  buffer.in_slot() ? "slot" : "arena", room));
   if (buffer.offset() % element) return inputError(fmt::format("{} is not aligned to its elements", describe(buffer)));
   return Status::ok();
 }
 
-Status verifyParameters(const plan::Plan &plan, const dist::Mesh &mesh, int64_t arenaBytes) {
+// Which programs hold it.
+Status verifyHolders(const plan::Parameter &parameter, int programs) {
+  if (parameter.pp_coordinates_size() != parameter.offsets_size())
+    return inputError(fmt::format("{} pipeline coordinates hold it, at {} offsets", parameter.pp_coordinates_size(),
+                                  parameter.offsets_size()));
+  std::set<int64_t> seen;
+  for (int64_t coordinate : parameter.pp_coordinates())
+    if (coordinate < 0 || coordinate >= programs || !seen.insert(coordinate).second)
+      return inputError(
+          fmt::format("pipeline coordinate {} holds it: there are {}, each at most once", coordinate, programs));
+  return Status::ok();
+}
+
+Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &mesh, int64_t arenaBytes) {
   std::vector<std::pair<int64_t, const plan::Parameter *>> places;
   std::set<std::string> names;
   for (const plan::Parameter &parameter : plan.parameters()) {
     std::string where = fmt::format("parameter '{}'", parameter.name());
     if (!names.insert(parameter.name()).second) return inputError(where + " appears twice");
+    CLEAVE_RETURN_IF_ERROR(at(where, verifyHolders(parameter, plan.programs_size())));
+    std::optional<int64_t> offset = offsetIn(parameter, program);
+    if (!offset) continue;
     if (elementCount(parameter.shape()) < 0) return inputError(where + " has no valid shape");
     Result<Shard> shard = shardOf(parameter.shape(), parameter.dims(), mesh, 0);
     if (!shard) return at(where, shard.status());
     plan::Buffer buffer;
-    buffer.set_offset(parameter.offset());
+    buffer.set_offset(*offset);
     buffer.set_dtype(parameter.dtype());
     for (int64_t size : shard->size) buffer.add_shape(size);
-    CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, arenaBytes)));
+    CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, {arenaBytes, -1})));
     if (parameter.has_file()) {
       const plan::Source &file = parameter.file();
       int64_t expected = elementCount(parameter.shape()) * byteSize(file.dtype());
@@ -44,7 +68,7 @@ Status verifyParameters(const plan::Plan &plan, const dist::Mesh &mesh, int64_t 
         return inputError(fmt::format("{}: its file slice has {} bytes at {}, its shape needs {}", where, file.length(),
                                       file.offset(), expected));
     }
-    places.emplace_back(parameter.offset(), &parameter);
+    places.emplace_back(*offset, &parameter);
     if (byteSize(buffer) == 0) places.pop_back();
   }
   std::sort(places.begin(), places.end(), [](const auto &a, const auto &b) {
@@ -60,8 +84,8 @@ Status verifyParameters(const plan::Plan &plan, const dist::Mesh &mesh, int64_t 
   return Status::ok();
 }
 
-Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, int64_t arenaBytes) {
-  CLEAVE_RETURN_IF_ERROR(verifyBuffer(input.buffer(), arenaBytes));
+Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, const Space &space) {
+  CLEAVE_RETURN_IF_ERROR(verifyBuffer(input.buffer(), space));
   if (elementCount(input.global_shape()) < 0) return inputError("its global shape is not valid");
   Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, 0);
   if (!shard) return shard.status();
@@ -72,7 +96,7 @@ Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, int6
 }
 
 Status verifyConstant(const plan::ConstantData &constant, const dist::Mesh &mesh, int64_t arenaBytes) {
-  CLEAVE_RETURN_IF_ERROR(verifyBuffer(constant.buffer(), arenaBytes));
+  CLEAVE_RETURN_IF_ERROR(verifyBuffer(constant.buffer(), {arenaBytes, -1})); // the same for all microbatches
   int64_t expected = byteSize(constant.buffer());
   if (constant.dims_size()) {
     Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, 0);
@@ -89,23 +113,27 @@ Status verifyConstant(const plan::ConstantData &constant, const dist::Mesh &mesh
   return Status::ok();
 }
 
-Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, const dist::Mesh &mesh,
-                      int64_t arenaBytes) {
-  for (const plan::InputBinding &input : fragment.inputs())
-    CLEAVE_RETURN_IF_ERROR(at(fmt::format("input '{}'", input.name()), verifyInput(input, mesh, arenaBytes)));
+Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, const plan::Program &program,
+                      const dist::Mesh &mesh) {
+  bool hasSlots = fragment.slot_region() >= 0 && fragment.slot_region() < program.slot_regions_size();
+  Space space{program.arena_bytes(), hasSlots ? program.slot_regions(fragment.slot_region()).bytes() : -1};
+  std::set<std::string> names;
+  for (const plan::InputBinding &input : fragment.inputs()) {
+    CLEAVE_RETURN_IF_ERROR(at(fmt::format("input '{}'", input.name()), verifyInput(input, mesh, space)));
+    if (!names.insert(input.name()).second) return inputError(fmt::format("input '{}' appears twice", input.name()));
+  }
   for (const plan::OutputBinding &output : fragment.outputs())
-    CLEAVE_RETURN_IF_ERROR(at(fmt::format("output '{}'", output.name()), verifyBuffer(output.buffer(), arenaBytes)));
+    CLEAVE_RETURN_IF_ERROR(at(fmt::format("output '{}'", output.name()), verifyBuffer(output.buffer(), space)));
   for (const plan::ConstantData &constant : fragment.constants())
-    CLEAVE_RETURN_IF_ERROR(at("constant", verifyConstant(constant, mesh, arenaBytes)));
+    CLEAVE_RETURN_IF_ERROR(at("constant", verifyConstant(constant, mesh, program.arena_bytes())));
   for (int i = 0; i < fragment.commands_size(); ++i) {
     const plan::Command &command = fragment.commands(i);
     auto check = [&]() -> Status {
       if (command.stream() < 0) return inputError("its stream is negative");
       if (command.kind_case() == plan::Command::KIND_NOT_SET)
         return inputError("it has no kind, or one that a newer cleave knows");
-      if (command.has_transfer()) return inputError("transfers between stages: this runtime runs plans of one stage");
       for (const Access &access : accessesOf(command, &plan))
-        CLEAVE_RETURN_IF_ERROR(at(access.role, verifyBuffer(*access.buffer, arenaBytes)));
+        CLEAVE_RETURN_IF_ERROR(at(access.role, verifyBuffer(*access.buffer, space)));
       return verifyCommand(command, plan, mesh);
     };
     if (Status status = check(); !status) {
@@ -118,19 +146,19 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
   return verifyCollectives(fragment);
 }
 
-} // namespace
-
-Status verifyPlan(const plan::Plan &plan) {
-  Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  if (!mesh) return at("plan", mesh.status());
-  if (plan.programs_size() != 1)
-    return inputError(
-        fmt::format("the plan has {} programs: this runtime runs plans of one stage", plan.programs_size()));
-  const plan::Program &program = plan.programs(0);
+Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh) {
+  const plan::Program &program = plan.programs(number);
   if (program.arena_bytes() < 0) return inputError("the plan's arena has a negative size");
-  CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, *mesh, program.arena_bytes()));
+  int64_t needed = program.arena_bytes() + std::max<int64_t>(0, program.library_workspace_bytes());
+  if (plan.device_memory_bytes() > 0 && needed > plan.device_memory_bytes())
+    return {ErrorKind::NoFit,
+            fmt::format("a device needs {:.3f} GiB, and the cluster grants it {:.3f} (memory_gib): compile with more "
+                        "devices, pipeline stages (--mesh pp=N), --zero 3 or --recompute full",
+                        static_cast<double>(needed) / (1 << 30),
+                        static_cast<double>(plan.device_memory_bytes()) / (1 << 30))};
+  CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, number, mesh, program.arena_bytes()));
   for (const plan::HostScalar &scalar : program.host_scalars()) {
-    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyBuffer(scalar.buffer(), program.arena_bytes())));
+    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyBuffer(scalar.buffer(), {program.arena_bytes(), -1})));
     int64_t count = elementCount(scalar.buffer().shape());
     if (count != 1 && !(count == 2 && scalar.kind() == plan::HostScalar::STEP))
       return inputError(fmt::format("host scalar {} of {} elements", describe(scalar.buffer()), count));
@@ -139,10 +167,27 @@ Status verifyPlan(const plan::Plan &plan) {
   for (const plan::Fragment &fragment : program.fragments()) {
     if (!names.insert(fragment.name()).second)
       return inputError(fmt::format("fragment '{}' appears twice", fragment.name()));
-    CLEAVE_RETURN_IF_ERROR(at(fmt::format("fragment '{}'", fragment.name()),
-                              verifyFragment(fragment, plan, *mesh, program.arena_bytes())));
+    CLEAVE_RETURN_IF_ERROR(
+        at(fmt::format("fragment '{}'", fragment.name()), verifyFragment(fragment, plan, program, mesh)));
   }
-  return Status::ok();
+  return verifyRoutines(program, plan, mesh, number);
+}
+
+} // namespace
+
+Status verifyPlan(const plan::Plan &plan) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  if (!mesh) return at("plan", mesh.status());
+  int programs = plan.programs_size();
+  if (programs < 1 || (programs > 1 && programs != mesh->axisSize("pp")))
+    return inputError(fmt::format("the plan has {} programs, and the mesh axis pp has size {}: one program, or one for "
+                                  "each coordinate along pp, is needed",
+                                  programs, mesh->axisSize("pp")));
+  for (int number = 0; number < programs; ++number)
+    CLEAVE_RETURN_IF_ERROR(
+        programs == 1 ? verifyProgram(plan, number, *mesh)
+                      : at(fmt::format("program {} (pp={})", number, number), verifyProgram(plan, number, *mesh)));
+  return verifyPipeline(plan, *mesh);
 }
 
 } // namespace cleave::runtime

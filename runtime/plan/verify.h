@@ -10,6 +10,12 @@
 // - events are recorded once and before they are waited for
 // - commands of different streams that nothing orders do not touch overlapping bytes, unless both only read
 // - the collectives of every group come in the same order on all its members, so that no deadlock can start
+// - routines: slots in range, slot regions apart from everything else, and what an action reads from its slot was
+// written
+//   there by an earlier action of the same microbatch, and by no other microbatch since
+// - pipelines: the i-th send of a device to a peer is met by that peer's i-th receive (tag, microbatch, bytes, dtype),
+// and
+//   all devices, simulated together with the message buffers they have, reach the end
 #pragma once
 #include "dialects/dist/algebra/mesh.h"
 #include "plan/plan.pb.h"
@@ -34,5 +40,12 @@ std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *p
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh);
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan); // events and hazards
 Status verifyCollectives(const plan::Fragment &fragment);                   // order in the groups
+// Slot regions and the routines of one program; its fragments have passed.
+Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number);
+// Between the programs: inputs and routines that fit together, transfers that meet, no deadlock.
+Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh);
+
+// "fragment 'forward.1', command 12 'h.0.attn'"
+std::string showCommand(const plan::Fragment &fragment, int command);
 
 } // namespace cleave::runtime

@@ -168,7 +168,8 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
   for (int i = 0; i < c.inputs_size(); ++i)
     for (int o = 0; o < c.outputs_size(); ++o) {
       const plan::Buffer &in = c.inputs(i), &out = c.outputs(o);
-      bool apart = in.offset() + byteSize(in) <= out.offset() || out.offset() + byteSize(out) <= in.offset();
+      bool apart = in.in_slot() != out.in_slot() || in.offset() + byteSize(in) <= out.offset() ||
+                   out.offset() + byteSize(out) <= in.offset();
       bool inPlace = i == o && in.offset() == out.offset() &&
                      (c.op() == plan::Collective::ALL_REDUCE || c.op() == plan::Collective::BROADCAST);
       if (!apart && !inPlace && members > 1)
@@ -203,6 +204,10 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
   }
   case plan::Command::kCollective:
     return verifyCollective(command.collective(), mesh);
+  case plan::Command::kTransfer: {
+    Result<std::pair<int64_t, int64_t>> peer = rangeOf(command.transfer().peer(), mesh);
+    return peer ? Status::ok() : peer.status(); // which devices they are: verifyPipeline
+  }
   case plan::Command::kCumsum: {
     const plan::CumSum &c = command.cumsum();
     if (!isBox(c.input(), c.outer(), c.length(), c.inner()) || !isBox(c.output(), c.outer(), c.length(), c.inner()) ||
@@ -232,6 +237,7 @@ std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *p
   case plan::Command::kContract:
     reads(command.contract().lhs(), "lhs"), reads(command.contract().rhs(), "rhs"),
         writes(command.contract().out(), "out");
+    if (command.contract().accumulate()) reads(command.contract().out(), "out");
     if (command.contract().has_bias()) reads(command.contract().bias(), "bias");
     break;
   case plan::Command::kConvolution: {

@@ -1,7 +1,9 @@
 // Order between commands: events, hazards between streams, collectives in their groups.
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
@@ -15,32 +17,36 @@ std::string show(const plan::Fragment &fragment, int index) {
 }
 
 bool overlap(const plan::Buffer &a, const plan::Buffer &b) {
-  return a.offset() < b.offset() + byteSize(b) && b.offset() < a.offset() + byteSize(a);
+  return a.in_slot() == b.in_slot() && a.offset() < b.offset() + byteSize(b) && b.offset() < a.offset() + byteSize(a);
 }
 
 } // namespace
 
-// The executor has two threads a device, for stream 0 and for all others; each runs its commands in issue order.
-// known[l] of a command is the last command of thread l that is done when it starts (itself, on its own thread).
+std::string showCommand(const plan::Fragment &fragment, int command) {
+  return fmt::format("fragment '{}', {}", fragment.name(), show(fragment, command));
+}
+
+// Every device has a thread a lane (routine.h); each runs its commands in issue order. known[l] of a command is the
+// last command of lane l that is done when it starts (itself, on its own lane).
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
   struct Clock {
-    int known[2] = {-1, -1};
+    std::array<int, numLanes> known{-1, -1, -1};
   };
   int count = fragment.commands_size();
   std::vector<Clock> clocks(static_cast<size_t>(count));
   std::map<int32_t, int> recorded;
-  Clock last[2];
-  std::vector<int> asynchronous;
+  std::array<Clock, numLanes> last;
+  std::array<std::vector<int>, numLanes> lanes;
   for (int i = 0; i < count; ++i) {
     const plan::Command &command = fragment.commands(i);
-    int lane = command.stream() == 0 ? 0 : 1;
+    auto lane = static_cast<size_t>(laneOf(command));
     Clock clock = last[lane];
     for (int32_t event : command.wait_events()) {
       auto found = recorded.find(event);
       if (found == recorded.end())
         return inputError(
             fmt::format("{} waits for event {}, which no command before it records", show(fragment, i), event));
-      for (int l = 0; l < 2; ++l)
+      for (size_t l = 0; l < numLanes; ++l)
         clock.known[l] = std::max(clock.known[l], clocks[static_cast<size_t>(found->second)].known[l]);
     }
     clock.known[lane] = i;
@@ -49,32 +55,37 @@ Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
       return inputError(fmt::format("{} records event {}", show(fragment, i), command.record_event()));
     if (command.record_event() && !recorded.emplace(command.record_event(), i).second)
       return inputError(fmt::format("{} records event {} again", show(fragment, i), command.record_event()));
-    if (lane == 1) asynchronous.push_back(i);
+    lanes[lane].push_back(i);
   }
-  // Hazards: a command of the communication thread against the compute commands that run at any time beside it.
+  if (lanes[communicationLane].empty() && lanes[receiveLane].empty()) return Status::ok();
+  // Hazards: a command against those of another lane that may run at any time beside it.
   std::vector<std::vector<Access>> accesses(static_cast<size_t>(count));
-  if (!asynchronous.empty())
-    for (int i = 0; i < count; ++i) accesses[static_cast<size_t>(i)] = accessesOf(fragment.commands(i), &plan);
-  for (int a : asynchronous) {
-    const Clock &clock = clocks[static_cast<size_t>(a)];
-    for (int i = clock.known[0] + 1; i < count; ++i) {
-      if (fragment.commands(i).stream() != 0) continue;
-      if (clocks[static_cast<size_t>(i)].known[1] >= a) break; // it, and all after it on its thread, wait for a
-      for (const Access &one : accesses[static_cast<size_t>(a)])
-        for (const Access &two : accesses[static_cast<size_t>(i)])
-          if ((one.write || two.write) && overlap(*one.buffer, *two.buffer))
-            return inputError(fmt::format("{} (stream {}) and {} (stream 0) may run at the same time, and {} {} of the "
-                                          "one overlaps {} {} of the other",
-                                          show(fragment, a), fragment.commands(a).stream(), show(fragment, i), one.role,
-                                          describe(*one.buffer), two.role, describe(*two.buffer)));
+  for (int i = 0; i < count; ++i) accesses[static_cast<size_t>(i)] = accessesOf(fragment.commands(i), &plan);
+  auto compare = [&](size_t lane, size_t other) -> Status {
+    for (int a : lanes[lane]) {
+      int done = clocks[static_cast<size_t>(a)].known[other];
+      for (auto i = std::upper_bound(lanes[other].begin(), lanes[other].end(), done); i != lanes[other].end(); ++i) {
+        if (clocks[static_cast<size_t>(*i)].known[lane] >= a) break; // it, and all after it on its lane, wait for a
+        for (const Access &one : accesses[static_cast<size_t>(a)])
+          for (const Access &two : accesses[static_cast<size_t>(*i)])
+            if ((one.write || two.write) && overlap(*one.buffer, *two.buffer))
+              return inputError(fmt::format("{} (stream {}) and {} (stream {}) may run at the same time, and {} {} of "
+                                            "the one overlaps {} {} of the other",
+                                            show(fragment, a), fragment.commands(a).stream(), show(fragment, *i),
+                                            fragment.commands(*i).stream(), one.role, describe(*one.buffer), two.role,
+                                            describe(*two.buffer)));
+      }
     }
-  }
-  return Status::ok();
+    return Status::ok();
+  };
+  CLEAVE_RETURN_IF_ERROR(compare(communicationLane, computeLane));
+  CLEAVE_RETURN_IF_ERROR(compare(receiveLane, computeLane));
+  return compare(receiveLane, communicationLane);
 }
 
-// All devices run one program, so every member of a group issues the same collectives; `sequence` must count them in
-// issue order, or the plan was put together wrongly. The communication thread takes them in that order and waits only
-// for compute commands issued before, so no cycle of waits can form.
+// All devices of one program issue the same collectives; `sequence` must count them in issue order, or the plan was put
+// together wrongly. The communication thread takes them in that order and waits only for commands issued before, so no
+// cycle of waits can form. (Between different programs: verifyPipeline.)
 Status verifyCollectives(const plan::Fragment &fragment) {
   std::map<std::vector<std::string>, int32_t> next;
   for (int i = 0; i < fragment.commands_size(); ++i) {

@@ -1,5 +1,6 @@
 #include "runtime/state/snapshot.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
 #include "runtime/state/weights.h"
 #include <algorithm>
 #include <cstring>
@@ -102,8 +103,10 @@ bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t
   std::set<std::string> split;
   for (const plan::DimSharding &dim : parameter.dims()) split.insert(dim.axes().begin(), dim.axes().end());
   std::vector<int64_t> coordinate = mesh.coordinate(device);
-  for (size_t i = 0; i < mesh.axes.size(); ++i)
-    if (coordinate[i] != 0 && !split.count(mesh.axes[i].name)) return false;
+  for (size_t i = 0; i < mesh.axes.size(); ++i) {
+    int64_t first = mesh.axes[i].name == "pp" ? firstHolder(parameter) : 0;
+    if (coordinate[i] != first && !split.count(mesh.axes[i].name)) return false;
+  }
   return true;
 }
 

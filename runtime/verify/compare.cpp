@@ -3,6 +3,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/executor/executor.h"
 #include "runtime/executor/schedule.h"
+#include "runtime/plan/routine.h"
 #include "runtime/reference/executor.h"
 #include "runtime/reference/philox.h"
 #include "runtime/state/weights.h"
@@ -39,6 +40,7 @@ Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) 
   int64_t width = byteSize(parameter.dtype());
   std::vector<int64_t> strides = rowMajorStrides(whole.shape);
   for (int64_t device : executor.devices()) {
+    if (!executor.holds(device, parameter)) continue;
     Shard box = executor.shardShape(device, parameter);
     const std::byte *bytes = executor.shard(device, parameter).data();
     // Runs along the last dimension are contiguous in both.
@@ -129,7 +131,7 @@ private:
     WeightReader weights(plan, result.options.model);
     for (const plan::Parameter &parameter : plan.parameters()) {
       for (int64_t device : executor->devices())
-        CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
+        if (executor->holds(device, parameter)) CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
                                                   executor->shard(device, parameter)));
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
@@ -140,24 +142,18 @@ private:
   }
 
   Status runStep(int64_t step) {
-    int64_t microbatches = std::max<int64_t>(plan.training().microbatches(), 1);
-    std::vector<NamedTensors> inputs;
-    std::map<std::string, double> outputs;
-    for (int64_t m = 0; m < microbatches; ++m) {
-      const char *name = m + 1 == microbatches ? "final" : "accumulate";
-      const plan::Fragment *fragment = executor->fragment(name);
-      if (!fragment) return inputError(fmt::format("the plan has no fragment '{}'", name));
-      NamedTensors tensors;
-      std::vector<const std::byte *> pointers;
-      for (const plan::InputBinding &input : fragment->inputs()) {
-        auto &tensor = tensors[input.name()] = randomInput(input, step, m, uint64_t(pointers.size()));
+    if (!executor->has("step")) return inputError("the plan has no routine 'step'");
+    std::vector<const plan::InputBinding *> bindings = inputsOf(plan, "step");
+    std::vector<NamedTensors> inputs(static_cast<size_t>(microbatchesOf(plan, "step")));
+    std::vector<const std::byte *> pointers;
+    for (size_t m = 0; m < inputs.size(); ++m)
+      for (size_t i = 0; i < bindings.size(); ++i) {
+        auto &tensor = inputs[m][bindings[i]->name()] = randomInput(*bindings[i], step, int64_t(m), uint64_t(i));
         pointers.push_back(tensor.data.data());
       }
-      auto ran = executor->run(name, pointers, step - 1, m);
-      if (!ran) return ran.status();
-      outputs = *ran;
-      inputs.push_back(std::move(tensors));
-    }
+    auto ran = executor->run("step", pointers, step - 1);
+    if (!ran) return ran.status();
+    std::map<std::string, double> outputs = *ran;
     HostValues host{.step = step, .learningRate = learningRate(plan.training().lr(), step - 1),
                     .seed = plan.training().seed()};
     auto expected = reference->step(inputs, host);

@@ -38,7 +38,7 @@ std::vector<double> train(Executor &executor, const MlpShape &shape, int steps) 
   for (int step = 0; step < steps; ++step) {
     const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
                                  reinterpret_cast<const std::byte *>(data.t.data())};
-    auto outputs = executor.run("final", inputs, step, 0);
+    auto outputs = executor.run("step", inputs, step);
     EXPECT_TRUE(outputs.isOk()) << outputs.status().message();
     if (!outputs) break;
     losses.push_back(outputs->at("loss"));
@@ -80,7 +80,7 @@ TEST(Executor, NonFiniteLossEndsTheRunAndSaysWhere) {
   const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
                                reinterpret_cast<const std::byte *>(data.t.data())};
   Status failure;
-  for (int step = 0; step < 5 && failure; ++step) failure = executor->run("final", inputs, step, 0).status();
+  for (int step = 0; step < 5 && failure; ++step) failure = executor->run("step", inputs, step).status();
   EXPECT_EQ(failure.exitStatus(), 4);
   EXPECT_THAT(
       failure.message(),

@@ -149,6 +149,9 @@ plan::Plan mlpPlan(const MlpShape &s) {
   plan::OutputBinding &output = *f.add_outputs();
   output.set_name("loss");
   *output.mutable_buffer() = loss;
+  plan::Routine &step = *program.add_routines();
+  step.set_name("step");
+  step.add_actions();
   program.set_arena_bytes(b.top);
   b.plan.mutable_training()->set_global_batch(s.batch);
   b.plan.mutable_training()->set_microbatches(1);

@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
     if (mode == "die" && first == std::atoi(argv[5]) && step == std::atoi(argv[6])) ::kill(::getpid(), SIGKILL);
     const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
                                  reinterpret_cast<const std::byte *>(data.t.data())};
-    auto outputs = executor.run("final", inputs, step, 0);
+    auto outputs = executor.run("step", inputs, step);
     if (!outputs) return fail(outputs.status());
     if (first == 0) std::printf("loss %a\n", outputs->at("loss"));
   }

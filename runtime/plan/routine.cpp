@@ -1,0 +1,109 @@
+#include "runtime/plan/routine.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+
+int laneOf(const plan::Command &command) {
+  if (command.stream() == 0) return computeLane;
+  bool receives = command.has_transfer() && command.transfer().direction() == plan::Transfer::RECEIVE;
+  return receives ? receiveLane : communicationLane;
+}
+
+const char *laneName(int lane) {
+  return lane == computeLane ? "compute" : lane == communicationLane ? "communication" : "receive";
+}
+
+int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device) {
+  return plan.programs_size() < 2 ? 0 : static_cast<int>(mesh.indexAlong(device, {"pp"}));
+}
+
+std::optional<int64_t> offsetIn(const plan::Parameter &parameter, int program) {
+  if (parameter.pp_coordinates().empty()) return parameter.offset();
+  for (int i = 0; i < parameter.pp_coordinates_size() && i < parameter.offsets_size(); ++i)
+    if (parameter.pp_coordinates(i) == program) return parameter.offsets(i);
+  return std::nullopt;
+}
+
+int64_t firstHolder(const plan::Parameter &parameter) {
+  const auto &held = parameter.pp_coordinates();
+  return held.empty() ? 0 : *std::min_element(held.begin(), held.end());
+}
+
+const plan::Routine *findRoutine(const plan::Program &program, const std::string &name) {
+  for (const plan::Routine &routine : program.routines())
+    if (routine.name() == name) return &routine;
+  return nullptr;
+}
+
+std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const std::string &name) {
+  std::vector<const plan::InputBinding *> inputs;
+  for (const plan::Program &program : plan.programs()) {
+    const plan::Routine *routine = findRoutine(program, name);
+    std::vector<bool> seen(static_cast<size_t>(program.fragments_size()), false);
+    if (!routine) continue;
+    for (const plan::Action &action : routine->actions()) {
+      if (seen[static_cast<size_t>(action.fragment())]) continue;
+      seen[static_cast<size_t>(action.fragment())] = true;
+      for (const plan::InputBinding &input : program.fragments(action.fragment()).inputs())
+        if (std::none_of(inputs.begin(), inputs.end(), [&](auto *known) { return known->name() == input.name(); }))
+          inputs.push_back(&input);
+    }
+  }
+  return inputs;
+}
+
+int64_t microbatchesOf(const plan::Plan &plan, const std::string &name) {
+  int64_t count = 0;
+  for (const plan::Program &program : plan.programs())
+    if (const plan::Routine *routine = findRoutine(program, name))
+      for (const plan::Action &action : routine->actions()) count = std::max(count, action.microbatch() + 1);
+  return count;
+}
+
+int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment,
+                int32_t slot) {
+  if (!buffer.in_slot()) return buffer.offset();
+  const plan::SlotRegion &region = program.slot_regions(fragment.slot_region());
+  return region.offset() + slot * region.bytes() + buffer.offset();
+}
+
+void forEachBuffer(google::protobuf::Message &message, const std::function<void(plan::Buffer &)> &visit) {
+  if (auto *buffer = dynamic_cast<plan::Buffer *>(&message)) return visit(*buffer);
+  const auto *reflection = message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor *> fields;
+  reflection->ListFields(message, &fields);
+  for (const auto *field : fields) {
+    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated()) {
+      forEachBuffer(*reflection->MutableMessage(&message, field), visit);
+      continue;
+    }
+    for (int i = 0; i < reflection->FieldSize(message, field); ++i)
+      forEachBuffer(*reflection->MutableRepeatedMessage(&message, field, i), visit);
+  }
+}
+
+bool usesSlot(const plan::Fragment &fragment) {
+  plan::Fragment searched = fragment;
+  searched.clear_constants();
+  bool uses = false;
+  forEachBuffer(searched, [&](plan::Buffer &buffer) { uses |= buffer.in_slot(); });
+  return uses;
+}
+
+std::string actionName(const plan::Fragment &fragment, int64_t microbatch) {
+  const std::string &name = fragment.name();
+  size_t dot = name.find('.');
+  if (dot == std::string::npos) return fmt::format("{} {}", name, microbatch);
+  std::string kind = name.substr(0, dot);
+  for (auto [whole, letter] : {std::pair{"forward", "F"}, std::pair{"backward", "B"}, std::pair{"backward_input", "I"},
+                               std::pair{"backward_weight", "W"}})
+    if (kind == whole) {
+      kind = letter;
+      break;
+    }
+  return fmt::format("{} {} stage {}", kind, microbatch, name.substr(dot + 1));
+}
+
+} // namespace cleave::runtime

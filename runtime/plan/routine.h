@@ -1,0 +1,61 @@
+// Routines: what a device runs in a step, action by action, and which program, memory and thread each part belongs to.
+//
+//   rank 1 of a pipeline of two, four microbatches (1f1b), two slots:
+//     "step"  forward.1 m0 slot 0, backward.1 m0 slot 0, forward.1 m1 slot 1, backward.1 m1 slot 1, ..., update
+//   without a pipeline: accumulate m0, accumulate m1, accumulate m2, final m3
+#pragma once
+#include "dialects/dist/algebra/mesh.h"
+#include "plan/plan.pb.h"
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+// A device has three threads, each runs its commands in order: compute, communication (collectives and sends), and
+// receives, which run ahead of the others as far as their memory is free.
+constexpr int numLanes = 3;
+constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2;
+int laneOf(const plan::Command &command);
+const char *laneName(int lane); // "compute", ...
+
+// The program that a device runs: the one of its coordinate along "pp", or the only one.
+int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device);
+// Where the devices of a program hold the parameter, bytes from the start of the arena; none: they do not.
+std::optional<int64_t> offsetIn(const plan::Parameter &parameter, int program);
+// The least coordinate along "pp" that holds it.
+int64_t firstHolder(const plan::Parameter &parameter);
+
+// Null: the program has no such routine.
+const plan::Routine *findRoutine(const plan::Program &program, const std::string &name);
+// All inputs of a routine over all programs, each name once, in the order of the programs and their actions.
+std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const std::string &routine);
+// How many microbatches its actions name.
+int64_t microbatchesOf(const plan::Plan &plan, const std::string &routine);
+
+// Offset of a buffer from the start of the arena when its action has this slot.
+int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
+bool usesSlot(const plan::Fragment &fragment);
+// The message with every in_slot buffer placed in the arena.
+template <typename Message>
+Message inSlot(const Message &message, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
+// Every Buffer within a message.
+void forEachBuffer(google::protobuf::Message &message, const std::function<void(plan::Buffer &)> &visit);
+
+template <typename Message>
+Message inSlot(const Message &message, const plan::Program &program, const plan::Fragment &fragment, int32_t slot) {
+  Message placed = message;
+  forEachBuffer(placed, [&](plan::Buffer &buffer) {
+    if (!buffer.in_slot()) return;
+    buffer.set_offset(placeOf(buffer, program, fragment, slot));
+    buffer.clear_in_slot();
+  });
+  return placed;
+}
+
+// What traces and errors call an action: "F 3 stage 1" of fragment "forward.1" and microbatch 3 ("B", and "I" and "W"
+// for the two halves of a backward pass); "accumulate 2" of one that is of no stage.
+std::string actionName(const plan::Fragment &fragment, int64_t microbatch);
+
+} // namespace cleave::runtime

@@ -1,0 +1,195 @@
+// Routines of one program: actions in range, slot regions apart from everything else, and what an action reads from its
+// slot was written there before, for the same microbatch.
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/verify.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+
+namespace cleave::runtime {
+namespace {
+
+struct Place {
+  int64_t begin, end;
+  std::string what;
+};
+
+// Slot regions inside the arena, apart from each other, from persistent tensors and from all that is not in a slot.
+Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+  if (program.slot_regions().empty()) return Status::ok();
+  std::vector<Place> regions;
+  for (int r = 0; r < program.slot_regions_size(); ++r) {
+    const plan::SlotRegion &region = program.slot_regions(r);
+    __int128 end = region.offset() + static_cast<__int128>(region.bytes()) * region.count();
+    if (region.offset() < 0 || region.bytes() < 0 || region.count() < 0 || end > program.arena_bytes())
+      return inputError(fmt::format("slot region {}: {} copies of {} bytes at {} are not inside the arena of {} bytes",
+                                    r, region.count(), region.bytes(), region.offset(), program.arena_bytes()));
+    if (region.offset() % 8 || (region.count() > 1 && region.bytes() % 8))
+      return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
+    if (end > region.offset())
+      regions.push_back({region.offset(), static_cast<int64_t>(end), fmt::format("slot region {}", r)});
+  }
+  std::sort(regions.begin(), regions.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
+  auto apart = [&](int64_t begin, int64_t bytes, const std::string &what) {
+    auto after =
+        std::partition_point(regions.begin(), regions.end(), [&](const Place &region) { return region.end <= begin; });
+    if (bytes <= 0 || after == regions.end() || after->begin >= begin + bytes) return Status::ok();
+    return inputError(fmt::format("{} overlaps {}", what, after->what));
+  };
+  for (size_t r = 1; r < regions.size(); ++r)
+    if (regions[r - 1].end > regions[r].begin)
+      return inputError(fmt::format("{} overlaps {}", regions[r - 1].what, regions[r].what));
+  for (const plan::Parameter &parameter : plan.parameters())
+    if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
+      int64_t bytes =
+          elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
+      CLEAVE_RETURN_IF_ERROR(apart(*offset, bytes, fmt::format("parameter '{}'", parameter.name())));
+    }
+  for (const plan::HostScalar &scalar : program.host_scalars())
+    CLEAVE_RETURN_IF_ERROR(apart(scalar.buffer().offset(), byteSize(scalar.buffer()), "a host scalar"));
+  for (const plan::Fragment &fragment : program.fragments()) {
+    auto check = [&](const plan::Buffer &buffer, const std::string &what) {
+      return buffer.in_slot() ? Status::ok() : apart(buffer.offset(), byteSize(buffer), what);
+    };
+    for (const plan::InputBinding &input : fragment.inputs())
+      CLEAVE_RETURN_IF_ERROR(
+          check(input.buffer(), fmt::format("fragment '{}', input '{}'", fragment.name(), input.name())));
+    for (const plan::OutputBinding &output : fragment.outputs())
+      CLEAVE_RETURN_IF_ERROR(
+          check(output.buffer(), fmt::format("fragment '{}', output '{}'", fragment.name(), output.name())));
+    for (const plan::ConstantData &constant : fragment.constants())
+      CLEAVE_RETURN_IF_ERROR(check(constant.buffer(), fmt::format("fragment '{}', a constant", fragment.name())));
+    for (int c = 0; c < fragment.commands_size(); ++c)
+      for (const Access &access : accessesOf(fragment.commands(c), &plan))
+        if (Status status = check(*access.buffer, access.role); !status)
+          return inputError(fmt::format("{}: {}", showCommand(fragment, c), status.message()));
+  }
+  return Status::ok();
+}
+
+// Which microbatch wrote the bytes of one slot: ranges in order, each whole with its writer; nobody wrote the gaps.
+class SlotContent {
+public:
+  void write(int64_t begin, int64_t end, int64_t microbatch) {
+    if (begin >= end) return;
+    cut(begin);
+    cut(end);
+    ranges.erase(ranges.lower_bound(begin), ranges.lower_bound(end));
+    ranges[begin] = {end, microbatch};
+  }
+  // Whether the microbatch wrote all of it last. If not, `other` is who wrote the first byte that it did not; -1:
+  // nobody.
+  bool has(int64_t begin, int64_t end, int64_t microbatch, int64_t &other) const {
+    auto at = ranges.upper_bound(begin);
+    if (at != ranges.begin()) --at;
+    for (int64_t done = begin; done < end; ++at) {
+      other = -1;
+      if (at == ranges.end() || at->first > done || at->second.first <= done) return false;
+      other = at->second.second;
+      if (other != microbatch) return false;
+      done = at->second.first;
+    }
+    return true;
+  }
+
+private:
+  void cut(int64_t at) { // a range that goes across `at` becomes two
+    auto found = ranges.upper_bound(at);
+    if (found == ranges.begin()) return;
+    --found;
+    auto [end, microbatch] = found->second;
+    if (found->first == at || end <= at) return;
+    found->second.first = at;
+    ranges[at] = {end, microbatch};
+  }
+  std::map<int64_t, std::pair<int64_t, int64_t>> ranges; // begin: end, microbatch
+};
+
+// What an action does to its slot, in issue order.
+struct SlotAccess {
+  int64_t begin, end;
+  bool write;
+  int command; // -1: an input, filled by the host
+  const char *role;
+};
+
+std::vector<SlotAccess> slotAccesses(const plan::Fragment &fragment, const plan::Plan &plan) {
+  std::vector<SlotAccess> all;
+  for (const plan::InputBinding &input : fragment.inputs())
+    if (input.buffer().in_slot())
+      all.push_back({input.buffer().offset(), input.buffer().offset() + byteSize(input.buffer()), true, -1, "input"});
+  for (int c = 0; c < fragment.commands_size(); ++c) {
+    std::vector<Access> accesses = accessesOf(fragment.commands(c), &plan);
+    for (bool write : {false, true})
+      for (const Access &access : accesses)
+        if (access.write == write && access.buffer->in_slot())
+          all.push_back(
+              {access.buffer->offset(), access.buffer->offset() + byteSize(*access.buffer), write, c, access.role});
+  }
+  for (const plan::OutputBinding &output : fragment.outputs())
+    if (output.buffer().in_slot())
+      all.push_back(
+          {output.buffer().offset(), output.buffer().offset() + byteSize(output.buffer()), false, -1, "output"});
+  return all;
+}
+
+Status verifyRoutine(const plan::Routine &routine, const plan::Program &program, const plan::Plan &plan) {
+  std::vector<std::vector<SlotAccess>> accesses(static_cast<size_t>(program.fragments_size()));
+  std::vector<bool> known(accesses.size(), false);
+  std::map<std::pair<int32_t, int32_t>, SlotContent> slots; // by region and slot
+  for (int a = 0; a < routine.actions_size(); ++a) {
+    const plan::Action &action = routine.actions(a);
+    if (action.fragment() < 0 || action.fragment() >= program.fragments_size())
+      return inputError(
+          fmt::format("action {} runs fragment {} of {}", a, action.fragment(), program.fragments_size()));
+    if (action.microbatch() < 0 || action.microbatch() >= (int64_t(1) << 31))
+      return inputError(fmt::format("action {} is of microbatch {}", a, action.microbatch()));
+    auto f = static_cast<size_t>(action.fragment());
+    const plan::Fragment &fragment = program.fragments(action.fragment());
+    if (!known[f]) accesses[f] = slotAccesses(fragment, plan), known[f] = true;
+    if (accesses[f].empty()) continue;
+    const plan::SlotRegion &region = program.slot_regions(fragment.slot_region());
+    auto where = [&](const SlotAccess &access) {
+      std::string name =
+          fmt::format("action {} ({}, slot {})", a, actionName(fragment, action.microbatch()), action.slot());
+      if (access.command < 0) return fmt::format("{}: its {}", name, access.role);
+      const plan::Command &command = fragment.commands(access.command);
+      return fmt::format("{}: command {} '{}', {}", name, access.command, command.name(), access.role);
+    };
+    if (action.slot() < 0 || action.slot() >= region.count())
+      return inputError(fmt::format("action {} ({}) uses slot {} of {}", a, actionName(fragment, action.microbatch()),
+                                    action.slot(), region.count()));
+    SlotContent &content = slots[{fragment.slot_region(), action.slot()}];
+    for (const SlotAccess &access : accesses[f]) {
+      int64_t other = -1;
+      if (access.write)
+        content.write(access.begin, access.end, action.microbatch());
+      else if (!content.has(access.begin, access.end, action.microbatch(), other))
+        return inputError(other < 0 ? fmt::format("{} reads bytes {} to {} of the slot, which no earlier action wrote",
+                                                  where(access), access.begin, access.end)
+                                    : fmt::format("{} reads bytes {} to {} of the slot, which microbatch {} has "
+                                                  "overwritten",
+                                                  where(access), access.begin, access.end, other));
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+  CLEAVE_RETURN_IF_ERROR(verifyRegions(program, plan, mesh, number));
+  std::set<std::string> names;
+  for (const plan::Routine &routine : program.routines()) {
+    if (!names.insert(routine.name()).second)
+      return inputError(fmt::format("routine '{}' appears twice", routine.name()));
+    if (Status status = verifyRoutine(routine, program, plan); !status)
+      return inputError(fmt::format("routine '{}', {}", routine.name(), status.message()));
+  }
+  return Status::ok();
+}
+
+} // namespace cleave::runtime
