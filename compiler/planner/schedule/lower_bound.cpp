@@ -7,6 +7,7 @@ Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t mi
                                   std::span<const StageTimes> stages) {
   Result<ScheduleShape> shape = scheduleShape(kind, ranks);
   if (!shape) return shape.status();
+  if (microbatches < 1) return Status(ErrorKind::Usage, "a schedule has at least one microbatch");
   const auto times = [&](int stage) -> const StageTimes & { return stages[stages.size() == 1 ? 0 : stage]; };
   const auto apart = [&](int from, int to) { return shape->rankOfStage[from] != shape->rankOfStage[to]; };
   const bool split = shape->splitsBackward;
@@ -19,9 +20,8 @@ Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t mi
     double tail = 0;      // what follows its last input gradient
   };
   std::vector<Rank> rows(ranks);
-  // The way down: when a stage's first input can be there, and the least that a stage's gradient still sets off.
-  double forwards = 0, backwards = 0, oneMicrobatch = 0;
-  double after = 0;
+  // Of the stages so far: until the next one's first input is there, and what its input gradient still sets off.
+  double forwards = 0, after = 0;
   for (int stage = 0; stage < shape->stages; ++stage) {
     const StageTimes &t = times(stage);
     Rank &rank = rows[shape->rankOfStage[stage]];
@@ -34,16 +34,12 @@ Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t mi
     forwards += t.forward + (crosses ? t.sendForward : 0);
     after += backward + (crosses ? times(stage + 1).sendBackward : 0);
   }
-  backwards = after;
-  oneMicrobatch = forwards + backwards + (split ? times(0).backwardWeight : 0);
-
-  if (microbatches < 1) return Status(ErrorKind::Usage, "a schedule has at least one microbatch");
   if (kind == "pipedream-2bw") { // steps run into each other: the busiest rank's work is all that counts
     double most = 0;
     for (const Rank &rank : rows) most = std::max(most, rank.work);
     return most;
   }
-  double bound = oneMicrobatch;
+  double bound = forwards + after + (split ? times(0).backwardWeight : 0); // one microbatch, there and back
   for (const Rank &rank : rows)
     bound = std::max({bound, rank.head + rank.work, rank.head + rank.gradients + rank.tail});
   return bound;
