@@ -66,6 +66,7 @@ InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : mode
     PricedTable table{{int(v)}, {}};
     for (size_t d = 0; d < variable.domain(); ++d) {
       Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
+      if (!variable.isHome) price += exchangePrice(model, variable, d);
       table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
                              price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
     }
@@ -136,12 +137,25 @@ void InnerProblem::addFlow(const Flow &flow) {
 }
 
 double InnerProblem::computeBound(const SplitModel &model) {
-  double sum = model.batchSeconds * double(model.setting.microbatches);
+  double sum = 0;
   for (const Variable &variable : model.variables) {
     double least = variable.isHome ? 0 : infinity;
     for (const Candidate &candidate : variable.candidates)
       least = std::min(least, candidate.forward + candidate.backward);
     sum += least * double(variable.count) * double(model.setting.microbatches);
+  }
+  return sum;
+}
+
+double InnerProblem::mostUpdateSeconds() const {
+  double sum = 0;
+  for (const Variable &variable : model.variables) {
+    double most = 0;
+    for (size_t home = 0; variable.isHome && home < variable.domain(); ++home) {
+      Price price = homePrice(model, variable, home);
+      most = std::max(most, price.update + price.exposed);
+    }
+    sum += most;
   }
   return sum;
 }
@@ -162,7 +176,6 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
     for (const Cell &cell : table.cells) plain.values.push_back(value(cell));
     graph.tables.push_back(std::move(plain));
   }
-  double constant = weights.time * model.batchSeconds * double(model.setting.microbatches);
   std::optional<Minimum> minimum = eliminate(graph);
   if (!minimum && solverSeconds > 0) {
     auto start = std::chrono::steady_clock::now();
@@ -173,10 +186,8 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
     minimum = improveInTurns(graph);
     isExact = false;
     // Any assignment computes at least this, and memory costs nothing less than nothing.
-    minimum->bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model) - constant;
+    minimum->bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model);
   }
-  minimum->value += constant;
-  minimum->bound += constant;
   minimum->assignment.resize(model.variables.size());
   return *minimum;
 }

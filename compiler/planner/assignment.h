@@ -30,6 +30,14 @@ public:
   Result<Assignment> solve(double memoryLimit, double incumbent) const;
   // No assignment of this model is faster, whatever its communication.
   static double computeBound(const SplitModel &model);
+  // The assignment with the least compute and communication that nothing hides, memory and gradient reductions aside.
+  Result<Minimum> fastest() const { return minimize({0, 0, 1}); }
+  // The same where a byte costs `lambda` seconds; where only bytes count.
+  Result<Minimum> weighted(double lambda) const { return minimize({0, lambda, 1}); }
+  Result<Minimum> leanest() const { return minimize({0, 1, 1e-6}); }
+  bool wasExact() const { return isExact; }
+  // Of all parameters, however they lie.
+  double mostUpdateSeconds() const;
 
 private:
   struct Cell {

@@ -52,6 +52,7 @@ struct CollectiveTotal {
   double bytes = 0;   // of the tensors, on one device, a step
   int64_t count = 0;  // a step
   double seconds = 0; // if nothing hid it
+  bool hidden = false; // it runs beside compute, as far as there is enough of that
   std::string why;
 };
 

@@ -1,108 +1,270 @@
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/cells.h"
 #include "compiler/planner/device_presets.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/planner/settings.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <limits>
+#include <queue>
 
 namespace cleave::planner {
 namespace {
 
-std::vector<int64_t> divisors(int64_t number) {
-  std::vector<int64_t> result;
-  for (int64_t d = 1; d <= number; ++d)
-    if (number % d == 0) result.push_back(d);
-  return result;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// Problems with at most so many variables are solved exactly in every setting that may be the best.
+constexpr size_t smallProblem = 60;
+// Of larger ones the best few are solved again with their own prices.
+constexpr int64_t mostRefinements = 6;
+// Plans whose formula is within this of the best are simulated.
+constexpr double worthSimulating = 1.03;
+
+bool sameMesh(const Setting &a, const Setting &b) {
+  return a.pp == b.pp && a.dp == b.dp && a.fsdp == b.fsdp && a.cp == b.cp && a.tp == b.tp;
 }
 
-// Mesh shapes and microbatch counts; ZeRO and recomputation are chosen on the same model.
-std::vector<Setting> shapes(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
-                            bool mustDivide) {
-  std::vector<Setting> result;
-  int64_t pp = constraints.pp.value_or(1), fsdp = constraints.fsdp.value_or(1);
-  if (cluster.numDevices() % pp != 0) return result;
-  int64_t devices = cluster.numDevices() / pp;
-  for (int64_t tp : divisors(devices)) {
-    if (constraints.tp && *constraints.tp != tp) continue;
-    if (devices / tp % fsdp != 0) continue;
-    int64_t dp = devices / tp / fsdp;
-    if (constraints.dp && *constraints.dp != dp) continue;
-    for (int64_t microbatches : divisors(problem.batch)) {
-      if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
-      bool divides = problem.batch / microbatches % (dp * fsdp) == 0;
-      if (divides != mustDivide) continue;
-      if (!divides && microbatches > 1 && !constraints.microbatches) continue;
-      Setting setting;
-      setting.pp = pp;
-      if (pp > 1) setting.schedule = constraints.schedule.value_or("1f1b");
-      setting.dp = dp;
-      setting.fsdp = fsdp;
-      setting.tp = tp;
-      setting.microbatches = microbatches;
-      setting.batchDivides = divides;
-      result.push_back(setting);
+class OuterSearch {
+public:
+  OuterSearch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Constraints &constraints,
+              const SearchOptions &options)
+      : problem(problem), facts(facts), cluster(cluster), constraints(constraints), options(options),
+        cells(problem, facts, cluster, constraints), limit(usableMemory(cluster)) {
+    outcome.bound = infinity;
+  }
+
+  Outcome run() {
+    if (!collectSettings() || !findPinnedStages()) return std::move(outcome);
+    auto start = std::chrono::steady_clock::now();
+    while (!queue.empty()) {
+      Entry entry = queue.top();
+      queue.pop();
+      if (entry.bound >= incumbent()) {
+        outcome.bound = std::min(outcome.bound, entry.bound);
+        break;
+      }
+      double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (options.seconds > 0 && elapsed > options.seconds && (outcome.best || outcome.leastMemory)) {
+        outcome.bound = std::min(outcome.bound, entry.bound);
+        outcome.isComplete = false;
+        outcome.notes.push_back(
+            fmt::format("the search was stopped after {:.1f} s; settings are left that may be up to "
+                        "{:.1f} % faster",
+                        elapsed, 100 * (1 - entry.bound / incumbent())));
+        break;
+      }
+      advance(entry);
+    }
+    refineBest();
+    std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
+              [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    return std::move(outcome);
+  }
+
+private:
+  // A setting that may still be the best: first with the bound of its FLOPs, then of its cell's compute, then of its
+  // cell's solution.
+  struct Entry {
+    double bound = 0;
+    size_t setting = 0;
+    enum Known : uint8_t { Flops, Compute, Solved } known = Flops;
+    bool operator<(const Entry &other) const { // the smallest bound on top; in order where equal
+      return std::pair(bound, setting) > std::pair(other.bound, other.setting);
+    }
+  };
+
+  double incumbent() const { return outcome.best ? outcome.best->seconds() : infinity; }
+
+  bool collectSettings() {
+    if (constraints.microbatches && problem.batch % *constraints.microbatches != 0) {
+      outcome.reason = {ErrorKind::Usage, fmt::format("{} microbatches do not divide the batch of {}",
+                                                      *constraints.microbatches, problem.batch)};
+      return false;
+    }
+    settings = openSettings(problem, facts, cluster, constraints, options, true);
+    if (settings.empty()) {
+      settings = openSettings(problem, facts, cluster, constraints, options, false);
+      outcome.notes.push_back(
+          fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension "
+                      "is left whole and every data parallel device computes all of it",
+                      problem.batch));
+    }
+    if (settings.empty()) {
+      outcome.reason = {ErrorKind::Usage, fmt::format("no mesh of all {} devices of {} satisfies: {}",
+                                                      cluster.numDevices(), cluster.name, constraints.str())};
+      return false;
+    }
+    double peak = cluster.device.flopsAt(problem.precision);
+    double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
+    for (size_t i = 0; i < settings.size(); ++i) {
+      // A microbatch through the whole model, on the devices of one stage at their peak.
+      const Setting &setting = settings[i];
+      double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.ep * setting.microbatches);
+      queue.push({stepBound(setting, flops / ways / peak), i, Entry::Flops});
+    }
+    return true;
+  }
+
+  bool findPinnedStages() {
+    const std::vector<Unit> &units = facts.structure->layout->units;
+    Result<std::vector<int>> starts = pinnedStageStarts(problem, units, constraints);
+    if (!starts) {
+      outcome.reason = starts.status();
+      return false;
+    }
+    for (int start : *starts)
+      for (size_t u = 0; u < units.size(); ++u)
+        if (units[u].first == start) pinnedUnits.push_back(int(u));
+    return true;
+  }
+
+  const ScheduleProfile *profileOf(const Setting &setting) const {
+    return setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
+  }
+
+  // `seconds`: one microbatch through the whole model.
+  double stepBound(const Setting &setting, double seconds) const {
+    double each = seconds / double(setting.pp);
+    const ScheduleProfile *profile = profileOf(setting);
+    if (setting.pp > 1 && !profile) return infinity;
+    return each * (double(setting.microbatches) + (profile ? profile->leastBubble : 0));
+  }
+
+  void advance(Entry entry) {
+    const Setting &setting = settings[entry.setting];
+    Cell &cell = cells.at(setting);
+    if (entry.known == Entry::Solved) return tryPlans(setting, cell);
+    if (entry.known == Entry::Compute) cells.solve(cell);
+    if (!cell.reason) outcome.reason = cell.reason;
+    entry.bound = std::max(entry.bound, stepBound(setting, cell.secondsBound));
+    entry.known = entry.known == Entry::Flops ? Entry::Compute : Entry::Solved;
+    if (entry.bound < infinity) queue.push(entry);
+  }
+
+  void tryPlans(const Setting &setting, Cell &cell) {
+    double bound = infinity;
+    SplitModel model = cells.modelFor(cell, setting);
+    std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
+    for (int zero : openZeroStages(constraints, setting)) {
+      model.setting.zero = zero;
+      for (const CellVariant &variant : cell.variants) {
+        StateCosts state = costState(model, variant.choice);
+        StageProblem stages{&model, &variant.activity, &state, profileOf(setting), limit, {}, ways, pinnedUnits};
+        // What is compiled is recomputed everywhere or nowhere.
+        if (ways.size() == 1 || options.executableOnly) {
+          for (Recompute how : ways) {
+            stages.recompute = how;
+            bound = std::min(bound, tryPlan(stages, variant.choice, cell));
+          }
+        } else
+          bound = std::min(bound, tryPlan(stages, variant.choice, cell));
+      }
+      if (setting.pp == 1 && model.variables.size() <= smallProblem) solveExactly(model, zero, ways, bound);
+    }
+    outcome.bound = std::min(outcome.bound, bound);
+  }
+
+  // Returns a bound of the setting with this variant.
+  double tryPlan(const StageProblem &stages, const std::vector<int> &choice, const Cell &cell) {
+    ++outcome.candidates;
+    std::optional<StagePlan> plan = planStages(stages);
+    if (!plan) return infinity;
+    if (plan->fits && plan->seconds >= worthSimulating * incumbentOf(stages.model->setting)) return plan->bound;
+    if (!plan->fits && outcome.best) return plan->bound;
+    Solution solution{std::make_shared<SplitModel>(*stages.model), choice, std::move(*plan), {}, cell.isExact};
+    solution.evaluation = evaluatePlan(stages, solution.plan);
+    double bound = solution.plan.bound;
+    record(std::move(solution));
+    return bound;
+  }
+
+  // Without pipeline the inner problem knows the whole step: hidden reductions and the memory too.
+  void solveExactly(SplitModel &model, int zero, const std::vector<Recompute> &ways, double &bound) {
+    double least = infinity;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      Result<Assignment> assignment = InnerProblem(model, 0).solve(limit, incumbent());
+      if (!assignment) continue;
+      least = std::min(least, assignment->bound);
+      if (!assignment->isPruned) offer(model, *assignment, how);
+    }
+    model.setting.recompute = Recompute::None;
+    bound = std::max(std::min(bound, least), std::min(least, bound));
+  }
+
+  void offer(const SplitModel &model, const Assignment &assignment, Recompute how) {
+    Solution solution{std::make_shared<SplitModel>(model), assignment.choice, {}, {}, assignment.isExact};
+    ActivityCosts activity = costActivity(model, assignment.choice);
+    StateCosts state = costState(model, assignment.choice);
+    StageProblem stages{&model, &activity, &state, nullptr, limit, how, {}, pinnedUnits};
+    std::optional<StagePlan> plan = planStages(stages);
+    if (!plan) return;
+    solution.plan = std::move(*plan);
+    solution.evaluation = evaluatePlan(stages, solution.plan);
+    record(std::move(solution));
+  }
+
+  void refineBest() {
+    if (!outcome.best || outcome.best->model->setting.pp > 1 || outcome.best->model->variables.size() <= smallProblem)
+      return;
+    std::vector<Solution> finalists = outcome.byMesh;
+    std::sort(finalists.begin(), finalists.end(),
+              [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    int64_t refined = 0;
+    for (const Solution &solution : finalists) {
+      if (solution.model->setting.pp > 1 || ++refined > mostRefinements) continue;
+      SplitModel model = *solution.model;
+      for (Recompute how : openRecomputation(constraints, options, !facts.repeats.empty())) {
+        model.setting.recompute = how;
+        Result<Assignment> assignment = InnerProblem(model, 0).solve(limit, incumbent());
+        if (assignment && !assignment->isPruned) offer(model, *assignment, how);
+      }
     }
   }
-  return result;
-}
 
-std::vector<Recompute> recomputations(const Constraints &constraints, const SearchOptions &options, bool hasBlocks) {
-  if (constraints.recompute) return {*constraints.recompute};
-  if (!hasBlocks) return {Recompute::None};
-  if (options.executableOnly) return {Recompute::None, Recompute::Full};
-  return {Recompute::None, Recompute::Selective, Recompute::Full};
-}
-
-std::vector<int> zeroStages(const Constraints &constraints, const Setting &setting) {
-  if (constraints.zero) return {*constraints.zero};
-  if (setting.zeroWays() <= 1) return {0};
-  return {0, 1, 2, 3};
-}
-
-bool sameMesh(const Setting &a, const Setting &b) { return a.dp == b.dp && a.fsdp == b.fsdp && a.tp == b.tp; }
-
-void record(Outcome &outcome, Solution solution) {
-  if (!solution.assignment.fits) {
-    if (!outcome.leastMemory || solution.bytes() < outcome.leastMemory->bytes())
-      outcome.leastMemory = std::move(solution);
-    return;
+  double incumbentOf(const Setting &setting) const {
+    for (const Solution &solution : outcome.byMesh)
+      if (sameMesh(solution.model->setting, setting)) return solution.seconds();
+    return infinity;
   }
-  auto same = std::find_if(outcome.byMesh.begin(), outcome.byMesh.end(), [&](const Solution &other) {
-    return sameMesh(other.model->setting, solution.model->setting);
-  });
-  if (same == outcome.byMesh.end())
-    outcome.byMesh.push_back(solution);
-  else if (solution.seconds() < same->seconds())
-    *same = solution;
-  if (!outcome.best || solution.seconds() < outcome.best->seconds()) outcome.best = std::move(solution);
-}
 
-} // namespace
-
-namespace {
-
-// Stages as the person asked for, or runs of units of about equal FLOPs.
-Result<std::vector<int>> stageStarts(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints,
-                                     const Setting &setting) {
-  std::vector<Unit> units = findUnits(problem, facts.repeats);
-  Result<std::vector<int>> starts = pinnedStageStarts(problem, units, constraints);
-  if (!starts || !starts->empty()) return starts;
-  Result<ScheduleShape> shape = scheduleShape(setting.schedule, int(setting.pp));
-  if (!shape) return shape.status();
-  size_t stages = size_t(shape->stages);
-  if (units.size() < stages)
-    return {Status(ErrorKind::Usage,
-                   fmt::format("the model has {} units, too few for {} pipeline stages", units.size(), stages))};
-  double total = 0, before = 0;
-  for (const Node &node : problem.nodes) total += node.flops;
-  for (size_t u = 0; u < units.size(); ++u) {
-    bool isDue = before >= total * double(starts->size()) / double(stages);
-    bool isLastChance = units.size() - u <= stages - starts->size();
-    if (starts->size() < stages && (isDue || isLastChance)) starts->push_back(units[u].first);
-    for (int i = units[u].first; i < units[u].end; ++i) before += problem.nodes[size_t(i)].flops;
+  void record(Solution solution) {
+    if (!solution.evaluation.fits) {
+      if (!outcome.leastMemory || solution.bytes() < outcome.leastMemory->bytes())
+        outcome.leastMemory = std::move(solution);
+      return;
+    }
+    auto same = std::find_if(outcome.byMesh.begin(), outcome.byMesh.end(), [&](const Solution &other) {
+      return sameMesh(other.model->setting, solution.model->setting);
+    });
+    if (same == outcome.byMesh.end())
+      outcome.byMesh.push_back(solution);
+    else if (solution.seconds() < same->seconds())
+      *same = solution;
+    if (!outcome.best || solution.seconds() < outcome.best->seconds()) outcome.best = std::move(solution);
   }
-  return starts;
+
+  const Problem &problem;
+  const ProblemFacts &facts;
+  const Cluster &cluster;
+  const Constraints &constraints;
+  const SearchOptions &options;
+  Cells cells;
+  double limit;
+  std::vector<Setting> settings;
+  std::vector<int> pinnedUnits;
+  std::priority_queue<Entry> queue;
+  Outcome outcome;
+};
+
+// What most blocks do.
+Recompute mostRecomputed(const Solution &solution) {
+  int count[3] = {0, 0, 0};
+  const std::vector<Unit> &units = solution.model->layout->units;
+  bool hasBlocks = std::any_of(units.begin(), units.end(), [](const Unit &unit) { return unit.isBlock; });
+  for (size_t u = 0; u < units.size(); ++u)
+    if (units[u].isBlock || !hasBlocks) ++count[size_t(solution.plan.recompute[u])];
+  return Recompute(std::max_element(count, count + 3) - count);
 }
 
 } // namespace
@@ -111,89 +273,26 @@ double usableMemory(const Cluster &cluster) { return cluster.device.memoryBytes 
 
 Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                        const Constraints &constraints, const SearchOptions &options) {
-  Outcome outcome;
-  outcome.bound = std::numeric_limits<double>::infinity();
-  if (constraints.microbatches && problem.batch % *constraints.microbatches != 0) {
-    outcome.reason = {ErrorKind::Usage, fmt::format("{} microbatches do not divide the batch of {}",
-                                                    *constraints.microbatches, problem.batch)};
-    return outcome;
-  }
-  std::vector<Setting> settings = shapes(problem, cluster, constraints, true);
-  if (settings.empty()) {
-    settings = shapes(problem, cluster, constraints, false);
-    outcome.notes.push_back(
-        fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension is "
-                    "left whole and every data parallel device computes all of it",
-                    problem.batch));
-  }
-  if (settings.empty()) {
-    outcome.reason = {ErrorKind::Usage, fmt::format("no mesh of all {} devices of {} satisfies: {}",
-                                                    cluster.numDevices(), cluster.name, constraints.str())};
-    return outcome;
-  }
-  double limit = usableMemory(cluster);
-  std::vector<Recompute> recompute = recomputations(constraints, options, !facts.repeats.empty());
-  for (const Setting &shape : settings) {
-    Result<SplitModel> built = buildModel(problem, facts, cluster, constraints, shape);
-    if (!built) {
-      outcome.reason = built.status();
-      continue;
-    }
-    // Within one mesh, more microbatches only help memory: compare with the best of this mesh, so that the table of
-    // alternatives has the best of every mesh.
-    double incumbent = std::numeric_limits<double>::infinity();
-    for (const Solution &solution : outcome.byMesh)
-      if (sameMesh(solution.model->setting, shape)) incumbent = solution.seconds();
-    double floor = InnerProblem::computeBound(*built);
-    if (floor >= incumbent || (outcome.best && floor >= 4 * outcome.best->seconds())) {
-      outcome.bound = std::min(outcome.bound, floor);
-      continue;
-    }
-    for (Recompute how : recompute)
-      for (int zero : zeroStages(constraints, shape)) {
-        auto model = std::make_shared<SplitModel>(*built);
-        model->setting.zero = zero;
-        model->setting.recompute = how;
-        ++outcome.candidates;
-        Result<Assignment> assignment = InnerProblem(*model, 0).solve(limit, incumbent);
-        if (!assignment) {
-          outcome.reason = assignment.status();
-          continue;
-        }
-        if (assignment->fits || assignment->isPruned) outcome.bound = std::min(outcome.bound, assignment->bound);
-        if (assignment->isPruned) continue;
-        if (assignment->fits) incumbent = std::min(incumbent, assignment->evaluation.predicted.stepSeconds);
-        Solution solution{std::move(model), std::move(*assignment), {0}};
-        if (shape.pp > 1) {
-          Result<std::vector<int>> starts = stageStarts(problem, facts, constraints, shape);
-          if (!starts) {
-            outcome.reason = starts.status();
-            return outcome;
-          }
-          solution.stageStarts = *starts;
-        }
-        record(outcome, std::move(solution));
-      }
-  }
-  std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
-            [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
-  return outcome;
+  return OuterSearch(problem, facts, cluster, constraints, options).run();
 }
 
 Decision toDecision(const Problem &problem, const Solution &solution) {
   const SplitModel &model = *solution.model;
   const Setting &setting = model.setting;
-  const std::vector<int> &choice = solution.assignment.choice;
+  const std::vector<int> &choice = solution.choice;
+  const std::vector<Unit> &units = model.layout->units;
   Decision decision;
   decision.mesh = setting.mesh();
   decision.batchAxes = setting.batchAxes();
   decision.zeroAxes = setting.zeroAxes();
   decision.zero = setting.zero;
   decision.microbatches = setting.microbatches;
-  decision.recompute = setting.recompute;
+  decision.recompute = mostRecomputed(solution);
   decision.schedule = setting.schedule;
-  decision.stages = std::max(1, int(solution.stageStarts.size()));
-  std::vector<int> stages = stagesOfNodes(problem, solution.stageStarts);
+  decision.stages = int(solution.plan.firstUnits.size());
+  std::vector<int> starts;
+  for (int unit : solution.plan.firstUnits) starts.push_back(units[size_t(unit)].first);
+  std::vector<int> stages = stagesOfNodes(problem, starts);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     int variable = model.variableOfNode[i];
     const Candidate &chosen = model.variables[size_t(variable)].candidates[size_t(choice[size_t(variable)])];
@@ -203,7 +302,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     if (chosen.factor >= 0) node.split[size_t(chosen.factor)] = {"tp"};
     if (chosen.passesPartial) node.passesPartial = {"tp"};
     node.stage = stages[i];
-    node.recompute = setting.recompute;
+    node.recompute = solution.plan.recompute[size_t(model.layout->unitOfNode[i])];
     decision.nodes.push_back(std::move(node));
   }
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
@@ -225,7 +324,8 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     parameter.state = setting.zero >= 1 ? split : plain;
     decision.parameters.push_back(std::move(parameter));
   }
-  decision.predicted = solution.assignment.evaluation.predicted;
+  decision.predicted = solution.evaluation.predicted;
+  decision.stageDecisions = solution.evaluation.stages;
   return decision;
 }
 

@@ -1,27 +1,34 @@
-// The outer level of the search: every mesh shape, microbatch count, ZeRO stage and recomputation that the constraints
-// leave open, each solved inside (assignment.h).
+// The outer level of the search: mesh shapes, microbatch counts, schedules, ZeRO stages and recomputation that the
+// constraints leave open, the most promising first.
+//
+// What a microbatch costs does not depend on how many devices repeat it: settings that agree in tp, cp, ep and the
+// samples on a device share one cell, whose shardings are solved once (assignment.h). A setting is then a cut of units
+// into stages (stage_plan.h). Every setting has a lower bound; it is looked at only while that is below the best plan.
 #pragma once
 #include "compiler/planner/assignment.h"
 #include "compiler/planner/search.h"
-#include "compiler/planner/stage_units.h"
+#include "compiler/planner/stage_plan.h"
 #include <memory>
 
 namespace cleave::planner {
 
 struct Solution {
   std::shared_ptr<const SplitModel> model; // with the setting
-  Assignment assignment;
-  std::vector<int> stageStarts = {0}; // first node of every pipeline stage
-  double seconds() const { return assignment.evaluation.predicted.stepSeconds; }
-  double bytes() const { return assignment.evaluation.predicted.memory.total(); }
+  std::vector<int> choice;
+  StagePlan plan;
+  PlanEvaluation evaluation;
+  bool isExact = true; // false: the graph was too wide to eliminate
+  double seconds() const { return evaluation.predicted.stepSeconds; }
+  double bytes() const { return evaluation.predicted.memory.total(); }
 };
 
 struct Outcome {
   std::optional<Solution> best;        // the fastest that fits
   std::optional<Solution> leastMemory; // where nothing fits: what comes closest
-  std::vector<Solution> byMesh;        // the best of every mesh shape, the fastest first
+  std::vector<Solution> byMesh;        // the best of every mesh shape looked at, the fastest first
   double bound = 0;                    // no split that fits is faster
   int64_t candidates = 0;
+  bool isComplete = true; // false: stopped by the time limit
   std::vector<std::string> notes;
   Status reason; // why nothing could be tried at all
 };

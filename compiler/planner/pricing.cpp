@@ -18,13 +18,12 @@ class Ledger {
 public:
   Ledger(const SplitModel &model, int tensor, CollectiveSink *sink) : model(model), tensor(tensor), sink(sink) {}
   double tensorAxis(Collective collective, double bytes, double times, const char *why) {
-    return add(collective, tensorGroup(model), true, bytes, times, why);
+    return add(collective, tensorGroup(model), "tp", bytes, times, why);
   }
-  double add(Collective collective, GroupShape group, bool overTensorAxis, double bytes, double times,
-             const char *why) {
+  double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why) {
     if (group.size <= 1 || times <= 0) return 0;
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bytes);
-    record(collective, overTensorAxis, bytes, seconds, times, why);
+    if (sink) sink->push_back({collective, axis, false, bytes, seconds, times, tensor, why});
     return seconds;
   }
   // Of many small tensors put together into buckets: latency is shared.
@@ -32,14 +31,11 @@ public:
     if (group.size <= 1 || times <= 0) return 0;
     double bucket = std::max(bytes, constants::bucketBytes);
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket) * bytes / bucket;
-    record(collective, false, bytes, seconds, times, why);
+    if (sink) sink->push_back({collective, "batch", true, bytes, seconds, times, tensor, why});
     return seconds;
   }
 
 private:
-  void record(Collective collective, bool overTensorAxis, double bytes, double seconds, double times, const char *why) {
-    if (sink) sink->push_back({collective, overTensorAxis, bytes, seconds, times, tensor, why});
-  }
   const SplitModel &model;
   int tensor;
   CollectiveSink *sink;
@@ -157,32 +153,44 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   double local = tensor.bytes() / (layout >= 0 ? double(setting.tp) : 1.0);
   int64_t ways = zeroDimension(tensor, layout, setting.tp, setting.zeroWays()) >= 0 ? setting.zeroWays() : 1;
   double shard = local / double(ways);
+  double gradientRatio = double(tensor.gradientBytes) / double(tensor.elementBytes);
   Price price;
   price.parameters = count * (setting.zero >= 3 ? shard : local);
   if (!tensor.trainable) return price;
-  price.gradients = count * (setting.zero >= 2 ? shard : local);
+  double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
+  price.gradients = count * (setting.zero >= 2 ? gradientShard : gradient);
   double stateElements = (setting.zero >= 1 ? shard : local) / double(tensor.elementBytes);
   price.optimizer = count * stateElements * tensor.optimizerBytes;
   // Reads parameter, gradient and state, writes parameter and state.
-  double touched = stateElements * (3 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
-  price.update = count * touched / (model.cluster->device.memoryBandwidth * model.cluster->device.bandwidthEfficiency);
+  LocalWork update;
+  update.memoryBound = true;
+  update.kernels = 0; // one for many parameters
+  update.bytes =
+      stateElements * (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+  price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
-  int64_t batchWays = setting.batchWays();
-  if (batchWays <= 1) return price;
+  int64_t gradientWays = setting.gradientWays();
+  if (gradientWays <= 1) return price;
   Ledger ledger(model, variable.index, sink);
-  GroupShape all = groupAlong(*model.cluster, batchWays, setting.tp);
+  GroupShape all = groupAlong(*model.cluster, gradientWays, setting.sequenceStride());
   if (setting.zero == 0 || ways == 1) {
-    price.hideable = ledger.bucketed(Collective::AllReduce, all, local, count, "gradients are summed over the batch");
+    price.hideable =
+        ledger.bucketed(Collective::AllReduce, all, gradient, count, "gradients are summed over the batch");
     return price;
   }
-  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.tp);
+  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.batchStride());
   double reductions = count * (setting.zero >= 2 ? microbatches : 1.0);
-  price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, local, reductions,
+  price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
                                    "gradients are summed over the batch, each device keeps its shard (ZeRO)");
   if (setting.fsdp > 1) {
-    GroupShape replicas = groupAlong(*model.cluster, setting.dp, setting.tp * setting.fsdp);
-    price.hideable += ledger.bucketed(Collective::AllReduce, replicas, shard, reductions,
+    GroupShape replicas = groupAlong(*model.cluster, setting.dp, setting.batchStride() * setting.fsdp);
+    price.hideable += ledger.bucketed(Collective::AllReduce, replicas, gradientShard, reductions,
                                       "gradient shards are summed over the replicas");
+  }
+  if (setting.cp > 1) {
+    GroupShape parts = groupAlong(*model.cluster, setting.cp, setting.sequenceStride());
+    price.hideable += ledger.bucketed(Collective::AllReduce, parts, gradientShard, reductions,
+                                      "gradient shards are summed over the parts of the sequence");
   }
   if (setting.zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself.

@@ -26,7 +26,8 @@ UseSet bit(const Use &use);
 // A collective that an assignment implies, for reports. `times` a step.
 struct ImpliedCollective {
   Collective collective;
-  bool overTensorAxis = true; // over tp; else over batch axes
+  const char *axis = "tp"; // or "cp", "ep", "batch": the batch axes
+  bool isHideable = false; // runs beside compute
   double bytes = 0, seconds = 0, times = 0;
   int tensor = -1;
   const char *why = "";

@@ -31,54 +31,74 @@ bool readsWeight(const Problem &problem, const Node &node) {
   });
 }
 
-// The smallest of m, n and k of a matrix product on one device; batch-like factors (in every tensor) do not count.
-double smallestDimension(const Node &node, int64_t split, int64_t ways, int64_t batchFactor, double batchScale) {
-  if (node.cheap || node.operands.size() < 2 || node.results.size() != 1) return 1e9;
-  std::map<int, double> groups; // by which tensors have the factor
+// One factor of a node that tensor parallelism splits, and what batch axes and microbatches leave of the samples.
+struct LocalSizes {
+  int64_t split = -1, ways = 1;
+  int64_t batchFactor = -1;
+  double batchScale = 1;
+};
+
+// The matrix product that a heavy node is: factors by which of its tensors have them. A convolution counts as the
+// product it is without its windows' overlap.
+Product productOf(const Node &node, const LocalSizes &local) {
+  Product product;
+  if (node.operands.size() < 2 || node.results.size() != 1) return {1e9, 1e9, 1e9, 1};
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     int64_t factor = int64_t(f);
-    int members = indexes(node.rule.operands[0], factor) + 2 * indexes(node.rule.operands[1], factor) +
-                  4 * indexes(node.rule.results[0], factor);
-    if (members == 7) continue;
+    bool inA = indexes(node.rule.operands[0], factor), inB = indexes(node.rule.operands[1], factor);
+    bool inResult = indexes(node.rule.results[0], factor);
     double size = double(node.rule.factors[f].size);
-    if (factor == split) size /= double(ways);
-    if (factor == batchFactor) size *= batchScale;
-    auto [group, isNew] = groups.try_emplace(members, 1.0);
-    group->second *= size;
+    if (factor == local.split) size /= double(local.ways);
+    if (factor == local.batchFactor) size *= local.batchScale;
+    (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
-  double smallest = 1e9;
-  for (auto [members, size] : groups) smallest = std::min(smallest, size);
-  return std::max(1.0, smallest);
+  return product;
 }
 
 void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Setting &setting, int index,
            Candidate &candidate) {
   const Node &node = problem.nodes[size_t(index)];
-  int64_t batchFactor = facts.batchFactors[size_t(index)];
-  double scale =
-      double(problem.batch) / double(setting.microbatches) / double(problem.samples) / double(setting.batchWays());
-  double part = batchFactor >= 0 ? scale : 1.0;
+  const FusedWork &fused = facts.fused[size_t(index)];
+  LocalSizes local{candidate.factor, setting.tp, facts.batchFactors[size_t(index)],
+                   double(problem.batch) / double(setting.microbatches) / double(problem.samples) /
+                       double(setting.batchWays())};
+  double part = local.batchFactor >= 0 ? local.batchScale : 1.0;
   if (candidate.factor >= 0) part /= double(setting.tp);
-  LocalWork work;
-  work.cheap = node.cheap;
-  work.flops = node.flops * part;
-  work.smallestDimension = smallestDimension(node, candidate.factor, setting.tp, batchFactor, scale);
-  auto add = [&](int tensor, Layout layout) {
+  auto bytes = [&](int tensor, Layout layout) {
     // Large constants are one value repeated: the operation has it at hand.
-    if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return;
-    double bytes = problem.tensors[size_t(tensor)].bytes();
-    if (facts.batchDims[size_t(tensor)] >= 0) bytes *= scale;
-    work.bytes += layout >= 0 ? bytes / double(setting.tp) : bytes;
+    if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return 0.0;
+    double size = problem.tensors[size_t(tensor)].bytes();
+    if (facts.batchDims[size_t(tensor)] >= 0) size *= local.batchScale;
+    return layout >= 0 ? size / double(setting.tp) : size;
   };
-  for (size_t o = 0; o < node.operands.size(); ++o) add(node.operands[o], candidate.uses[o].layout);
-  for (size_t r = 0; r < node.results.size(); ++r) add(node.results[r], candidate.results[r]);
+  LocalWork work;
+  work.memoryBound = node.cheap;
+  if (node.cheap) work.kernels = fused.kernels;
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    work.bytes += bytes(node.operands[o], candidate.uses[o].layout) * (node.cheap ? fused.reads[o] : 1);
+  for (size_t r = 0; r < node.results.size(); ++r)
+    work.bytes += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
+  work.flops = node.flops * part;
+  if (!node.cheap) work.product = productOf(node, local);
   candidate.forward = operationSeconds(cluster, problem.precision, work);
-  bool trains =
-      std::any_of(node.operands.begin(), node.operands.end(), [&](int t) { return facts.needsGradient[size_t(t)]; });
-  if (!trains || node.stopsGradient) return;
-  work.flops = node.backwardFlops * part;
-  work.bytes *= 2; // reads what forward read and the result's gradient, writes the operands' gradients
-  candidate.backward = operationSeconds(cluster, problem.precision, work);
+  size_t gradients = 0;
+  for (int tensor : node.operands) gradients += facts.needsGradient[size_t(tensor)];
+  if (gradients == 0 || node.stopsGradient) return;
+  if (node.cheap) {
+    // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
+    if (fused.isFused) work.bytes *= 2;
+    candidate.backward = operationSeconds(cluster, problem.precision, work);
+    return;
+  }
+  // One operation an operand: of as much work, with one of its dimensions summed over instead of k.
+  const Product forward = work.product;
+  work.flops = node.backwardFlops * part / double(gradients);
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    if (!facts.needsGradient[size_t(node.operands[o])]) continue;
+    work.product = o == 0 ? Product{forward.m, forward.k, forward.n, forward.batch}
+                          : Product{forward.k, forward.n, forward.m, forward.batch};
+    candidate.backward += operationSeconds(cluster, problem.precision, work);
+  }
 }
 
 // Candidates that one factor (or none, or a passed partial sum) gives.

@@ -9,7 +9,10 @@
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/cost.h"
 #include "compiler/planner/decision.h"
+#include "compiler/planner/fusion.h"
 #include "compiler/planner/problem.h"
+#include "compiler/planner/stage_units.h"
+#include <memory>
 
 namespace cleave::planner {
 
@@ -24,18 +27,31 @@ struct Use {
   bool operator==(const Use &) const = default;
 };
 
+// A collective inside an operation, one microbatch: partial attention over a split sequence, a product on a grid of
+// devices, a sum over the samples.
+struct Exchange {
+  Collective collective = Collective::AllReduce;
+  const char *axis = "batch"; // a mesh axis; "batch": the batch axes
+  GroupShape group;
+  double bytes = 0;                 // as in collectiveSeconds
+  double forward = 0, backward = 0; // how often in either pass
+  const char *why = "";
+};
+
 struct Candidate {
   int64_t factor = -1; // that tp splits; -1: none
   bool passesPartial = false;
   std::vector<Use> uses;            // an operand each
   std::vector<Layout> results;      // a result each
   double forward = 0, backward = 0; // compute seconds of one microbatch
+  std::vector<Exchange> exchanges;  // collectives that the operation itself needs, whatever its neighbours do
 };
 
 // One point of the outer search.
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
-  int64_t pp = 1; // pipeline ranks
+  int64_t pp = 1;         // pipeline ranks
+  int64_t cp = 1, ep = 1; // parts of the sequence; of the experts
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
@@ -43,11 +59,25 @@ struct Setting {
   std::string schedule = "none"; // of the pipeline
 
   int64_t batchWays() const { return batchDivides ? dp * fsdp : 1; }
+  // Devices that have the same part of a parameter and other samples, or another part of the sequence.
+  int64_t gradientWays() const { return batchWays() * cp; }
   int64_t zeroWays() const { return fsdp > 1 ? fsdp : dp; }
+  int64_t devices() const { return pp * dp * fsdp * cp * ep * tp; }
+  int64_t tensorStride() const { return 1; } // devices between neighbours along tp, cp, and the batch axes
+  int64_t sequenceStride() const { return tp * ep; }
+  int64_t batchStride() const { return tp * ep * cp; }
+  int64_t stageStride() const { return tp * ep * cp * fsdp * dp; }
+  // Samples of one microbatch on one device.
+  double localSamples(int64_t batch) const { return double(batch) / double(microbatches) / double(batchWays()); }
   dist::Mesh mesh() const;
   dist::Axes batchAxes() const;
   dist::Axes zeroAxes() const;
   std::string str() const; // "dp=2,tp=4 zero 1 microbatches 2 recompute none"
+};
+
+// How many of the things that a variable or flow stands for are in units of one kind (stage_units.h).
+struct UnitShare {
+  int kind = 0, count = 0;
 };
 
 struct Variable {
@@ -57,6 +87,7 @@ struct Variable {
   bool inBlock = false;
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
+  std::vector<UnitShare> shares;     // parameters that several units read: UnitLayout::shared
   size_t domain() const { return isHome ? homes.size() : candidates.size(); }
 };
 
@@ -71,13 +102,29 @@ struct Flow {
   int producer = -1; // variable; -1: input or constant
   size_t result = 0;
   std::vector<Read> reads;
-  double bytes = 0;         // on one device when not split over tp, one microbatch
-  bool gradient = false;    // flows back
-  bool saved = false;       // kept for the backward pass
-  bool anyLayout = false;   // an input: every device takes the part it wants
-  bool inBlock = false;     // made and read inside one repetition of a block
-  bool leavesBlock = false; // made in a block, or read in another than its own
-  bool cheap = false;       // made by a cheap node
+  double bytes = 0;              // on one device when not split over tp, one microbatch
+  bool gradient = false;         // flows back
+  bool saved = false;            // kept for the backward pass
+  bool anyLayout = false;        // an input: every device takes the part it wants
+  bool inBlock = false;          // made and read inside one repetition of a block
+  bool leavesBlock = false;      // made in a block, or read in another than its own
+  bool cheap = false;            // made by a cheap node
+  std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
+};
+
+// The units that pipeline stages are made of, and what passes between them.
+struct UnitLayout {
+  struct SharedParameter {
+    int variable = 0;
+    std::vector<int> units; // that read it
+  };
+  std::vector<Unit> units;
+  int kinds = 0;
+  std::vector<int> sizeOfKind; // units of each kind
+  std::vector<int> unitOfNode;
+  std::vector<std::vector<int>> crossings; // by unit: flows made before it and read in it or later
+  std::vector<SharedParameter> shared;
+  double flops = 0, heavyFlops = 0; // of a step's forward and backward pass at Problem::samples; heavy: not cheap ones
 };
 
 struct SplitModel {
@@ -87,7 +134,7 @@ struct SplitModel {
   std::vector<Variable> variables;
   std::vector<Flow> flows;
   std::vector<int> variableOfNode, variableOfTensor; // the latter -1 but for parameters
-  double batchSeconds = 0; // collectives over batch axes inside the step that no choice changes, one microbatch
+  std::shared_ptr<const UnitLayout> layout;
   std::vector<int64_t> batchDims;
   std::vector<int64_t> batchFactors; // per node
   std::vector<Repeat> repeats;
@@ -103,6 +150,8 @@ struct ProblemFacts {
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;
+  std::vector<FusedWork> fused;                // per node
+  std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };
 ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints);

@@ -17,45 +17,74 @@ Overlap overlapOf(const SplitModel &model) {
   return {0, part / double(model.setting.microbatches)}; // only the last microbatch's backward makes final gradients
 }
 
+Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
+  Price price;
+  for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
+    double times = double(variable.count) * double(model.setting.microbatches);
+    double one = collectiveSeconds(*model.cluster, exchange.collective, exchange.group, exchange.bytes);
+    price.exposedForward += one * times * exchange.forward;
+    price.exposed += one * times * (exchange.forward + exchange.backward);
+    if (sink) {
+      const Node &node = model.problem->nodes[size_t(variable.index)];
+      times *= exchange.forward + exchange.backward;
+      sink->push_back({exchange.collective, exchange.axis, false, exchange.bytes, one * times, times,
+                       node.results.empty() ? -1 : node.results[0], exchange.why});
+    }
+  }
+  return price;
+}
+
+double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
+                      double parameters) {
+  double bytes = largestOperation;
+  // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
+  if (setting.gradientWays() > 1) bytes += std::min(constants::bucketBytes, gradients + parameters);
+  if (setting.zero >= 2) bytes += largestParameter * (setting.zero >= 3 ? 3 : 1);
+  return bytes;
+}
+
+void fillRate(const SplitModel &model, Predicted &predicted) {
+  double flops = model.layout->flops * double(model.problem->batch) / double(model.problem->samples);
+  if (predicted.stepSeconds > 0)
+    predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(model.setting.devices()) / 1e12;
+  predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
+}
+
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
   Evaluation result;
   double workspace = 0, largestParameter = 0;
+  Price passes; // done for every microbatch
+  Price homes;  // done once a step, or beside the passes
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
-      result.price += homePrice(model, variable, chosen, sink);
+      homes += homePrice(model, variable, chosen, sink);
       const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
       largestParameter =
           std::max(largestParameter, tensor.bytes() / (variable.homes[chosen] >= 0 ? double(model.setting.tp) : 1.0));
       continue;
     }
-    result.price += nodePrice(model, variable, chosen);
+    passes += nodePrice(model, variable, chosen);
+    passes += exchangePrice(model, variable, chosen, sink);
     workspace = std::max(workspace, nodeWorkspace(model, variable, chosen));
   }
   for (const Flow &flow : model.flows)
-    result.price += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
-  const Price &price = result.price;
-  result.isPossible = price.exposed < infinity;
-  // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
-  if (model.setting.batchWays() > 1) workspace += std::min(constants::bucketBytes, price.gradients + price.parameters);
-  if (model.setting.zero >= 2) workspace += largestParameter * (model.setting.zero >= 3 ? 3 : 1);
+    passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
+  result.isPossible = passes.exposed < infinity;
 
-  Predicted &predicted = result.predicted;
   Overlap overlap = overlapOf(model);
-  double hidden = std::min(price.hideable, overlap.forward * price.forward + overlap.backward * price.backward);
-  predicted.computeSeconds = price.forward + price.backward + price.update;
+  double hidden = std::min(homes.hideable, overlap.forward * passes.forward + overlap.backward * passes.backward);
+  Predicted &predicted = result.predicted;
+  predicted.computeSeconds = passes.forward + passes.backward + homes.update;
   predicted.hiddenCommunicationSeconds = hidden;
-  predicted.exposedCommunicationSeconds =
-      price.exposed + price.hideable - hidden + model.batchSeconds * double(model.setting.microbatches);
+  predicted.exposedCommunicationSeconds = passes.exposed + homes.exposed + homes.hideable - hidden;
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
-  predicted.memory = {price.parameters, price.gradients, price.optimizer, price.activations, workspace};
-  double flops = 0;
-  for (const Node &node : model.problem->nodes) flops += node.flops + node.backwardFlops;
-  flops *= double(model.problem->batch) / double(model.problem->samples);
-  double devices = double(model.setting.dp * model.setting.fsdp * model.setting.tp);
-  if (predicted.stepSeconds > 0) predicted.tflopsPerDevice = flops / predicted.stepSeconds / devices / 1e12;
-  predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
+  predicted.memory = {homes.parameters, homes.gradients, homes.optimizer, passes.activations,
+                      workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters)};
+  fillRate(model, predicted);
+  result.price = passes;
+  result.price += homes;
   return result;
 }
 

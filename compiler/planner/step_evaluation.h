@@ -1,7 +1,10 @@
-// Adds the prices of an assignment up: seconds a step and bytes a device, without pipeline (stages: stage_costs.h).
+// Adds the prices of an assignment up: seconds a step and bytes a device.
 //
 //   Evaluation e = evaluate(model, choice);   // choice[v]: index into variable v's candidates or homes
 //   e.predicted.stepSeconds, e.predicted.memory.total()
+//
+// Without pipeline, and with the same recomputation in all blocks: what the shardings are chosen by. stage_plan.h
+// prices stages.
 #pragma once
 #include "compiler/planner/pricing.h"
 
@@ -13,11 +16,22 @@ struct Overlap {
 };
 Overlap overlapOf(const SplitModel &model);
 
+// Collectives inside the operation (Candidate::exchanges), a step; into `exposed`.
+Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,
+                    CollectiveSink *sink = nullptr);
+
+// What a device needs beside what is kept: the largest operation, buckets under way, gathered parameters.
+double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
+                      double parameters);
+
 struct Evaluation {
   Price price;
   Predicted predicted;
   bool isPossible = true;
 };
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink = nullptr);
+
+// Model FLOPs a second of one device, and their share of its peak, given the step's seconds.
+void fillRate(const SplitModel &model, Predicted &predicted);
 
 } // namespace cleave::planner

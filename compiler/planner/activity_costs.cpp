@@ -1,0 +1,149 @@
+#include "compiler/planner/activity_costs.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+// The part of a node's backward pass that makes gradients of weights.
+double weightPart(const SplitModel &model, const Node &node) {
+  int weights = 0, others = 0;
+  std::vector<bool> seen;
+  for (int tensor : node.operands) {
+    const Tensor &operand = model.problem->tensors[size_t(tensor)];
+    if (operand.kind == TensorKind::Parameter)
+      weights += operand.trainable;
+    else if (operand.kind == TensorKind::Activation)
+      ++others;
+  }
+  return weights == 0 ? 0 : double(weights) / double(weights + others);
+}
+
+} // namespace
+
+UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
+  forward += other.forward;
+  backwardInput += other.backwardInput;
+  backwardWeight += other.backwardWeight;
+  communication += other.communication;
+  again += other.again;
+  kept += other.kept;
+  transient = std::max(transient, other.transient);
+  workspace = std::max(workspace, other.workspace);
+  return *this;
+}
+
+UnitState &UnitState::operator+=(const UnitState &other) {
+  parameters += other.parameters;
+  gradients += other.gradients;
+  optimizer += other.optimizer;
+  update += other.update;
+  exposed += other.exposed;
+  hideable += other.hideable;
+  largestParameter = std::max(largestParameter, other.largestParameter);
+  elements += other.elements;
+  return *this;
+}
+
+ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choice) {
+  const UnitLayout &layout = *given.layout;
+  ActivityCosts costs;
+  costs.kinds.resize(size_t(layout.kinds));
+  costs.forwardCrossing.assign(layout.units.size() + 1, 0.0);
+  costs.backwardCrossing = costs.forwardCrossing;
+  SplitModel model = given;
+  double microbatches = double(model.setting.microbatches);
+  for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    model.setting.recompute = how;
+    auto add = [&](const std::vector<UnitShare> &shares, UnitActivity one) {
+      for (const UnitShare &share : shares) {
+        UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
+        double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+        sum.forward += times * one.forward;
+        sum.backwardInput += times * one.backwardInput;
+        sum.backwardWeight += times * one.backwardWeight;
+        sum.communication += times * one.communication;
+        sum.again += times * one.again;
+        sum.kept += times * one.kept;
+        sum.transient += times * one.transient;
+        sum.workspace = std::max(sum.workspace, one.workspace);
+      }
+    };
+    for (size_t v = 0; v < model.variables.size(); ++v) {
+      const Variable &variable = model.variables[v];
+      if (variable.isHome) continue;
+      const Node &node = model.problem->nodes[size_t(variable.index)];
+      size_t chosen = size_t(choice[v]);
+      Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
+      double times = double(variable.count) * microbatches, weights = weightPart(model, node);
+      double first = variable.candidates[chosen].forward;
+      UnitActivity one;
+      one.again = std::max(0.0, price.forward / times - first);
+      one.forward = (price.forward + exchange.exposedForward) / times - one.again;
+      double backward = price.backward / times;
+      one.backwardWeight = backward * weights;
+      one.backwardInput = backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one.again;
+      one.communication = exchange.exposed / times;
+      one.workspace = nodeWorkspace(model, variable, chosen);
+      add(variable.shares, one);
+    }
+    for (const Flow &flow : model.flows) {
+      Price price = flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
+      double times = double(flow.count) * microbatches;
+      UnitActivity one;
+      one.forward = price.exposedForward / times;
+      one.backwardInput = (price.exposed - price.exposedForward) / times;
+      one.communication = price.exposed / times;
+      (isRecomputed(model, flow) ? one.transient : one.kept) =
+          price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
+      add(flow.shares, one);
+    }
+  }
+  for (size_t border = 1; border < layout.units.size(); ++border)
+    for (int index : layout.crossings[border]) {
+      const Flow &flow = model.flows[size_t(index)];
+      double bytes = flow.bytes;
+      if (producedLayout(model, flow, choice) >= 0) bytes /= double(model.setting.tp);
+      costs.forwardCrossing[border] += bytes;
+      if (flow.gradient) costs.backwardCrossing[border] += bytes;
+    }
+  return costs;
+}
+
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
+  const UnitLayout &layout = *model.layout;
+  StateCosts costs;
+  costs.kinds.resize(size_t(layout.kinds));
+  auto one = [&](size_t v) {
+    const Variable &variable = model.variables[v];
+    Price price = homePrice(model, variable, size_t(choice[v]));
+    const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
+    double count = double(variable.count);
+    UnitState state{price.parameters / count, price.gradients / count,  price.optimizer / count,
+                    price.update / count,     price.exposed / count,    price.hideable / count,
+                    tensor.bytes(),           double(tensor.elements())};
+    if (variable.homes[size_t(choice[v])] >= 0) state.largestParameter /= double(model.setting.tp);
+    return state;
+  };
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome || variable.shares.empty()) continue;
+    UnitState state = one(v);
+    for (const UnitShare &share : variable.shares) {
+      UnitState &sum = costs.kinds[size_t(share.kind)];
+      double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+      sum.parameters += times * state.parameters;
+      sum.gradients += times * state.gradients;
+      sum.optimizer += times * state.optimizer;
+      sum.update += times * state.update;
+      sum.exposed += times * state.exposed;
+      sum.hideable += times * state.hideable;
+      sum.elements += times * state.elements;
+      sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
+    }
+  }
+  for (const UnitLayout::SharedParameter &parameter : layout.shared)
+    costs.shared.push_back(one(size_t(parameter.variable)));
+  return costs;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,48 @@
+// What one unit of the model (stage_units.h) costs: seconds of one microbatch and bytes of one device, for each way of
+// recomputation, and what passes between units. Stages are sums of these.
+//
+//   ActivityCosts costs = costActivity(model, choice);
+//   costs.of(kind, Recompute::Full).backwardInput    // with the forward pass done again
+#pragma once
+#include "compiler/planner/step_evaluation.h"
+#include <array>
+
+namespace cleave::planner {
+
+struct UnitActivity {
+  double forward = 0, backwardInput = 0, backwardWeight = 0; // seconds, with the collectives that nothing hides
+  double communication = 0;                                  // those collectives
+  double again = 0;                                          // of backwardInput: forward work done again
+  double kept = 0;                                           // bytes for each microbatch in flight
+  double transient = 0;                                      // bytes once, while the unit is computed again
+  double workspace = 0;                                      // bytes of its largest operation
+
+  double seconds() const { return forward + backwardInput + backwardWeight; }
+  UnitActivity &operator+=(const UnitActivity &other);
+};
+
+struct ActivityCosts {
+  std::vector<std::array<UnitActivity, 3>> kinds;        // by unit kind and Recompute
+  std::vector<double> forwardCrossing, backwardCrossing; // bytes of one device, by unit: from the one before it
+  double inputs = 0;                                     // bytes of inputs and constants, one microbatch
+  const UnitActivity &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
+};
+ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choice);
+
+// What a unit costs once a step: its parameters.
+struct UnitState {
+  double parameters = 0, gradients = 0, optimizer = 0; // bytes
+  double update = 0, exposed = 0, hideable = 0;        // seconds
+  double largestParameter = 0;                         // bytes of its largest, not split by ZeRO
+  double elements = 0;                                 // of all devices together
+  double bytes() const { return parameters + gradients + optimizer; }
+  UnitState &operator+=(const UnitState &other);
+};
+
+struct StateCosts {
+  std::vector<UnitState> kinds;
+  std::vector<UnitState> shared; // beside UnitLayout::shared: in every stage that reads the parameter, but once
+};
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice);
+
+} // namespace cleave::planner

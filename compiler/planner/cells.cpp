@@ -1,0 +1,76 @@
+#include "compiler/planner/cells.h"
+#include <algorithm>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// What a step's time may grow by to save all of the memory, for the splits between the fastest and the leanest.
+constexpr double memoryPrices[] = {0.05, 0.5, 5};
+
+} // namespace
+
+Cell &Cells::at(const Setting &setting) {
+  // Collectives over the samples inside operations make a model depend on the batch axes too; they are small, and the
+  // setting that wins is priced with its own.
+  auto [found, isNew] = cells.try_emplace(
+      {setting.tp, setting.cp, setting.ep, setting.localSamples(problem.batch), setting.batchDivides});
+  Cell &cell = found->second;
+  if (!isNew) return cell;
+  Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting);
+  if (!model) {
+    cell.reason = model.status();
+    cell.secondsBound = infinity;
+    return cell;
+  }
+  for (const Variable &variable : model->variables) {
+    double least = variable.isHome ? 0 : infinity;
+    for (const Candidate &candidate : variable.candidates)
+      least = std::min(least, candidate.forward + candidate.backward);
+    cell.secondsBound += least * double(variable.count);
+  }
+  cell.model = std::make_shared<SplitModel>(std::move(*model));
+  return cell;
+}
+
+void Cells::solve(Cell &cell) {
+  if (cell.isSolved || !cell.model) return;
+  cell.isSolved = true;
+  SplitModel model = *cell.model;
+  model.setting.zero = 0;
+  model.setting.recompute = Recompute::None;
+  model.setting.pp = 1;
+  model.setting.schedule = "none";
+  InnerProblem inner(model, 0);
+  auto add = [&](Result<Minimum> minimum) {
+    if (!minimum || minimum->value == infinity) return;
+    for (const CellVariant &variant : cell.variants)
+      if (variant.choice == minimum->assignment) return;
+    ActivityCosts activity = costActivity(model, minimum->assignment);
+    cell.variants.push_back({std::move(minimum->assignment), std::move(activity)});
+  };
+  Result<Minimum> fastest = inner.fastest();
+  if (!fastest || fastest->value == infinity) {
+    cell.reason = fastest
+                      ? Status(ErrorKind::NoFit, "no assignment of " + model.setting.str() + " is allowed by the pins")
+                      : fastest.status();
+    cell.secondsBound = infinity;
+    return;
+  }
+  cell.isExact = inner.wasExact();
+  cell.secondsBound =
+      std::max(cell.secondsBound, (fastest->bound - inner.mostUpdateSeconds()) / double(model.setting.microbatches));
+  double memory = evaluate(model, fastest->assignment).predicted.memory.total(), value = fastest->value;
+  add(std::move(fastest));
+  for (double price : memoryPrices) add(inner.weighted(price * value / std::max(1.0, memory)));
+  add(inner.leanest());
+}
+
+SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
+  SplitModel model = *cell.model;
+  model.setting = setting;
+  return model;
+}
+
+} // namespace cleave::planner

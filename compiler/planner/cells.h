@@ -1,0 +1,49 @@
+// What a microbatch costs on a device, solved once for all settings that agree on it: the splits worth considering and
+// a lower bound.
+//
+//   Cell &cell = cells.at(setting);   // by tp, cp, ep and samples on a device
+//   cell.secondsBound                 // no split of the model passes a microbatch faster
+#pragma once
+#include "compiler/planner/activity_costs.h"
+#include "compiler/planner/assignment.h"
+#include <map>
+#include <memory>
+#include <tuple>
+
+namespace cleave::planner {
+
+// One way to split every operation; from the fastest to the one that needs the least memory.
+struct CellVariant {
+  std::vector<int> choice;
+  ActivityCosts activity;
+};
+
+struct Cell {
+  std::shared_ptr<const SplitModel> model; // of the first setting that asked
+  std::vector<CellVariant> variants;
+  double secondsBound = 0; // of one microbatch through the whole model: compute, and once solved, communication
+  bool isSolved = false, isExact = true;
+  Status reason; // why it cannot be built
+};
+
+class Cells {
+public:
+  Cells(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Constraints &constraints)
+      : problem(problem), facts(facts), cluster(cluster), constraints(constraints) {}
+
+  // Built, with the bound of compute alone.
+  Cell &at(const Setting &setting);
+  // Fills `variants` and tightens the bound.
+  void solve(Cell &cell);
+  // The cell's model with the setting's own axes and microbatches.
+  SplitModel modelFor(const Cell &cell, const Setting &setting) const;
+
+private:
+  const Problem &problem;
+  const ProblemFacts &facts;
+  const Cluster &cluster;
+  const Constraints &constraints;
+  std::map<std::tuple<int64_t, int64_t, int64_t, double, bool>, Cell> cells;
+};
+
+} // namespace cleave::planner

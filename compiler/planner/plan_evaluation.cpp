@@ -1,0 +1,170 @@
+#include "compiler/planner/schedule/simulate.h"
+#include "compiler/planner/stage_plan.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+// Longer schedules are simulated up to here; the rest repeats at the pace of the slowest rank.
+constexpr double mostActions = 4e5;
+
+struct RankCosts {
+  UnitState state;
+  UnitActivity work;  // of one microbatch
+  double kept = 0;    // bytes of all microbatches in flight
+  double buffers = 0; // of transfers
+};
+
+class PlanEvaluator {
+public:
+  PlanEvaluator(const StageProblem &problem, const StagePlan &plan)
+      : problem(problem), plan(plan), model(*problem.model), layout(*model.layout) {}
+
+  PlanEvaluation evaluate() {
+    sumStages();
+    double end = 0;
+    std::vector<double> ends = simulatedEnds();
+    PlanEvaluation result;
+    Overlap overlap = overlapOf(model);
+    double microbatches = double(model.setting.microbatches);
+    Predicted &predicted = result.predicted;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const RankCosts &rank = ranks[r];
+      double compute = rank.work.seconds() - rank.work.communication;
+      double forward = rank.work.forward * compute / std::max(1e-30, rank.work.seconds());
+      double backward = compute - forward;
+      double hidden =
+          std::min(rank.state.hideable, microbatches * (overlap.forward * forward + overlap.backward * backward));
+      double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update;
+      if (last >= end) {
+        end = last;
+        predicted.computeSeconds = compute * microbatches + rank.state.update;
+        predicted.hiddenCommunicationSeconds = hidden;
+        predicted.exposedCommunicationSeconds =
+            rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed;
+      }
+      MemoryBreakdown memory{
+          rank.state.parameters, rank.state.gradients, rank.state.optimizer, rank.kept + rank.work.transient,
+          rank.buffers + workspaceBytes(model.setting, rank.work.workspace, rank.state.largestParameter,
+                                        rank.state.gradients, rank.state.parameters)};
+      if (memory.total() > predicted.memory.total()) predicted.memory = memory;
+      for (size_t s = 0; s < stages.size(); ++s)
+        if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
+    }
+    predicted.stepSeconds = end;
+    predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
+    if (!problem.profile) predicted.bubbleSeconds = 0;
+    fillRate(model, predicted);
+    result.fits = predicted.memory.total() <= problem.memoryLimit;
+    result.stages = std::move(stages);
+    return result;
+  }
+
+private:
+  void sumStages() {
+    ranks.resize(size_t(problem.ranks()));
+    std::vector<std::vector<bool>> seen(ranks.size(), std::vector<bool>(layout.shared.size(), false));
+    int count = problem.stages();
+    int64_t sameStage = model.setting.devices() / model.setting.pp;
+    GroupShape pair{2, sameStage < model.cluster->devicesPerNode ? 2 : 1};
+    for (int s = 0; s < count; ++s) {
+      int first = plan.firstUnits[size_t(s)];
+      int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
+      RankCosts &rank = ranks[size_t(problem.rankOf(s))];
+      UnitActivity work;
+      UnitState state;
+      StageDecision stage;
+      for (int u = first; u < end; ++u) {
+        const Unit &unit = layout.units[size_t(u)];
+        Recompute how = plan.recompute[size_t(u)];
+        work += problem.activity->of(unit.kind, how);
+        state += problem.state->kinds[size_t(unit.kind)];
+        stage.nodes += unit.end - unit.first;
+        stage.blocks += unit.isBlock;
+        stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
+        stage.recomputedBlocks += unit.isBlock && how == Recompute::Full;
+      }
+      for (size_t p = 0; p < layout.shared.size(); ++p) {
+        const std::vector<int> &readers = layout.shared[p].units;
+        bool here = false, elsewhere = false;
+        for (int unit : readers) (unit >= first && unit < end ? here : elsewhere) = true;
+        if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
+        seen[size_t(problem.rankOf(s))][p] = true;
+        state += problem.state->shared[p];
+        // Copies on several ranks: their gradients are summed.
+        if (elsewhere && problem.ranks() > 1)
+          state.exposed +=
+              collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
+      }
+      bool crossesNodes = sameStage >= model.cluster->devicesPerNode;
+      double in = s > 0 ? problem.activity->forwardCrossing[size_t(first)] : 0;
+      double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;
+      double back = s > 0 ? problem.activity->backwardCrossing[size_t(first)] : 0;
+      bool sends = problem.ranks() > 1;
+      stage.rank = problem.rankOf(s);
+      stage.devices = sameStage;
+      stage.parameters = state.elements;
+      stage.forward = work.forward;
+      stage.backwardInput = work.backwardInput;
+      stage.backwardWeight = work.backwardWeight;
+      stage.communication = work.communication;
+      stage.recompute = work.again;
+      stage.sendForward = sends && out > 0 ? sendSeconds(*model.cluster, crossesNodes, out) : 0;
+      stage.sendBackward = sends && back > 0 ? sendSeconds(*model.cluster, crossesNodes, back) : 0;
+      stage.reduction = state.hideable + state.exposed;
+      stage.update = state.update;
+      stages.push_back(stage);
+      // Each transfer has two buffers, so that it overlaps with computing; gradients take as much the other way.
+      if (sends) rank.buffers += 2 * (in + out) + 2 * back;
+      rank.kept += problem.live(stage.rank) * work.kept;
+      rank.state += state;
+      double kept = work.kept;
+      work.kept = 0;
+      rank.work += work;
+      rank.work.kept += kept;
+    }
+  }
+
+  // When each rank is done with its last action.
+  std::vector<double> simulatedEnds() const {
+    int64_t microbatches = model.setting.microbatches;
+    if (!problem.profile) return {ranks[0].work.seconds() * double(microbatches)};
+    std::vector<StageTimes> times;
+    double slowest = 0;
+    for (const StageDecision &stage : stages)
+      times.push_back(
+          {stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
+    for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
+    int64_t simulated = microbatches, rest = 0;
+    if (double(microbatches) * double(stages.size()) * 3 > mostActions) {
+      int64_t count = std::max<int64_t>(6, int64_t(mostActions / 3 / double(stages.size())) / problem.ranks());
+      simulated = std::min(microbatches, count * problem.ranks() + microbatches % problem.ranks());
+      rest = microbatches - simulated;
+    }
+    Result<PipelineSchedule> schedule =
+        makeSchedule(model.setting.schedule, problem.ranks(), simulated, times[times.size() / 2]);
+    std::vector<double> ends(ranks.size(), 0.0);
+    if (!schedule) return ends;
+    Simulation simulation = simulate(*schedule, times);
+    for (size_t r = 0; r < ends.size(); ++r) {
+      for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
+      ends[r] += slowest * double(rest);
+    }
+    return ends;
+  }
+
+  const StageProblem &problem;
+  const StagePlan &plan;
+  const SplitModel &model;
+  const UnitLayout &layout;
+  std::vector<RankCosts> ranks;
+  std::vector<StageDecision> stages;
+};
+
+} // namespace
+
+PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {
+  return PlanEvaluator(problem, plan).evaluate();
+}
+
+} // namespace cleave::planner

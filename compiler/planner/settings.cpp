@@ -1,0 +1,93 @@
+#include "compiler/planner/settings.h"
+#include "compiler/planner/schedule_profile.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::planner {
+namespace {
+
+std::vector<int64_t> divisors(int64_t number) {
+  std::vector<int64_t> small, large;
+  for (int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    small.push_back(d);
+    if (d * d != number) large.push_back(number / d);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+std::vector<int64_t> sizes(int64_t number, const std::optional<int64_t> &fixed, bool isOpen) {
+  if (fixed) return number % *fixed == 0 ? std::vector<int64_t>{*fixed} : std::vector<int64_t>{};
+  return isOpen ? divisors(number) : std::vector<int64_t>{1};
+}
+
+// Chunks a rank may be given: more shorten the bubble and lengthen the communication.
+constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
+
+std::vector<std::string> schedules(const Constraints &constraints, const SearchOptions &options, size_t units,
+                                   const Setting &setting) {
+  if (constraints.schedule) return {*constraints.schedule};
+  if (setting.pp == 1) return {"none"};
+  std::vector<std::string> kinds = {"1f1b"};
+  if (options.executableOnly) return kinds;
+  if (setting.microbatches % setting.pp == 0)
+    for (int chunks : interleavedChunks)
+      if (size_t(setting.pp * chunks) <= units) kinds.push_back(fmt::format("interleaved:{}", chunks));
+  kinds.push_back("zb-h1");
+  if (setting.microbatches >= 2 * setting.pp && size_t(setting.pp * 2) <= units) kinds.push_back("zb-v");
+  return kinds;
+}
+
+} // namespace
+
+std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                  const Constraints &constraints, const SearchOptions &options, bool mustDivide) {
+  std::vector<Setting> result;
+  int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
+  int64_t units = int64_t(facts.structure->layout->units.size());
+  std::vector<int64_t> microbatchCounts = divisors(problem.batch);
+  for (int64_t pp : sizes(devices, constraints.pp, !options.executableOnly)) {
+    if (!constraints.pp && pp > units) continue;
+    for (int64_t cp : sizes(devices / pp, constraints.cp, false))
+      for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
+        int64_t rest = devices / pp / cp / tp;
+        if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
+        for (int64_t microbatches : microbatchCounts) {
+          if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
+          Setting setting;
+          setting.pp = pp;
+          setting.dp = rest / fsdp;
+          setting.fsdp = fsdp;
+          setting.cp = cp;
+          setting.tp = tp;
+          setting.microbatches = microbatches;
+          setting.batchDivides = problem.batch / microbatches % rest == 0;
+          if (setting.batchDivides != mustDivide) continue;
+          if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
+          // Fewer microbatches than ranks leave most of them waiting.
+          if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
+          for (const std::string &schedule : schedules(constraints, options, size_t(units), setting)) {
+            setting.schedule = pp > 1 ? schedule : "none";
+            result.push_back(setting);
+          }
+        }
+      }
+  }
+  return result;
+}
+
+std::vector<int> openZeroStages(const Constraints &constraints, const Setting &setting) {
+  if (constraints.zero) return {*constraints.zero};
+  if (setting.zeroWays() <= 1) return {0};
+  return {0, 1, 2, 3};
+}
+
+std::vector<Recompute> openRecomputation(const Constraints &constraints, const SearchOptions &options, bool hasBlocks) {
+  if (constraints.recompute) return {*constraints.recompute};
+  if (!hasBlocks) return {Recompute::None};
+  if (options.executableOnly) return {Recompute::None, Recompute::Full};
+  return {Recompute::None, Recompute::Selective, Recompute::Full};
+}
+
+} // namespace cleave::planner

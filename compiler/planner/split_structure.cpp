@@ -1,0 +1,240 @@
+// What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
+// which units of pipeline stages they stand.
+#include "compiler/planner/sequence.h"
+#include "compiler/planner/split_candidates.h"
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+// Where a node stands in the repeated blocks.
+struct Place {
+  int run = -1, instance = 0, offset = 0;
+};
+
+std::vector<Place> places(const Problem &problem, const std::vector<Repeat> &repeats) {
+  std::vector<Place> result(problem.nodes.size());
+  for (size_t run = 0; run < repeats.size(); ++run)
+    for (int i = repeats[run].first; i < repeats[run].end(); ++i)
+      result[size_t(i)] = {int(run), (i - repeats[run].first) / repeats[run].period,
+                           (i - repeats[run].first) % repeats[run].period};
+  return result;
+}
+
+// Pins and batch factors that differ between repetitions forbid tying them together.
+bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints, const Repeat &repeat) {
+  auto signature = [&](int index) {
+    const Node &node = problem.nodes[size_t(index)];
+    std::vector<int64_t> values = {facts.batchFactors[size_t(index)]};
+    auto add = [&](int tensor) {
+      Layout layout = whole;
+      bool isPinned = pinnedLayout(constraints, problem.tensors[size_t(tensor)], layout);
+      values.push_back(isPinned ? layout : -100);
+      values.push_back(facts.sequenceDims[size_t(tensor)]);
+    };
+    for (int tensor : node.operands) add(tensor);
+    for (int tensor : node.results) add(tensor);
+    return values;
+  };
+  for (int i = repeat.first + repeat.period; i < repeat.end(); ++i)
+    if (signature(i) != signature(i - repeat.period)) return false;
+  return true;
+}
+
+class StructureBuilder {
+public:
+  StructureBuilder(const Problem &problem, const ProblemFacts &facts)
+      : problem(problem), facts(facts), place(places(problem, facts.repeats)), layout(std::make_shared<UnitLayout>()) {
+    model.problem = &problem;
+    model.batchDims = facts.batchDims;
+    model.batchFactors = facts.batchFactors;
+    model.repeats = facts.repeats;
+  }
+
+  std::shared_ptr<const SplitModel> build() {
+    layOutUnits();
+    addNodes();
+    addHomes();
+    addFlows();
+    for (const Node &node : problem.nodes) {
+      layout->flops += node.flops + node.backwardFlops;
+      if (!node.cheap) layout->heavyFlops += node.flops + node.backwardFlops;
+    }
+    model.layout = layout;
+    return std::make_shared<SplitModel>(std::move(model));
+  }
+
+private:
+  void layOutUnits() {
+    layout->units = findUnits(problem, facts.repeats);
+    std::vector<int> starts;
+    for (const Unit &unit : layout->units) {
+      starts.push_back(unit.first);
+      layout->kinds = std::max(layout->kinds, unit.kind + 1);
+    }
+    layout->unitOfNode = stagesOfNodes(problem, starts);
+    layout->sizeOfKind.assign(size_t(layout->kinds), 0);
+    for (const Unit &unit : layout->units) ++layout->sizeOfKind[size_t(unit.kind)];
+    layout->crossings.resize(layout->units.size() + 1);
+  }
+
+  void share(std::vector<UnitShare> &shares, int unit) {
+    int kind = layout->units[size_t(unit)].kind;
+    for (UnitShare &one : shares)
+      if (one.kind == kind) {
+        ++one.count;
+        return;
+      }
+    shares.push_back({kind, 1});
+  }
+
+  void addNodes() {
+    model.variableOfNode.resize(problem.nodes.size());
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Place &at = place[i];
+      bool isRepetition = at.run >= 0 && at.instance > 0;
+      if (isRepetition) {
+        int first = facts.repeats[size_t(at.run)].first + at.offset;
+        model.variableOfNode[i] = model.variableOfNode[size_t(first)];
+        ++model.variables[size_t(model.variableOfNode[i])].count;
+      } else {
+        Variable variable;
+        variable.index = int(i);
+        variable.inBlock = at.run >= 0;
+        model.variableOfNode[i] = int(model.variables.size());
+        model.variables.push_back(std::move(variable));
+      }
+      share(model.variables[size_t(model.variableOfNode[i])].shares, layout->unitOfNode[i]);
+    }
+  }
+
+  void addHomes() {
+    model.variableOfTensor.assign(problem.tensors.size(), -1);
+    std::map<std::vector<std::pair<int, size_t>>, int> tied; // by the first repetition's reads
+    for (size_t t = 0; t < problem.tensors.size(); ++t) {
+      if (problem.tensors[t].kind != TensorKind::Parameter) continue;
+      std::vector<std::pair<int, size_t>> reads;
+      bool canTie = !facts.readers[t].empty();
+      int instance = -1, run = -1;
+      for (auto [node, operand] : facts.readers[t]) {
+        const Place &at = place[size_t(node)];
+        canTie = canTie && at.run >= 0 && (instance < 0 || (instance == at.instance && run == at.run));
+        instance = at.instance;
+        run = at.run;
+        reads.emplace_back(model.variableOfNode[size_t(node)], operand);
+      }
+      auto [found, isNew] = canTie ? tied.try_emplace(reads, int(model.variables.size())) : std::pair(tied.end(), true);
+      if (isNew) {
+        Variable variable;
+        variable.isHome = true;
+        variable.index = int(t);
+        variable.inBlock = canTie;
+        model.variableOfTensor[t] = int(model.variables.size());
+        model.variables.push_back(std::move(variable));
+      } else {
+        model.variableOfTensor[t] = found->second;
+        ++model.variables[size_t(found->second)].count;
+      }
+      std::set<int> units;
+      for (auto [node, operand] : facts.readers[t]) units.insert(layout->unitOfNode[size_t(node)]);
+      if (units.size() <= 1)
+        share(model.variables[size_t(model.variableOfTensor[t])].shares, units.empty() ? 0 : *units.begin());
+      else
+        layout->shared.push_back({model.variableOfTensor[t], {units.begin(), units.end()}});
+    }
+  }
+
+  void addFlows() {
+    std::map<std::vector<int64_t>, size_t> tied;
+    for (size_t t = 0; t < problem.tensors.size(); ++t) {
+      const Tensor &tensor = problem.tensors[t];
+      Flow flow;
+      flow.tensor = int(t);
+      int producer = facts.producers[t];
+      if (producer >= 0) {
+        const Node &node = problem.nodes[size_t(producer)];
+        flow.producer = model.variableOfNode[size_t(producer)];
+        flow.result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
+        flow.cheap = node.cheap;
+      } else if (tensor.kind == TensorKind::Parameter)
+        flow.producer = model.variableOfTensor[t];
+      flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
+      flow.gradient = facts.needsGradient[t];
+      flow.saved = tensor.saved;
+      flow.inBlock = producer >= 0 && place[size_t(producer)].run >= 0;
+      int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
+      for (auto [reader, operand] : facts.readers[t]) {
+        const Place &at = place[size_t(reader)];
+        bool sameInstance = producer >= 0 && at.run >= 0 && at.run == place[size_t(producer)].run &&
+                            at.instance == place[size_t(producer)].instance;
+        if (!sameInstance) {
+          flow.inBlock = false;
+          if (at.run >= 0 || (producer >= 0 && place[size_t(producer)].run >= 0)) flow.leavesBlock = true;
+        }
+        Flow::Read read{model.variableOfNode[size_t(reader)], operand};
+        if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
+        int unit = layout->unitOfNode[size_t(reader)];
+        firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
+        lastUnit = std::max(lastUnit, unit);
+      }
+      std::vector<int64_t> key = {flow.producer,
+                                  int64_t(flow.result),
+                                  flow.gradient,
+                                  flow.saved,
+                                  flow.anyLayout,
+                                  flow.inBlock,
+                                  flow.leavesBlock,
+                                  int64_t(tensor.bytes()),
+                                  facts.batchDims[t],
+                                  facts.sequenceDims[t],
+                                  flow.producer < 0 ? int64_t(t) : -1};
+      for (const Flow::Read &read : flow.reads) {
+        key.push_back(read.variable);
+        key.push_back(int64_t(read.operand));
+      }
+      auto [found, isNew] = tied.try_emplace(std::move(key), model.flows.size());
+      if (isNew)
+        model.flows.push_back(std::move(flow));
+      else
+        ++model.flows[found->second].count;
+      share(model.flows[found->second].shares, std::max(0, firstUnit));
+      // Inputs, labels and parameters are at hand in every stage.
+      if (producer < 0) continue;
+      for (int border = firstUnit + 1; border <= lastUnit; ++border)
+        layout->crossings[size_t(border)].push_back(int(found->second));
+    }
+  }
+
+  const Problem &problem;
+  const ProblemFacts &facts;
+  std::vector<Place> place;
+  std::shared_ptr<UnitLayout> layout;
+  SplitModel model;
+};
+
+} // namespace
+
+ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints) {
+  ProblemFacts facts;
+  facts.batchDims = problem.batchDims();
+  for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
+  facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
+  facts.fused = findFusedWork(problem, facts.batchFactors);
+  facts.needsGradient = problem.needsGradient();
+  facts.producers = problem.producers();
+  facts.readers.resize(problem.tensors.size());
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    for (size_t o = 0; o < problem.nodes[i].operands.size(); ++o)
+      facts.readers[size_t(problem.nodes[i].operands[o])].emplace_back(int(i), o);
+  for (const Node &node : problem.nodes)
+    if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
+  facts.repeats = problem.findRepeats();
+  std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
+  facts.fused = findFusedWork(problem, facts.batchFactors);
+  facts.structure = StructureBuilder(problem, facts).build();
+  return facts;
+}
+
+} // namespace cleave::planner

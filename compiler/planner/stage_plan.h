@@ -1,0 +1,47 @@
+// Cuts the units of a model into pipeline stages and says which of them are recomputed, so that the slowest rank is as
+// fast as it can be within the memory; and prices such a plan by simulating its schedule. One stage without pipeline is
+// the same with one rank.
+//
+//   8 blocks of 3 ms, a head of 4 ms, 4 ranks:   [2 blocks] [2] [2] [2, head]  10 ms the slowest
+//                                                 [2] [3] [2] [1, head]         9 ms
+#pragma once
+#include "compiler/planner/activity_costs.h"
+#include "compiler/planner/schedule_profile.h"
+
+namespace cleave::planner {
+
+struct StageProblem {
+  const SplitModel *model = nullptr;
+  const ActivityCosts *activity = nullptr;
+  const StateCosts *state = nullptr;
+  const ScheduleProfile *profile = nullptr; // null: no pipeline
+  double memoryLimit = 0;                   // bytes of a device
+  std::optional<Recompute> recompute;       // of every block; open: as much as the memory asks for, block by block
+  std::vector<Recompute> allowed;           // when open
+  std::vector<int> firstUnits;              // of each stage, when given; empty: open
+
+  int ranks() const { return profile ? int(profile->live.size()) : 1; }
+  int stages() const { return profile ? profile->stages : 1; }
+  int rankOf(int stage) const { return profile ? profile->rankOfStage[size_t(stage)] : 0; }
+  double live(int rank) const { return profile ? profile->live[size_t(rank)] : 1; }
+};
+
+struct StagePlan {
+  std::vector<int> firstUnits;      // of each stage
+  std::vector<Recompute> recompute; // of each unit
+  double seconds = 0;               // of a step, by formula; evaluatePlan simulates
+  double bound = 0;                 // no cut of these units in stages is faster, whatever the memory
+  bool fits = false;
+};
+
+// Nothing when there are fewer units than stages.
+std::optional<StagePlan> planStages(const StageProblem &problem);
+
+struct PlanEvaluation {
+  Predicted predicted; // memory: of the device that needs most
+  std::vector<StageDecision> stages;
+  bool fits = false;
+};
+PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);
+
+} // namespace cleave::planner
