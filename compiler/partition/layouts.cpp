@@ -158,8 +158,12 @@ std::vector<NamedOperation> forwardOperations(func::FuncOp function) {
     nodeOf.push_back(key);
     result.push_back({&op, std::move(name)});
   }
-  for (size_t i = 0; i < result.size(); ++i)
-    if (nodeOf[i] != "?" && nodes[nodeOf[i]].main == i) result[i].name = nodeOf[i].str();
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (auto known = result[i].op->getAttrOfType<StringAttr>(nodeAttr))
+      result[i].name = known.getValue().str();
+    else if (nodeOf[i] != "?" && nodes[nodeOf[i]].main == i)
+      result[i].name = nodeOf[i].str();
+  }
   return result;
 }
 

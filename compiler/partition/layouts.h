@@ -20,7 +20,8 @@ namespace cleave::partition {
 inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "cleave.zero_axes",
                                      batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
                                      partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
-                                     updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase";
+                                     updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
+                                     nodeAttr = "cleave.node";
 
 // "forward" where the op does not say.
 llvm::StringRef phaseOf(mlir::Operation *op);
@@ -52,7 +53,8 @@ double reshardBytes(const dist::Mesh &mesh, mlir::Type type, const dist::Shardin
 dist::Sharding homeOf(const dist::Mesh &mesh, onnx::ParamOp param);
 
 // Names of the forward operations of a function, the same in every function that has them: the name of the exported
-// node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others.
+// node for the operation that does most of its arithmetic, "node:Op" or "node:Op.2" for the others. An operation that
+// says its name (`cleave.node`) keeps it: others around it may be gone.
 struct NamedOperation {
   mlir::Operation *op;
   std::string name;

@@ -6,6 +6,7 @@
 #include "compiler/partition/collective_reasons.h"
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/local_attributes.h"
+#include "compiler/partition/materialize_rolls.h"
 #include "compiler/partition/passes.h"
 
 using namespace mlir;
@@ -65,6 +66,7 @@ struct Materialization {
       else
         value.setType(type);
     }
+    if (failed(materializeRolls(function, mesh))) return failure();
     CollectiveReasons reasons(function, symbols);
     SmallVector<std::vector<ReasonedStep>> steps; // all of them before the first reshard is gone
     for (Operation *op : reshards) steps.push_back(stepsOf(cast<dist::ReshardOp>(op), reasons));

@@ -23,16 +23,18 @@ public:
     func::FuncOp evaluate = model.clone();
     evaluate.setName("evaluate");
     getOperation().insert(std::next(model->getIterator()), evaluate);
-    for (Operation &op : llvm::make_early_inc_range(evaluate.front())) {
+    SmallVector<Operation *> ops; // those inside attention too
+    evaluate.walk([&](Operation *op) { ops.push_back(op); });
+    for (Operation *op : ops) {
       if (isa<onnx::WriteOp>(op))
-        op.erase();
-      else if (failed(bypass(op)))
+        op->erase();
+      else if (failed(bypass(*op)))
         return signalPassFailure();
     }
-    for (Operation &op : model.front()) {
-      op.removeAttr(dropout);
-      op.removeAttr(batchStatistic);
-    }
+    model.walk([](Operation *op) {
+      op->removeAttr(dropout);
+      op->removeAttr(batchStatistic);
+    });
 
     PhaseBuilder builder(evaluate, Phase::Forward);
     onnx::Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));

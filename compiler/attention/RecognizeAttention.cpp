@@ -1,0 +1,302 @@
+// RecognizeAttention: from the core ops of softmax attention to one onnx.Attention (attention.h). From the softmax the
+// graph is walked back through everything that has one entry for every pair of query and key, forward to the product
+// with the values; what has only a query or only a key dimension, or neither, becomes an operand. Masks therefore need
+// no patterns of their own: additive, boolean, padded, biased, scaled before or after, they are whatever is found
+// between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
+#include "compiler/attention/attention.h"
+#include "compiler/attention/sequence_layout.h"
+#include "compiler/attention/softmax_pattern.h"
+#include "compiler/partition/layouts.h"
+#include "dialects/onnx/facets/rule_building.h"
+#include "dialects/onnx/formula.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace cleave::dist;
+
+namespace cleave::attention {
+namespace {
+
+// Additive masks below this hide a key from every score that float32 training reaches.
+constexpr double hidden = -1e30;
+
+// What one softmax's surroundings come to.
+class Candidate {
+public:
+  Candidate(const Softmax &softmax, int64_t blocks, int64_t query)
+      : softmax(softmax), blocks(blocks), mesh(sequenceMesh(blocks)), scoreDims{query, softmax.axis} {}
+
+  bool collect() {
+    int64_t rank = cast<RankedTensorType>(softmax.scores.getType()).getRank();
+    Sharding layout = layoutOf(rank, scoreDims);
+    if (!collect(softmax.scores, layout, score, nullptr) || !isProduct) return false;
+    causal = causalAdded && !otherMask;
+    final = findWeighing();
+    if (!final) return false;
+    FactorRule rule = final.getFactorRule();
+    bool left = weighed(final.getLhs());
+    Value p = left ? final.getLhs() : final.getRhs(), v = left ? final.getRhs() : final.getLhs();
+    if (weighed(v)) return false;
+    std::vector<const Sharding *> known{left ? &layout : nullptr, left ? nullptr : &layout};
+    FactorSharding split = inferFactorSharding(mesh, rule, known, {nullptr}, {});
+    Sharding out = resultSharding(rule, split, 0);
+    if (out.partial != Axes{"key"} || dimsOf(out).query < 0 || dimsOf(out).key >= 0) return false;
+    outQuery = dimsOf(out).query;
+    layouts[softmax.probabilities] = layout;
+    OpOperand &pUse = final->getOpOperand(left ? 0 : 1), &vUse = final->getOpOperand(left ? 1 : 0);
+    if (!collect(p, layout, weigh, &pUse)) return false;
+    products = 1;
+    if (!collect(v, operandSharding(rule, split, left ? 1 : 0), weigh, &vUse)) return false;
+    weigh.insert(final);
+    return true;
+  }
+
+  void build() {
+    OpBuilder builder(final);
+    Location loc = final.getLoc();
+    SmallVector<Value> xs = operands;
+    SmallVector<int64_t> queryDims, keyDims;
+    for (SequenceDims dims : operandDims) {
+      queryDims.push_back(dims.query);
+      keyDims.push_back(dims.key);
+    }
+    if (needsPositions) { // two more operands: the positions of the queries and of the keys
+      auto type = RankedTensorType::get({sequence()}, builder.getI64Type());
+      for (bool key : {false, true}) {
+        xs.push_back(
+            onnx::IotaOp::create(builder, loc, TypeAttr::get(type), builder.getI64IntegerAttr(0), ArrayAttr()));
+        queryDims.push_back(key ? -1 : 0);
+        keyDims.push_back(key ? 0 : -1);
+      }
+    }
+    auto rows = cast<RankedTensorType>(softmax.scores.getType());
+    SmallVector<int64_t> shape(rows.getShape());
+    shape.erase(shape.begin() + softmax.axis);
+    Type state = rows.clone(shape);
+    auto op = onnx::AttentionOp::create(
+        builder, loc, final.getType(), state, state, xs, builder.getDenseI64ArrayAttr(queryDims),
+        builder.getDenseI64ArrayAttr(keyDims), builder.getI64IntegerAttr(scoreDims.query),
+        builder.getI64IntegerAttr(scoreDims.key), builder.getI64IntegerAttr(outQuery),
+        builder.getI64IntegerAttr(blocks), softmax.zeroEmptyRows ? builder.getUnitAttr() : UnitAttr(),
+        causal ? builder.getUnitAttr() : UnitAttr());
+    fill(op.getScore(), score.getArrayRef(), {}, xs);
+    fill(op.getWeigh(), weigh.getArrayRef(), softmax.probabilities, xs);
+    final.getY().replaceAllUsesWith(op.getOut());
+  }
+
+private:
+  using Ops = llvm::SetVector<Operation *>;
+
+  int64_t sequence() const { return cast<RankedTensorType>(softmax.scores.getType()).getDimSize(scoreDims.key); }
+
+  // Follows `value`, which lies as `layout` where `use` reads it, back; false if the form cannot be blocked.
+  bool collect(Value value, const Sharding &layout, Ops &ops, OpOperand *use) {
+    SequenceDims dims = dimsOf(layout);
+    Operation *op = value.getDefiningOp();
+    if (isSplat(value)) {
+      ops.insert(op);
+      return true;
+    }
+    if (!dims.both() && !(use && dims.key >= 0 && widened(value))) {
+      // A mask along the keys alone (padding) hides keys too: then no block may be skipped.
+      if (products == 0 && (dims.key >= 0 || dims.query >= 0)) otherMask = true;
+      return addOperand(value, dims, use);
+    }
+    if (auto [known, fresh] = layouts.try_emplace(value, layout); !fresh && known->second != layout) return false;
+    if (value == softmax.probabilities || (op && ops.contains(op))) return true;
+    if (auto table = matchCausalTable(value); table && dims == SequenceDims{0, 1}) {
+      bool hides = table->yes == 0 && table->no <= hidden && llvm::all_of(value.getUsers(), isAddition);
+      (hides && !causalAdded ? causalAdded : otherMask) = true;
+      needsPositions = true;
+      tables[value] = *table;
+      ops.insert(op);
+      return true;
+    }
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op)) { // a table of pairs: every device cuts its blocks from it
+      otherMask = true;
+      return addOperand(value, dims, use);
+    }
+    if (!isRegionOp(op) || (isa<onnx::RandomUniformOp>(op) && &ops == &score)) return false;
+    FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
+    std::vector<const Sharding *> unknown(op->getNumOperands(), nullptr);
+    FactorSharding split = inferFactorSharding(mesh, rule, unknown, {&layout}, {});
+    if (resultSharding(rule, split, 0) != layout) return false;
+    if (isa<onnx::ContractOp>(op)) {
+      SequenceDims a = dimsOf(operandSharding(rule, split, 0)), b = dimsOf(operandSharding(rule, split, 1));
+      isProduct |= (a.query >= 0) != (a.key >= 0) && (b.query >= 0) != (b.key >= 0) && (a.query >= 0) != (b.query >= 0);
+    }
+    bool product = isa<onnx::ContractOp>(op);
+    if (!product && !isa<onnx::AddOp, onnx::MulOp, onnx::DivOp, onnx::BroadcastOp, onnx::ReshapeOp>(op))
+      otherMask = true;
+    products += product;
+    for (OpOperand &operand : op->getOpOperands())
+      if (!collect(operand.get(), operandSharding(rule, split, operand.getOperandNumber()), ops, &operand))
+        return false;
+    products -= product;
+    ops.insert(op);
+    return true;
+  }
+
+  // Reshape(Broadcast(x)) and the like, possibly scaled: a smaller tensor, repeated. Grouped keys and values travel as
+  // they are before they are repeated for every head.
+  static bool widened(Value value) {
+    for (int depth = 0; depth < 6; ++depth) {
+      Operation *op = value.getDefiningOp();
+      if (isa_and_present<onnx::BroadcastOp>(op)) return true;
+      if (isa_and_present<onnx::ReshapeOp, onnx::TransposeOp>(op))
+        value = op->getOperand(0);
+      else if (isa_and_present<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1)))
+        value = op->getOperand(0);
+      else
+        return false;
+    }
+    return false;
+  }
+
+  static bool isAddition(Operation *op) {
+    if (isa<onnx::AddOp>(op)) return true;
+    auto broadcast = dyn_cast<onnx::BroadcastOp>(op);
+    return broadcast && llvm::all_of(broadcast->getUsers(), isAddition);
+  }
+
+  bool addOperand(Value value, SequenceDims dims, OpOperand *use) {
+    if (!use) return false;
+    size_t number = 0;
+    while (number < operands.size() && !(operands[number] == value && operandDims[number] == dims)) ++number;
+    if (number == operands.size()) {
+      operands.push_back(value);
+      operandDims.push_back(dims);
+    }
+    operandOf[use] = number;
+    return true;
+  }
+
+  // Made from the probabilities.
+  bool weighed(Value value) const { return fromProbabilities.contains(value); }
+
+  // The product with the values: everything between it and the probabilities is elementwise and linear in them.
+  onnx::ContractOp findWeighing() {
+    onnx::ContractOp found;
+    SmallVector<Value> open{softmax.probabilities};
+    while (!open.empty()) {
+      Value value = open.pop_back_val();
+      if (!fromProbabilities.insert(value).second) continue;
+      for (OpOperand &use : value.getUses()) {
+        Operation *user = use.getOwner();
+        if (auto contract = dyn_cast<onnx::ContractOp>(user)) {
+          if (found && found != contract) return {};
+          found = contract;
+          continue;
+        }
+        if (!user->hasTrait<onnx::PerElement>()) return {};
+        FactorRule rule = cast<onnx::FactorRuleOpInterface>(user).getFactorRule();
+        bool linear = rule.linearity == FactorRule::LinearInOne && rule.linearOperands[use.getOperandNumber()];
+        if (!linear) return {};
+        open.push_back(user->getResult(0));
+      }
+    }
+    return found;
+  }
+
+  // Clones ops into a region whose block arguments stand for the operands.
+  void fill(Region &region, ArrayRef<Operation *> ops, Value p, ArrayRef<Value> xs) {
+    Block &block = region.emplaceBlock();
+    IRMapping mapping;
+    Location loc = final.getLoc();
+    if (p) mapping.map(p, block.addArgument(p.getType(), loc));
+    SmallVector<Value> arguments;
+    for (Value x : xs) arguments.push_back(block.addArgument(x.getType(), loc));
+    OpBuilder builder(final.getContext());
+    builder.setInsertionPointToEnd(&block);
+    for (Operation *op : ops) {
+      auto table = op->getNumResults() == 1 ? tables.find(op->getResult(0)) : tables.end();
+      if (table != tables.end()) {
+        mapping.map(table->first,
+                    comparePositions(builder, table->first, table->second, ArrayRef(arguments).take_back(2)));
+        continue;
+      }
+      Operation *copy = builder.clone(*op, mapping);
+      for (OpOperand &operand : op->getOpOperands())
+        if (auto number = operandOf.find(&operand); number != operandOf.end())
+          copy->setOperand(operand.getOperandNumber(), arguments[number->second]);
+    }
+  }
+
+  static Value comparePositions(OpBuilder &builder, Value table, CausalTable entries, ArrayRef<Value> positions) {
+    onnx::Formula f(builder, table.getLoc());
+    auto type = cast<RankedTensorType>(table.getType());
+    Value row = f.make<onnx::BroadcastOp>(positions[0], type.getShape(), ArrayRef<int64_t>{0});
+    Value column = f.make<onnx::BroadcastOp>(positions[1], type.getShape(), ArrayRef<int64_t>{1});
+    Value seen = f.make<onnx::LessOrEqualOp>(column, row);
+    return f.where(seen, f.constant(type, entries.yes), f.constant(type, entries.no));
+  }
+
+  const Softmax &softmax;
+  int64_t blocks, outQuery = -1;
+  Mesh mesh;
+  SequenceDims scoreDims;
+  DenseMap<Value, Sharding> layouts;
+  Ops score, weigh;
+  SmallVector<Value> operands;
+  SmallVector<SequenceDims> operandDims;
+  DenseMap<OpOperand *, size_t> operandOf;
+  llvm::MapVector<Value, CausalTable> tables;
+  DenseSet<Value> fromProbabilities;
+  onnx::ContractOp final;
+  int products = 0; // around what is walked now
+  bool isProduct = false, needsPositions = false, causalAdded = false, otherMask = false, causal = false;
+};
+
+struct RecognizeAttention : PassWrapper<RecognizeAttention, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RecognizeAttention)
+  RecognizeAttention() = default;
+  explicit RecognizeAttention(int64_t count) { blocks = count; }
+  RecognizeAttention(const RecognizeAttention &other) : PassWrapper(other) { blocks = other.blocks.getValue(); }
+  StringRef getArgument() const override { return "recognize-attention"; }
+  StringRef getDescription() const override { return "softmax attention becomes one operation"; }
+
+  void runOnOperation() override {
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) {
+      getOperation().emitError("has no function @model: the normalize phase makes it");
+      return signalPassFailure();
+    }
+    // Operations keep the names under which the planner knows them, whatever disappears around them.
+    Builder builder(&getContext());
+    for (const partition::NamedOperation &named : partition::forwardOperations(model))
+      named.op->setAttr(partition::nodeAttr, builder.getStringAttr(named.name));
+    for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>()))
+      if (auto softmax = matchSoftmax(exp)) recognize(*softmax);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))
+      if (isOpTriviallyDead(&op)) op.erase();
+  }
+
+private:
+  void recognize(const Softmax &softmax) {
+    auto type = cast<RankedTensorType>(softmax.scores.getType());
+    int64_t keys = type.getDimSize(softmax.axis);
+    if (keys % blocks) return;
+    // Which dimension counts queries: first those with as many entries as there are keys.
+    SmallVector<int64_t> dims;
+    for (int64_t dim = type.getRank() - 1; dim >= 0; --dim)
+      if (dim != softmax.axis && type.getDimSize(dim) % blocks == 0) dims.push_back(dim);
+    llvm::stable_sort(
+        dims, [&](int64_t a, int64_t b) { return (type.getDimSize(a) == keys) > (type.getDimSize(b) == keys); });
+    for (int64_t query : dims) {
+      Candidate candidate(softmax, blocks, query);
+      if (!candidate.collect()) continue;
+      candidate.build();
+      return;
+    }
+  }
+
+  Option<int64_t> blocks{*this, "blocks", llvm::cl::desc("blocks of the sequence, one a device"), llvm::cl::init(2)};
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createRecognizeAttention(int64_t blocks) { return std::make_unique<RecognizeAttention>(blocks); }
+
+} // namespace cleave::attention

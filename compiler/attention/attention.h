@@ -1,0 +1,36 @@
+// Attention over a split sequence: recognised in the forward graph as one operation, so that its gradient is its own,
+// and written out again as blocks that travel round a ring of devices. Only steps whose sequence is split go this way;
+// in all others attention stays the core ops that the exporter wrote.
+//
+//   RecognizeAttention   before the training phase
+//       s = Contract q, k;  x = s + mask;  p = softmax(x) in core ops;  out = Contract p, v
+//       ->  out, max, sum = onnx.Attention q, k, v, positions {score = scale, mask; weigh = dropout, p * v}
+//   ExpandAttention      after the training phase: Attention and AttentionGrad become core ops on blocks
+//
+// With `blocks` = n the sequence is cut into n blocks, one a device of mesh axis cp. All tensors get a leading
+// dimension of n, which PropagateShardings splits over cp; onnx.Roll along it is one message to the next device:
+//
+//   q [b,s,h,d] -> [n,b,s/n,h,d], the same for k and v;   m, l, o = the online softmax's state, one a row
+//   n times:  x = score(q, k);  m' = max(m, max x);  p = exp(x - m');  l = l * exp(m - m') + sum p
+//             o = o * exp(m - m') + p v;             k, v = Roll(k), Roll(v)
+//   out = o / l
+//
+// (Liu, Zaharia, Abbeel: Ring Attention with Blockwise Transformers, 2023; the online softmax is Milakov and
+// Gimelshein's, 2018.) The backward pass computes p again from the kept m and l, block by block; the gradients of k and
+// v travel with their blocks and arrive home after n turns. The blocked program means the same on one device, so the
+// reference executor runs it too; that it runs on a ring follows from the sharding algebra alone.
+#pragma once
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace cleave::attention {
+
+// `blocks`: into how many blocks the sequence will be cut. Attention whose sequence does not divide evenly, or that is
+// written in a form not known here, stays as it is (and every device then has all of its keys).
+std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
+std::unique_ptr<mlir::Pass> createExpandAttention();
+
+// For cleave-opt: --recognize-attention="blocks=2" --expand-attention
+void registerAttentionPasses();
+
+} // namespace cleave::attention

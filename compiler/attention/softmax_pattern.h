@@ -1,0 +1,25 @@
+// The softmax of attention as normalize leaves it, found from its exponential:
+//
+//   m = ReduceMax x;  e = Exp(x - Broadcast(StopGradient m));  p = e / Broadcast(ReduceSum e)
+//   p' = Where(IsNaN p, 0, p)     some exporters: a row without any key gives 0
+#pragma once
+#include "dialects/onnx/Onnx.h"
+#include <optional>
+
+namespace cleave::attention {
+
+struct Softmax {
+  mlir::Value scores;        // x
+  mlir::Value probabilities; // p, or p' where it is guarded
+  int64_t axis = 0;
+  bool zeroEmptyRows = false;
+};
+std::optional<Softmax> matchSoftmax(onnx::ExpOp exp);
+
+// Is the value 2-D with `yes` where column <= row and `no` elsewhere (a causal mask, additive or boolean)?
+struct CausalTable {
+  double yes, no;
+};
+std::optional<CausalTable> matchCausalTable(mlir::Value value);
+
+} // namespace cleave::attention
