@@ -70,9 +70,9 @@ private:
 
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
-  CLEAVE_RETURN_IF_ERROR(
-      reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us", "overlap",
-                         "compute_efficiency", "bandwidth_efficiency", "half_rate_dimension", "kernel_traffic"}));
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us",
+                                            "overlap", "compute_efficiency", "bandwidth_efficiency",
+                                            "half_rate_dimension", "kernel_traffic", "cache_mib", "cache_gbps"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
   device.kind = kind.as<std::string>();
@@ -84,7 +84,6 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("cache_mib", mib, 0, device.cacheBytes, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9, 0, device.cacheBandwidth, device.cacheBytes > 0));
-  CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
@@ -233,14 +232,14 @@ std::string Cluster::yaml() const {
   };
   return fmt::format("name: {}\nnodes: {}\ndevices_per_node: {}\n"
                      "device:\n  kind: {}\n  memory_gib: {}\n  tflops: {{{}}}\n  memory_gbps: {}\n  launch_us: {}\n"
-                     "  overlap: {}\n  compute_efficiency: {}\n  bandwidth_efficiency: {}\n  cache_mib: {}\n"
-                     "  cache_gbps: {}\n  half_rate_dimension: {}\n"
+                     "  dispatch_us: {}\n  half_rate_dimension: {}\n  kernel_traffic: {}\n  overlap: {}\n"
+                     "  compute_efficiency: {}\n  bandwidth_efficiency: {}\n  cache_mib: {}\n  cache_gbps: {}\n"
                      "links:\n  node:    {}\n  network: {}\n",
                      quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates,
                      device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.dispatchSeconds * 1e6,
                      device.halfRateDimension, device.kernelTraffic, device.overlap, device.computeEfficiency,
-                     device.bandwidthEfficiency, device.cacheBytes / mib, device.cacheBandwidth / 1e9,
-                     device.halfRateDimension, link(node), link(network));
+                     device.bandwidthEfficiency, device.cacheBytes / mib, device.cacheBandwidth / 1e9, link(node),
+                     link(network));
 }
 
 } // namespace cleave::planner

@@ -28,7 +28,6 @@ struct Device {
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
   double cacheBytes = 0;               // what an operation touches stays in the cache up to here; 0: no such cache
   double cacheBandwidth = 0;           // bytes/s of operations that stay in it
-  double halfRateDimension = -1;       // matrix products whose smallest dimension this is reach half of the rate
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
   double kernelTraffic = 0;            // bytes that fused kernels move for each byte that they must
 
