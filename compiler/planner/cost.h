@@ -23,17 +23,32 @@ const char *name(Collective collective); // "all_reduce", ...
 
 // Seconds of one collective. `bytes` is the size of the whole tensor of the group: what every rank has before an
 // all-reduce or a reduce-scatter, what it has after an all-gather, the group's sum of all parts for an all-to-all.
-// Ring traffic (Patarasu and Yuan 2009): 2(n-1)/n, (n-1)/n, (n-1)/n and (n-1)/n^2 times `bytes` a rank; latency
-// grows with log2(n) (trees; NCCL 2.4). Between nodes, the ranks of the group in one node use their links together.
+// Ring traffic (Patarasu and Yuan 2009): 2(n-1)/n, (n-1)/n, (n-1)/n and (n-1)/n^2 times `bytes` a rank, and inside a
+// node one pass more through the device's own memory (constants::localPass); latency grows with log2(n) (trees; NCCL
+// 2.4). Between nodes, the ranks of the group in one node use their links together, and no others' links: a link is a
+// device's own share of the node's, so that groups side by side slow each other.
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes);
 
-// An operation's shape on one device.
-struct LocalWork {
-  double flops = 0, bytes = 0;    // FLOP; bytes read and written
-  double smallestDimension = 1e9; // of a matrix product
-  bool cheap = false;             // fused with its neighbours: part of the traffic, no launch of its own
+// Seconds until `bytes` of one rank have arrived at another.
+double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
+
+// A matrix product on one device: out[m,n] += a[m,k] b[k,n], `batch` of them.
+struct Product {
+  double m = 1, n = 1, k = 1, batch = 1;
 };
 
+// One operation on one device. `product` counts only where flops > 0 and it is not `memoryBound`.
+struct LocalWork {
+  double flops = 0, bytes = 0; // FLOP; bytes read and written
+  Product product;
+  bool memoryBound = false;
+  double kernels = 1; // launches; a part of one where a fused kernel is shared
+};
+
+// The larger of what the host needs to hand the kernels over and what the device needs to run them:
+//   kernels * dispatch   or   kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth)
+// with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
+// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
 
 } // namespace cleave::planner

@@ -21,17 +21,25 @@ void fillDefaults(Device &device);
 namespace constants {
 // Bytes of a gradient bucket; PyTorch DDP's default (bucket_cap_mb=25).
 inline constexpr double bucketBytes = 25.0 * (1 << 20);
-// What fusion leaves of the traffic of elementwise, broadcast and reduction operations: a cluster of several reads its
-// inputs and writes its outputs once. Estimate: LayerNorm in core operations moves 9 tensors, fused it moves 3.
-inline constexpr double fusedTraffic = 0.4;
 // The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
 // Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
 inline constexpr double usableMemory = 0.94;
-// A matrix product below this size is slower: efficiency = c * d / (d + half), d its smallest local dimension.
-// Half of a 128-wide tensor core tile; oneDNN reaches 90 % of its rate at 512x2048x512.
-inline constexpr double halfRateDimension = 24;
+// Longest row, in elements, of a reduction that is fused with its neighbours: Megatron-LM's fused softmax kernels take
+// rows of up to 16384.
+inline constexpr double fusedRow = 16384;
+
+// Fitted on the calibration rows (docs/cost-model.md; `./dev bench cost-model` names them). One set for all GPUs.
+inline constexpr double gpuComputeEfficiency = 0.81;
+inline constexpr double gpuBandwidthEfficiency = 0.7;
+inline constexpr double gpuKernelTraffic = 1.4;
+inline constexpr double gpuHalfRateDimension = 12;
+inline constexpr double gpuDispatchSeconds = 70e-6;
+inline constexpr double nodeLatency = 20e-6;
+inline constexpr double networkLatency = 20e-6;
+inline constexpr double localPass = 0.48;
+inline constexpr double networkEfficiency = 0.92;
 } // namespace constants
 
 } // namespace cleave::planner

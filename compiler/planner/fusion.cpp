@@ -1,0 +1,124 @@
+#include "compiler/planner/fusion.h"
+#include "compiler/planner/device_presets.h"
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+// Results that a kernel computes from indices or reads again from their source: nothing is stored.
+bool isView(const Node &node) {
+  return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
+}
+
+// Operations that read of an operand only what they give.
+bool readsPart(const Node &node) { return node.op == "Slice" || node.op == "Gather"; }
+
+class Clusters {
+public:
+  Clusters(const Problem &problem, const std::vector<int64_t> &batchFactors)
+      : problem(problem), producers(problem.producers()), parent(problem.nodes.size()), breaks(problem.nodes.size()) {
+    std::iota(parent.begin(), parent.end(), 0);
+    std::vector<int> depth(problem.nodes.size(), 0); // heavy operations on the longest way to the node
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Node &node = problem.nodes[i];
+      for (int tensor : node.operands)
+        if (int p = producers[size_t(tensor)]; p >= 0)
+          depth[i] = std::max(depth[i], depth[size_t(p)] + !problem.nodes[size_t(p)].cheap);
+      if (!node.cheap) continue;
+      for (int tensor : node.operands)
+        if (int p = producers[size_t(tensor)]; p >= 0 && problem.nodes[size_t(p)].cheap && depth[size_t(p)] == depth[i])
+          parent[size_t(root(p))] = root(int(i));
+    }
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      double row = 1;
+      const auto &factors = problem.nodes[i].rule.factors;
+      for (size_t f = 0; f < factors.size(); ++f)
+        if (factors[f].kind == dist::Factor::Reduced && int64_t(f) != batchFactors[i]) row *= double(factors[f].size);
+      if (problem.nodes[i].cheap && !readsPart(problem.nodes[i]) && row > constants::fusedRow) breaks[size_t(root(int(i)))] = true;
+    }
+  }
+  int root(int node) {
+    while (parent[size_t(node)] != node) node = parent[size_t(node)] = parent[size_t(parent[size_t(node)])];
+    return node;
+  }
+  bool isFused(int node) { return !breaks[size_t(root(node))]; }
+  // The tensor that stands in memory for one that views make, and -1 for values computed from indices.
+  int stored(int tensor) const {
+    for (int p = producers[size_t(tensor)]; p >= 0 && isView(problem.nodes[size_t(p)]); p = producers[size_t(tensor)]) {
+      if (problem.nodes[size_t(p)].operands.empty()) return -1;
+      tensor = problem.nodes[size_t(p)].operands[0];
+    }
+    return tensor;
+  }
+  bool isInside(int node, int tensor) {
+    int p = producers[size_t(tensor)];
+    return p >= 0 && problem.nodes[size_t(p)].cheap && root(p) == root(node);
+  }
+
+private:
+  const Problem &problem;
+  std::vector<int> producers, parent;
+  std::vector<bool> breaks;
+};
+
+} // namespace
+
+std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchFactors) {
+  Clusters clusters(problem, batchFactors);
+  std::vector<FusedWork> work(problem.nodes.size());
+  std::vector<std::set<int>> leaves(problem.tensors.size()); // clusters that read it from memory, -1: a heavy node
+  std::map<int, double> traffic;                             // bytes of a cluster
+  std::vector<double> own(problem.nodes.size(), 0);
+  auto bytes = [&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); };
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    for (int tensor : node.operands) {
+      int source = clusters.stored(tensor);
+      if (source < 0) continue;
+      bool inside = node.cheap && clusters.isFused(int(i)) && clusters.isInside(int(i), source);
+      if (!inside && (!node.cheap || !isView(node)))
+        leaves[size_t(source)].insert(node.cheap ? clusters.root(int(i)) : -1);
+    }
+  }
+  std::set<std::pair<int, int>> read; // cluster and tensor: a fused kernel reads a tensor once
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    FusedWork &mine = work[i];
+    mine.reads.assign(node.operands.size(), 0);
+    mine.writes.assign(node.results.size(), 0);
+    if (!node.cheap) continue;
+    mine.isFused = clusters.isFused(int(i));
+    if (isView(node)) continue;
+    double made = 0;
+    for (int tensor : node.results) made += bytes(tensor);
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      int source = clusters.stored(node.operands[o]);
+      if (source < 0 || problem.tensors[size_t(source)].kind == TensorKind::Constant) continue;
+      if (mine.isFused && clusters.isInside(int(i), source)) continue;
+      double needed = std::min(bytes(source), bytes(node.operands[o]));
+      if (readsPart(node))
+        needed = std::min(needed, made);
+      else if (mine.isFused && !read.insert({clusters.root(int(i)), source}).second)
+        continue;
+      if (bytes(node.operands[o]) > 0) mine.reads[o] = needed / bytes(node.operands[o]);
+      own[i] += needed;
+    }
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      if (mine.isFused && leaves[size_t(node.results[r])].empty()) continue;
+      mine.writes[r] = 1;
+      own[i] += bytes(node.results[r]);
+    }
+    traffic[clusters.root(int(i))] += own[i];
+  }
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    if (!node.cheap || isView(node) || own[i] <= 0) continue;
+    work[i].kernels = work[i].isFused ? own[i] / traffic[clusters.root(int(i))] : 1;
+  }
+  return work;
+}
+
+} // namespace cleave::planner

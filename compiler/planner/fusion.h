@@ -1,0 +1,26 @@
+// What kernel fusion leaves of memory-bound work: which operands and results of cheap operations go through memory, and
+// how many kernels are launched. The planner's own model of it, free of code generation: cheap operations between two
+// heavy ones that are connected become one kernel, which reads what comes from outside and writes what leaves.
+//
+//   y = Contract x, w;  a = Add y, b;  g = Gelu a (5 operations);  z = Contract g, v
+//   one cluster: reads y and b, writes g; a and what is inside of Gelu never reach memory
+//
+// A reduction over rows longer than a kernel can hold (constants::fusedRow) breaks fusion: every operation of such a
+// cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
+#pragma once
+#include "compiler/planner/problem.h"
+
+namespace cleave::planner {
+
+// Of one cheap node; all zero for heavy ones.
+struct FusedWork {
+  double kernels = 0;         // launches of its cluster, shared out among the cluster's nodes by their traffic
+  bool isFused = true;        // false: a kernel of its own
+  std::vector<double> reads;  // an operand each: the part of its bytes that is read from memory, 0..1
+  std::vector<double> writes; // a result each: 0 or 1
+};
+
+// `batchFactors` as Problem::batchFactor gives them for each node.
+std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchFactors);
+
+} // namespace cleave::planner
