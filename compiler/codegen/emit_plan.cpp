@@ -1,6 +1,6 @@
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/command_building.h"
-#include "compiler/codegen/element_data.h"
+#include "compiler/elements/element_data.h"
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "dialects/dist/Dist.h"

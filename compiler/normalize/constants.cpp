@@ -5,66 +5,7 @@
 using namespace mlir;
 namespace cleave::normalize {
 
-using runtime::DType;
 using runtime::HostTensor;
-
-DType dtypeOf(Type type) {
-  if (type.isF32()) return plan::F32;
-  if (type.isF64()) return plan::F64;
-  if (type.isF16()) return plan::F16;
-  if (type.isBF16()) return plan::BF16;
-  auto integer = dyn_cast<IntegerType>(type);
-  if (!integer) return plan::DTYPE_INVALID;
-  bool isUnsigned = integer.isUnsigned();
-  switch (integer.getWidth()) {
-  case 1:
-    return plan::BOOL;
-  case 8:
-    return isUnsigned ? plan::U8 : plan::I8;
-  case 16:
-    return isUnsigned ? plan::U16 : plan::I16;
-  case 32:
-    return isUnsigned ? plan::U32 : plan::I32;
-  case 64:
-    return isUnsigned ? plan::U64 : plan::I64;
-  default:
-    return plan::DTYPE_INVALID;
-  }
-}
-
-Type elementTypeOf(MLIRContext *context, DType dtype) {
-  auto unsignedType = [&](unsigned width) { return IntegerType::get(context, width, IntegerType::Unsigned); };
-  switch (dtype) {
-  case plan::F32:
-    return Float32Type::get(context);
-  case plan::F64:
-    return Float64Type::get(context);
-  case plan::F16:
-    return Float16Type::get(context);
-  case plan::BF16:
-    return BFloat16Type::get(context);
-  case plan::BOOL:
-    return IntegerType::get(context, 1);
-  case plan::I8:
-    return IntegerType::get(context, 8);
-  case plan::I16:
-    return IntegerType::get(context, 16);
-  case plan::I32:
-    return IntegerType::get(context, 32);
-  case plan::I64:
-    return IntegerType::get(context, 64);
-  case plan::U8:
-    return unsignedType(8);
-  case plan::U16:
-    return unsignedType(16);
-  case plan::U32:
-    return unsignedType(32);
-  case plan::U64:
-    return unsignedType(64);
-  default:
-    return {};
-  }
-}
 
 runtime::TensorType tensorTypeOf(Type type) {
   auto ranked = cast<RankedTensorType>(type);
@@ -74,20 +15,10 @@ runtime::TensorType tensorTypeOf(Type type) {
 HostTensor toHostTensor(ElementsAttr attribute) {
   runtime::TensorType type = tensorTypeOf(attribute.getType());
   HostTensor tensor = HostTensor::zeros(type.dtype, type.shape);
-  auto dense = dyn_cast<DenseElementsAttr>(attribute);
-  if (type.dtype == plan::BOOL || !dense) {
-    int64_t at = 0;
-    if (type.dtype == plan::BOOL)
-      for (bool value : attribute.getValues<bool>()) tensor.as<uint8_t>()[at++] = value;
-    return tensor;
-  }
-  ArrayRef<char> raw = dense.getRawData();
-  auto *to = reinterpret_cast<char *>(tensor.data.data());
-  if (!dense.isSplat()) {
-    llvm::copy(raw, to);
-    return tensor;
-  }
-  for (size_t at = 0; at < tensor.data.size(); at += raw.size()) llvm::copy(raw, to + at);
+  FailureOr<std::string> bytes = elementData(attribute);
+  if (failed(bytes) || bytes->empty()) return tensor;
+  auto *to = reinterpret_cast<char *>(tensor.data.data()); // a splat is repeated
+  for (size_t at = 0; at < tensor.data.size(); at += bytes->size()) llvm::copy(*bytes, to + at);
   return tensor;
 }
 

@@ -6,6 +6,7 @@
 //
 // Splats stay splats: an elementwise op of splats is evaluated on one element, whatever the shape.
 #pragma once
+#include "compiler/elements/element_data.h"
 #include "dialects/onnx/Onnx.h"
 #include "runtime/reference/evaluator.h"
 
@@ -16,8 +17,6 @@ inline constexpr int64_t defaultFoldLimit = 65536;
 // Largest tensor that is evaluated because an operator must know it (indices, shapes), not to be kept.
 inline constexpr int64_t demandFoldLimit = 1 << 24;
 
-runtime::DType dtypeOf(mlir::Type elementType); // DTYPE_INVALID for types the plan does not know
-mlir::Type elementTypeOf(mlir::MLIRContext *context, runtime::DType dtype);
 runtime::TensorType tensorTypeOf(mlir::Type type); // of a static ranked tensor
 
 runtime::HostTensor toHostTensor(mlir::ElementsAttr attribute);

@@ -1,56 +1,11 @@
 #include "compiler/training/ExportReference.h"
+#include "compiler/elements/element_data.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 
 using namespace mlir;
 namespace cleave::training {
 namespace {
-
-plan::DType dtypeOf(Type element) {
-  if (element.isF32()) return plan::F32;
-  if (element.isF64()) return plan::F64;
-  if (element.isF16()) return plan::F16;
-  if (element.isBF16()) return plan::BF16;
-  if (element.isInteger(1)) return plan::BOOL;
-  bool isUnsigned = element.isUnsignedInteger();
-  switch (element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : 0) {
-  case 8:
-    return isUnsigned ? plan::U8 : plan::I8;
-  case 16:
-    return isUnsigned ? plan::U16 : plan::I16;
-  case 32:
-    return isUnsigned ? plan::U32 : plan::I32;
-  case 64:
-    return isUnsigned ? plan::U64 : plan::I64;
-  default:
-    return plan::DTYPE_INVALID;
-  }
-}
-
-// The bytes of one element, or of all. i1 is one byte an element.
-LogicalResult putBytes(Operation *op, ElementsAttr value, std::string &bytes) {
-  auto dense = dyn_cast<DenseElementsAttr>(value);
-  if (dense && isa<IntegerType>(value.getElementType()) && value.getElementType().isInteger(1)) {
-    if (dense.isSplat())
-      bytes.assign(1, dense.getSplatValue<bool>() ? 1 : 0);
-    else
-      for (bool bit : dense.getValues<bool>()) bytes.push_back(bit ? 1 : 0);
-    return success();
-  }
-  if (dense) {
-    ArrayRef<char> raw = dense.getRawData();
-    bytes.assign(raw.begin(), raw.end());
-    return success();
-  }
-  if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {
-    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob()) {
-      bytes.assign(blob->getData().begin(), blob->getData().end());
-      return success();
-    }
-  }
-  return op->emitOpError() << "its value cannot be written to the reference graph";
-}
 
 class Exporter {
 public:
@@ -153,7 +108,9 @@ private:
       else if (auto text = dyn_cast<StringAttr>(attribute))
         out.set_text(text.str());
       else if (auto elements = dyn_cast<ElementsAttr>(attribute)) {
-        if (failed(putBytes(&op, elements, *out.mutable_tensor()))) return failure();
+        FailureOr<std::string> data = elementData(elements);
+        if (failed(data)) return op.emitOpError() << "its value cannot be written to the reference graph";
+        out.set_tensor(std::move(*data));
       } else {
         return op.emitOpError() << "attribute " << name << " belongs to partitioned code";
       }

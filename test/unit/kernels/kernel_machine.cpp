@@ -1,6 +1,7 @@
 #include "test/unit/kernels/kernel_machine.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
+#include "compiler/elements/element_data.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
@@ -18,24 +19,6 @@ using namespace mlir;
 namespace cleave::test {
 namespace {
 
-plan::DType dtypeOf(Type type) {
-  if (type.isF32()) return plan::F32;
-  if (type.isF64()) return plan::F64;
-  if (type.isF16()) return plan::F16;
-  if (type.isBF16()) return plan::BF16;
-  if (type.isInteger(1)) return plan::BOOL;
-  bool isUnsigned = type.isUnsignedInteger();
-  switch (type.getIntOrFloatBitWidth()) {
-  case 8:
-    return isUnsigned ? plan::U8 : plan::I8;
-  case 16:
-    return isUnsigned ? plan::U16 : plan::I16;
-  case 32:
-    return isUnsigned ? plan::U32 : plan::I32;
-  default:
-    return isUnsigned ? plan::U64 : plan::I64;
-  }
-}
 runtime::TensorType typeOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return {dtypeOf(tensor.getElementType()), tensor.getShape().vec()};

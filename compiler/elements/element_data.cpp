@@ -1,10 +1,10 @@
-#include "compiler/codegen/element_data.h"
+#include "compiler/elements/element_data.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/APInt.h"
 
-namespace cleave::codegen {
+namespace cleave {
 using namespace mlir;
 
 plan::DType dtypeOf(Type element) {
@@ -28,6 +28,40 @@ plan::DType dtypeOf(Type element) {
     return isUnsigned ? plan::U64 : plan::I64;
   default:
     return plan::DTYPE_INVALID;
+  }
+}
+
+Type elementTypeOf(MLIRContext *context, plan::DType dtype) {
+  auto unsignedType = [&](unsigned width) { return IntegerType::get(context, width, IntegerType::Unsigned); };
+  switch (dtype) {
+  case plan::F32:
+    return Float32Type::get(context);
+  case plan::F64:
+    return Float64Type::get(context);
+  case plan::F16:
+    return Float16Type::get(context);
+  case plan::BF16:
+    return BFloat16Type::get(context);
+  case plan::BOOL:
+    return IntegerType::get(context, 1);
+  case plan::I8:
+    return IntegerType::get(context, 8);
+  case plan::I16:
+    return IntegerType::get(context, 16);
+  case plan::I32:
+    return IntegerType::get(context, 32);
+  case plan::I64:
+    return IntegerType::get(context, 64);
+  case plan::U8:
+    return unsignedType(8);
+  case plan::U16:
+    return unsignedType(16);
+  case plan::U32:
+    return unsignedType(32);
+  case plan::U64:
+    return unsignedType(64);
+  default:
+    return {};
   }
 }
 
@@ -69,4 +103,4 @@ std::string oneElement(Type element, double value) {
   return bytes;
 }
 
-} // namespace cleave::codegen
+} // namespace cleave
