@@ -19,6 +19,13 @@ struct Planned {
   std::unique_ptr<Pipeline> pipeline; // holds the step at the decision's microbatch
   planner::Problem problem;
   planner::Decision decision;
+  std::vector<std::string> warnings;
+
+  report::Report report(const planner::Cluster &cluster) const {
+    report::Report made = report::makeReport(problem, cluster, decision);
+    made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
+    return made;
+  }
 };
 
 Status writeProblem(const std::string &path, const planner::Problem &problem) {
@@ -35,8 +42,10 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
                       " cannot be compiled yet, only fp32; `cleave estimate` prices it");
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
-  Planned planned{std::make_unique<Pipeline>(request), {}, {}};
+  Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}};
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(1, false));
+  planned.warnings = planned.pipeline->warnings();
+  for (const std::string &warning : planned.warnings) request.warn(warning);
   auto problem = planned.pipeline->problem(1);
   if (!problem) return problem.status();
   planned.problem = std::move(*problem);
@@ -45,9 +54,10 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);
   bool recompute = planned.decision.recompute == planner::Recompute::Full;
-  if (forCode && (planned.decision.microbatches > 1 || recompute)) {
+  bool staged = planned.decision.stages > 1;
+  if (forCode && (planned.decision.microbatches > 1 || recompute || staged)) {
     planned.pipeline = std::make_unique<Pipeline>(request);
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute, 1, staged));
   }
   return planned;
 }
@@ -65,12 +75,11 @@ void fillSchedule(const recipe::Schedule &from, plan::Schedule &to) {
 // Samples that are sequences count tokens: integer inputs of one dimension beside the sample.
 int64_t tokensPerSample(const plan::Plan &plan) {
   int64_t tokens = 0;
-  for (const plan::Fragment &fragment : plan.programs(0).fragments()) {
-    if (fragment.name() != "final") continue;
-    for (const plan::InputBinding &input : fragment.inputs())
-      if (!input.label() && input.buffer().dtype() == plan::I64 && input.global_shape_size() == 2)
-        tokens = std::max(tokens, input.global_shape(1));
-  }
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::InputBinding &input : fragment.inputs())
+        if (!input.label() && input.buffer().dtype() == plan::I64 && input.global_shape_size() == 2)
+          tokens = std::max(tokens, input.global_shape(1));
   return tokens;
 }
 
@@ -112,7 +121,7 @@ void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
 Result<report::Report> estimate(const CompileRequest &request, bool executableOnly) {
   auto planned = choose(request, executableOnly, false);
   if (!planned) return planned.status();
-  return report::makeReport(planned->problem, request.cluster, planned->decision);
+  return planned->report(request.cluster);
 }
 
 Result<Compiled> compile(const CompileRequest &request) {
@@ -123,7 +132,7 @@ Result<Compiled> compile(const CompileRequest &request) {
   std::map<std::string, int64_t> bounds = inputBounds(planned->pipeline->step());
   auto lowered = planned->pipeline->lower(planned->decision);
   if (!lowered) return lowered.status();
-  Compiled compiled{std::move(*lowered), report::makeReport(planned->problem, request.cluster, planned->decision)};
+  Compiled compiled{std::move(*lowered), planned->report(request.cluster)};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave 0.1");
   plan.set_reference_graph(*reference);
@@ -157,7 +166,8 @@ std::string operatorTable() {
     std::string name = op.getStringRef().drop_front(5).str();
     table += name + std::string(20 - std::min<size_t>(name.size(), 19), ' ') +
              cell(op.hasInterface<InferTypeOpInterface>(), 7) + cell(op.hasInterface<onnx::GradientOpInterface>(), 10) +
-             cell(op.hasInterface<onnx::FactorRuleOpInterface>(), 9) + cell(op.hasInterface<onnx::CostOpInterface>(), 6) +
+             cell(op.hasInterface<onnx::FactorRuleOpInterface>(), 9) +
+             cell(op.hasInterface<onnx::CostOpInterface>(), 6) +
              cell(op.hasInterface<onnx::LoweringOpInterface>(), 0 + 3) + "\n";
   }
   return table;

@@ -12,6 +12,7 @@
 #include "compiler/report/report.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
+#include <functional>
 #include <map>
 #include <string>
 
@@ -24,6 +25,8 @@ struct CompileRequest {
   planner::SplitFlags split;
   std::string problemFile; // not empty: the planner's problem is written there, as text
   std::string irFolder;    // not empty: the module is written there after each phase
+  // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
+  std::function<void(const std::string &)> warn = [](const std::string &) {};
 };
 
 struct Compiled {

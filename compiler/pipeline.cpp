@@ -8,14 +8,20 @@
 //               VerifyCore                only core ops are left; all that are not, in one error
 //   training    AttachLoss, BuildEvaluate, BuildBackward, Recompute, AccumulateGradients, ClipGradients, ApplyOptimizer
 //               VerifyTraining
+//   attention   only where a sequence is split over a ring: RecognizeAttention before the training phase,
+//               ExpandAttention after it
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, PropagateShardings, MaterializeCollectives, ElideCollectives, BucketCollectives
+//               of a pipeline: AssignStages after the first, SplitStages before the last
+//               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
-//   codegen     AbsorbTransposes, FormClusters, LowerLibraryOps, LowerCollectives, ScheduleCommands, PlanMemory
+//   codegen     AbsorbTransposes, FormClusters, LowerLibraryOps, LowerCollectives, CopyKeptValues, ScheduleCommands,
+//               PlanMemory
 //               VerifyPlan                no two live buffers overlap, collectives in one order
 //
 // Each phase's own header lists its passes with what they do.
 #include "compiler/pipeline.h"
+#include "compiler/attention/attention.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/import/import.h"
 #include "compiler/import/inspect.h"
@@ -23,6 +29,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
+#include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
@@ -37,6 +44,7 @@ namespace cleave {
 void registerPasses() {
   normalize::registerNormalizePasses();
   training::registerTrainingPasses();
+  attention::registerAttentionPasses();
   partition::registerPartitionPasses();
   codegen::registerCodegenPasses();
 }
@@ -44,11 +52,14 @@ void registerPasses() {
 Pipeline::Pipeline(const CompileRequest &request) : request(request), context(MLIRContext::Threading::DISABLED) {
   context.loadDialect<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect>();
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() != DiagnosticSeverity::Error) return success();
-    if (!diagnostics.empty()) diagnostics += "\n";
+    std::string text;
     if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
-      if (!name.getName().empty()) diagnostics += ("node '" + name.getName().getValue() + "': ").str();
-    diagnostics += diagnostic.str();
+      if (!name.getName().empty()) text = ("node '" + name.getName().getValue() + "': ").str();
+    text += diagnostic.str();
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+      warned.push_back(std::move(text));
+    else if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      diagnostics += (diagnostics.empty() ? "" : "\n") + text;
     return success();
   });
 }
@@ -116,7 +127,7 @@ Status Pipeline::findBatch() {
   return Status::ok();
 }
 
-Status Pipeline::buildStep(int64_t microbatches, bool recompute) {
+Status Pipeline::buildStep(int64_t microbatches, bool recompute, int64_t sequenceBlocks, bool staged) {
   CLEAVE_RETURN_IF_ERROR(importModel());
   normalize::NormalizeOptions options{.dims = request.recipe.dims};
   CLEAVE_RETURN_IF_ERROR(findBatch());
@@ -130,17 +141,30 @@ Status Pipeline::buildStep(int64_t microbatches, bool recompute) {
     options.dims[batchName] = samples / microbatches;
   }
   switch (request.recipe.batchNorm) {
-  case recipe::BatchNorm::AsExported: options.batchNorm = normalize::BatchNormMode::AsExported; break;
-  case recipe::BatchNorm::Training: options.batchNorm = normalize::BatchNormMode::Training; break;
-  case recipe::BatchNorm::Frozen: options.batchNorm = normalize::BatchNormMode::Frozen; break;
+  case recipe::BatchNorm::AsExported:
+    options.batchNorm = normalize::BatchNormMode::AsExported;
+    break;
+  case recipe::BatchNorm::Training:
+    options.batchNorm = normalize::BatchNormMode::Training;
+    break;
+  case recipe::BatchNorm::Frozen:
+    options.batchNorm = normalize::BatchNormMode::Frozen;
+    break;
   }
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Off) options.dropout = 0.0;
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
   CLEAVE_RETURN_IF_ERROR(
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
-  return run("training", [&](OpPassManager &passes) {
-    training::buildTrainingPipeline(passes, request.recipe, {.microbatches = microbatches, .recompute = recompute});
-  });
+  if (sequenceBlocks > 1)
+    CLEAVE_RETURN_IF_ERROR(run("recognize", [&](OpPassManager &passes) {
+      passes.addPass(attention::createRecognizeAttention(sequenceBlocks));
+    }));
+  CLEAVE_RETURN_IF_ERROR(run("training", [&](OpPassManager &passes) {
+    training::buildTrainingPipeline(passes, request.recipe,
+                                    {.microbatches = microbatches, .recompute = recompute, .pipeline = staged});
+  }));
+  if (sequenceBlocks == 1) return Status::ok();
+  return run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); });
 }
 
 Result<import_::Inspection> Pipeline::inspect() {
@@ -165,7 +189,11 @@ Result<import_::Inspection> Pipeline::inspect() {
   double flops = 0;
   module->walk([&](onnx::CostOpInterface op) { flops += op.getFlops(); });
   seen.flops = flops;
-  for (const auto &[name, size] : options.dims) seen.flopsAt += (seen.flopsAt.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  auto forward = partition::extractProblem(*module, {.name = request.model, .function = "model"});
+  if (failed(forward)) return failure("the repeated blocks cannot be found");
+  seen.blocks = repeatedBlocks(*forward);
+  for (const auto &[name, size] : options.dims)
+    seen.flopsAt += (seen.flopsAt.empty() ? "" : ", ") + name + "=" + std::to_string(size);
   return seen;
 }
 
@@ -185,9 +213,40 @@ Result<std::string> Pipeline::referenceGraph() {
   return graph.SerializeAsString();
 }
 
+namespace {
+
+// The table of the decision's pipeline; none without one.
+Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decision &decision) {
+  if (decision.stages < 2) return std::optional<planner::PipelineSchedule>();
+  planner::StageTimes times{0, 0, 0, 0, 0}; // of a typical stage
+  for (const planner::StageDecision &stage : decision.stageDecisions) {
+    times.forward += stage.forward;
+    times.backwardInput += stage.backwardInput;
+    times.backwardWeight += stage.backwardWeight;
+    times.sendForward += stage.sendForward;
+    times.sendBackward += stage.sendBackward;
+  }
+  if (times.forward <= 0) times = {};
+  auto table = planner::makeSchedule(decision.schedule, static_cast<int>(decision.mesh.axisSize("pp")),
+                                     decision.microbatches, times);
+  if (!table) return table.status();
+  if (table->stages != decision.stages)
+    return inputError("schedule '" + decision.schedule + "' has " + std::to_string(table->stages) +
+                      " stages, the model was cut into " + std::to_string(decision.stages));
+  if (table->weightVersions != 1)
+    return inputError("schedule '" + decision.schedule + "' keeps " + std::to_string(table->weightVersions) +
+                      " versions of the weights, which compiled plans cannot do yet; use 1f1b or interleaved:2");
+  CLEAVE_RETURN_IF_ERROR(planner::validate(*table));
+  return std::optional(std::move(*table));
+}
+
+} // namespace
+
 Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
+  auto table = scheduleOf(decision);
+  if (!table) return table.status();
   CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
-    partition::buildPartitionPipeline(passes, decision.mesh, decision);
+    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table);
   }));
   auto plan = codegen::generate(*module, decision.mesh, {});
   dump("codegen");

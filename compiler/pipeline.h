@@ -18,7 +18,8 @@ public:
   explicit Pipeline(const CompileRequest &request);
 
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
-  Status buildStep(int64_t microbatches, bool recompute);
+  // `staged`: to be cut in pipeline stages.
+  Status buildStep(int64_t microbatches, bool recompute, int64_t sequenceBlocks = 1, bool staged = false);
   // What the model holds, with FLOPs where the normalize phase succeeds.
   Result<import_::Inspection> inspect();
   // The planner's view of the step.
@@ -30,6 +31,8 @@ public:
   // Samples a step, known after buildStep.
   int64_t batch() const { return samples; }
   mlir::ModuleOp step() { return *module; }
+  // What the passes warned of, such as parameters that no gradient reaches.
+  const std::vector<std::string> &warnings() const { return warned; }
 
 private:
   Status importModel();
@@ -42,6 +45,7 @@ private:
   const CompileRequest &request;
   mlir::MLIRContext context;
   std::string diagnostics;
+  std::vector<std::string> warned;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::string batchName; // the symbolic dimension that counts samples; empty: the batch is fixed
   int64_t samples = 1;

@@ -19,8 +19,8 @@ using namespace cleave::dist;
 namespace cleave::attention {
 namespace {
 
-// Additive masks below this hide a key from every score that float32 training reaches.
-constexpr double hidden = -1e30;
+// A score this low gives exp(..) = 0 beside every score that training reaches.
+constexpr double hidden = -1e8;
 
 // What one softmax's surroundings come to.
 class Candidate {
@@ -32,7 +32,6 @@ public:
     int64_t rank = cast<RankedTensorType>(softmax.scores.getType()).getRank();
     Sharding layout = layoutOf(rank, scoreDims);
     if (!collect(softmax.scores, layout, score, nullptr) || !isProduct) return false;
-    causal = causalAdded && !otherMask;
     final = findWeighing();
     if (!final) return false;
     FactorRule rule = final.getFactorRule();
@@ -47,7 +46,6 @@ public:
     layouts[softmax.probabilities] = layout;
     OpOperand &pUse = final->getOpOperand(left ? 0 : 1), &vUse = final->getOpOperand(left ? 1 : 0);
     if (!collect(p, layout, weigh, &pUse)) return false;
-    products = 1;
     if (!collect(v, operandSharding(rule, split, left ? 1 : 0), weigh, &vUse)) return false;
     weigh.insert(final);
     return true;
@@ -62,7 +60,7 @@ public:
       queryDims.push_back(dims.query);
       keyDims.push_back(dims.key);
     }
-    if (needsPositions) { // two more operands: the positions of the queries and of the keys
+    if (!tables.empty() || !positions.empty()) { // two more operands: the positions of the queries and of the keys
       auto type = RankedTensorType::get({sequence()}, builder.getI64Type());
       for (bool key : {false, true}) {
         xs.push_back(
@@ -80,7 +78,7 @@ public:
         builder.getDenseI64ArrayAttr(keyDims), builder.getI64IntegerAttr(scoreDims.query),
         builder.getI64IntegerAttr(scoreDims.key), builder.getI64IntegerAttr(outQuery),
         builder.getI64IntegerAttr(blocks), softmax.zeroEmptyRows ? builder.getUnitAttr() : UnitAttr(),
-        causal ? builder.getUnitAttr() : UnitAttr());
+        isCausal() ? builder.getUnitAttr() : UnitAttr());
     fill(op.getScore(), score.getArrayRef(), {}, xs);
     fill(op.getWeigh(), weigh.getArrayRef(), softmax.probabilities, xs);
     final.getY().replaceAllUsesWith(op.getOut());
@@ -99,25 +97,23 @@ private:
       ops.insert(op);
       return true;
     }
-    if (!dims.both() && !(use && dims.key >= 0 && widened(value))) {
-      // A mask along the keys alone (padding) hides keys too: then no block may be skipped.
-      if (products == 0 && (dims.key >= 0 || dims.query >= 0)) otherMask = true;
-      return addOperand(value, dims, use);
-    }
+    if (!dims.both() && !(use && dims.key >= 0 && widened(value))) return addOperand(value, dims, use);
     if (auto [known, fresh] = layouts.try_emplace(value, layout); !fresh && known->second != layout) return false;
     if (value == softmax.probabilities || (op && ops.contains(op))) return true;
     if (auto table = matchCausalTable(value); table && dims == SequenceDims{0, 1}) {
-      bool hides = table->yes == 0 && table->no <= hidden && llvm::all_of(value.getUsers(), isAddition);
-      (hides && !causalAdded ? causalAdded : otherMask) = true;
-      needsPositions = true;
       tables[value] = *table;
       ops.insert(op);
       return true;
     }
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op)) { // a table of pairs: every device cuts its blocks from it
-      otherMask = true;
-      return addOperand(value, dims, use);
+    if (auto iota = dyn_cast_or_null<onnx::IotaOp>(op)) {
+      int64_t dim = iota.getDim();
+      if (dim != dims.query && dim != dims.key) return addOperand(value, dims, use);
+      positions[value] = dim == dims.key;
+      ops.insert(op);
+      return true;
     }
+    // A table of pairs: every device cuts its blocks from it.
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op)) return addOperand(value, dims, use);
     if (!isRegionOp(op) || (isa<onnx::RandomUniformOp>(op) && &ops == &score)) return false;
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     std::vector<const Sharding *> unknown(op->getNumOperands(), nullptr);
@@ -127,14 +123,9 @@ private:
       SequenceDims a = dimsOf(operandSharding(rule, split, 0)), b = dimsOf(operandSharding(rule, split, 1));
       isProduct |= (a.query >= 0) != (a.key >= 0) && (b.query >= 0) != (b.key >= 0) && (a.query >= 0) != (b.query >= 0);
     }
-    bool product = isa<onnx::ContractOp>(op);
-    if (!product && !isa<onnx::AddOp, onnx::MulOp, onnx::DivOp, onnx::BroadcastOp, onnx::ReshapeOp>(op))
-      otherMask = true;
-    products += product;
     for (OpOperand &operand : op->getOpOperands())
       if (!collect(operand.get(), operandSharding(rule, split, operand.getOperandNumber()), ops, &operand))
         return false;
-    products -= product;
     ops.insert(op);
     return true;
   }
@@ -155,10 +146,57 @@ private:
     return false;
   }
 
-  static bool isAddition(Operation *op) {
-    if (isa<onnx::AddOp>(op)) return true;
-    auto broadcast = dyn_cast<onnx::BroadcastOp>(op);
-    return broadcast && llvm::all_of(broadcast->getUsers(), isAddition);
+  // The scores with nothing but a causal mask: blocks of later keys may then be skipped.
+  bool isCausal() const {
+    if (auto add = softmax.scores.getDefiningOp<onnx::AddOp>())
+      return (isProductAlone(add.getA()) && hidesFuture(add.getB())) ||
+             (isProductAlone(add.getB()) && hidesFuture(add.getA()));
+    auto where = softmax.scores.getDefiningOp<onnx::WhereOp>();
+    return where && seesPast(where.getCondition()) && isProductAlone(where.getA()) && isHidden(where.getB());
+  }
+  static bool isProductAlone(Value value) {
+    while (Operation *op = value.getDefiningOp()) {
+      if (isa<onnx::ContractOp>(op)) return true;
+      bool scaled = isa<onnx::MulOp, onnx::DivOp>(op) && isSplat(op->getOperand(1));
+      if (!scaled && !isa<onnx::ReshapeOp>(op)) return false;
+      value = op->getOperand(0);
+    }
+    return false;
+  }
+  static Value throughBroadcasts(Value value) {
+    while (auto broadcast = value.getDefiningOp<onnx::BroadcastOp>()) value = broadcast.getX();
+    return value;
+  }
+  static bool isHidden(Value value) {
+    auto constant = throughBroadcasts(value).getDefiningOp<onnx::ConstantOp>();
+    auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+    if (!dense || !dense.isSplat() || !isa<FloatType>(dense.getElementType())) return false;
+    return dense.getSplatValue<APFloat>().convertToDouble() <= hidden;
+  }
+  bool hidesFuture(Value mask) const {
+    mask = throughBroadcasts(mask);
+    if (auto table = tables.find(mask); table != tables.end())
+      return table->second.yes == 0 && table->second.no <= hidden;
+    auto where = mask.getDefiningOp<onnx::WhereOp>();
+    return where && seesPast(where.getCondition()) && onnx::rules::isZero(where.getA()) && isHidden(where.getB());
+  }
+  bool seesPast(Value condition) const {
+    condition = throughBroadcasts(condition);
+    if (auto table = tables.find(condition); table != tables.end())
+      return table->second.yes == 1 && table->second.no == 0;
+    if (auto compare = condition.getDefiningOp<onnx::LessOrEqualOp>())
+      return isPosition(compare.getA(), true) && isPosition(compare.getB(), false);
+    auto compare = condition.getDefiningOp<onnx::GreaterOrEqualOp>();
+    return compare && isPosition(compare.getA(), false) && isPosition(compare.getB(), true);
+  }
+  // The number of the key (query) in every pair.
+  bool isPosition(Value value, bool key) const {
+    if (auto iota = positions.find(value); iota != positions.end()) return iota->second == key;
+    auto broadcast = value.getDefiningOp<onnx::BroadcastOp>();
+    auto layout = layouts.find(value);
+    if (!broadcast || layout == layouts.end() || broadcast.getDims().size() != 1) return false;
+    SequenceDims dims = dimsOf(layout->second);
+    return broadcast.getDims()[0] == (key ? dims.key : dims.query) && countsUp(broadcast.getX());
   }
 
   bool addOperand(Value value, SequenceDims dims, OpOperand *use) {
@@ -211,7 +249,12 @@ private:
     OpBuilder builder(final.getContext());
     builder.setInsertionPointToEnd(&block);
     for (Operation *op : ops) {
-      auto table = op->getNumResults() == 1 ? tables.find(op->getResult(0)) : tables.end();
+      if (auto position = positions.find(op->getResult(0)); position != positions.end()) {
+        Value row = arguments[arguments.size() - (position->second ? 1 : 2)];
+        mapping.map(position->first, spreadPositions(builder, cast<onnx::IotaOp>(op), row));
+        continue;
+      }
+      auto table = tables.find(op->getResult(0));
       if (table != tables.end()) {
         mapping.map(table->first,
                     comparePositions(builder, table->first, table->second, ArrayRef(arguments).take_back(2)));
@@ -224,6 +267,12 @@ private:
     }
   }
 
+  static Value spreadPositions(OpBuilder &builder, onnx::IotaOp iota, Value row) {
+    onnx::Formula f(builder, iota.getLoc());
+    auto type = cast<RankedTensorType>(iota.getType());
+    int64_t dim = iota.getDim();
+    return f.make<onnx::BroadcastOp>(f.cast(row, type.getElementType()), type.getShape(), ArrayRef<int64_t>{dim});
+  }
   static Value comparePositions(OpBuilder &builder, Value table, CausalTable entries, ArrayRef<Value> positions) {
     onnx::Formula f(builder, table.getLoc());
     auto type = cast<RankedTensorType>(table.getType());
@@ -243,10 +292,10 @@ private:
   SmallVector<SequenceDims> operandDims;
   DenseMap<OpOperand *, size_t> operandOf;
   llvm::MapVector<Value, CausalTable> tables;
+  llvm::MapVector<Value, bool> positions; // indices along the queries (false) or keys (true)
   DenseSet<Value> fromProbabilities;
   onnx::ContractOp final;
-  int products = 0; // around what is walked now
-  bool isProduct = false, needsPositions = false, causalAdded = false, otherMask = false, causal = false;
+  bool isProduct = false;
 };
 
 struct RecognizeAttention : PassWrapper<RecognizeAttention, OperationPass<ModuleOp>> {

@@ -142,56 +142,74 @@ Value Blocks::copy(Operation *op, ValueRange operands, const FactorRule &rule, c
   return made->getResult(0);
 }
 
+// How every operation of a region is split: forwards from the arguments, then back, because a broadcast's new dimension
+// is known only to those who read it.
+DenseMap<Operation *, FactorSharding> Blocks::splits(Region &region, ArrayRef<SequenceDims> dims) {
+  Mesh mesh = sequenceMesh(count);
+  DenseMap<Value, Sharding> layouts;
+  DenseMap<Operation *, FactorSharding> found;
+  for (auto [argument, where] : llvm::zip_equal(region.getArguments(), dims))
+    layouts[argument] = layoutOf(tensorType(argument).getRank(), where);
+  auto visit = [&](Operation &op) {
+    FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
+    auto known = [&](Value value) {
+      auto layout = layouts.find(value);
+      return layout == layouts.end() ? nullptr : &layout->second;
+    };
+    std::vector<const Sharding *> operands;
+    for (Value operand : op.getOperands()) operands.push_back(known(operand));
+    FactorSharding split = inferFactorSharding(mesh, rule, operands, {known(op.getResult(0))}, {});
+    Sharding result = resultSharding(rule, split, 0);
+    result.partial.clear();
+    layouts[op.getResult(0)] = result;
+    for (auto [index, operand] : llvm::enumerate(op.getOperands()))
+      if (operand.getDefiningOp()) layouts[operand] = operandSharding(rule, split, index);
+    found[&op] = std::move(split);
+  };
+  for (Operation &op : region.front())
+    if (!isa<onnx::ConstantOp>(op)) visit(op);
+  for (Operation &op : llvm::reverse(region.front()))
+    if (!isa<onnx::ConstantOp>(op)) visit(op);
+  return found;
+}
+
 Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayRef<SequenceDims> dims, int64_t turn,
                   SmallVectorImpl<Operation *> *made) {
   Mesh mesh = sequenceMesh(count);
+  DenseMap<Operation *, FactorSharding> split = splits(region, dims);
   DenseMap<Value, Value> blocked, original;
-  DenseMap<Value, Sharding> layouts;
-  for (auto [argument, value, before, where] : llvm::zip_equal(region.getArguments(), arguments, whole, dims)) {
+  for (auto [argument, value, before] : llvm::zip_equal(region.getArguments(), arguments, whole)) {
     blocked[argument] = value;
     original[argument] = before;
-    layouts[argument] = layoutOf(tensorType(argument).getRank(), where);
   }
+  // A constant is made where it is read, at the size that is wanted there.
+  auto constantBlock = [&](onnx::ConstantOp constant, const Sharding &layout) -> Value {
+    auto type = tensorType(constant.getY());
+    std::vector<int64_t> local;
+    std::string error;
+    if (!localShape(mesh, layout, type.getShape().vec(), local, error)) return {};
+    auto value = cast<DenseElementsAttr>(constant.getValue()).resizeSplat(type.clone(led(count, local)));
+    return f.make<onnx::ConstantOp>(value);
+  };
   Value result;
   for (Operation &op : region.front()) {
-    if (isa<onnx::ConstantOp>(op)) continue; // made where it is read, at the size that is wanted
+    if (isa<onnx::ConstantOp>(op)) continue;
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
-    Value old = op.getResult(0);
+    Sharding layout = resultSharding(rule, split[&op], 0);
     if (auto random = dyn_cast<onnx::RandomUniformOp>(op)) {
-      // It lies as those that read it: all of them are elementwise.
-      SequenceDims where = dims[0];
-      layouts[old] = layoutOf(tensorType(old).getRank(), where);
-      blocked[old] = draw(random, original[random.getKey()], where, turn);
+      blocked[op.getResult(0)] = draw(random, original[random.getKey()], dimsOf(layout), turn);
       continue;
     }
-    std::vector<const Sharding *> known;
-    for (Value operand : op.getOperands()) {
-      auto found = layouts.find(operand);
-      known.push_back(found == layouts.end() ? nullptr : &found->second);
-    }
-    FactorSharding split = inferFactorSharding(mesh, rule, known, {nullptr}, {});
     SmallVector<Value> operands;
     for (auto [index, operand] : llvm::enumerate(op.getOperands())) {
-      if (auto constant = operand.getDefiningOp<onnx::ConstantOp>()) {
-        std::vector<int64_t> local;
-        std::string error;
-        Sharding wanted = operandSharding(rule, split, index);
-        if (!localShape(mesh, wanted,
-                        shapeOf(operand).size() ? tensorType(operand).getShape().vec() : std::vector<int64_t>(), local,
-                        error))
-          return {};
-        auto dense = cast<DenseElementsAttr>(constant.getValue());
-        operands.push_back(f.make<onnx::ConstantOp>(dense.resizeSplat(tensorType(operand).clone(led(count, local)))));
-      } else {
-        operands.push_back(blocked[operand]);
-      }
+      auto constant = operand.getDefiningOp<onnx::ConstantOp>();
+      operands.push_back(constant ? constantBlock(constant, operandSharding(rule, split[&op], index))
+                                  : blocked[operand]);
+      if (!operands.back()) return {};
     }
-    Sharding layout = resultSharding(rule, split, 0);
-    result = copy(&op, operands, rule, split, layout);
+    result = copy(&op, operands, rule, split[&op], layout);
     if (!result) return {};
-    layout.partial.clear();
-    layouts[old] = layout;
-    blocked[old] = result;
+    blocked[op.getResult(0)] = result;
     if (made) made->push_back(result.getDefiningOp());
   }
   return result;

@@ -32,6 +32,8 @@ public:
                   llvm::ArrayRef<SequenceDims> dims, int64_t turn, llvm::SmallVectorImpl<mlir::Operation *> *made);
 
 private:
+  llvm::DenseMap<mlir::Operation *, dist::FactorSharding> splits(mlir::Region &region,
+                                                                 llvm::ArrayRef<SequenceDims> dims);
   mlir::Value hit(llvm::ArrayRef<int64_t> shape, int64_t turn);
   mlir::Value copy(mlir::Operation *op, mlir::ValueRange operands, const dist::FactorRule &rule,
                    const dist::FactorSharding &split, const dist::Sharding &layout);

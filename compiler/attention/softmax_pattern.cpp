@@ -108,4 +108,17 @@ std::optional<CausalTable> matchCausalTable(Value value) {
   return table;
 }
 
+bool countsUp(Value value) {
+  if (auto iota = value.getDefiningOp<onnx::IotaOp>()) return cast<RankedTensorType>(iota.getType()).getRank() == 1;
+  auto constant = value.getDefiningOp<onnx::ConstantOp>();
+  auto type = cast<RankedTensorType>(value.getType());
+  if (!constant || type.getRank() != 1 || !type.getElementType().isInteger(64)) return false;
+  auto entries = constant.getValue().tryGetValues<int64_t>();
+  if (!entries) return false;
+  int64_t next = 0;
+  for (int64_t entry : *entries)
+    if (entry != next++) return false;
+  return true;
+}
+
 } // namespace cleave::attention

@@ -21,5 +21,7 @@ struct CausalTable {
   double yes, no;
 };
 std::optional<CausalTable> matchCausalTable(mlir::Value value);
+// 0 1 2 ..., one-dimensional.
+bool countsUp(mlir::Value value);
 
 } // namespace cleave::attention

@@ -33,6 +33,7 @@ void buildCodegenPipeline(OpPassManager &passes) {
   passes.addPass(createScheduleKernelsPass());
   passes.addPass(createLowerLibraryOps());
   passes.addPass(createLowerCollectives());
+  passes.addPass(createCopyKeptValues());
   passes.addPass(createScheduleCommands());
   passes.addPass(createPlanMemory());
   passes.addPass(createVerifyPlan());

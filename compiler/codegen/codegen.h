@@ -2,6 +2,7 @@
 //
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
+//   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
 //   order, streams, events              -> plan.stream, plan.wait             ScheduleCommands
 //   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
 //   everything                          -> plan::Plan (plan.proto)            generate
@@ -42,6 +43,7 @@ void buildCodegenPipeline(mlir::OpPassManager &passes);
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
+std::unique_ptr<mlir::Pass> createCopyKeptValues();
 std::unique_ptr<mlir::Pass> createScheduleCommands();
 std::unique_ptr<mlir::Pass> createPlanMemory();
 std::unique_ptr<mlir::Pass> createVerifyPlan();

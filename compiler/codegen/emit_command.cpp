@@ -1,7 +1,7 @@
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/command_building.h"
-#include "compiler/elements/element_data.h"
 #include "compiler/codegen/strided_view.h"
+#include "compiler/elements/element_data.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -33,8 +33,8 @@ public:
     return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
         .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::PoolCommandOp,
               plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp, plan::ConcatCommandOp,
-              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::StoreOp>(
-            [&](auto command) { return finish(emit(command)); })
+              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::StoreOp, plan::SendCommandOp,
+              plan::ReceiveCommandOp>([&](auto command) { return finish(emit(command)); })
         .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
         .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
   }
@@ -282,6 +282,19 @@ private:
     return success();
   }
 
+  LogicalResult emit(plan::SendCommandOp op) { return emitTransfer(op, plan::Transfer::SEND, op.getX()); }
+  LogicalResult emit(plan::ReceiveCommandOp op) { return emitTransfer(op, plan::Transfer::RECEIVE, op.getY()); }
+
+  template <typename Op> LogicalResult emitTransfer(Op op, plan::Transfer::Direction direction, Value value) {
+    plan::Transfer &transfer = *add().mutable_transfer();
+    transfer.set_direction(direction);
+    setAffine(*transfer.mutable_peer(), op.getPeer());
+    *transfer.mutable_buffer() = bufferOf(value);
+    transfer.set_tag(static_cast<int32_t>(op.getTag()));
+    transfer.set_why(op.getWhy().str());
+    return success();
+  }
+
   LogicalResult emit(plan::StoreOp op) {
     if (op.getInPlace()) return success();
     auto offset = context.paramOffsets.find(op.getParamAttr());
@@ -314,14 +327,21 @@ LogicalResult emitCommand(Operation &op, const EmissionContext &context, plan::F
 
 plan::Buffer bufferOf(Value value) {
   plan::Buffer buffer;
+  func::FuncOp function;
   if (auto result = dyn_cast<OpResult>(value)) {
+    function = result.getOwner()->getParentOfType<func::FuncOp>();
     auto offsets = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>("plan.offsets");
     buffer.set_offset(offsets[result.getResultNumber()]);
   } else {
     auto argument = cast<BlockArgument>(value);
-    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
     buffer.set_offset(function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset").getInt());
   }
+  if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region"))
+    if (buffer.offset() >= region[0] && buffer.offset() < region[0] + region[1]) {
+      buffer.set_offset(buffer.offset() - region[0]);
+      buffer.set_in_slot(true);
+    }
   auto type = cast<RankedTensorType>(value.getType());
   buffer.set_dtype(dtypeOf(type.getElementType()));
   assign(*buffer.mutable_shape(), type.getShape());

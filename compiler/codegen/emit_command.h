@@ -19,7 +19,8 @@ struct EmissionContext {
 // Appends the op's commands to the fragment. Ops without code (views, constants, reads) append nothing.
 mlir::LogicalResult emitCommand(mlir::Operation &op, const EmissionContext &context, plan::Fragment &fragment);
 
-// A value's buffer: its offset from PlanMemory, element type and shape.
+// A value's buffer: its offset from PlanMemory, element type and shape. In a slot (plan.slot_region of the function:
+// offset and bytes of its first copy, copies): the offset from the slot's start.
 plan::Buffer bufferOf(mlir::Value value);
 
 // The node that a location names: "h.0.attn.MatMul"; for a fused one up to three names, joined by "+".

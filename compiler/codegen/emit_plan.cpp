@@ -1,8 +1,8 @@
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/command_building.h"
-#include "compiler/elements/element_data.h"
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -49,7 +49,7 @@ LogicalResult setSource(onnx::ParamOp param, plan::Parameter &out) {
   return success();
 }
 
-LogicalResult emitParameter(onnx::ParamOp param, plan::Parameter &out) {
+LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Parameter &out) {
   auto type = cast<RankedTensorType>(param.getType());
   out.set_name(param.getSymName().str());
   out.set_dtype(dtypeOf(type.getElementType()));
@@ -64,7 +64,13 @@ LogicalResult emitParameter(onnx::ParamOp param, plan::Parameter &out) {
   out.set_role(role);
   out.set_trainable(param.getTrainable());
   out.set_snapshot(role != plan::Parameter::ACCUMULATOR);
-  out.set_offset(param->getAttrOfType<IntegerAttr>("plan.offset").getInt());
+  auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset").asArrayRef();
+  if (programs == 1) {
+    out.set_offset(offsets[0]);
+  } else {
+    for (int64_t holder : holdersOf(param, programs)) out.add_pp_coordinates(holder);
+    for (int64_t offset : offsets) out.add_offsets(offset);
+  }
   for (int64_t size : param.getOriginalShape().value_or(type.getShape())) out.add_original_shape(size);
   if (auto aliases = param.getAliases())
     for (Attribute alias : *aliases) out.add_aliases(cast<StringAttr>(alias).getValue().str());
@@ -72,39 +78,44 @@ LogicalResult emitParameter(onnx::ParamOp param, plan::Parameter &out) {
   return setSource(param, out);
 }
 
+// One program: its fragments, slots and routines.
 class ProgramWriter {
 public:
-  ProgramWriter(ModuleOp module, const dist::Mesh &mesh, plan::Plan &plan)
-      : module(module), mesh(mesh), plan(plan), program(*plan.add_programs()) {}
+  ProgramWriter(ModuleOp module, const dist::Mesh &mesh, int64_t number, EmissionContext context,
+                plan::Program &program)
+      : module(module), mesh(mesh), number(number), program(program), context(std::move(context)) {}
 
   LogicalResult write() {
-    for (auto param : module.getOps<onnx::ParamOp>()) {
-      plan::Parameter &out = *plan.add_parameters();
-      if (failed(emitParameter(param, out))) return failure();
-      context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = out.offset();
-    }
-    for (auto kernel : module.getOps<plan::KernelOp>()) {
-      context.kernels[FlatSymbolRefAttr::get(kernel.getSymNameAttr())] = plan.kernels_size();
-      plan::Kernel &out = *plan.add_kernels();
-      out.set_symbol(kernel.getSymName().str());
-      out.set_num_outputs(kernel.getYield().getNumOperands());
-      out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
-      out.set_num_scalars(kernel.getScalarArguments().size());
-      if (auto description = kernel.getDescription()) out.set_description(description->str());
-    }
-    program.set_arena_bytes(module->getAttrOfType<IntegerAttr>("plan.arena_bytes").getInt());
-    program.set_persistent_bytes(module->getAttrOfType<IntegerAttr>("plan.persistent_bytes").getInt());
-    for (auto function : module.getOps<func::FuncOp>())
+    for (auto param : module.getOps<onnx::ParamOp>())
+      if (auto offset = offsetIn(param, number, programCount(module)))
+        context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = *offset;
+    program.set_arena_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes")[number]);
+    program.set_persistent_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.persistent_bytes")[number]);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (programOf(function) != number) continue;
+      fragments[FlatSymbolRefAttr::get(function.getSymNameAttr())] = program.fragments_size();
       if (failed(writeFragment(function))) return failure();
-    return success();
+    }
+    return writeRoutines();
   }
 
 private:
   LogicalResult writeFragment(func::FuncOp function) {
     plan::Fragment &fragment = *program.add_fragments();
-    fragment.set_name(function.getSymName().str());
+    auto name = function->getAttrOfType<StringAttr>("cleave.fragment"); // where a symbol of that name is taken
+    fragment.set_name((name ? name.getValue() : function.getSymName()).str());
+    if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region")) {
+      fragment.set_slot_region(static_cast<int32_t>(region[3]));
+      while (program.slot_regions_size() <= region[3]) program.add_slot_regions();
+      plan::SlotRegion &out = *program.mutable_slot_regions(static_cast<int>(region[3]));
+      out.set_offset(region[0]);
+      out.set_bytes(region[1]);
+      out.set_count(static_cast<int32_t>(region[2]));
+    }
     for (BlockArgument argument : function.getArguments())
-      if (failed(writeArgument(function, argument, fragment))) return failure();
+      if (!function.getArgAttr(argument.getArgNumber(), "cleave.kept") &&
+          failed(writeArgument(function, argument, fragment)))
+        return failure();
     Block &block = function.getBody().front();
     for (Operation &op : block) {
       if (auto constant = dyn_cast<plan::ConstantCommandOp>(op)) {
@@ -117,10 +128,35 @@ private:
       if (failed(emitCommand(op, context, fragment))) return failure();
     }
     for (auto [i, value] : llvm::enumerate(block.getTerminator()->getOperands())) {
+      if (function.getResultAttr(i, "cleave.kept")) continue;
       plan::OutputBinding &output = *fragment.add_outputs();
       auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
       output.set_name(name ? name.getValue().str() : "result" + std::to_string(i));
       *output.mutable_buffer() = bufferOf(value);
+    }
+    return success();
+  }
+
+  // The attribute that BuildRoutines leaves.
+  LogicalResult writeRoutines() {
+    auto routines = module->getAttrOfType<ArrayAttr>("cleave.routines");
+    if (!routines) return module.emitError("has no cleave.routines: run build-routines first");
+    for (auto routine : routines.getAsRange<DictionaryAttr>()) {
+      if (routine.getAs<IntegerAttr>("program").getInt() != number) continue;
+      plan::Routine &out = *program.add_routines();
+      out.set_name(routine.getAs<StringAttr>("name").str());
+      for (auto [fragment, microbatch, slot] : llvm::zip_equal(
+               routine.getAs<ArrayAttr>("fragments"), routine.getAs<DenseI64ArrayAttr>("microbatches").asArrayRef(),
+               routine.getAs<DenseI64ArrayAttr>("slots").asArrayRef())) {
+        auto known = fragments.find(fragment);
+        if (known == fragments.end())
+          return module.emitError() << "the routine '" << out.name() << "' of program " << number << " runs "
+                                    << fragment << ", which is no function of that program";
+        plan::Action &action = *out.add_actions();
+        action.set_fragment(known->second);
+        action.set_microbatch(microbatch);
+        action.set_slot(static_cast<int32_t>(slot));
+      }
     }
     return success();
   }
@@ -163,9 +199,10 @@ private:
 
   ModuleOp module;
   const dist::Mesh &mesh;
-  plan::Plan &plan;
+  int64_t number;
   plan::Program &program;
   EmissionContext context;
+  llvm::DenseMap<Attribute, int32_t> fragments; // by symbol
   llvm::DenseSet<Attribute> hosts;
 };
 
@@ -178,7 +215,21 @@ FailureOr<plan::Plan> emitPlan(ModuleOp module, const dist::Mesh &mesh) {
     out.set_name(axis.name);
     out.set_size(axis.size);
   }
-  if (failed(ProgramWriter(module, mesh, plan).write())) return failure();
+  int64_t programs = programCount(module);
+  for (auto param : module.getOps<onnx::ParamOp>())
+    if (failed(emitParameter(param, programs, *plan.add_parameters()))) return failure();
+  EmissionContext context;
+  for (auto kernel : module.getOps<plan::KernelOp>()) {
+    context.kernels[FlatSymbolRefAttr::get(kernel.getSymNameAttr())] = plan.kernels_size();
+    plan::Kernel &out = *plan.add_kernels();
+    out.set_symbol(kernel.getSymName().str());
+    out.set_num_outputs(kernel.getYield().getNumOperands());
+    out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
+    out.set_num_scalars(kernel.getScalarArguments().size());
+    if (auto description = kernel.getDescription()) out.set_description(description->str());
+  }
+  for (int64_t program = 0; program < programs; ++program)
+    if (failed(ProgramWriter(module, mesh, program, context, *plan.add_programs()).write())) return failure();
   return plan;
 }
 

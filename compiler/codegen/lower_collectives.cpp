@@ -3,9 +3,12 @@
 //   %y = dist.all_reduce %g {axes = ["dp"], reduce = "sum"}
 //   %y = plan.collective %g {op = "all_reduce", axes = ["dp"], reduce = "sum", dims = [-1], ..., sequence = 0}
 //
+//   dist.send %y {to = 1, tag = 3}   ->  plan.send %y {peer = the device with pp coordinate 1, tag = 3}
+//
 // The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
+#include "compiler/codegen/persistent_layout.h"
 #include "dialects/dist/Dist.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -51,9 +54,12 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
 
   void runOnOperation() override {
+    FailureOr<dist::Mesh> mesh = meshOfModule(getOperation());
+    if (failed(mesh)) return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       llvm::StringMap<int64_t> positions;
       for (Operation &op : llvm::make_early_inc_range(function.getOps())) {
+        if (lowerTransfer(&op, *mesh)) continue;
         auto description = describe(&op);
         if (!description) {
           if (isa<dist::DistDialect>(op.getDialect()) && !isa<dist::OwnPartOp>(op)) {
@@ -75,6 +81,46 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
         op.erase();
       }
     }
+  }
+
+private:
+  // The device with another coordinate along pp: its number is the row-major index of its coordinate.
+  static plan::AffineOfCoordinateAttr peerAt(Builder &builder, const dist::Mesh &mesh, int64_t coordinate) {
+    int64_t base = 0, stride = mesh.numDevices();
+    SmallVector<Attribute> axes;
+    SmallVector<int64_t> strides;
+    for (const dist::MeshAxis &axis : mesh.axes) {
+      stride /= axis.size;
+      if (axis.name == "pp") {
+        base = coordinate * stride;
+        continue;
+      }
+      axes.push_back(builder.getStrArrayAttr({axis.name}));
+      strides.push_back(stride);
+    }
+    return plan::AffineOfCoordinateAttr::get(builder.getContext(), base, builder.getArrayAttr(axes),
+                                             builder.getDenseI64ArrayAttr(strides));
+  }
+
+  static bool lowerTransfer(Operation *op, const dist::Mesh &mesh) {
+    OpBuilder builder(op);
+    if (auto send = dyn_cast<dist::SendOp>(op)) {
+      auto command =
+          plan::SendCommandOp::create(builder, op->getLoc(), send.getX(), peerAt(builder, mesh, send.getTo()),
+                                      send.getTagAttr(), send.getWhyAttr());
+      inherit(command, op);
+      op->erase();
+      return true;
+    }
+    auto receive = dyn_cast<dist::ReceiveOp>(op);
+    if (!receive) return false;
+    auto command = plan::ReceiveCommandOp::create(builder, op->getLoc(), receive.getY().getType(),
+                                                  peerAt(builder, mesh, receive.getFrom()), receive.getTagAttr(),
+                                                  receive.getWhyAttr());
+    inherit(command, op);
+    op->replaceAllUsesWith(command);
+    op->erase();
+    return true;
   }
 };
 

@@ -30,16 +30,42 @@ dist::Sharding homeLayout(onnx::ParamOp param) {
   return dist::Sharding::replicated(cast<RankedTensorType>(param.getType()).getRank());
 }
 
+int64_t programOf(func::FuncOp function) {
+  auto program = function->getAttrOfType<IntegerAttr>("cleave.program");
+  return program ? program.getInt() : 0;
+}
+
+int64_t programCount(ModuleOp module) {
+  int64_t count = 1;
+  for (auto function : module.getOps<func::FuncOp>()) count = std::max(count, programOf(function) + 1);
+  return count;
+}
+
+SmallVector<int64_t> holdersOf(onnx::ParamOp param, int64_t programs) {
+  if (auto holders = param->getAttrOfType<DenseI64ArrayAttr>("cleave.programs"))
+    return SmallVector<int64_t>(holders.asArrayRef());
+  return llvm::to_vector(llvm::seq<int64_t>(0, programs));
+}
+
+std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs) {
+  auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset");
+  SmallVector<int64_t> holders = holdersOf(param, programs);
+  auto holder = llvm::find(holders, program);
+  if (!offsets || holder == holders.end()) return std::nullopt;
+  return offsets[holder - holders.begin()];
+}
+
 int64_t PersistentLayout::take(int64_t bytes) {
   int64_t offset = end;
   end += alignUp(std::max<int64_t>(bytes, 1));
   return offset;
 }
 
-LogicalResult PersistentLayout::layOut(ModuleOp module) {
+LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
   FailureOr<dist::Mesh> mesh = meshOfModule(module);
   if (failed(mesh)) return failure();
   Builder builder(module.getContext());
+  int64_t programs = programCount(module);
   std::pair<StringRef, int64_t MemoryReport::*> roles[] = {{"parameter", &MemoryReport::parameters},
                                                            {"running_statistic", &MemoryReport::parameters},
                                                            {"accumulator", &MemoryReport::gradients},
@@ -58,21 +84,26 @@ LogicalResult PersistentLayout::layOut(ModuleOp module) {
         return param.emitOpError("cannot be split over the mesh: ") << error;
       Slot slot{0, elementBytes(type.getElementType())};
       for (int64_t size : local) slot.bytes *= size;
+      ++placed;
+      SmallVector<int64_t> holders = holdersOf(param, programs), offsets;
+      if (!llvm::is_contained(holders, program)) continue;
       slot.offset = take(slot.bytes);
       params[FlatSymbolRefAttr::get(param.getSymNameAttr())] = slot;
-      param->setAttr("plan.offset", builder.getI64IntegerAttr(slot.offset));
-      ++placed;
+      if (auto before = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset"); before && program != holders.front())
+        offsets.assign(before.asArrayRef().begin(), before.asArrayRef().end());
+      offsets.push_back(slot.offset);
+      param->setAttr("plan.offset", builder.getDenseI64ArrayAttr(offsets));
     }
     memory.*share += end - begin;
   }
   if (placed != total)
     for (auto param : module.getOps<onnx::ParamOp>())
-      if (!params.contains(FlatSymbolRefAttr::get(param.getSymNameAttr())))
+      if (llvm::none_of(roles, [&](const auto &role) { return param.getRole() == role.first; }))
         return param.emitOpError() << "has the role '" << param.getRole() << "', which is none of parameter, "
                                    << "running_statistic, accumulator, optimizer_state";
   int64_t begin = end;
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.isExternal()) continue;
+    if (function.isExternal() || programOf(function) != program) continue;
     for (BlockArgument argument : function.getArguments()) {
       Attribute key = hostScalarKey(function, argument.getArgNumber());
       if (key && !hosts.contains(key)) hosts[key] = take(tensorBytes(argument.getType()));

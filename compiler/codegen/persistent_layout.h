@@ -3,6 +3,9 @@
 //   mesh dp=2; onnx.param @w : tensor<64x256xf32> sharding [{dp},{}]   -> 32768 bytes at offset 0
 //   mask : plan.constant tensor<16x16xi1>                              -> 256 bytes after the parameters
 //
+// Each program (a coordinate along "pp"; one without pipelines) has a part of its own, with what it holds: a parameter's
+// `cleave.programs` (absent: all), the functions whose `cleave.program` it is.
+//
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
 #pragma once
 #include "compiler/codegen/codegen.h"
@@ -20,9 +23,10 @@ struct Slot {
 
 class PersistentLayout {
 public:
-  // Reads the mesh from the module's "cleave.mesh" (absent: one device), gives every onnx.param a plan.offset, and
-  // finds the host scalars and constants of all functions. Fails where a shard does not divide evenly.
-  mlir::LogicalResult layOut(mlir::ModuleOp module);
+  // Reads the mesh from the module's "cleave.mesh" (absent: one device), appends to the plan.offset of every onnx.param
+  // the program holds, and finds the host scalars and constants of its functions. Fails where a shard does not divide
+  // evenly.
+  mlir::LogicalResult layOut(mlir::ModuleOp module, int64_t program);
 
   std::optional<Slot> ofParam(mlir::FlatSymbolRefAttr name) const;
   int64_t ofConstant(plan::ConstantCommandOp constant) const; // equal constants share a slot
@@ -39,6 +43,13 @@ private:
   MemoryReport memory;
   int64_t end = 0;
 };
+
+// The program that a function belongs to, how many there are, and which of them hold a parameter.
+int64_t programOf(mlir::func::FuncOp function);
+int64_t programCount(mlir::ModuleOp module);
+llvm::SmallVector<int64_t> holdersOf(onnx::ParamOp param, int64_t programs);
+// Its offset in a program that holds it.
+std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs);
 
 // What names a host scalar across functions: its kind, base and type. Null for other arguments.
 mlir::Attribute hostScalarKey(mlir::func::FuncOp function, unsigned argument);

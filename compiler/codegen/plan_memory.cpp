@@ -1,8 +1,9 @@
 // PlanMemory: a byte offset in the device's arena for every value.
 //
-//   persistent: parameters, statistics, accumulators, optimizer state, host scalars, constants | scratch
+//   persistent: parameters, statistics, accumulators, optimizer state, host scalars, constants | slots | scratch
 //
-// The scratch part is shared by all fragments, each of which is laid out by lifetimes (memory_plan.h). A stored value
+// One arena a program. Slots (slot_layout.h) hold what passes between a pipeline stage's fragments. The scratch part is
+// shared by all fragments of the program, each of which is laid out by lifetimes (memory_plan.h). A stored value
 // is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
 // operand that dies there (its `inplace` pairs); parts of a concatenation are written where they end up.
 //
@@ -13,6 +14,7 @@
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/memory_plan.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/codegen/slot_layout.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave::codegen {
@@ -31,13 +33,15 @@ struct Storage {
 
 class FragmentMemory {
 public:
-  FragmentMemory(func::FuncOp function, PersistentLayout &persistent)
-      : function(function), persistent(persistent), list(function) {}
+  FragmentMemory(func::FuncOp function, PersistentLayout &persistent, const SlotLayout &slots)
+      : function(function), persistent(persistent), slots(slots), list(function) {}
 
   LogicalResult collect() {
     for (Value root : list.rootsInOrder()) {
       Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
-      if (Operation *definition = root.getDefiningOp()) {
+      if (auto offset = slots.offsetOf(root)) {
+        storage.fixed = *offset;
+      } else if (Operation *definition = root.getDefiningOp()) {
         if (auto read = dyn_cast<onnx::ReadOp>(definition)) {
           auto slot = persistent.ofParam(read.getParamAttr());
           if (!slot) return read.emitOpError("names no onnx.param");
@@ -89,7 +93,7 @@ public:
       intervals.push_back({storages[i].bytes, storages[i].first, storages[i].last});
     }
     MemoryPlan plan = planMemory(intervals);
-    for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + persistent.bytes();
+    for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + slots.end();
     scratch = owners;
     return plan;
   }
@@ -237,6 +241,7 @@ private:
 
   func::FuncOp function;
   PersistentLayout &persistent;
+  const SlotLayout &slots;
   CommandList list;
   std::vector<Storage> storages;
   llvm::DenseMap<Value, size_t> index;
@@ -252,28 +257,38 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    PersistentLayout persistent;
-    if (failed(persistent.layOut(module))) return signalPassFailure();
     Builder builder(module.getContext());
-    MemoryReport report = persistent.report();
-    int64_t scratch = 0;
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal()) continue;
-      FragmentMemory memory(function, persistent);
-      if (failed(memory.collect())) return signalPassFailure();
-      memory.shareBuffers();
-      memory.waitForStores();
-      MemoryPlan plan = memory.layOut();
-      memory.annotate();
-      if (plan.peak <= scratch) continue;
-      scratch = plan.peak;
+    SmallVector<int64_t> persistentBytes, arenaBytes;
+    MemoryReport report; // of the fullest program
+    for (int64_t program = 0, programs = programCount(module); program < programs; ++program) {
+      PersistentLayout persistent;
+      if (failed(persistent.layOut(module, program))) return signalPassFailure();
+      SlotLayout slots;
+      slots.layOut(module, program, persistent.bytes());
+      int64_t slotBytes = slots.end() - persistent.bytes(), scratch = 0;
       MemoryReport peak = persistent.report();
-      memory.describe(plan.boundPosition, peak);
-      peak.workspace = persistent.bytes() + scratch - peak.total();
-      report = peak;
+      peak.activations = slotBytes;
+      for (auto function : module.getOps<func::FuncOp>()) {
+        if (function.isExternal() || programOf(function) != program) continue;
+        FragmentMemory memory(function, persistent, slots);
+        if (failed(memory.collect())) return signalPassFailure();
+        memory.shareBuffers();
+        memory.waitForStores();
+        MemoryPlan plan = memory.layOut();
+        memory.annotate();
+        if (plan.peak <= scratch) continue;
+        scratch = plan.peak;
+        peak = persistent.report();
+        peak.activations = slotBytes;
+        memory.describe(plan.boundPosition, peak);
+        peak.workspace = slots.end() + scratch - peak.total();
+      }
+      persistentBytes.push_back(persistent.bytes());
+      arenaBytes.push_back(slots.end() + scratch);
+      if (program == 0 || peak.total() > report.total()) report = peak;
     }
-    module->setAttr("plan.persistent_bytes", builder.getI64IntegerAttr(persistent.bytes()));
-    module->setAttr("plan.arena_bytes", builder.getI64IntegerAttr(persistent.bytes() + scratch));
+    module->setAttr("plan.persistent_bytes", builder.getDenseI64ArrayAttr(persistentBytes));
+    module->setAttr("plan.arena_bytes", builder.getDenseI64ArrayAttr(arenaBytes));
     auto bytes = [&](StringRef name, int64_t value) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
     };

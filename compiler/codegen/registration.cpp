@@ -8,6 +8,7 @@ void registerCodegenPasses() {
   mlir::registerPass(createAbsorbContractTransposes);
   mlir::registerPass(createLowerLibraryOps);
   mlir::registerPass(createLowerCollectives);
+  mlir::registerPass(createCopyKeptValues);
   mlir::registerPass(createScheduleCommands);
   mlir::registerPass(createPlanMemory);
   mlir::registerPass(createVerifyPlan);

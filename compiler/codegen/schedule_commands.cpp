@@ -7,7 +7,9 @@
 //     compute does not stall;
 //   - stores stand at the end.
 // Collectives go to stream 1 right after their operands are there. Those that gather parameters (ZeRO-3) are issued one
-// block of gathers ahead of their use.
+// block of gathers ahead of their use. Between pipeline stages: receives stand at the start, on stream 2; sends go to
+// stream 1 as collectives do. Sends keep their order, and so do collectives over "pp", whose members run different
+// programs.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -27,7 +29,13 @@ bool isUpdate(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
   return phase && phase.getValue() == "update";
 }
-bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp>(op); }
+// Of stream 1.
+bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
+bool isBetweenStages(Operation *op) {
+  auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
+  return collective && llvm::any_of(collective.getAxes().getAsRange<StringAttr>(),
+                                    [](StringAttr axis) { return axis.getValue() == "pp"; });
+}
 // No command of the plan: costs nothing and takes no place in the order.
 bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
 
@@ -38,6 +46,10 @@ public:
   void run() {
     analyze();
     for (Operation &op : block.without_terminator()) program.push_back(&op);
+    for (Operation *op : program)
+      if (isa<plan::ReceiveCommandOp>(op)) emit(op);
+    for (Operation *op : program) // peers wait for what is there from the start
+      if (isa<plan::SendCommandOp>(op) && pending.lookup(op) == 0) emit(op);
     for (Operation *op : program)
       if (!isLazy(op) && !(isUpdate(op) && !isa<plan::StoreOp>(op)) && !isCollective(op) && !isa<plan::StoreOp>(op))
         emit(op);
@@ -67,7 +79,7 @@ private:
         Operation *producer = placeOf(operand).root.getDefiningOp();
         return !producer || isFree(producer) || isa<plan::FillCommandOp>(producer);
       });
-      if (fromNothing && !isa<plan::StoreOp>(op)) lazy.insert(&op);
+      if (fromNothing && !isa<plan::StoreOp, plan::SendCommandOp>(op)) lazy.insert(&op);
       for (Value operand : op.getOperands()) {
         if (Operation *producer = operand.getDefiningOp(); producer && !isLazy(producer)) {
           consumers[producer].push_back(&op);
@@ -76,6 +88,16 @@ private:
         auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
         if (read && !isUpdate(&op) && !isFree(&op)) readersOf[read.getParamAttr()].push_back(&op);
       }
+    }
+    Operation *lastSend = nullptr, *lastBetweenStages = nullptr;
+    for (Operation &op : block.without_terminator()) {
+      Operation **last = isa<plan::SendCommandOp>(op) ? &lastSend : isBetweenStages(&op) ? &lastBetweenStages : nullptr;
+      if (!last) continue;
+      if (*last) {
+        consumers[*last].push_back(&op);
+        ++pending[&op];
+      }
+      *last = &op;
     }
     // The command that makes a parameter's new value may overwrite the old one: after those that read it.
     for (Operation &op : block.without_terminator()) {
@@ -168,7 +190,7 @@ private:
     SmallVector<Operation *> gathers;
     int64_t largest = 1 << 20;
     for (Operation *op : order) {
-      if (!isCollective(op) || !isLazy(op)) continue;
+      if (!isCollective(op) || !isLazy(op) || isBetweenStages(op)) continue;
       gathers.push_back(op);
       largest = std::max(largest, bytesOf(op));
     }
@@ -231,7 +253,8 @@ void assignEvents(Block &block) {
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;
   llvm::DenseMap<Operation *, int64_t> collectiveNumber;
-  int64_t collectives = 0, awaited = 0; // the newest collective that compute has waited for
+  int64_t collectives = 0;
+  llvm::SmallDenseMap<int64_t, int64_t> awaited; // by stream: the newest command that compute has waited for
   Operation *lastCompute = nullptr;
   bool lastComputeAwaited = false;
   auto record = [&](Operation *op) {
@@ -242,25 +265,33 @@ void assignEvents(Block &block) {
   for (Operation &op : block.without_terminator()) {
     for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
     if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
-    if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) {
-      collective.setSequence(sequences[groupName(collective.getAxes())]++);
-      op.setAttr("plan.stream", builder.getI64IntegerAttr(1));
-      if (lastCompute && !lastComputeAwaited) {
-        op.setAttr("plan.wait", builder.getDenseI64ArrayAttr({record(lastCompute)}));
+    int64_t stream = isCollective(&op) ? 1 : isa<plan::ReceiveCommandOp>(op) ? 2 : 0;
+    SmallVector<int64_t> waits;
+    if (stream != 0) {
+      if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op))
+        collective.setSequence(sequences[groupName(collective.getAxes())]++);
+      op.setAttr("plan.stream", builder.getI64IntegerAttr(stream));
+      if (stream == 1 && lastCompute && !lastComputeAwaited) {
+        waits.push_back(record(lastCompute));
         lastComputeAwaited = true;
       }
+      for (Value operand : op.getOperands())
+        if (auto receive = placeOf(operand).root.getDefiningOp<plan::ReceiveCommandOp>())
+          waits.push_back(record(receive));
+      if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
       record(&op);
       collectiveNumber[&op] = ++collectives;
       continue;
     }
-    Operation *newest = nullptr;
+    llvm::SmallMapVector<int64_t, Operation *, 2> newest; // by stream
     for (Value operand : op.getOperands())
-      if (Operation *producer = placeOf(operand).root.getDefiningOp(); producer && isCollective(producer))
-        if (collectiveNumber[producer] > awaited) {
-          awaited = collectiveNumber[producer];
-          newest = producer;
+      if (Operation *producer = placeOf(operand).root.getDefiningOp(); producer && streamOf(producer) != 0)
+        if (int64_t &seen = awaited[streamOf(producer)]; collectiveNumber[producer] > seen) {
+          seen = collectiveNumber[producer];
+          newest[streamOf(producer)] = producer;
         }
-    if (newest) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr({record(newest)}));
+    for (auto &[from, producer] : newest) waits.push_back(record(producer));
+    if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
     lastCompute = &op;
     lastComputeAwaited = false;
   }

@@ -11,6 +11,7 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/emit_command.h"
+#include "compiler/codegen/persistent_layout.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>
 
@@ -75,8 +76,8 @@ private:
 
 class FragmentCheck {
 public:
-  FragmentCheck(func::FuncOp function, int64_t arenaBytes)
-      : function(function), arenaBytes(arenaBytes), list(function) {}
+  FragmentCheck(func::FuncOp function, int64_t arenaBytes, int64_t programs)
+      : function(function), arenaBytes(arenaBytes), programs(programs), list(function) {}
 
   LogicalResult run() {
     Block &block = function.getBody().front();
@@ -155,7 +156,9 @@ private:
   LogicalResult checkStore(plan::StoreOp store) {
     auto param = persistent.lookup(store.getParamAttr());
     if (!param) return store.emitOpError("stores to a persistent tensor that does not exist");
-    int64_t offset = param->getAttrOfType<IntegerAttr>("plan.offset").getInt();
+    auto held = offsetIn(param, programOf(function), programs);
+    if (!held) return store.emitOpError("stores to a persistent tensor that its program does not hold");
+    int64_t offset = *held;
     Range slot{offset, offset + tensorBytes(store.getValue().getType())};
     if (store.getInPlace() && rangeOf(store.getValue()).begin != offset)
       return store.emitOpError("says it is in place, but its value lies elsewhere");
@@ -193,7 +196,7 @@ private:
   }
 
   func::FuncOp function;
-  int64_t arenaBytes;
+  int64_t arenaBytes, programs;
   CommandList list;
   Ownership bytes;
   llvm::DenseMap<Attribute, onnx::ParamOp> persistent;
@@ -206,13 +209,14 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
   StringRef getArgument() const override { return "verify-plan"; }
   StringRef getDescription() const override { return "no command finds other bytes than it should"; }
   void runOnOperation() override {
-    auto arena = getOperation()->getAttrOfType<IntegerAttr>("plan.arena_bytes");
+    auto arena = getOperation()->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes"); // one a program
     if (!arena) {
       getOperation().emitError("has no plan.arena_bytes: run plan-memory first");
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && failed(FragmentCheck(function, arena.getInt()).run())) return signalPassFailure();
+      if (!function.isExternal() && failed(FragmentCheck(function, arena[programOf(function)], arena.size()).run()))
+        return signalPassFailure();
   }
 };
 

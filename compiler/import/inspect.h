@@ -49,7 +49,9 @@ struct UnsupportedOperator {
 // Parts of the model that are the same work; filled by the caller.
 struct RepeatedBlock {
   int64_t count = 0;
-  std::vector<std::string> firstNodes; // the nodes of the first of them
+  std::string first, last;              // what the first and the last are called: "h.0", "h.11"; "": no common name
+  std::vector<std::string> firstNodes;  // the exported nodes of the first of them
+  int64_t parameters = 0, elements = 0; // of one of them: trained and frozen parameters, and their numbers
 };
 
 struct Inspection {

@@ -93,8 +93,9 @@ std::string Inspection::text() const {
     out += fmt::format(" {} {}{}", name, number, name == operators.rbegin()->first ? "\n" : ",");
   if (!blocks.empty()) out += "\nrepeated blocks:\n";
   for (const RepeatedBlock &block : blocks)
-    out += fmt::format("  {} times: {} nodes, first {}\n", block.count, block.firstNodes.size(),
-                       firstFew(block.firstNodes, 3));
+    out += fmt::format("  {} times{}: {} nodes and {} parameters ({} numbers) each, from {} to {}\n", block.count,
+                       block.first.empty() ? "" : ", " + block.first + " to " + block.last, block.firstNodes.size(),
+                       block.parameters, count(block.elements), block.firstNodes.front(), block.firstNodes.back());
   if (unsupported.empty()) return out + "\nevery operator is supported\n";
   out += fmt::format("\nnot supported: {} operators\n", unsupported.size());
   for (const UnsupportedOperator &op : unsupported)
@@ -126,7 +127,12 @@ std::string Inspection::json() const {
   if (!flopsAt.empty()) out["flops_at"] = flopsAt;
   out["repeated_blocks"] = Json::array();
   for (const RepeatedBlock &block : blocks)
-    out["repeated_blocks"].push_back({{"count", block.count}, {"nodes", block.firstNodes}});
+    out["repeated_blocks"].push_back({{"count", block.count},
+                                      {"first", block.first},
+                                      {"last", block.last},
+                                      {"parameters", block.parameters},
+                                      {"elements", block.elements},
+                                      {"nodes", block.firstNodes}});
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

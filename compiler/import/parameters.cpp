@@ -60,7 +60,8 @@ bool isWeightOperand(const std::string &op, int operand) {
 
 // Operators whose result does not change with small changes of their operands: what only they read cannot train.
 bool isComparison(const std::string &op) {
-  static const std::set<std::string> names = {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN", "IsInf"};
+  static const std::set<std::string> names = {"Equal",       "Greater", "GreaterOrEqual", "Less",
+                                              "LessOrEqual", "IsNaN",   "IsInf"};
   return names.count(op) != 0;
 }
 
@@ -199,6 +200,7 @@ private:
     Parameter parameter;
     parameter.tensor = initializer.tensor;
     std::vector<std::string> nodes;
+    nodes.reserve(uses.size());
     for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
     decideRole(initializer, uses, {name, nodes}, parameter);
     if (parameter.trainable && !initializer.tensor.inFile)

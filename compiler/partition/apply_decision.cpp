@@ -7,6 +7,7 @@
 // operation the decision does not know is left to PropagateShardings.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "compiler/partition/stages.h"
 #include <llvm/Support/MemoryBuffer.h>
 
 using namespace mlir;
@@ -53,6 +54,8 @@ private:
     for (const NamedOperation &named : forwardOperations(function)) {
       auto known = nodes.find(named.name);
       if (known == nodes.end()) continue;
+      if (decision.stages > 1)
+        named.op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->stage));
       FactorRule rule = cast<onnx::FactorRuleOpInterface>(named.op).getFactorRule();
       if (known->second->split.size() != rule.factors.size()) continue;
       FactorSharding split = fitted(decision.mesh, rule, known->second->split);

@@ -50,6 +50,7 @@ private:
 
   void consider(Operation *op) {
     if (!isa<dist::AllReduceOp, dist::ReduceScatterOp, dist::AllGatherOp>(op)) return;
+    if (contains(axesOf(op->getAttr("axes")), "pp")) return; // the members run different programs
     Operation *maker = op->getOperand(0).getDefiningOp();
     if (maker && maker->getName().getDialectNamespace() == "dist") return; // waits for another collective
     Operation *first = nullptr;

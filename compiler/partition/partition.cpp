@@ -4,14 +4,18 @@
 
 namespace cleave::partition {
 
-void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision) {
+void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
+                            const std::optional<planner::PipelineSchedule> &table) {
   planner::Decision onMesh = decision;
   onMesh.mesh = mesh;
   manager.addPass(createApplyDecision(std::move(onMesh)));
+  if (table) manager.addPass(createAssignStages(table->rankOfStage));
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
+  if (table) manager.addPass(createSplitStages(*table));
   manager.addPass(createBucketCollectives());
+  manager.addPass(createBuildRoutines(decision.microbatches, table));
   manager.addPass(createVerifyPartition());
 }
 
@@ -21,6 +25,9 @@ void registerPartitionPasses() {
   mlir::registerPass([] { return createMaterializeCollectives(); });
   mlir::registerPass([] { return createElideCollectives(); });
   mlir::registerPass([] { return createBucketCollectives(); });
+  mlir::registerPass([] { return createAssignStages(); });
+  mlir::registerPass([] { return createSplitStages(); });
+  mlir::registerPass([] { return createBuildRoutines(); });
   mlir::registerPass([] { return createVerifyPartition(); });
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include "compiler/planner/decision.h"
 #include "compiler/planner/problem.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -20,12 +21,15 @@ struct ProblemOptions {
   int64_t batch = 1;   // samples a step
   int64_t samples = 1; // samples the module is built with
   std::string precision = "fp32";
+  std::string function = "final"; // `cleave inspect` asks for "model", which has no backward pass yet
 };
 
-// The planner's view of the forward part of @final. Fails (with an error at the op) when an op has no factor rule.
+// The planner's view of the forward part of a function. Fails (with an error at the op) when an op has no factor rule.
 llvm::FailureOr<planner::Problem> extractProblem(mlir::ModuleOp module, const ProblemOptions &options);
 
 // All passes of passes.h in order. `mesh` is the decision's.
-void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision);
+// `table`: the rows of a pipeline, made by makeSchedule of the decision's kind; none without a pipeline.
+void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
+                            const std::optional<planner::PipelineSchedule> &table = std::nullopt);
 
 } // namespace cleave::partition

@@ -1,8 +1,10 @@
 // The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
 #pragma once
 #include "compiler/planner/decision.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
+#include <optional>
 
 namespace cleave::partition {
 
@@ -18,6 +20,16 @@ std::unique_ptr<mlir::Pass> createMaterializeCollectives();
 std::unique_ptr<mlir::Pass> createElideCollectives();
 // Joins collectives of one kind and group; `bucketBytes` as the command-line option `bytes`.
 std::unique_ptr<mlir::Pass> createBucketCollectives(int64_t bucketBytes = 25 << 20);
+// Of a pipeline only, before PropagateShardings: gives every op its stage. Option `ranks`: the rank of every stage.
+std::unique_ptr<mlir::Pass> createAssignStages(std::vector<int> rankOfStage);
+std::unique_ptr<mlir::Pass> createAssignStages();
+// Of a pipeline only, on local shapes: a function for each stage and part. Options `ranks`, `halves`.
+std::unique_ptr<mlir::Pass> createSplitStages(const planner::PipelineSchedule &table);
+std::unique_ptr<mlir::Pass> createSplitStages();
+// Says which function runs when: the rows of a pipeline's table, or accumulate and final. Command-line options
+// `microbatches` and `schedule`.
+std::unique_ptr<mlir::Pass> createBuildRoutines(int64_t microbatches, std::optional<planner::PipelineSchedule> table);
+std::unique_ptr<mlir::Pass> createBuildRoutines();
 // Fails when the partitioned module is not consistent.
 std::unique_ptr<mlir::Pass> createVerifyPartition();
 

@@ -2,6 +2,8 @@
 // their types became local; what remains is what no single op can see.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "compiler/partition/stages.h"
+#include <map>
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -25,6 +27,16 @@ struct VerifyPartition : PassWrapper<VerifyPartition, OperationPass<ModuleOp>> {
       for (Operation &op : function.getBody().front())
         if (failed(check(&op, symbols))) return signalPassFailure();
     }
+    for (auto &[key, send] : sends)
+      if (auto receive = receives.find(key); receive == receives.end() || receive->second.second != send.second) {
+        send.first->emitOpError("is met by no receive of its tag and type on that rank");
+        return signalPassFailure();
+      }
+    for (auto &[key, receive] : receives)
+      if (!sends.count(key)) {
+        receive.first->emitOpError("is met by no send of its tag");
+        return signalPassFailure();
+      }
   }
 
 private:
@@ -34,6 +46,10 @@ private:
     if (isa<dist::ReshardOp>(op)) return op->emitOpError("was not materialized");
     if (auto read = dyn_cast<onnx::ReadOp>(op)) return checkHome(op, read.getParam(), read.getValue(), symbols);
     if (auto write = dyn_cast<onnx::WriteOp>(op)) return checkHome(op, write.getParam(), write.getValue(), symbols);
+    if (auto send = dyn_cast<dist::SendOp>(op))
+      return checkTransfer(op, send.getTo(), send.getTag(), send.getX().getType(), sends);
+    if (auto receive = dyn_cast<dist::ReceiveOp>(op))
+      return checkTransfer(op, receive.getFrom(), receive.getTag(), receive.getY().getType(), receives);
     if (op->getName().getDialectNamespace() != "dist") return success();
     StringRef kind = op->getName().stripDialect();
     auto axes = op->getAttrOfType<ArrayAttr>("axes");
@@ -57,6 +73,21 @@ private:
       return attribute ? attribute.getInt() : -1;
     };
     return checkShape(op, kind, op->getOperand(0), op->getResult(0), number("dim"), number("split_dim"), n);
+  }
+
+  // Sends and receives by from, to and tag.
+  using Transfers = std::map<std::tuple<int64_t, int64_t, int64_t>, std::pair<Operation *, Type>>;
+
+  LogicalResult checkTransfer(Operation *op, int64_t peer, int64_t tag, Type type, Transfers &transfers) {
+    auto program = op->getParentOp()->getAttrOfType<IntegerAttr>(programAttr);
+    if (!program) return op->emitOpError("stands in a function of no pipeline rank");
+    if (peer < 0 || peer >= mesh.axisSize("pp"))
+      return op->emitOpError("has the peer ") << peer << " of " << mesh.axisSize("pp") << " pipeline ranks";
+    int64_t own = program.getInt();
+    bool sending = isa<dist::SendOp>(op);
+    if (!transfers.try_emplace({sending ? own : peer, sending ? peer : own, tag}, op, type).second)
+      return op->emitOpError("is the second of tag ") << tag << " to that rank";
+    return success();
   }
 
   LogicalResult checkHome(Operation *op, StringRef name, Value value, SymbolTable &symbols) {
@@ -96,6 +127,7 @@ private:
   }
 
   Mesh mesh;
+  Transfers sends, receives;
 };
 
 } // namespace

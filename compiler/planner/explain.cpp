@@ -72,7 +72,7 @@ Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cl
   Constraints constraints;
   constraints.allowRedundantWork = true; // to show what it would cost
   ProblemFacts facts = gatherFacts(problem, constraints);
-  if (!repeatsWereTied(problem, decision, facts)) facts.repeats.clear();
+  if (!repeatsWereTied(problem, decision, facts)) facts = gatherFacts(problem, constraints, false);
   Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, settingOf(problem, decision));
   if (!model) return model.status();
   std::vector<int> choice = choicesOf(problem, *model, decision);

@@ -13,8 +13,8 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// Problems with at most so many variables are solved exactly in every setting that may be the best.
-constexpr size_t smallProblem = 60;
+// With at most so many variables in all settings together, every one that may be the best is solved exactly.
+constexpr size_t smallProblem = 10000;
 // Of larger ones the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
 // Plans whose formula is within this of the best are simulated.
@@ -145,22 +145,26 @@ private:
     double bound = infinity;
     SplitModel model = cells.modelFor(cell, setting);
     std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
+    // What is compiled is recomputed everywhere or nowhere.
+    bool isUniform = ways.size() == 1 || options.executableOnly;
     for (int zero : openZeroStages(constraints, setting)) {
       model.setting.zero = zero;
+      double least = infinity;
       for (const CellVariant &variant : cell.variants) {
         StateCosts state = costState(model, variant.choice);
         StageProblem stages{&model, &variant.activity, &state, profileOf(setting), limit, {}, ways, pinnedUnits};
-        // What is compiled is recomputed everywhere or nowhere.
-        if (ways.size() == 1 || options.executableOnly) {
-          for (Recompute how : ways) {
-            stages.recompute = how;
-            bound = std::min(bound, tryPlan(stages, variant.choice, cell));
-          }
-        } else
-          bound = std::min(bound, tryPlan(stages, variant.choice, cell));
+        for (size_t way = 0; way < (isUniform ? ways.size() : 1); ++way) {
+          if (isUniform) stages.recompute = ways[way];
+          least = std::min(least, tryPlan(stages, variant.choice, cell));
+        }
       }
-      if (setting.pp == 1 && model.variables.size() <= smallProblem) solveExactly(model, zero, ways, bound);
+      if (setting.pp == 1 && isSmall()) {
+        double exact = solveExactly(model, ways);
+        least = isUniform ? exact : std::min(least, exact);
+      }
+      bound = std::min(bound, least);
     }
+    if (getenv("DBG")) fmt::print("{} bound {} cell {} best {}\n", setting.str(), bound, cell.secondsBound, incumbent());
     outcome.bound = std::min(outcome.bound, bound);
   }
 
@@ -170,7 +174,8 @@ private:
     std::optional<StagePlan> plan = planStages(stages);
     if (!plan) return infinity;
     if (plan->fits && plan->seconds >= worthSimulating * incumbentOf(stages.model->setting)) return plan->bound;
-    if (!plan->fits && outcome.best) return plan->bound;
+    bool isLeaner = !outcome.leastMemory || plan->bytes < outcome.leastMemory->plan.bytes;
+    if (!plan->fits && (outcome.best || !isLeaner)) return plan->bound;
     Solution solution{std::make_shared<SplitModel>(*stages.model), choice, std::move(*plan), {}, cell.isExact};
     solution.evaluation = evaluatePlan(stages, solution.plan);
     double bound = solution.plan.bound;
@@ -178,8 +183,8 @@ private:
     return bound;
   }
 
-  // Without pipeline the inner problem knows the whole step: hidden reductions and the memory too.
-  void solveExactly(SplitModel &model, int zero, const std::vector<Recompute> &ways, double &bound) {
+  // Without pipeline the inner problem knows the whole step: hidden reductions and the memory too. Returns a bound.
+  double solveExactly(SplitModel &model, const std::vector<Recompute> &ways) {
     double least = infinity;
     for (Recompute how : ways) {
       model.setting.recompute = how;
@@ -189,7 +194,7 @@ private:
       if (!assignment->isPruned) offer(model, *assignment, how);
     }
     model.setting.recompute = Recompute::None;
-    bound = std::max(std::min(bound, least), std::min(least, bound));
+    return least;
   }
 
   void offer(const SplitModel &model, const Assignment &assignment, Recompute how) {
@@ -205,8 +210,7 @@ private:
   }
 
   void refineBest() {
-    if (!outcome.best || outcome.best->model->setting.pp > 1 || outcome.best->model->variables.size() <= smallProblem)
-      return;
+    if (!outcome.best || isSmall()) return;
     std::vector<Solution> finalists = outcome.byMesh;
     std::sort(finalists.begin(), finalists.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
@@ -221,6 +225,8 @@ private:
       }
     }
   }
+
+  bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
 
   double incumbentOf(const Setting &setting) const {
     for (const Solution &solution : outcome.byMesh)

@@ -154,7 +154,8 @@ struct ProblemFacts {
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };
-ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints);
+// `tiesBlocks`: repetitions of a block are split alike.
+ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks = true);
 
 // Errors: a pin that no node or parameter can follow.
 Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,

@@ -216,7 +216,7 @@ private:
 
 } // namespace
 
-ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints) {
+ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks) {
   ProblemFacts facts;
   facts.batchDims = problem.batchDims();
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
@@ -230,7 +230,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints)
       facts.readers[size_t(problem.nodes[i].operands[o])].emplace_back(int(i), o);
   for (const Node &node : problem.nodes)
     if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
-  facts.repeats = problem.findRepeats();
+  if (tiesBlocks) facts.repeats = problem.findRepeats();
   std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
   facts.fused = findFusedWork(problem, facts.batchFactors);
   facts.structure = StructureBuilder(problem, facts).build();

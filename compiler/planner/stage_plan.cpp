@@ -164,7 +164,8 @@ public:
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
     double slowest = slowestStage();
-    result.bound = seconds(slowest, before.back(), true);
+    double again = leastRecomputation();
+    result.bound = seconds(std::max(slowest, (before.back() + again) / double(stages)), before.back() + again, true);
     if (!problem.firstUnits.empty())
       result.firstUnits = problem.firstUnits;
     else if (!cutByTime(slowest * (1 + 1e-9), result.firstUnits))
@@ -193,6 +194,49 @@ private:
     // At least the mean load of a rank; chunks of one rank need not all be slow.
     double rank = chunks > 1 && least ? std::max(sum / ranks, slowest) : slowest * chunks;
     return std::max(rank, sum / ranks) * microbatches + bubble * sum / ranks;
+  }
+
+  // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
+  // together can keep, the rest computed again where that saves most bytes for the time. Infinite when it cannot fit.
+  double leastRecomputation() const {
+    const UnitLayout &layout = *problem.model->layout;
+    double state = 0, workspace = infinity, largest = 0, mostLive = 0, room = 0;
+    for (const UnitState &shared : problem.state->shared) state += shared.bytes();
+    for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
+      double bytes = infinity;
+      for (const UnitActivity &activity : problem.activity->kinds[kind]) bytes = std::min(bytes, activity.workspace);
+      workspace = std::min(workspace, bytes);
+      largest = std::max(largest, bytes);
+      state += problem.state->kinds[kind].bytes() * double(layout.sizeOfKind[kind]);
+    }
+    if (problem.ranks() == 1) workspace = largest;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      mostLive = std::max(mostLive, problem.live(rank));
+      room += std::max(0.0, problem.memoryLimit - workspace) / problem.live(rank);
+    }
+    room -= state / mostLive;
+    Recompute plain = problem.recompute.value_or(Recompute::None);
+    double kept = 0, again = 0;
+    std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
+    for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
+      const UnitActivity &first = problem.activity->of(int(kind), plain);
+      double most = 0, price = infinity, count = double(layout.sizeOfKind[kind]);
+      for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
+        const UnitActivity &other = problem.activity->of(int(kind), how);
+        if (other.kept >= first.kept) continue;
+        most = std::max(most, first.kept - other.kept);
+        price = std::min(price, std::max(0.0, other.seconds() - first.seconds()) / (first.kept - other.kept));
+      }
+      kept += first.kept * count;
+      if (most > 0) savings.emplace_back(price, most * count);
+    }
+    std::sort(savings.begin(), savings.end());
+    for (auto [price, bytes] : savings) {
+      double part = std::clamp(kept - room, 0.0, bytes);
+      again += part * price;
+      kept -= part;
+    }
+    return kept > room * (1 + 1e-9) ? infinity : again;
   }
 
   // The least time of the slowest stage, memory aside.
@@ -277,6 +321,7 @@ private:
       load.assign(mine, plan.recompute);
       slowest = std::max(slowest, time);
       sum += time;
+      plan.bytes = std::max(plan.bytes, load.memory());
       once = std::max(once, load.state.update + load.state.exposed);
     }
     plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum, false) + once;

@@ -30,7 +30,8 @@ struct StagePlan {
   std::vector<int> firstUnits;      // of each stage
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
-  double bound = 0;                 // no cut of these units in stages is faster, whatever the memory
+  double bound = 0;                 // no cut of these units in stages that fits is faster
+  double bytes = 0;                 // of the device that needs most, without buffers of transfers
   bool fits = false;
 };
 

@@ -143,9 +143,15 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster) {
   if (plan.programs_size() == 0) return;
-  const plan::Program &program = plan.programs(0);
+  // Of a pipeline, the rank with the largest arena.
+  int number = 0;
+  for (int other = 1; other < plan.programs_size(); ++other)
+    if (plan.programs(other).arena_bytes() > plan.programs(number).arena_bytes()) number = other;
+  const plan::Program &program = plan.programs(number);
   planner::MemoryBreakdown memory;
   for (const plan::Parameter &parameter : plan.parameters()) {
+    const auto &held = parameter.pp_coordinates();
+    if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
     double bytes = shardBytes(plan, parameter);
     if (parameter.role() == plan::Parameter::OPTIMIZER_STATE)
       memory.optimizer += bytes;
@@ -163,9 +169,12 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   for (Stage &stage : report.stages) stage.memoryBytes = memory.total();
 
   std::map<std::tuple<std::string, dist::Axes, std::string>, planner::CollectiveTotal> sums;
-  for (const plan::Fragment &fragment : program.fragments()) {
-    int64_t times = fragment.name() == "accumulate" ? report.microbatches - 1 : fragment.name() == "final" ? 1 : 0;
-    if (times == 0) continue;
+  std::map<int, int64_t> runs; // of a fragment in a step
+  for (const plan::Routine &routine : program.routines())
+    if (routine.name() == "step")
+      for (const plan::Action &action : routine.actions()) ++runs[action.fragment()];
+  for (auto [index, times] : runs) {
+    const plan::Fragment &fragment = program.fragments(index);
     for (const plan::Command &command : fragment.commands()) {
       if (!command.has_collective()) continue;
       const plan::Collective &collective = command.collective();

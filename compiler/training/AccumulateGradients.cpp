@@ -1,6 +1,6 @@
 // AccumulateGradients: @model, the forward and backward of one microbatch, becomes the step of the whole batch.
 //
-//   1 microbatch    @final = @model, with the mean as "loss"
+//   1 microbatch    (not of a pipeline) @final = @model, with the mean as "loss"
 //   M > 1           @accumulate adds gradients and loss to accumulators; @final does the last microbatch, adds what was
 //                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
 //
@@ -20,9 +20,13 @@ class AccumulateGradients : public PassWrapper<AccumulateGradients, OperationPas
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AccumulateGradients)
   AccumulateGradients() = default;
-  explicit AccumulateGradients(int64_t count) { microbatches = count; }
+  explicit AccumulateGradients(const TrainingOptions &options) {
+    microbatches = options.microbatches;
+    pipeline = options.pipeline;
+  }
   AccumulateGradients(const AccumulateGradients &other) : PassWrapper(other) {
     microbatches = other.microbatches.getValue();
+    pipeline = other.pipeline.getValue();
   }
   StringRef getArgument() const final { return "accumulate-gradients"; }
   StringRef getDescription() const final { return "make one step of one or more microbatches"; }
@@ -35,7 +39,7 @@ public:
       return signalPassFailure();
     }
     model.setName("final");
-    if (microbatches == 1) return finishStep(model, stepResults(model), Value());
+    if (microbatches == 1 && !pipeline) return finishStep(model, stepResults(model), Value());
     addAccumulators(model);
     func::FuncOp accumulate = model.clone();
     accumulate.setName("accumulate");
@@ -45,6 +49,7 @@ public:
   }
 
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+  Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
 
 private:
   SmallVector<FlatSymbolRefAttr> accumulators; // one a result of @model; null: not accumulated
@@ -132,8 +137,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createAccumulateGradients(int64_t microbatches) {
-  return std::make_unique<AccumulateGradients>(microbatches);
+std::unique_ptr<Pass> createAccumulateGradients(const TrainingOptions &options) {
+  return std::make_unique<AccumulateGradients>(options);
 }
 void registerAccumulateGradients() { PassRegistration<AccumulateGradients>(); }
 

@@ -3,6 +3,9 @@
 //
 //   y = Tanh(x)          forward                    dx = Mul(dy, Sub(1, Mul(y, y)))     backward, at y's location
 //
+// For a pipeline forward ops are numbered (`cleave.origin`) and backward ops bear the number of the op they
+// differentiate.
+//
 // A value used several times has its contributions summed (onnx.Sum) when its producer is reached.
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -23,8 +26,14 @@ class BuildBackward : public PassWrapper<BuildBackward, OperationPass<ModuleOp>>
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BuildBackward)
   BuildBackward() = default;
-  explicit BuildBackward(int64_t count) { microbatches = count; }
-  BuildBackward(const BuildBackward &other) : PassWrapper(other) { microbatches = other.microbatches.getValue(); }
+  explicit BuildBackward(const TrainingOptions &options) {
+    microbatches = options.microbatches;
+    pipeline = options.pipeline;
+  }
+  BuildBackward(const BuildBackward &other) : PassWrapper(other) {
+    microbatches = other.microbatches.getValue();
+    pipeline = other.pipeline.getValue();
+  }
   StringRef getArgument() const final { return "build-backward"; }
   StringRef getDescription() const final { return "append the gradients of all trained parameters"; }
 
@@ -46,10 +55,18 @@ public:
     SmallVector<Operation *> forward;
     if (failed(findActive(model, forward))) return signalPassFailure();
 
+    if (pipeline)
+      for (auto [number, op] : llvm::enumerate(model.front().without_terminator()))
+        op.setAttr(originName, IntegerAttr::get(IntegerType::get(&getContext(), 64), static_cast<int64_t>(number)));
     PhaseBuilder builder(model, Phase::Backward);
     contributions[loss].push_back(seed(builder, loss, namedResult(results, "loss_weight")));
-    for (Operation *op : llvm::reverse(forward))
+    for (Operation *op : llvm::reverse(forward)) {
+      Operation *last = model.front().getTerminator()->getPrevNode();
       if (failed(differentiate(builder, *op))) return signalPassFailure();
+      if (!pipeline) continue;
+      for (Operation *made = last->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>(); made = made->getNextNode())
+        made->setAttr(originName, op->getAttr(originName));
+    }
     if (failed(appendGradients(builder, model, results))) return signalPassFailure();
     setStepResults(model, results);
     getOperation().walk([](onnx::StopGradientOp stop) {
@@ -60,6 +77,7 @@ public:
   }
 
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+  Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
 
 private:
   DenseSet<StringAttr> trained;
@@ -105,7 +123,7 @@ private:
       double each = cast<DenseElementsAttr>(known.getValue()).getSplatValue<APFloat>().convertToDouble();
       return f.like(loss, 1 / (each * static_cast<double>(microbatches)));
     }
-    return microbatches == 1 ? f.make<onnx::ReciprocalOp>(weight) : f.like(loss, 1);
+    return microbatches == 1 && !pipeline ? f.make<onnx::ReciprocalOp>(weight) : f.like(loss, 1);
   }
 
   Value total(OpBuilder &builder, Location loc, ArrayRef<Value> terms) { return Formula(builder, loc).sum(terms); }
@@ -162,8 +180,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createBuildBackward(int64_t microbatches) {
-  return std::make_unique<BuildBackward>(microbatches);
+std::unique_ptr<Pass> createBuildBackward(const TrainingOptions &options) {
+  return std::make_unique<BuildBackward>(options);
 }
 void registerBuildBackward() { PassRegistration<BuildBackward>(); }
 

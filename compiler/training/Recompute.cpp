@@ -180,7 +180,9 @@ private:
       for (Value operand : op->getOperands())
         if (isFree(operand.getDefiningOp()) && operand.getDefiningOp() && !mapping.contains(operand))
           builder.clone(*operand.getDefiningOp(), mapping)->setAttr(phaseName, backwardPhase);
-      builder.clone(*op, mapping)->setAttr(phaseName, backwardPhase);
+      Operation *again = builder.clone(*op, mapping);
+      again->setAttr(phaseName, backwardPhase);
+      if (op->hasAttr(originName)) again->setAttr(recomputedName, builder.getUnitAttr());
     }
     for (Operation *op : ops)
       for (Value result : op->getResults())

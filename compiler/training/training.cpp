@@ -8,9 +8,9 @@ namespace cleave::training {
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options) {
   passes.addPass(createAttachLoss(recipe));
   passes.addPass(createBuildEvaluate());
-  passes.addPass(createBuildBackward(options.microbatches));
+  passes.addPass(createBuildBackward(options));
   if (options.recompute) passes.addPass(createRecompute());
-  passes.addPass(createAccumulateGradients(options.microbatches));
+  passes.addPass(createAccumulateGradients(options));
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
   passes.addPass(createVerifyTraining());

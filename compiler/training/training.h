@@ -30,6 +30,7 @@ namespace cleave::training {
 struct TrainingOptions {
   int64_t microbatches = 1; // the module is built at the size of one microbatch
   bool recompute = false;   // full: keep only block boundaries
+  bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
 };
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);
@@ -41,9 +42,9 @@ std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &rec
 
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
-std::unique_ptr<mlir::Pass> createBuildBackward(int64_t microbatches);
+std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createRecompute();
-std::unique_ptr<mlir::Pass> createAccumulateGradients(int64_t microbatches);
+std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createVerifyTraining();

@@ -74,4 +74,18 @@ def Dist_BucketOp : Op<Dist_Dialect, "bucket", [Pure]> {
   let results = (outs Variadic<AnyRankedTensor>:$ys);
   let assemblyFormat = "$xs attr-dict `:` functional-type($xs, $ys)";
 }
+
+// Between the stages of a pipeline: to, or from, the device with that coordinate along `pp` and otherwise the same
+// coordinates. `tag`: which value it is, the same on both sides; they meet microbatch by microbatch.
+def Dist_SendOp : Op<Dist_Dialect, "send"> {
+  let summary = "give a value to another stage";
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$to, I64Attr:$tag, StrAttr:$why);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+}
+def Dist_ReceiveOp : Op<Dist_Dialect, "receive"> {
+  let summary = "a value that another stage gives";
+  let arguments = (ins I64Attr:$from, I64Attr:$tag, StrAttr:$why);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "attr-dict `:` type($y)";
+}
 #endif

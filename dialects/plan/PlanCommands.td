@@ -4,7 +4,7 @@
 
 // The other commands, one of plan.proto each (plan.copy, plan.concat: one or more). They stand on SSA tensors; what the
 // later passes decide is written beside them as discardable attributes:
-//   plan.stream = 1 : i64            not on the compute stream (ScheduleCommands)
+//   plan.stream = 1 : i64            not on the compute stream (ScheduleCommands): 1 collectives and sends, 2 receives
 //   plan.wait = array<i64: 3>        events that must have happened; plan.record = 4 : i64: the event this one is
 //   plan.offsets = array<i64: 0>     byte offset of every result (PlanMemory); onnx.read and function arguments have
 //                                    plan.offset
@@ -104,6 +104,19 @@ def CollectiveCommandOp : Plan_Command<"collective"> {
   let arguments = (ins Variadic<AnyRankedTensor>:$xs, StrAttr:$op, StrArrayAttr:$axes, StrAttr:$reduce,
                    DenseI64ArrayAttr:$dims, DenseI64ArrayAttr:$split_dims, StrAttr:$why, I64Attr:$sequence);
   let results = (outs Variadic<AnyRankedTensor>:$ys);
+}
+
+// Between stages: `peer` is the other device's number. In order of their tags, first the receives, then the sends.
+def SendCommandOp : Plan_Op<"send"> {
+  let summary = "copy a value into a message to another device; done when the buffer may be reused";
+  let arguments = (ins AnyRankedTensor:$x, Plan_AffineOfCoordinateAttr:$peer, I64Attr:$tag, StrAttr:$why);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+}
+def ReceiveCommandOp : Plan_Op<"receive"> {
+  let summary = "the message of another device";
+  let arguments = (ins Plan_AffineOfCoordinateAttr:$peer, I64Attr:$tag, StrAttr:$why);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "attr-dict `:` type($y)";
 }
 
 def CumSumCommandOp : Plan_Command<"cumsum"> {

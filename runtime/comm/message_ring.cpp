@@ -1,5 +1,6 @@
 #include "runtime/comm/message_ring.h"
 #include "runtime/device/parallel.h"
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -18,10 +19,13 @@ class Send final : public PreparedCommand {
 public:
   Send(MessageRing &ring, const std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    std::byte *buffer = ring.claim();
-    if (!buffer) return runError("the run was aborted");
-    copyBytes(buffer, data, bytes);
-    ring.publish(bytes);
+    for (int64_t done = 0; done < bytes; done += ring.bytesOfBuffer()) {
+      std::byte *buffer = ring.claim();
+      if (!buffer) return runError("the run was aborted");
+      int64_t piece = std::min(bytes - done, ring.bytesOfBuffer());
+      copyBytes(buffer, data + done, piece);
+      ring.publish(piece);
+    }
     return Status::ok();
   }
   int64_t sentBytes() const override { return bytes; }
@@ -36,12 +40,14 @@ class Receive final : public PreparedCommand {
 public:
   Receive(MessageRing &ring, std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    int64_t arrived = 0;
-    const std::byte *buffer = ring.take(arrived);
-    if (!buffer) return runError("the run was aborted");
-    if (arrived != bytes) return runError(fmt::format("a message of {} bytes where {} are expected", arrived, bytes));
-    copyBytes(data, buffer, bytes);
-    ring.release();
+    for (int64_t done = 0; done < bytes; done += ring.bytesOfBuffer()) {
+      int64_t arrived = 0, piece = std::min(bytes - done, ring.bytesOfBuffer());
+      const std::byte *buffer = ring.take(arrived);
+      if (!buffer) return runError("the run was aborted");
+      if (arrived != piece) return runError(fmt::format("a message of {} bytes where {} are expected", arrived, piece));
+      copyBytes(data + done, buffer, piece);
+      ring.release();
+    }
     return Status::ok();
   }
 

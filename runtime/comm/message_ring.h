@@ -9,6 +9,7 @@
 #include "runtime/device/device.h"
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,7 @@ public:
     next = (next + 1) % lengths.size();
     sent.fetch_add(1, std::memory_order_release);
     wakeAll(sent);
+    if (onPublish) onPublish();
   }
 
   // The oldest message. Null: the run was aborted.
@@ -43,23 +45,25 @@ public:
       if (!waitWhile(sent, seen, abort)) return nullptr;
     return tryTake(bytes);
   }
-  std::byte *tryTake(int64_t &bytes) { return peek(0, bytes); }
-  // The message `ahead` places behind the oldest; null: not sent yet.
-  std::byte *peek(uint32_t ahead, int64_t &bytes) {
-    if (sent.load(std::memory_order_acquire) - taken.load(std::memory_order_relaxed) <= ahead) return nullptr;
-    size_t place = (oldest + ahead) % lengths.size();
-    bytes = lengths[place];
-    return at(place);
+  std::byte *tryTake(int64_t &bytes) {
+    if (empty()) return nullptr;
+    bytes = lengths[oldest];
+    return at(oldest);
   }
   void release() {
     oldest = (oldest + 1) % lengths.size();
     taken.fetch_add(1, std::memory_order_release);
     wakeAll(taken);
+    if (onRelease) onRelease();
   }
 
   bool full() const { return sent.load(std::memory_order_acquire) - taken.load(std::memory_order_acquire) == count(); }
   bool empty() const { return sent.load(std::memory_order_acquire) == taken.load(std::memory_order_acquire); }
+  int64_t bytesOfBuffer() const { return stride; }
   int64_t allocatedBytes() const { return stride * static_cast<int64_t>(lengths.size()); }
+
+  // Told on the thread that publishes, and on the one that releases.
+  std::function<void()> onPublish, onRelease;
 
 private:
   uint32_t count() const { return static_cast<uint32_t>(lengths.size()); }
@@ -75,7 +79,7 @@ private:
   size_t oldest = 0; // the consumer's place
 };
 
-// The command that sends `data` on the ring, or receives it from there.
+// The command that sends `data` on the ring, or receives it from there; in several messages where a buffer is smaller.
 Prepared prepareMessage(MessageRing &ring, std::byte *data, int64_t bytes, bool receives);
 
 } // namespace cleave::runtime

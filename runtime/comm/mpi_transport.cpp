@@ -1,16 +1,22 @@
 // MPI by way of the plugin libcleave_comm_mpi.so.
 #include "runtime/comm/mpi/plugin.h"
 #include "runtime/comm/transport.h"
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
 namespace {
+
+constexpr int mailTag = 30000; // above all channels, below the 32767 that every MPI allows
 
 int isRaised(const void *flag) { return static_cast<const AbortFlag *>(flag)->raised(); }
 
@@ -30,6 +36,48 @@ public:
                         isRaised, &abort, error, sizeof error);
     if (result == 0) return Status::ok();
     return runError(result == 1 ? "the run was aborted" : fmt::format("MPI: {}", error));
+  }
+  bool carry(std::span<MailRoute> routes) override {
+    bool moved = false;
+    char error[256] = "";
+    for (MailRoute &route : routes) {
+      auto fail = [&] { route.failure = runError(fmt::format("MPI, rank {}: {}", route.peer, error)); };
+      while (route.failure) {
+        if (!route.request) {
+          route.data = route.outgoing ? route.ring->tryTake(route.bytes) : route.ring->tryClaim();
+          if (!route.data) break;
+          if (!route.outgoing) route.bytes = route.ring->bytesOfBuffer();
+          route.request =
+              plugin.start(route.outgoing, mailTag, {route.peer, route.data, route.bytes}, error, sizeof error);
+          if (!route.request) fail();
+          continue;
+        }
+        int64_t bytes = 0;
+        int done = plugin.test(route.request, &bytes, error, sizeof error);
+        if (done < 0) fail();
+        if (done <= 0) break;
+        route.request = nullptr;
+        if (route.outgoing)
+          route.ring->release();
+        else
+          route.ring->publish(bytes);
+        moved = true;
+      }
+    }
+    return moved;
+  }
+  // MPI has no sleep of its own: naps that grow while nothing comes, up to 0.2 ms.
+  void rest(std::span<const MailRoute>, int64_t idle) override {
+    if (idle < 100) {
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(std::min<int64_t>(20 + idle / 10, 200)));
+  }
+  void notify() override {}
+  void endMail(std::span<MailRoute> routes) override {
+    for (MailRoute &route : routes)
+      if (route.request && !route.outgoing) plugin.cancel(std::exchange(route.request, nullptr));
   }
   void abort(const std::string &message, int exitStatus) override {
     std::fprintf(stderr, "cleave: error: %s\n", message.c_str()); // nobody else can: this process ends here

@@ -11,8 +11,6 @@
 namespace cleave::runtime {
 namespace {
 
-constexpr int controlLane = 2;
-
 // A collective as two rounds of messages with local work before, between and after; everything is laid out here once.
 class ProcessCollective final : public PreparedCommand {
 public:
@@ -240,11 +238,19 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   return Prepared(std::move(command));
 }
 
-Status ProcessFabric::openRoutes(int64_t, std::span<const MessageRoute> opened) {
-  return opened.empty() ? Status::ok() : inputError("pipeline stages in several processes");
+Status ProcessFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
+  for (const MessageRoute &route : opened) courier.open(route, static_cast<int>(device));
+  courier.start();
+  return Status::ok();
 }
-Result<Prepared> ProcessFabric::prepareTransfer(int64_t, const plan::Transfer &) { return inputError("no route"); }
-int64_t ProcessFabric::messageBytes(int64_t) const { return 0; }
+
+Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
+  return courier.prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)),
+                         transfer.direction() == plan::Transfer::RECEIVE, arena + transfer.buffer().offset(),
+                         byteSize(transfer.buffer()));
+}
+
+int64_t ProcessFabric::messageBytes(int64_t) const { return courier.allocatedBytes(); }
 
 Status ProcessFabric::barrier() {
   Result<bool> met = agree(0);
@@ -260,13 +266,14 @@ Result<bool> ProcessFabric::agree(uint64_t digest) {
     sends.push_back({peer, reinterpret_cast<std::byte *>(&digest), sizeof digest});
     receives.push_back({peer, reinterpret_cast<std::byte *>(&all[static_cast<size_t>(peer)]), sizeof digest});
   }
-  CLEAVE_RETURN_IF_ERROR(transport->exchange(controlLane, 0, sends, receives, flag));
+  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, flag));
   return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
 }
 
 void ProcessFabric::abort(const std::string &message, int exitStatus) {
   if (flag.raised()) return;
   flag.raise();
+  courier.close();
   transport->abort(message, exitStatus);
 }
 

@@ -6,6 +6,7 @@
 //   all-gather, all-to-all, broadcast, shift   pieces to those who need them
 #pragma once
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/courier.h"
 #include "runtime/comm/transport.h"
 #include <memory>
 
@@ -15,7 +16,7 @@ class ProcessFabric final : public Fabric {
 public:
   // The transport's ranks are the mesh's devices.
   ProcessFabric(dist::Mesh mesh, std::unique_ptr<Transport> transport)
-      : mesh(std::move(mesh)), transport(std::move(transport)) {}
+      : mesh(std::move(mesh)), transport(std::move(transport)), courier(*this->transport) {}
   std::vector<int64_t> localDevices() const override { return {transport->rank()}; }
   void attach(int64_t, std::byte *base) override { arena = base; }
   Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
@@ -29,6 +30,7 @@ public:
 private:
   dist::Mesh mesh;
   std::unique_ptr<Transport> transport;
+  Courier courier; // of transfers
   std::byte *arena = nullptr;
   std::map<std::pair<std::vector<int64_t>, int>, int> channels; // numbered in the order of preparation, the same on all
 };

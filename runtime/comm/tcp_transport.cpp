@@ -3,6 +3,7 @@
 #include "runtime/comm/transport.h"
 #include <arpa/inet.h>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -75,12 +77,19 @@ public:
       for (int socket : lane)
         if (socket >= 0) ::close(socket);
     if (listener >= 0) ::close(listener);
+    if (bell >= 0) ::close(bell);
   }
   Status connect();
   int rank() const override { return self; }
   int size() const override { return count; }
   Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
                   const AbortFlag &abort) override;
+  bool carry(std::span<MailRoute> routes) override;
+  void rest(std::span<const MailRoute> routes, int64_t idle) override;
+  void notify() override {
+    uint64_t one = 1;
+    if (::write(bell, &one, sizeof one) < 0) return; // full: it is rung already
+  }
   void abort(const std::string &, int) override {
     for (auto &lane : sockets)
       for (int socket : lane)
@@ -93,6 +102,7 @@ private:
   Status acceptOne(std::vector<Address> *addresses, Clock::time_point deadline);
 
   int self = 0, count = 1, listener = -1;
+  int bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); // wakes the courier
   std::vector<int> sockets[lanes];
   // Progress of an exchange, by peer: which pieces of the list are its, and how far. Kept to allocate nothing later.
   struct Queue {
@@ -139,7 +149,7 @@ Status TcpTransport::acceptOne(std::vector<Address> *addresses, Clock::time_poin
   if (good && addresses && greeting.lane == -1) {
     setPort(from, greeting.port);
     (*addresses)[static_cast<size_t>(greeting.rank)] = from;
-    sockets[lanes - 1][static_cast<size_t>(greeting.rank)] = socket; // becomes the control lane's socket
+    sockets[controlLane][static_cast<size_t>(greeting.rank)] = socket; // becomes the control lane's socket
     return Status::ok();
   }
   if (good && greeting.lane >= 0) {
@@ -168,7 +178,7 @@ Status TcpTransport::meet(const std::string &host, const std::string &port, std:
     return runError(fmt::format("rank {} lost rank {} while starting: {}", self, peer, reason()));
   };
   addresses.resize(static_cast<size_t>(count));
-  std::vector<int> &control = sockets[lanes - 1];
+  std::vector<int> &control = sockets[controlLane];
   if (self == 0) {
     addresses[0] = master;
     for (int i = 1; i < count; ++i) CLEAVE_RETURN_IF_ERROR(acceptOne(&addresses, deadline));
@@ -195,14 +205,20 @@ Status TcpTransport::connect() {
     const char *value = std::getenv(name);
     return std::string(value ? value : "");
   };
-  self = std::atoi(variable("RANK").c_str()), count = std::atoi(variable("WORLD_SIZE").c_str());
+  auto number = [](const std::string &text) { // -1: not a whole number
+    int value = -1;
+    auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return failure == std::errc() && end == text.data() + text.size() ? value : -1;
+  };
+  self = number(variable("RANK")), count = number(variable("WORLD_SIZE"));
   std::string host = variable("MASTER_ADDR"), port = variable("MASTER_PORT");
-  if (count < 1 || count > 4096 || self < 0 || self >= count || host.empty() || port.empty())
-    return inputError(fmt::format(
-        "RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, and RANK below WORLD_SIZE",
-        variable("RANK"), variable("WORLD_SIZE"), host, port));
+  if (count < 1 || count > 4096 || self < 0 || self >= count || host.empty() || number(port) < 1)
+    return inputError(fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, as whole "
+                                  "numbers but the address, and "
+                                  "RANK below WORLD_SIZE",
+                                  variable("RANK"), variable("WORLD_SIZE"), host, port));
   if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True")
-    port = std::to_string(std::atoi(port.c_str()) + 1); // torchrun holds the port itself
+    port = std::to_string(number(port) + 1); // torchrun holds the port itself
   for (int lane = 0; lane < lanes; ++lane) {
     sockets[lane].assign(static_cast<size_t>(count), -1);
     states[lane].out.resize(static_cast<size_t>(count)), states[lane].in.resize(static_cast<size_t>(count));
@@ -257,7 +273,8 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
       if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
       if (moved < 0 && errno == EINTR) continue;
       if (moved <= 0) return false;
-      if ((queue.done += moved) == piece.bytes) ++queue.next, queue.done = 0;
+      queue.done += moved;
+      if (queue.done == piece.bytes) ++queue.next, queue.done = 0;
     }
     return true;
   };
@@ -275,6 +292,69 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
     if (abort.raised()) return runError("the run was aborted");
     ::poll(state.polls.data(), state.polls.size(), 50); // then looks at the abort flag again
   }
+}
+
+// On the wire a message is its length, 8 bytes, and its bytes.
+bool TcpTransport::carry(std::span<MailRoute> routes) {
+  bool moved = false;
+  for (MailRoute &route : routes) {
+    int socket = sockets[mailLane][static_cast<size_t>(route.peer)];
+    // Moves a part of the message; false when the socket takes or gives no more now, or the peer is gone.
+    auto move = [&](void *data, int64_t bytes, int64_t &done) {
+      while (done < bytes) {
+        auto *at = static_cast<char *>(data) + done;
+        auto left = static_cast<size_t>(bytes - done);
+        ssize_t count = route.outgoing ? ::send(socket, at, left, MSG_NOSIGNAL) : ::recv(socket, at, left, 0);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+        if (count <= 0) {
+          route.failure = runError(fmt::format("rank {} is gone (its connection closed)", route.peer));
+          return false;
+        }
+        done += count;
+        moved = true;
+      }
+      return true;
+    };
+    while (route.failure) {
+      if (route.outgoing && !route.data) {
+        if (!(route.data = route.ring->tryTake(route.bytes))) break;
+        route.header = route.bytes;
+      }
+      if (!move(&route.header, sizeof route.header, route.headerDone)) break;
+      if (!route.outgoing && !route.data) {
+        route.bytes = route.header;
+        if (route.bytes < 0 || route.bytes > route.ring->bytesOfBuffer()) {
+          route.failure = runError(fmt::format("rank {} sends a message of {} bytes", route.peer, route.bytes));
+          break;
+        }
+        if (!(route.data = route.ring->tryClaim())) break; // the receiver is not there yet
+      }
+      if (!move(route.data, route.bytes, route.done)) break;
+      if (route.outgoing)
+        route.ring->release();
+      else
+        route.ring->publish(route.bytes);
+      route.data = nullptr, route.done = route.headerDone = 0;
+    }
+  }
+  return moved;
+}
+
+void TcpTransport::rest(std::span<const MailRoute> routes, int64_t) {
+  std::vector<pollfd> &polls = states[mailLane].polls;
+  polls.clear();
+  polls.push_back({bell, POLLIN, 0});
+  for (const MailRoute &route : routes) {
+    if (!route.failure) continue;
+    bool waits = route.outgoing ? route.data != nullptr : route.data != nullptr || !route.ring->full();
+    if (waits)
+      polls.push_back({sockets[mailLane][static_cast<size_t>(route.peer)],
+                       static_cast<short>(route.outgoing ? POLLOUT : POLLIN), 0});
+  }
+  ::poll(polls.data(), polls.size(), 50);
+  uint64_t rung = 0;
+  if (::read(bell, &rung, sizeof rung) < 0) return; // nobody rang
 }
 
 } // namespace

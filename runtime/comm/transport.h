@@ -3,9 +3,12 @@
 //   transport->exchange(1, 7, sends, receives);     // lane 1, channel 7: all sends and receives, in any order of
 //   arrival
 //
+// Messages between pipeline stages travel while both sides do other things: a courier thread (courier.h) calls `carry`.
+//
 // Pieces between a pair of ranks on one channel arrive in the order they are sent. A lane is used by one thread at a
 // time; a channel belongs to one lane.
 #pragma once
+#include "runtime/comm/message_ring.h"
 #include "runtime/comm/wait.h"
 #include "runtime/status.h"
 #include <cstddef>
@@ -21,15 +24,38 @@ struct Piece {
   int64_t bytes = 0;
 };
 
+// One direction of messages between this rank and a peer, and how far its current message is.
+struct MailRoute {
+  int peer = 0;
+  bool outgoing = false;
+  MessageRing *ring = nullptr;
+  Status failure; // why nothing goes over it any more
+  // The transport's own:
+  std::byte *data = nullptr; // of the message that is moving; null: none is
+  int64_t bytes = 0, done = 0;
+  int64_t header = 0, headerDone = 0; // the message's length, sent before it
+  void *request = nullptr;
+};
+
 class Transport {
 public:
-  static constexpr int lanes = 3; // compute thread, communication thread, control
+  static constexpr int lanes = 4; // compute thread, communication thread, control, mail
+  static constexpr int controlLane = 2, mailLane = 3;
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // Returns when all pieces are sent and received. Error: a peer is gone, or `abort` was raised.
   virtual Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
                           const AbortFlag &abort) = 0;
+  // Moves the messages of the routes as far as they go now, without waiting. True: something moved. Always the same
+  // routes, on one thread.
+  virtual bool carry(std::span<MailRoute> routes) = 0;
+  // Sleeps until there may be something to carry or `notify` was called; at most 50 ms. `idle`: how many times in a row
+  // nothing moved.
+  virtual void rest(std::span<const MailRoute> routes, int64_t idle) = 0;
+  virtual void notify() = 0;
+  // The routes are not used any more: gives up what was still expected.
+  virtual void endMail(std::span<MailRoute>) {}
   // Ends the other processes as far as the transport can. Prints the message and does not return if that ends this one.
   virtual void abort(const std::string &message, int exitStatus) = 0;
 };

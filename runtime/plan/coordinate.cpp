@@ -24,23 +24,31 @@ int64_t evaluate(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh,
   return value;
 }
 
-Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh) {
-  // The index along a group is itself a sum over axes, so every axis has one coefficient and the extremes separate.
-  std::vector<__int128> coefficient(mesh.axes.size(), 0);
+Result<std::vector<int64_t>> factorsOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh) {
+  constexpr __int128 limit = INT64_MAX / 2;
+  std::vector<__int128> factors(mesh.axes.size(), 0);
   for (const auto &term : affine.terms()) {
     __int128 weight = term.stride();
     for (int i = term.axes_size() - 1; i >= 0; --i) {
       size_t at = 0;
       while (at < mesh.axes.size() && mesh.axes[at].name != term.axes(i)) ++at;
       if (at == mesh.axes.size()) return inputError(fmt::format("unknown mesh axis '{}'", term.axes(i)));
-      coefficient[at] += weight;
+      factors[at] += weight;
       weight *= mesh.axes[at].size;
-      if (weight > (__int128(1) << 100) || weight < -(__int128(1) << 100)) return inputError("affine index overflows");
+      if (weight > limit || weight < -limit || factors[at] > limit || factors[at] < -limit)
+        return inputError("affine index overflows");
     }
   }
+  return std::vector<int64_t>(factors.begin(), factors.end());
+}
+
+// The index along a group is itself a sum over axes, so every axis has one factor and the extremes separate.
+Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh) {
+  Result<std::vector<int64_t>> factors = factorsOf(affine, mesh);
+  if (!factors) return factors.status();
   __int128 low = affine.base(), high = low;
   for (size_t at = 0; at < mesh.axes.size(); ++at) {
-    __int128 reach = coefficient[at] * (mesh.axes[at].size - 1);
+    __int128 reach = static_cast<__int128>((*factors)[at]) * (mesh.axes[at].size - 1);
     (reach < 0 ? low : high) += reach;
   }
   if (low < INT64_MIN / 2 || high > INT64_MAX / 2) return inputError("affine index overflows");

@@ -16,6 +16,10 @@ template <typename Names> dist::Axes axesOf(const Names &names) { return {names.
 
 int64_t evaluate(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh, int64_t device);
 
+// The affine function as one factor for each axis of the mesh: value = base + sum of factor * coordinate. Error:
+// unknown axis, or overflow.
+Result<std::vector<int64_t>> factorsOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh);
+
 // Least and greatest value over all devices, in time linear in the axes. Error: unknown axis, or overflow.
 Result<std::pair<int64_t, int64_t>> rangeOf(const plan::AffineOfCoordinate &affine, const dist::Mesh &mesh);
 

@@ -20,6 +20,9 @@
 #include "dialects/dist/algebra/mesh.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
+#include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -44,6 +47,14 @@ Status verifyCollectives(const plan::Fragment &fragment);                   // o
 Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number);
 // Between the programs: inputs and routines that fit together, transfers that meet, no deadlock.
 Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh);
+
+// Runs a routine on paper: the lanes of all `devices`, with their events, the order between their actions, message
+// buffers, and collectives that wait for each other. The devices are closed under transfers; `together` says whether a
+// collective's group goes beyond its own device, and if so which of `devices` are in it. Error: who waits for what when
+// nothing can go on, or two different collectives that meet.
+Status verifyProgress(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine,
+                      std::span<const int64_t> devices,
+                      const std::function<std::vector<int64_t>(int64_t device, const plan::Collective &)> &together);
 
 // "fragment 'forward.1', command 12 'h.0.attn'"
 std::string showCommand(const plan::Fragment &fragment, int command);

@@ -1,10 +1,13 @@
-// Between programs: inputs and routines that fit together.
+// Between programs: inputs and routines that fit together, sends that meet their receives, and that all devices reach
+// the end of every routine.
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <numeric>
 
 namespace cleave::runtime {
 namespace {
@@ -35,8 +38,136 @@ Status verifyInputs(const plan::Plan &plan) {
   return Status::ok();
 }
 
+template <typename Visit> Status forEachTransfer(const plan::Program &program, Visit &&visit) {
+  for (const plan::Fragment &fragment : program.fragments())
+    for (int c = 0; c < fragment.commands_size(); ++c)
+      if (fragment.commands(c).has_transfer())
+        if (Status status = visit(fragment.commands(c)); !status)
+          return inputError(fmt::format("{}: {}", showCommand(fragment, c), status.message()));
+  return Status::ok();
+}
+
+// Whether every transfer goes between devices that differ along "pp" only, and "pp" is outermost. Then devices with
+// equal coordinates along pp do the same at the same time, each among those with its own other coordinates: one of them
+// stands for all.
+bool staysInColumn(const plan::Plan &plan, const dist::Mesh &mesh) {
+  if (plan.programs_size() < 2 || mesh.axes.front().name != "pp") return false;
+  int64_t column = mesh.numDevices() / mesh.axes.front().size; // devices of one pipeline rank
+  for (const plan::Program &program : plan.programs()) {
+    Status stays = forEachTransfer(program, [&](const plan::Command &command) {
+      const plan::AffineOfCoordinate &peer = command.transfer().peer();
+      std::vector<int64_t> factors = *factorsOf(peer, mesh); // the command has passed verification
+      int64_t stride = column;
+      bool same = peer.base() % column == 0 && factors[0] % column == 0;
+      for (size_t a = 1; a < mesh.axes.size(); ++a) {
+        stride /= mesh.axes[a].size;
+        same &= factors[a] == stride || mesh.axes[a].size == 1;
+      }
+      return same ? Status::ok() : inputError("");
+    });
+    if (!stays) return false;
+  }
+  return true;
+}
+
+struct Message {
+  const plan::Fragment *fragment;
+  int command;
+  int64_t microbatch;
+  const plan::Transfer &transfer() const { return fragment->commands(command).transfer(); }
+  std::string show() const {
+    return fmt::format("{}: command {} '{}' (tag {}, microbatch {}, {}, {} bytes)", actionName(*fragment, microbatch),
+                       command, fragment->commands(command).name(), transfer().tag(), microbatch,
+                       name(transfer().buffer().dtype()), byteSize(transfer().buffer()));
+  }
+  bool fits(const Message &other) const {
+    return transfer().tag() == other.transfer().tag() && microbatch == other.microbatch &&
+           transfer().buffer().dtype() == other.transfer().buffer().dtype() &&
+           byteSize(transfer().buffer()) == byteSize(other.transfer().buffer());
+  }
+};
+
+// By sender and receiver, in order: what is sent and what is received.
+using Sequences = std::map<std::pair<int64_t, int64_t>, std::array<std::vector<Message>, 2>>;
+
+Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine, int64_t device,
+                       Sequences &sequences) {
+  const plan::Program &program = plan.programs(programOf(plan, mesh, device));
+  std::map<std::pair<int64_t, bool>, int> lanes;
+  for (const plan::Action &action : findRoutine(program, routine)->actions()) {
+    const plan::Fragment &fragment = program.fragments(action.fragment());
+    for (int c = 0; c < fragment.commands_size(); ++c) {
+      if (!fragment.commands(c).has_transfer()) continue;
+      const plan::Transfer &transfer = fragment.commands(c).transfer();
+      bool receives = transfer.direction() == plan::Transfer::RECEIVE;
+      int64_t peer = evaluate(transfer.peer(), mesh, device);
+      if (peer < 0 || peer >= mesh.numDevices() || peer == device)
+        return inputError(fmt::format("{}: device {} has the peer {} of {} devices", showCommand(fragment, c), device,
+                                      peer, mesh.numDevices()));
+      int lane = laneOf(fragment.commands(c));
+      if (lanes.try_emplace({peer, receives}, lane).first->second != lane)
+        return inputError(fmt::format("{}: device {} {} device {} on several threads, which have no order",
+                                      showCommand(fragment, c), device, receives ? "receives from" : "sends to", peer));
+      sequences[receives ? std::pair{peer, device} : std::pair{device, peer}][receives].push_back(
+          {&fragment, c, action.microbatch()});
+    }
+  }
+  return Status::ok();
+}
+
+Status verifyMessages(const Sequences &sequences) {
+  for (const auto &[pair, sides] : sequences) {
+    const auto &[sent, received] = sides;
+    auto [from, to] = pair;
+    for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i)
+      if (!sent[i].fits(received[i]))
+        return inputError(
+            fmt::format("send {} of device {} to device {}, in {}, meets that device's receive {} from it, "
+                        "in {}",
+                        i, from, to, sent[i].show(), i, received[i].show()));
+    if (sent.size() > received.size())
+      return inputError(fmt::format("send {} of device {} to device {}, in {}, meets no receive", received.size(), from,
+                                    to, sent[received.size()].show()));
+    if (received.size() > sent.size())
+      return inputError(fmt::format("receive {} of device {} from device {}, in {}, meets no send", sent.size(), to,
+                                    from, received[sent.size()].show()));
+  }
+  return Status::ok();
+}
+
 } // namespace
 
-Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &) { return verifyInputs(plan); }
+Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh) {
+  CLEAVE_RETURN_IF_ERROR(verifyInputs(plan));
+  bool transfers = false;
+  for (const plan::Program &program : plan.programs())
+    CLEAVE_RETURN_IF_ERROR(forEachTransfer(program, [&](const plan::Command &) {
+      transfers = true;
+      return Status::ok();
+    }));
+  // One program and no transfers: all devices issue the same collectives in the same order (verifyCollectives), and
+  // every wait is for something issued before. Nothing can go wrong.
+  if (plan.programs_size() == 1 && !transfers) return Status::ok();
+  bool column = staysInColumn(plan, mesh);
+  std::vector<int64_t> devices(static_cast<size_t>(column ? plan.programs_size() : mesh.numDevices()));
+  std::iota(devices.begin(), devices.end(), int64_t(0));
+  if (column)
+    for (int64_t &device : devices) device *= mesh.numDevices() / plan.programs_size();
+  auto together = [&](int64_t device, const plan::Collective &collective) {
+    if (!column) return mesh.group(device, axesOf(collective.axes()));
+    bool across = std::find(collective.axes().begin(), collective.axes().end(), "pp") != collective.axes().end();
+    return across ? devices : std::vector<int64_t>{device};
+  };
+  for (const plan::Routine &routine : plan.programs(0).routines()) {
+    Status status;
+    Sequences sequences;
+    for (size_t d = 0; status && d < devices.size(); ++d)
+      status = collectMessages(plan, mesh, routine.name(), devices[d], sequences);
+    if (status) status = verifyMessages(sequences);
+    if (status) status = verifyProgress(plan, mesh, routine.name(), devices, together);
+    if (!status) return inputError(fmt::format("routine '{}': {}", routine.name(), status.message()));
+  }
+  return Status::ok();
+}
 
 } // namespace cleave::runtime

@@ -40,7 +40,8 @@ Result<CompileRequest> RequestOptions::request() const {
   if (!parsed) return parsed.status();
   auto machines = planner::parseCluster(cluster);
   if (!machines) return machines.status();
-  return CompileRequest{model, *parsed, *machines, split, problemFile, irFolder};
+  auto warn = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
+  return CompileRequest{model, *parsed, *machines, split, problemFile, irFolder, warn};
 }
 
 int fail(const Status &status) {

@@ -58,6 +58,35 @@ int exchange(int tag, const CleaveMpiPiece *sends, int numSends, const CleaveMpi
   }
 }
 
+void *start(int send, int tag, CleaveMpiPiece piece, char *error, int errorBytes) {
+  auto *request = new MPI_Request;
+  int count = static_cast<int>(piece.bytes);
+  int code = send ? MPI_Isend(piece.data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, request)
+                  : MPI_Irecv(piece.data, count, MPI_BYTE, piece.peer, tag, MPI_COMM_WORLD, request);
+  if (!failed(code, error, errorBytes)) return request;
+  delete request;
+  return nullptr;
+}
+
+int test(void *handle, int64_t *bytes, char *error, int errorBytes) {
+  auto *request = static_cast<MPI_Request *>(handle);
+  int done = 0, count = 0;
+  MPI_Status status;
+  if (failed(MPI_Test(request, &done, &status), error, errorBytes)) return -1;
+  if (!done) return 0;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  *bytes = count;
+  delete request;
+  return 1;
+}
+
+void cancel(void *handle) {
+  auto *request = static_cast<MPI_Request *>(handle);
+  MPI_Cancel(request);
+  MPI_Request_free(request);
+  delete request;
+}
+
 void abortAll(int exitStatus) { MPI_Abort(MPI_COMM_WORLD, exitStatus); }
 
 void finish() {
@@ -69,7 +98,7 @@ void finish() {
 } // namespace
 
 extern "C" const CleaveMpiTransport *cleave_open_mpi(char *error, int errorBytes) {
-  static CleaveMpiTransport transport{CLEAVE_MPI_PLUGIN_VERSION, 0, 1, exchange, abortAll, finish};
+  static CleaveMpiTransport transport{CLEAVE_MPI_PLUGIN_VERSION, 0, 1, exchange, start, test, cancel, abortAll, finish};
   int provided = 0, initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized)

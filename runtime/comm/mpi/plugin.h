@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_MPI_PLUGIN_VERSION 1
+#define CLEAVE_MPI_PLUGIN_VERSION 2
 
 typedef struct {
   int peer;
@@ -21,6 +21,11 @@ typedef struct {
   /* 0: done; 1: stopped because stop(context) became true; 2: MPI failed, `error` says how. Thread safe. */
   int (*exchange)(int tag, const CleaveMpiPiece *sends, int numSends, const CleaveMpiPiece *receives, int numReceives,
                   int (*stop)(const void *context), const void *context, char *error, int errorBytes);
+  /* Begins to send (or receive) one message of at most 2^30 bytes; null: MPI failed, `error` says how. */
+  void *(*start)(int send, int tag, CleaveMpiPiece piece, char *error, int errorBytes);
+  /* 1: the message is there, `bytes` long, and the request gone; 0: not yet; -1: MPI failed. */
+  int (*test)(void *request, int64_t *bytes, char *error, int errorBytes);
+  void (*cancel)(void *request); /* gives up a receive that never came */
   void (*abort)(int exitStatus); /* ends all processes */
   void (*finish)(void);          /* MPI_Finalize; all processes call it */
 } CleaveMpiTransport;

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --verify-plan --verify-diagnostics --split-input-file
 
-module attributes {plan.arena_bytes = 1024 : i64} {
+module attributes {plan.arena_bytes = array<i64: 1024>} {
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
   func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
     %a = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
@@ -13,7 +13,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-module attributes {plan.arena_bytes = 512 : i64} {
+module attributes {plan.arena_bytes = array<i64: 512>} {
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
   func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
     // expected-error @+1 {{writes bytes 448 to 704 of an arena of 512}}
@@ -25,7 +25,7 @@ module attributes {plan.arena_bytes = 512 : i64} {
 // -----
 
 // A compute command overwrites the operand of a collective that still runs.
-module attributes {plan.arena_bytes = 1024 : i64} {
+module attributes {plan.arena_bytes = array<i64: 1024>} {
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
   func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> tensor<64xf32> {
     %a = plan.launch @k(%x, %x) {plan.record = 1 : i64, plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
@@ -39,8 +39,8 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-module attributes {plan.arena_bytes = 512 : i64} {
-  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.offset = 0 : i64}
+module attributes {plan.arena_bytes = array<i64: 512>} {
+  onnx.param @w : tensor<64xf32> "parameter" {trainable = true, plan.offset = array<i64: 0>}
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
   // expected-error @+1 {{overwrites @w with a result of 'plan.launch' at position 2}}
   func.func @final() -> tensor<64xf32> {

@@ -137,7 +137,7 @@ TEST(Generate, TwoDevicesTrainAsOne) {
     std::vector<float> x(8 * 8);
     for (int i = 0; i < 64; ++i) x[i] = float(std::sin(i * 0.37 + double(iteration)));
     const std::byte *input = reinterpret_cast<const std::byte *>(x.data());
-    auto outputs = (*executor)->run("final", std::span(&input, 1), iteration, 0);
+    auto outputs = (*executor)->run("step", std::span(&input, 1), iteration);
     ASSERT_TRUE(outputs.isOk()) << outputs.status().message();
     EXPECT_NEAR(outputs->at("loss"), unsplit.train(x, 0.002), 1e-4) << "iteration " << iteration;
   }

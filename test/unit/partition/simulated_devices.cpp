@@ -257,6 +257,9 @@ SimulatedDevices::Devices SimulatedDevices::collective(Operation *op, StringRef 
       result.push_back(joined(group, dim));
     } else if (kind == "own_part") {
       result.push_back(part(x[device], dim, index, n));
+    } else if (kind == "shift") {
+      int64_t distance = op->getAttrOfType<IntegerAttr>("distance").getInt();
+      result.push_back(*group[static_cast<size_t>(((index - distance) % n + n) % n)]);
     } else if (kind == "broadcast") {
       result.push_back(*group[0]);
     } else if (kind == "all_to_all") {

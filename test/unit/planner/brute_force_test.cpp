@@ -190,7 +190,7 @@ TEST(BruteForce, TyingRepeatedBlocksCostsNothing) {
   Setting setting;
   setting.tp = 4;
   auto tied = buildModel(problem, facts, cluster, constraints, setting);
-  facts.repeats.clear();
+  facts = gatherFacts(problem, constraints, false);
   auto free = buildModel(problem, facts, cluster, constraints, setting);
   ASSERT_TRUE(tied && free);
   EXPECT_LT(tied->variables.size() * 2, free->variables.size());

@@ -1,7 +1,7 @@
 // Runs passes over a module given as text and executes what comes out with the reference executor.
 //
 //   StepHarness step(text);
-//   ASSERT_TRUE(step.run(createBuildBackward(1)));
+//   ASSERT_TRUE(step.run(createBuildBackward({})));
 //   ReferenceExecutor &executor = step.execute(Precision::Double);
 #pragma once
 #include "compiler/training/ExportReference.h"

@@ -1,0 +1,40 @@
+// Slots: the copies, one a microbatch in flight, of what a stage keeps between its functions, and where in a copy each
+// value lies.
+//
+//   region "step.0" of program 0: @forward.0 keeps 1 and 2 and receives x, @backward.0 reads 1 and receives dy
+//     1 : [forward, backward]   2 : [forward, backward]   x : [forward]   dy : [backward], may lie where x lay
+//
+// A region's functions have `cleave.region`, its number of copies `cleave.slots`; they stand in the module in the order
+// in which they run. Regions of one routine lie side by side; those of different routines share their bytes.
+#pragma once
+#include "compiler/codegen/memory_plan.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace cleave::codegen {
+
+class SlotLayout {
+public:
+  // Lays out the regions of a program from byte `begin` of the arena on and gives its functions `plan.slot_region`:
+  // offset and bytes of the first copy, copies, number of the region in its program.
+  void layOut(mlir::ModuleOp module, int64_t program, int64_t begin);
+  // Where the first copy of a value lies; none: not in a slot. Asked for an argument, a result of the function's return
+  // operation (its value must be a whole buffer), or what a command receives.
+  std::optional<int64_t> offsetOf(mlir::Value root) const;
+  int64_t end() const { return last; }
+
+private:
+  struct Region {
+    llvm::SmallVector<mlir::func::FuncOp> functions;
+    std::vector<BufferInterval> buffers;
+    llvm::DenseMap<int64_t, size_t> kept;                      // by number: index into buffers
+    llvm::SmallVector<std::pair<mlir::Value, size_t>> members; // values and their buffers
+  };
+  void collect(Region &region);
+  llvm::DenseMap<mlir::Value, int64_t> offsets;
+  int64_t last = 0;
+};
+
+} // namespace cleave::codegen

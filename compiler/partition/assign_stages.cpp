@@ -1,0 +1,384 @@
+// AssignStages: every op of a pipelined step gets the stage it runs on; runs on the whole, unsplit functions.
+//
+//   @accumulate  forward ops: the decision's stage, never before that of an operand. Backward ops: the stage of the
+//                forward op they differentiate (`cleave.origin`), never after that of a backward operand, so that
+//                values cross stages forward in the forward phase and backward in the backward phase. Values that
+//                belong to no stage (floating_values.h) get none.
+//   @final       becomes @update: all microbatches are accumulated, so what is left reads the accumulators
+//   @evaluate    as the forward phase
+//
+// A parameter that several stages read has a gradient in parts: each rank accumulates its own part (an accumulator of
+// its own), @update adds them. Contributions of one later stage to a value's gradient are summed there, to be sent as
+// one.
+#include "compiler/partition/floating_values.h"
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/passes.h"
+#include "compiler/partition/stages.h"
+#include <llvm/ADT/MapVector.h>
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+class StageAssignment {
+public:
+  explicit StageAssignment(func::FuncOp function)
+      : function(function), block(function.getBody().front()), floating(function) {}
+
+  LogicalResult run(int64_t stages) {
+    assignForward();
+    readOriginals();
+    useOriginals();
+    assignBackward();
+    for (Operation &op : block) {
+      auto stage = stageOf.find(&op);
+      if (stage == stageOf.end()) {
+        op.removeAttr(stageAttr);
+        continue;
+      }
+      if (stage->second < 0 || stage->second >= stages)
+        return op.emitOpError() << "has stage " << stage->second << " of a pipeline of " << stages;
+      setStage(&op, stage->second);
+    }
+    return success();
+  }
+
+  // Sums over gradients from several later stages: one term for each stage.
+  void sumWhereMade() {
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      auto sum = dyn_cast<onnx::SumOp>(op);
+      if (!sum || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      int64_t own = stageOf[&op];
+      llvm::MapVector<int64_t, SmallVector<Value>> terms;
+      for (Value term : op.getOperands()) terms[stageOfValue(term).value_or(own)].push_back(term);
+      if (terms.size() < 2 && terms.contains(own)) continue;
+      if (llvm::all_of(terms, [&](auto &entry) { return entry.first == own || entry.second.size() == 1; })) continue;
+      SmallVector<Value> parts;
+      for (auto &[stage, values] : terms) {
+        if (stage == own)
+          parts.append(values);
+        else
+          parts.push_back(sumOf(&op, values, stage));
+      }
+      if (parts.size() == 1) {
+        op.getResult(0).replaceAllUsesWith(parts.front());
+        op.erase();
+      } else {
+        op.setOperands(parts);
+      }
+    }
+  }
+
+  // The parts of a gradient, by the stage that makes them.
+  llvm::MapVector<int64_t, SmallVector<Value>> partsOf(Value gradient) {
+    llvm::MapVector<int64_t, SmallVector<Value>> parts;
+    SmallVector<Value> open{gradient};
+    while (!open.empty()) {
+      Value value = open.pop_back_val();
+      auto sum = value.getDefiningOp<onnx::SumOp>();
+      if (sum && addsParameterGradients(sum)) {
+        for (Value term : llvm::reverse(sum->getOperands())) open.push_back(term);
+        continue;
+      }
+      parts[stageOfValue(value).value_or(0)].push_back(value);
+    }
+    return parts;
+  }
+
+  Value sumOf(Operation *before, ArrayRef<Value> terms, int64_t stage) {
+    if (terms.size() == 1) return terms.front();
+    OpBuilder builder(before);
+    auto sum = onnx::SumOp::create(builder, before->getLoc(), terms);
+    sum->setAttr(phaseAttr, builder.getStringAttr("backward"));
+    adopt(sum, stage);
+    return sum->getResult(0);
+  }
+
+  void adopt(Operation *op, int64_t stage) {
+    stageOf[op] = stage;
+    setStage(op, stage);
+  }
+
+private:
+  static void setStage(Operation *op, int64_t stage) {
+    op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
+  }
+  static bool isForward(Operation *op) { return phaseOf(op) == "forward"; }
+  std::optional<int64_t> stageOfValue(Value value) const {
+    auto found = stageOf.find(value.getDefiningOp());
+    return found == stageOf.end() ? std::nullopt : std::optional(found->second);
+  }
+  template <typename Choose> std::optional<int64_t> over(ValueRange values, Choose choose) const {
+    std::optional<int64_t> best;
+    for (Value value : values)
+      if (auto stage = stageOfValue(value)) best = best ? choose(*best, *stage) : *stage;
+    return best;
+  }
+  template <typename Choose> std::optional<int64_t> overUsers(Operation *op, Choose choose) const {
+    std::optional<int64_t> best;
+    for (Operation *user : op->getUsers())
+      if (auto found = stageOf.find(user); found != stageOf.end())
+        best = best ? choose(*best, found->second) : found->second;
+    return best;
+  }
+  static int64_t smaller(int64_t a, int64_t b) { return std::min(a, b); }
+  static int64_t larger(int64_t a, int64_t b) { return std::max(a, b); }
+
+  void assignForward() {
+    // Work on parameters and constants alone goes where it is used, wherever the exporter put it.
+    auto sinks = [&](Operation *op) {
+      return !FloatingValues::isHeavy(op) && llvm::all_of(op->getOperands(), [&](Value v) {
+        Operation *made = v.getDefiningOp();
+        return made && (floating.contains(made) || sunk.contains(made));
+      });
+    };
+    for (Operation &op : block) {
+      if (!isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
+      if (op.getNumOperands() > 0 && op.getNumResults() > 0 && sinks(&op)) sunk.insert(&op);
+      auto bound = over(op.getOperands(), larger);
+      auto given = op.getAttrOfType<IntegerAttr>(stageAttr);
+      if (given || bound) stageOf[&op] = std::max(given ? given.getInt() : 0, bound.value_or(0));
+    }
+    for (Operation &op : llvm::reverse(block)) {
+      if (!isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
+      if (stageOf.contains(&op) && !sunk.contains(&op)) continue;
+      std::optional<int64_t> users;
+      for (Operation *user : op.getUsers())
+        if (auto found = stageOf.find(user); found != stageOf.end() && isForward(user))
+          users = users ? std::min(*users, found->second) : found->second;
+      if (users) stageOf[&op] = *users;
+    }
+    for (Operation &op : block) // what only others without a stage use, and writes
+      if (isForward(&op) && !floating.contains(&op) && !op.hasTrait<OpTrait::IsTerminator>() && !stageOf.contains(&op))
+        stageOf[&op] = over(op.getOperands(), larger).value_or(overUsers(&op, smaller).value_or(0));
+    for (Operation &op : block)
+      if (auto found = stageOf.find(&op); found != stageOf.end() && isForward(&op))
+        found->second = std::max(found->second, over(op.getOperands(), larger).value_or(0));
+    for (auto read : block.getOps<onnx::ReadOp>()) // of what the function writes
+      if (auto users = overUsers(read, smaller); users && !floating.contains(read.getOperation()))
+        stageOf[read] = *users;
+  }
+
+  static std::optional<int64_t> originOf(Operation *op) {
+    auto origin = op->getAttrOfType<IntegerAttr>(originAttr);
+    return origin ? std::optional(origin.getInt()) : std::nullopt;
+  }
+
+  void readOriginals() {
+    for (Operation &op : block)
+      if (auto origin = originOf(&op); origin && isForward(&op)) originals[*origin] = &op;
+  }
+
+  // The forward op that a backward one computes again.
+  Operation *recomputed(Operation *op) const {
+    if (!op || isForward(op) || !op->hasAttr(recomputedAttr)) return nullptr;
+    auto origin = originOf(op);
+    return origin ? originals.lookup(*origin) : nullptr;
+  }
+
+  // What is computed again stays on its stage: a later one has been sent the original.
+  void useOriginals() {
+    for (Operation &op : block) {
+      if (isForward(&op)) continue;
+      auto origin = originOf(&op);
+      Operation *of = origin ? originals.lookup(*origin) : nullptr;
+      auto own = stageOf.find(of);
+      if (own == stageOf.end()) continue;
+      for (OpOperand &operand : op.getOpOperands()) {
+        Operation *original = recomputed(operand.get().getDefiningOp());
+        if (!original || !stageOf.contains(original) || stageOf[original] >= own->second) continue;
+        operand.set(original->getResult(cast<OpResult>(operand.get()).getResultNumber()));
+      }
+    }
+  }
+
+  void assignBackward() {
+    auto bound = [&](Operation *op) {
+      std::optional<int64_t> best;
+      for (Value operand : op->getOperands())
+        if (Operation *made = operand.getDefiningOp(); made && !isForward(made))
+          if (auto found = stageOf.find(made); found != stageOf.end())
+            best = best ? std::min(*best, found->second) : found->second;
+      return best;
+    };
+    SmallVector<Operation *> rest;
+    for (Operation &op : block) {
+      if (isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
+      auto limit = bound(&op);
+      auto origin = originOf(&op);
+      auto own = stageOf.find(origin ? originals.lookup(*origin) : nullptr);
+      if (own != stageOf.end())
+        stageOf[&op] = std::min(own->second, limit.value_or(own->second));
+      else if (limit)
+        stageOf[&op] = *limit;
+      else
+        rest.push_back(&op);
+    }
+    for (Operation *op : llvm::reverse(rest)) {
+      auto stage = overUsers(op, larger);
+      if (!stage) stage = over(op->getOperands(), larger);
+      stageOf[op] = stage.value_or(0);
+    }
+  }
+
+  // A sum over the gradients of a parameter: of its read, or of several reads.
+  bool addsParameterGradients(onnx::SumOp sum) const {
+    if (isForward(sum)) return false;
+    auto origin = originOf(sum);
+    Operation *of = origin ? originals.lookup(*origin) : nullptr;
+    return !of || floating.contains(of);
+  }
+
+  func::FuncOp function;
+  Block &block;
+  FloatingValues floating;
+  DenseMap<Operation *, int64_t> stageOf;
+  DenseSet<Operation *> sunk;
+  DenseMap<int64_t, Operation *> originals; // forward ops by `cleave.origin`
+};
+
+struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AssignStages)
+  AssignStages() = default;
+  explicit AssignStages(std::vector<int> ranks) : rankOfStage(std::move(ranks)) {}
+  AssignStages(const AssignStages &other) : PassWrapper(other), rankOfStage(other.rankOfStage) { ranks = other.ranks; }
+  StringRef getArgument() const override { return "assign-stages"; }
+  StringRef getDescription() const override { return "say on which pipeline stage every op runs"; }
+
+  void runOnOperation() override {
+    if (rankOfStage.empty()) rankOfStage.assign(ranks.begin(), ranks.end());
+    ModuleOp module = getOperation();
+    auto accumulate = module.lookupSymbol<func::FuncOp>("accumulate"),
+         final = module.lookupSymbol<func::FuncOp>("final"), evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+    if (!accumulate || !final) {
+      module.emitError("has no functions @accumulate and @final: a pipeline's step accumulates gradients");
+      return signalPassFailure();
+    }
+    makeUpdate(final);
+    auto stages = static_cast<int64_t>(rankOfStage.size());
+    StageAssignment assignment(accumulate);
+    if (failed(assignment.run(stages))) return signalPassFailure();
+    assignment.sumWhereMade();
+    if (failed(accumulateApart(accumulate, final, assignment))) return signalPassFailure();
+    if (evaluate && failed(StageAssignment(evaluate).run(stages))) return signalPassFailure();
+  }
+
+  ListOption<int> ranks{*this, "ranks", llvm::cl::desc("the rank of every stage")};
+
+private:
+  std::vector<int> rankOfStage;
+
+  bool isAccumulator(StringRef name) {
+    auto param = getOperation().lookupSymbol<onnx::ParamOp>(name);
+    return param && param.getRole() == "accumulator";
+  }
+
+  // accumulator + this microbatch's value -> accumulator.
+  void makeUpdate(func::FuncOp final) {
+    for (auto read : llvm::make_early_inc_range(final.getOps<onnx::ReadOp>())) {
+      if (!isAccumulator(read.getParam())) continue;
+      for (Operation *user : llvm::make_early_inc_range(read.getValue().getUsers()))
+        if (auto add = dyn_cast<onnx::AddOp>(user)) {
+          read->moveBefore(add);
+          add.getResult().replaceAllUsesWith(read.getValue());
+          add.erase();
+        }
+    }
+    for (auto write : llvm::make_early_inc_range(final.getOps<onnx::WriteOp>()))
+      if (phaseOf(write) != "update") write.erase();
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(final.getBody().front())))
+      if (op.use_empty() && (isPure(&op) || isa<onnx::ReadOp>(op)) && !op.hasTrait<OpTrait::IsTerminator>()) op.erase();
+    BitVector unused(final.getNumArguments());
+    for (BlockArgument argument : final.getArguments())
+      if (argument.use_empty()) unused.set(argument.getArgNumber());
+    (void) final.eraseArguments(unused); // cannot fail: nothing calls the function
+    final.setName("update");
+  }
+
+  LogicalResult accumulateApart(func::FuncOp accumulate, func::FuncOp update, StageAssignment &assignment) {
+    SymbolTable symbols(getOperation());
+    for (auto write : llvm::make_early_inc_range(accumulate.getOps<onnx::WriteOp>())) {
+      auto accumulator = symbols.lookup<onnx::ParamOp>(write.getParam());
+      if (!accumulator || accumulator.getRole() != "accumulator") continue;
+      auto add = write.getValue().getDefiningOp<onnx::AddOp>();
+      auto read = add ? add.getOperand(0).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp();
+      if (!read || read.getParamAttr() != write.getParamAttr())
+        return write.emitOpError("does not add to its accumulator");
+      auto parts = assignment.partsOf(add.getOperand(1));
+      std::map<int, onnx::ParamOp> ofRank{};
+      for (auto &[stage, terms] : parts) {
+        int rank = rankOfStage[stage];
+        onnx::ParamOp &own = ofRank[rank];
+        if (!own) own = ofRank.size() == 1 ? accumulator : anotherFor(accumulator, rank, symbols);
+        accumulateInto(write, own, assignment.sumOf(add, terms, stage), stage, assignment);
+      }
+      write.erase();
+      add.erase();
+      if (read.use_empty()) read.erase();
+      if (ofRank.size() > 1) addParts(update, accumulator, ofRank);
+    }
+    return success();
+  }
+
+  static onnx::ParamOp anotherFor(onnx::ParamOp accumulator, int rank, SymbolTable &symbols) {
+    onnx::ParamOp other = accumulator.clone();
+    other.setSymName((accumulator.getSymName() + "@rank" + Twine(rank)).str());
+    symbols.insert(other, std::next(accumulator->getIterator()));
+    return other;
+  }
+
+  static void accumulateInto(onnx::WriteOp like, onnx::ParamOp accumulator, Value term, int64_t stage,
+                             StageAssignment &assignment) {
+    OpBuilder builder(like);
+    auto symbol = FlatSymbolRefAttr::get(accumulator.getSymNameAttr());
+    auto read = onnx::ReadOp::create(builder, like.getLoc(), term.getType(), symbol);
+    auto add = onnx::AddOp::create(builder, like.getLoc(), read.getValue(), term);
+    auto write = onnx::WriteOp::create(builder, like.getLoc(), symbol, add.getResult());
+    for (Operation *op : {read.getOperation(), add.getOperation(), write.getOperation()}) {
+      op->setAttr(phaseAttr, builder.getStringAttr("update"));
+      assignment.adopt(op, stage);
+    }
+  }
+
+  // @update reads the sum of all parts and zeroes each.
+  static void addParts(func::FuncOp update, onnx::ParamOp accumulator, std::map<int, onnx::ParamOp> &parts) {
+    for (auto read : llvm::make_early_inc_range(update.getOps<onnx::ReadOp>())) {
+      if (read.getParam() != accumulator.getSymName()) continue;
+      OpBuilder builder(update.getContext());
+      builder.setInsertionPointAfter(read);
+      SmallVector<Value> terms;
+      for (auto &[rank, part] : parts) {
+        auto term = onnx::ReadOp::create(builder, read.getLoc(), read.getValue().getType(),
+                                         FlatSymbolRefAttr::get(part.getSymNameAttr()));
+        term->setAttr(phaseAttr, builder.getStringAttr("update"));
+        terms.push_back(term.getValue());
+      }
+      auto sum = onnx::SumOp::create(builder, read.getLoc(), terms);
+      sum->setAttr(phaseAttr, builder.getStringAttr("update"));
+      read.getValue().replaceAllUsesWith(sum->getResult(0));
+      read.erase();
+    }
+    for (auto write : llvm::make_early_inc_range(update.getOps<onnx::WriteOp>())) {
+      if (write.getParam() != accumulator.getSymName()) continue;
+      OpBuilder builder(update.getContext());
+      builder.setInsertionPointAfter(write);
+      for (auto &[rank, part] : parts)
+        if (part.getSymName() != accumulator.getSymName()) {
+          auto zero = onnx::WriteOp::create(builder, write.getLoc(), FlatSymbolRefAttr::get(part.getSymNameAttr()),
+                                            write.getValue());
+          zero->setAttr(phaseAttr, builder.getStringAttr("update"));
+        }
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAssignStages() { return std::make_unique<AssignStages>(); }
+std::unique_ptr<Pass> createAssignStages(std::vector<int> rankOfStage) {
+  return std::make_unique<AssignStages>(std::move(rankOfStage));
+}
+
+} // namespace cleave::partition

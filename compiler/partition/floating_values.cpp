@@ -1,0 +1,39 @@
+#include "compiler/partition/floating_values.h"
+
+using namespace mlir;
+
+namespace cleave::partition {
+
+FloatingValues::FloatingValues(func::FuncOp function) {
+  for (auto write : function.getOps<onnx::WriteOp>()) written.insert(write.getParamAttr());
+  for (Operation &op : function.getBody().front())
+    if (auto kind = kindOf(&op)) kinds[&op] = *kind;
+}
+
+bool FloatingValues::isHeavy(Operation *op) {
+  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::MaxPoolOp,
+             onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp, onnx::AttentionOp,
+             onnx::AttentionGradOp>(op);
+}
+
+std::optional<FloatingValues::Kind> FloatingValues::kindOf(Operation *op) const {
+  if (auto read = dyn_cast<onnx::ReadOp>(op)) {
+    if (written.contains(read.getParamAttr())) return std::nullopt;
+    return Kind::FromParameter;
+  }
+  if (!isPure(op) || op->hasTrait<OpTrait::IsTerminator>() || isHeavy(op)) return std::nullopt;
+  bool parameter = false;
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer) continue;
+    auto known = kinds.find(producer);
+    if (known == kinds.end()) return std::nullopt;
+    parameter |= known->second == Kind::FromParameter;
+  }
+  if (!parameter) return Kind::FromInputs;
+  bool laysOut = op->getName().getDialectNamespace() == "dist" ||
+                 isa<onnx::TransposeOp, onnx::ReshapeOp, onnx::CastOp, onnx::BroadcastOp>(op);
+  return laysOut ? std::optional(Kind::FromParameter) : std::nullopt;
+}
+
+} // namespace cleave::partition

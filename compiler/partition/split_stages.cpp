@@ -1,0 +1,153 @@
+// SplitStages: a pipelined step becomes one function for each stage and part, on local shapes.
+//
+//   @accumulate  -> @forward.S, @backward.S (or @backward_input.S and @backward_weight.S where the schedule halves it)
+//   @update      -> @update.R, one a rank
+//   @evaluate    -> @evaluate.S; a rank's last one has the loss, summed over pp
+//
+// See split_step.h and split_update.h for how; stages.h for how it is written. A persistent tensor is held by the ranks
+// whose stages read it, optimizer state by those that hold its parameter.
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/passes.h"
+#include "compiler/partition/split_step.h"
+#include "compiler/partition/split_update.h"
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+struct SplitStages : PassWrapper<SplitStages, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitStages)
+  SplitStages() = default;
+  explicit SplitStages(const planner::PipelineSchedule &table) : rankOfStage(table.rankOfStage) {
+    halved.resize(rankOfStage.size());
+    for (const auto &row : table.rows)
+      for (const planner::ScheduledAction &action : row)
+        if (action.kind == planner::ActionKind::BackwardWeight) halved[action.stage] = true;
+  }
+  SplitStages(const SplitStages &other) : PassWrapper(other), rankOfStage(other.rankOfStage), halved(other.halved) {
+    ranks = other.ranks;
+    halves = other.halves.getValue();
+  }
+  StringRef getArgument() const override { return "split-stages"; }
+  StringRef getDescription() const override { return "cut a pipelined step by stages"; }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<dist::DistDialect, onnx::OnnxDialect>();
+  }
+
+  void runOnOperation() override {
+    if (rankOfStage.empty()) {
+      rankOfStage.assign(ranks.begin(), ranks.end());
+      halved.assign(rankOfStage.size(), halves);
+    }
+    if (failed(split())) signalPassFailure();
+  }
+
+  ListOption<int> ranks{*this, "ranks", llvm::cl::desc("the rank of every stage")};
+  Option<bool> halves{*this, "halves", llvm::cl::desc("backward passes in two halves"), llvm::cl::init(false)};
+
+private:
+  std::vector<int> rankOfStage;
+  std::vector<bool> halved;
+
+  LogicalResult split() {
+    ModuleOp module = getOperation();
+    auto accumulate = module.lookupSymbol<func::FuncOp>("accumulate"),
+         update = module.lookupSymbol<func::FuncOp>("update"), evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+    if (!accumulate || !update)
+      return module.emitError("has no functions @accumulate and @update: run assign-stages first");
+    StepSplit step(accumulate, rankOfStage, halved);
+    if (failed(step.analyze())) return failure();
+    int64_t tag = step.build({"forward", "backward", "backward_input", "backward_weight"}, "step", 0);
+    accumulate.erase();
+    if (evaluate) {
+      if (failed(splitEvaluate(evaluate, tag))) return failure();
+      evaluate.erase();
+    }
+    llvm::StringMap<Ranks> holders = holdersOf(module);
+    UpdateSplit parts(update, ranksOf(), holders);
+    if (failed(parts.analyze())) return failure();
+    parts.build(tag);
+    update.erase();
+    Builder builder(&getContext());
+    for (auto param : module.getOps<onnx::ParamOp>()) {
+      SmallVector<int64_t> held;
+      for (int rank : holders[param.getSymName()].set_bits()) held.push_back(rank);
+      param->setAttr(programsAttr, builder.getDenseI64ArrayAttr(held));
+    }
+    return success();
+  }
+
+  int64_t ranksOf() const { return *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1; }
+
+  // Each rank's last stage ends with the loss on every rank.
+  LogicalResult splitEvaluate(func::FuncOp evaluate, int64_t &tag) {
+    StepSplit split(evaluate, rankOfStage, {});
+    if (failed(split.analyze())) return failure();
+    Operation *terminator = evaluate.getBody().front().getTerminator();
+    std::map<int, int64_t> lastStage;
+    for (auto [stage, rank] : llvm::enumerate(rankOfStage)) lastStage[rank] = static_cast<int64_t>(stage);
+    for (Value result : terminator->getOperands())
+      if (!split.isFloating(result)) {
+        int64_t made = split.stageOfValue(result);
+        if (failed(split.provide(result, lastStage[rankOfStage[made]], Part::Forward, terminator))) return failure();
+      }
+    tag = split.build({"evaluate"}, "evaluate", tag);
+    for (auto [rank, stage] : lastStage) {
+      func::FuncOp function = split.functionOf(stage, Part::Forward);
+      Operation *end = function.getBody().front().getTerminator();
+      SmallVector<Value> results(end->getOperands());
+      SmallVector<DictionaryAttr> attributes;
+      for (unsigned i = 0; i < function.getNumResults(); ++i) attributes.push_back(function.getResultAttrDict(i));
+      for (auto [i, result] : llvm::enumerate(terminator->getOperands())) {
+        bool here = split.isFloating(result) || rankOfStage[split.stageOfValue(result)] == rank;
+        Value own = here ? split.valueIn(stage, Part::Forward, result) : Value();
+        OpBuilder builder(end);
+        results.push_back(
+            split.isFloating(result) ? own : sumOverStages(builder, result.getLoc(), result.getType(), own, "forward"));
+        attributes.push_back(evaluate.getResultAttrDict(i));
+      }
+      end->setOperands(results);
+      function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), end->getOperandTypes()));
+      function.setAllResultAttrs(attributes);
+    }
+    return success();
+  }
+
+  // By what the stages read and write; what nobody uses stays on the first rank.
+  llvm::StringMap<Ranks> holdersOf(ModuleOp module) {
+    llvm::StringMap<Ranks> holders;
+    int64_t count = ranksOf();
+    for (auto function : module.getOps<func::FuncOp>()) {
+      auto rank = function->getAttrOfType<IntegerAttr>(programAttr);
+      if (!rank) continue;
+      for (Operation &op : function.getBody().front()) {
+        StringRef name;
+        if (auto read = dyn_cast<onnx::ReadOp>(op)) name = read.getParam();
+        if (auto write = dyn_cast<onnx::WriteOp>(op)) name = write.getParam();
+        if (!name.empty()) holders.try_emplace(name, count).first->second.set(rank.getInt());
+      }
+    }
+    for (auto param : module.getOps<onnx::ParamOp>())
+      if (param.getRole() != "optimizer_state") {
+        auto [entry, fresh] = holders.try_emplace(param.getSymName(), count);
+        if (fresh) entry->second.set(0);
+      }
+    for (auto param : module.getOps<onnx::ParamOp>())
+      if (param.getRole() == "optimizer_state") {
+        auto of = param.getOf() ? holders.find(*param.getOf()) : holders.end();
+        Ranks where = of == holders.end() ? Ranks(count, true) : of->second;
+        holders.try_emplace(param.getSymName(), where);
+      }
+    return holders;
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createSplitStages() { return std::make_unique<SplitStages>(); }
+std::unique_ptr<Pass> createSplitStages(const planner::PipelineSchedule &table) {
+  return std::make_unique<SplitStages>(table);
+}
+
+} // namespace cleave::partition

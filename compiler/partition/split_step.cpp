@@ -1,0 +1,243 @@
+#include "compiler/partition/split_step.h"
+#include "compiler/partition/layouts.h"
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+int64_t stageAttrOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(stageAttr);
+  return stage ? stage.getInt() : -1;
+}
+
+} // namespace
+
+LogicalResult StepSplit::analyze() {
+  Block &block = function.getBody().front();
+  int64_t count = 0;
+  SmallVector<Operation *> unknown; // collectives of values that are used in the other phase
+  for (Operation &op : block.without_terminator()) {
+    for (Value result : op.getResults()) order[result] = count++;
+    if (floating.contains(&op)) continue;
+    Place place;
+    place.stage = stageAttrOf(&op);
+    bool backward = phaseOf(&op) == "backward", known = place.stage >= 0, anyBackward = false;
+    std::optional<int64_t> earliest, latest;
+    for (Value operand : op.getOperands()) {
+      auto home = homes.find(operand.getDefiningOp());
+      if (home == homes.end()) continue;
+      latest = std::max(latest.value_or(0), home->second.stage);
+      if (home->second.part == Part::Forward) continue;
+      anyBackward = true;
+      earliest = std::min(earliest.value_or(home->second.stage), home->second.stage);
+    }
+    place.part = backward || (phaseOf(&op) == "update" && anyBackward) ? Part::Backward : Part::Forward;
+    if (place.part == Part::Backward && !known && !earliest) {
+      unknown.push_back(&op);
+      place.stage = latest.value_or(0);
+    } else if (!known) {
+      place.stage = place.part == Part::Backward ? *earliest : latest.value_or(0);
+    }
+    homes[&op] = place;
+  }
+  for (Operation *op : llvm::reverse(unknown)) { // of forward values, for the backward pass: where that reads them
+    std::optional<int64_t> users;
+    for (Operation *user : op->getUsers())
+      if (auto home = homes.find(user); home != homes.end()) users = std::max(users.value_or(0), home->second.stage);
+    if (users) homes[op].stage = *users;
+  }
+  for (Operation &op : block.without_terminator()) // what the function writes is read where that is computed with
+    if (auto read = dyn_cast<onnx::ReadOp>(op); read && !floating.contains(&op))
+      for (Operation *user : read->getUsers())
+        if (auto home = homes.find(user); home != homes.end()) homes[&op] = home->second;
+  halve();
+  for (Operation &op : block.without_terminator()) {
+    auto home = homes.find(&op);
+    if (home == homes.end()) continue;
+    for (Value operand : op.getOperands())
+      if (failed(provide(operand, home->second.stage, home->second.part, &op))) return failure();
+  }
+  return success();
+}
+
+// The second half of a backward pass: what only one persistent tensor's new value needs. Everything that leads to the
+// stage before, or to several parameters, is the first.
+void StepSplit::halve() {
+  struct Reach {
+    Operation *only = nullptr;
+    bool more = false;
+  };
+  llvm::DenseMap<Operation *, Reach> reach;
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
+    auto home = homes.find(&op);
+    if (home == homes.end() || home->second.part == Part::Forward || !halved[home->second.stage]) continue;
+    Reach &own = reach[&op];
+    if (isa<onnx::WriteOp>(op)) own.only = &op;
+    for (Operation *user : op.getUsers()) {
+      auto other = homes.find(user);
+      if (other == homes.end() || other->second.stage != home->second.stage) {
+        own.more = true;
+        continue;
+      }
+      Reach of = reach.lookup(user);
+      own.more |= of.more || (own.only && of.only && own.only != of.only);
+      if (!own.only) own.only = of.only;
+    }
+    if (!own.more) home->second.part = Part::BackwardWeight;
+  }
+  for (auto read : function.getOps<onnx::ReadOp>()) // accumulators
+    for (Operation *user : read->getUsers())
+      if (homes.contains(read) && homes.contains(user)) homes[read] = homes[user];
+}
+
+LogicalResult StepSplit::provide(Value value, int64_t stage, Part part, Operation *user) {
+  if (floating.contains(value)) return success();
+  Place home = homes.lookup(value.getDefiningOp()), place{stage, part};
+  if (home == place || !available.insert({value.getAsOpaquePointer(), place}).second) return success();
+  auto number = [&] {
+    auto [entry, fresh] = keptNumber.try_emplace({value.getAsOpaquePointer(), stage}, keptNumbers);
+    keptNumbers += fresh;
+    return entry->second;
+  };
+  auto keep = [&](Place from) {
+    built[from].out[value] = number();
+    built[place].in[value] = number();
+    return success();
+  };
+  if (home.stage == stage) {
+    if (part < home.part) return user->emitOpError("needs a value that its stage computes only later");
+    return keep(home);
+  }
+  if (isa<onnx::ReadOp>(value.getDefiningOp()))
+    return user->emitOpError("on stage ")
+           << stage << " reads a persistent tensor that stage " << home.stage << " writes";
+  // Where the value arrives at the stage, and from where it is sent.
+  bool ahead = home.part == Part::Forward && home.stage < stage;
+  Place from{home.stage, ahead ? Part::Forward : Part::Backward}, to{stage, from.part};
+  bool wrongWay = ahead ? false : part == Part::Forward || home.stage < stage || home.part == Part::BackwardWeight;
+  if (wrongWay)
+    return user->emitOpError("on stage ") << stage << " needs a value of stage " << home.stage
+                                          << ", which would have to cross against the direction of its phase";
+  if (!(to == place)) {
+    if (failed(provide(value, to.stage, to.part, user))) return failure();
+    return keep(to);
+  }
+  if (failed(provide(value, from.stage, from.part, user))) return failure();
+  transfers.push_back({order.lookup(value), value, from, to});
+  return success();
+}
+
+Operation *StepSplit::cloneInto(Built &target, Operation *op) {
+  for (Value operand : op->getOperands()) materialize(target, operand);
+  OpBuilder builder(target.function.getBody().front().getTerminator());
+  Operation *clone = builder.clone(*op, target.values);
+  for (StringRef name : {stageAttr, originAttr, recomputedAttr}) clone->removeAttr(name);
+  return clone;
+}
+
+Value StepSplit::materialize(Built &target, Value value) {
+  if (Value known = target.values.lookupOrNull(value)) return known;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    unsigned number = target.function.getNumArguments();
+    // Appending to an argument list cannot fail.
+    (void)target.function.insertArgument(number, value.getType(), function.getArgAttrDict(argument.getArgNumber()),
+                                         value.getLoc());
+    target.values.map(value, target.function.getArgument(number));
+  } else {
+    cloneInto(target, value.getDefiningOp());
+  }
+  return target.values.lookup(value);
+}
+
+void StepSplit::send(Built &target, const Transfer &transfer) {
+  OpBuilder builder(target.function.getBody().front().getTerminator());
+  std::string why = (transfer.from.part == Part::Forward ? "an activation of stage " : "a gradient of stage ") +
+                    std::to_string(transfer.from.stage) + " for stage " + std::to_string(transfer.to.stage);
+  auto send = dist::SendOp::create(builder, transfer.value.getLoc(), target.values.lookup(transfer.value),
+                                   builder.getI64IntegerAttr(rankOfStage[transfer.to.stage]),
+                                   builder.getI64IntegerAttr(transfer.tag), builder.getStringAttr(why));
+  send->setAttr(phaseAttr, builder.getStringAttr(transfer.from.part == Part::Forward ? "forward" : "backward"));
+}
+
+int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag) {
+  llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
+    return std::tie(a.from.part, a.order, a.to.stage) < std::tie(b.from.part, b.order, b.to.stage);
+  });
+  for (Transfer &transfer : transfers) transfer.tag = firstTag++;
+  Builder attributes(function.getContext());
+  bool single = names.size() == 1;
+  for (int64_t stage = 0; stage < static_cast<int64_t>(rankOfStage.size()); ++stage)
+    for (Part part : {Part::Forward, Part::Backward, Part::BackwardWeight}) {
+      if ((single && part != Part::Forward) || (part == Part::BackwardWeight && !halved[stage])) continue;
+      StringRef name = single                         ? names[0]
+                       : part == Part::Forward        ? names[0]
+                       : part == Part::BackwardWeight ? names[3]
+                       : halved[stage]                ? names[2]
+                                                      : names[1];
+      OpBuilder builder(function);
+      auto made = func::FuncOp::create(builder, function.getLoc(), (name + "." + Twine(stage)).str(),
+                                       builder.getFunctionType({}, {}));
+      builder.createBlock(&made.getBody());
+      func::ReturnOp::create(builder, function.getLoc());
+      made->setAttr(programAttr, builder.getI64IntegerAttr(rankOfStage[stage]));
+      made->setAttr(regionAttr, builder.getStringAttr(routine + "." + Twine(stage)));
+      built[{stage, part}].function = made;
+    }
+  for (auto &[place, target] : built) {
+    OpBuilder builder(target.function.getBody().front().getTerminator());
+    for (const Transfer &transfer : transfers) {
+      if (!(transfer.to == place)) continue;
+      auto receive = dist::ReceiveOp::create(
+          builder, transfer.value.getLoc(), transfer.value.getType(),
+          builder.getI64IntegerAttr(rankOfStage[transfer.from.stage]), builder.getI64IntegerAttr(transfer.tag),
+          builder.getStringAttr("a value of stage " + std::to_string(transfer.from.stage)));
+      receive->setAttr(phaseAttr, builder.getStringAttr(place.part == Part::Forward ? "forward" : "backward"));
+      target.values.map(transfer.value, receive.getY());
+    }
+    for (auto &[value, number] : target.in) {
+      unsigned index = target.function.getNumArguments();
+      (void)target.function.insertArgument(
+          index, value.getType(),
+          builder.getDictionaryAttr(builder.getNamedAttr(keptAttr, builder.getI64IntegerAttr(number))), value.getLoc());
+      target.values.map(value, target.function.getArgument(index));
+    }
+    for (const Transfer &transfer : transfers)
+      if (transfer.from == place && !(homes.lookup(transfer.value.getDefiningOp()) == place)) send(target, transfer);
+  }
+  llvm::DenseMap<Value, SmallVector<const Transfer *>> leaving;
+  for (const Transfer &transfer : transfers) leaving[transfer.value].push_back(&transfer);
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    auto home = homes.find(&op);
+    if (home == homes.end()) continue;
+    Built &target = built[home->second];
+    cloneInto(target, &op);
+    for (Value result : op.getResults())
+      for (const Transfer *transfer : leaving.lookup(result))
+        if (transfer->from == home->second) send(target, *transfer);
+  }
+  for (auto &[place, target] : built) {
+    SmallVector<Value> values;
+    SmallVector<Type> types;
+    SmallVector<DictionaryAttr> kept;
+    for (auto &[value, number] : target.out) {
+      values.push_back(target.values.lookup(value));
+      types.push_back(values.back().getType());
+      kept.push_back(
+          attributes.getDictionaryAttr(attributes.getNamedAttr(keptAttr, attributes.getI64IntegerAttr(number))));
+    }
+    target.function.getBody().front().getTerminator()->setOperands(values);
+    target.function.setType(attributes.getFunctionType(target.function.getArgumentTypes(), types));
+    target.function.setAllResultAttrs(kept);
+  }
+  return firstTag;
+}
+
+func::FuncOp StepSplit::functionOf(int64_t stage, Part part) const {
+  auto found = built.find({stage, part});
+  return found == built.end() ? func::FuncOp() : found->second.function;
+}
+
+Value StepSplit::valueIn(int64_t stage, Part part, Value value) { return materialize(built[{stage, part}], value); }
+
+} // namespace cleave::partition

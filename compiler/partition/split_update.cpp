@@ -1,0 +1,181 @@
+#include "compiler/partition/split_update.h"
+#include "compiler/partition/layouts.h"
+#include "dialects/onnx/formula.h"
+
+using namespace mlir;
+
+namespace cleave::partition {
+
+Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, StringRef phase) {
+  auto mark = [&](Value value) {
+    value.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr(phase));
+    return value;
+  };
+  if (!own) own = mark(onnx::Formula(builder, loc).constant(cast<RankedTensorType>(type), 0));
+  return mark(dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {"pp"}),
+                                        builder.getStringAttr("sum"), builder.getStringAttr("a number of all stages"))
+                  .getY());
+}
+
+bool UpdateSplit::isScalar(Value value) const {
+  return cast<RankedTensorType>(value.getType()).getNumElements() == 1 &&
+         isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
+}
+
+Ranks UpdateSplit::ranksWith(Value value) const {
+  auto found = can.find(value.getDefiningOp());
+  return found == can.end() ? Ranks(ranks, true) : found->second;
+}
+
+LogicalResult UpdateSplit::analyze() {
+  Block &block = function.getBody().front();
+  for (Operation &op : block.without_terminator()) {
+    if (isa<onnx::WriteOp>(op)) continue;
+    Ranks all(ranks, true), any(ranks);
+    if (auto read = dyn_cast<onnx::ReadOp>(op)) {
+      auto held = holders.find(read.getParam());
+      if (held == holders.end() || held->second.none())
+        return op.emitOpError("reads a persistent tensor that no stage holds");
+      can[&op] = held->second;
+      continue;
+    }
+    for (Value operand : op.getOperands()) {
+      Ranks of = ranksWith(operand);
+      all &= of;
+      if (!of.all()) any |= of;
+    }
+    if (all.any()) {
+      can[&op] = all;
+    } else if (isa<onnx::SumOp, onnx::AddOp>(op) && isScalar(op.getResult(0))) {
+      reduced.insert(&op);
+      can[&op] = Ranks(ranks, true);
+    } else {
+      can[&op] = any;
+    }
+  }
+  for (Operation &op : llvm::reverse(block)) {
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) {
+      auto held = holders.find(write.getParam());
+      if (held == holders.end()) return op.emitOpError("writes a persistent tensor that no stage holds");
+      needed[&op] = held->second;
+    } else if (op.hasTrait<OpTrait::IsTerminator>()) {
+      needed[&op] = Ranks(ranks, true);
+    } else if (auto lacking = op.getNumResults() ? missing.find(op.getResult(0)) : missing.end();
+               lacking != missing.end()) {
+      Ranks &where = needed.try_emplace(&op, Ranks(ranks)).first->second;
+      where.set(ownerOf(op.getResult(0)));
+    }
+    auto where = needed.find(&op);
+    if (where == needed.end()) continue;
+    Ranks here = where->second;
+    for (Value operand : op.getOperands()) {
+      Ranks one(ranks);
+      if (reduces(&op)) one.set(ownerOf(operand));
+      need(operand, reduces(&op) ? one : here);
+    }
+  }
+  return success();
+}
+
+void UpdateSplit::need(Value value, const Ranks &where) {
+  Operation *op = value.getDefiningOp();
+  if (!op) return;
+  Ranks have = ranksWith(value), lack = where;
+  lack.reset(have);
+  Ranks own = where;
+  own &= have;
+  Ranks &all = needed.try_emplace(op, Ranks(ranks)).first->second;
+  all |= own;
+  if (lack.any()) {
+    Ranks &lacking = missing.try_emplace(value, Ranks(ranks)).first->second;
+    lacking |= lack;
+  }
+}
+
+int64_t UpdateSplit::build(int64_t firstTag) {
+  Block &block = function.getBody().front();
+  llvm::DenseMap<Value, int64_t> tags;
+  for (Operation &op : block.without_terminator())
+    for (Value result : op.getResults())
+      if (missing.contains(result) && !isScalar(result)) tags[result] = firstTag++;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    OpBuilder at(function);
+    auto made =
+        func::FuncOp::create(at, function.getLoc(), ("update." + Twine(rank)).str(), at.getFunctionType({}, {}));
+    OpBuilder builder(function.getContext());
+    builder.createBlock(&made.getBody());
+    made->setAttr(programAttr, builder.getI64IntegerAttr(rank));
+    made->setAttr(fragmentAttr, builder.getStringAttr("update"));
+    IRMapping values;
+    auto use = [&](Operation &op) {
+      for (Value operand : op.getOperands())
+        if (auto argument = dyn_cast<BlockArgument>(operand); argument && !values.contains(operand)) {
+          unsigned number = made.getNumArguments();
+          (void)made.insertArgument(number, operand.getType(), function.getArgAttrDict(argument.getArgNumber()),
+                                    operand.getLoc());
+          values.map(operand, made.getArgument(number));
+        }
+    };
+    for (Operation &op : block.without_terminator()) {
+      auto where = needed.find(&op);
+      bool mine = where != needed.end() && where->second.test(rank);
+      if (reduces(&op)) { // every rank takes part, whoever needs it
+        if (where == needed.end() || where->second.none()) continue;
+        use(op);
+        SmallVector<Value> own;
+        for (Value operand : op.getOperands())
+          if (ownerOf(operand) == rank) own.push_back(values.lookup(operand));
+        Value sum;
+        if (!own.empty()) {
+          sum = onnx::Formula(builder, op.getLoc()).sum(own);
+          if (own.size() > 1) sum.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
+        }
+        values.map(op.getResult(0), sumOverStages(builder, op.getLoc(), op.getResult(0).getType(), sum, "update"));
+        continue;
+      }
+      if (mine) {
+        use(op);
+        builder.clone(op, values);
+      }
+      for (Value result : op.getResults()) {
+        auto lacking = missing.find(result);
+        if (lacking == missing.end()) continue;
+        int64_t owner = ownerOf(result);
+        if (isScalar(result)) {
+          Value own = owner == rank ? values.lookup(result) : Value();
+          Value whole = sumOverStages(builder, op.getLoc(), result.getType(), own, "update");
+          if (!mine) values.map(result, whole);
+          continue;
+        }
+        std::string why = "a gradient's part on rank " + std::to_string(owner);
+        auto tag = builder.getI64IntegerAttr(tags.lookup(result));
+        auto phase = builder.getStringAttr("update");
+        if (owner == rank)
+          for (int to : lacking->second.set_bits())
+            dist::SendOp::create(builder, op.getLoc(), values.lookup(result), builder.getI64IntegerAttr(to), tag,
+                                 builder.getStringAttr(why))
+                ->setAttr(phaseAttr, phase);
+        if (lacking->second.test(rank)) {
+          auto receive = dist::ReceiveOp::create(builder, op.getLoc(), result.getType(),
+                                                 builder.getI64IntegerAttr(owner), tag, builder.getStringAttr(why));
+          receive->setAttr(phaseAttr, phase);
+          values.map(result, receive.getY());
+        }
+      }
+    }
+    use(*block.getTerminator());
+    SmallVector<Value> results;
+    for (Value value : block.getTerminator()->getOperands()) results.push_back(values.lookup(value));
+    func::ReturnOp::create(builder, function.getLoc(), results);
+    made.setType(builder.getFunctionType(made.getArgumentTypes(), TypeRange(ValueRange(results))));
+    SmallVector<DictionaryAttr> attributes;
+    for (unsigned i = 0; i < function.getNumResults(); ++i) attributes.push_back(function.getResultAttrDict(i));
+    made.setAllResultAttrs(attributes);
+    // A write stands where its function's order has it: writes were skipped above only where the rank holds nothing.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(made.getBody().front())))
+      if (isOpTriviallyDead(&op)) op.erase();
+  }
+  return firstTag;
+}
+
+} // namespace cleave::partition

@@ -1,0 +1,27 @@
+// How a pipeline is written on the IR between the passes of this folder and codegen:
+//
+//   %y = onnx.Contract %x, %w {cleave.stage = 1}              of a forward op by the decision; AssignStages gives one
+//   to
+//                                                             every op of @accumulate and @evaluate that has a place
+//   %g = onnx.Contract %dy, %w {cleave.origin = 17}           backward: the forward op (same number) it differentiates
+//                                                             `cleave.recomputed`: it computes that one again
+//   func @forward.1(%x {cleave.kept = 4}) -> (tensor {cleave.kept = 5})
+//       attributes {cleave.program = 1,                       the pipeline rank that runs it
+//                   cleave.region = "step.1",                 functions that share slots; before the dot: the routine
+//                   cleave.slots = 2}                         copies of the region, a microbatch in flight each
+//   onnx.param @w {cleave.programs = array<i64: 0, 3>}        the ranks that hold it
+//   module {cleave.routines = [...]}                          build_routines.cpp
+//
+// A value with `cleave.kept` n leaves a function as a result and enters later ones of its region as an argument.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+
+namespace cleave::partition {
+
+inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "cleave.origin",
+                                     recomputedAttr = "cleave.recomputed", programAttr = "cleave.program",
+                                     programsAttr = "cleave.programs", regionAttr = "cleave.region",
+                                     slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
+                                     fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines";
+
+} // namespace cleave::partition

@@ -1,0 +1,96 @@
+// Prices splits of problems as `cleave estimate` does, many in one process. A JSON object a line in, one a line out:
+//
+//   {"problem": "gpt.problem", "cluster": "a100-80g:8", "batch": 64, "mesh": "dp=2,tp=4", "microbatches": "8",
+//    "schedule": "none", "recompute": "full", "like": "megatron", "zero": "0", "sequence_parallel": false}
+//     -> {"seconds": 0.41, "compute": ..., "exposed": ..., "bubble": ..., "memory": {"parameters": ...}, "stages":
+//     [...]}
+//   {"cluster": "a100-80g:8", "ranks": 8, "bytes": 1e6}  -> {"seconds": 1e-4}      an all-reduce in a node
+//
+// Clusters are presets or files, problems what `cleave estimate --problem` writes. What cannot be priced gives
+// {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
+#include "compiler/planner/cost.h"
+#include "compiler/planner/search.h"
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+using namespace cleave;
+using namespace cleave::planner;
+using nlohmann::json;
+
+namespace {
+
+std::map<std::string, Problem> problems;
+std::map<std::string, Cluster> clusters;
+
+Result<Problem> problemOf(const std::string &path) {
+  auto known = problems.find(path);
+  if (known != problems.end()) return known->second;
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  Result<Problem> problem = Problem::parse(text.str(), path);
+  if (problem) problems.emplace(path, *problem);
+  return problem;
+}
+
+Result<Cluster> clusterOf(const std::string &name) {
+  auto known = clusters.find(name);
+  if (known != clusters.end()) return known->second;
+  Result<Cluster> cluster = parseCluster(name);
+  if (cluster) clusters.emplace(name, *cluster);
+  return cluster;
+}
+
+json memoryOf(const MemoryBreakdown &memory) {
+  return {{"parameters", memory.parameters},   {"gradients", memory.gradients}, {"optimizer", memory.optimizer},
+          {"activations", memory.activations}, {"workspace", memory.workspace}, {"total", memory.total()}};
+}
+
+Result<json> price(const json &row) {
+  Result<Cluster> cluster = clusterOf(row.at("cluster"));
+  if (!cluster) return cluster.status();
+  if (row.contains("ranks")) {
+    GroupShape group = groupAlong(*cluster, row.at("ranks"), 1);
+    return json{{"seconds", collectiveSeconds(*cluster, Collective::AllReduce, group, row.at("bytes"))}};
+  }
+  Result<Problem> problem = problemOf(row.at("problem"));
+  if (!problem) return problem.status();
+  problem->batch = row.at("batch");
+  SplitFlags flags;
+  flags.mesh = row.at("mesh");
+  flags.microbatches = row.at("microbatches");
+  flags.schedule = row.value("schedule", "");
+  flags.recompute = row.at("recompute");
+  flags.like = row.value("like", "");
+  flags.zero = row.value("zero", "0");
+  flags.sequenceParallel = row.value("sequence_parallel", false);
+  Result<Constraints> constraints = parseConstraints(flags, *cluster);
+  if (!constraints) return constraints.status();
+  Cluster roomy = *cluster;
+  roomy.device.memoryBytes *= 1000;
+  Result<Decision> decision = solve(*problem, roomy, *constraints, {.executableOnly = false, .alternatives = false});
+  if (!decision) return decision.status();
+  const Predicted &predicted = decision->predicted;
+  json result = {{"seconds", predicted.stepSeconds},
+                 {"compute", predicted.computeSeconds},
+                 {"exposed", predicted.exposedCommunicationSeconds},
+                 {"bubble", predicted.bubbleSeconds},
+                 {"fits", predicted.memory.total() <= cluster->device.memoryBytes},
+                 {"memory", memoryOf(predicted.memory)},
+                 {"stages", json::array()}};
+  for (const StageDecision &stage : decision->stageDecisions) result["stages"].push_back(memoryOf(stage.memory));
+  return result;
+}
+
+} // namespace
+
+int main() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    Result<json> priced = price(json::parse(line));
+    std::cout << (priced ? *priced : json{{"error", priced.status().message()}}) << std::endl;
+  }
+}
