@@ -15,14 +15,18 @@ Names pathsOf(const std::string &name) {
   return paths;
 }
 
-// The longest path that more than half of the names begin with.
+// The longest path that more than half of the names that have one begin with.
 std::string commonPath(const Names &names) {
   std::map<std::string, size_t> counts;
-  for (const std::string &name : names)
-    for (const std::string &path : pathsOf(name)) ++counts[path];
+  size_t named = 0;
+  for (const std::string &name : names) {
+    Names paths = pathsOf(name);
+    named += !paths.empty();
+    for (const std::string &path : paths) ++counts[path];
+  }
   std::string best;
   for (const auto &[path, count] : counts)
-    if (2 * count > names.size() && path.size() > best.size()) best = path;
+    if (2 * count > named && path.size() > best.size()) best = path;
   return best;
 }
 
@@ -60,6 +64,7 @@ std::vector<import_::RepeatedBlock> repeatedBlocks(const planner::Problem &probl
   for (const planner::Repeat &repeat : problem.findRepeats()) {
     Block first(problem, repeat.first, repeat.first + repeat.period);
     Block last(problem, repeat.end() - repeat.period, repeat.end());
+    if (first.nodes == last.nodes) continue; // parts of one exported node
     import_::RepeatedBlock block;
     block.count = repeat.count;
     block.first = first.name(problem);

@@ -27,7 +27,7 @@ bool isReduction(const ReshardStep &step) {
 } // namespace
 
 // From each write of a parameter (or of what belongs to one) back through the update's elementwise work.
-CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &symbols) {
+CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &symbols) : symbols(symbols) {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     if (auto write = dyn_cast<onnx::WriteOp>(op)) {
       auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
@@ -43,14 +43,20 @@ CollectiveReasons::CollectiveReasons(func::FuncOp function, const SymbolTable &s
   }
 }
 
+std::string CollectiveReasons::parameterName(StringRef name) const {
+  auto param = symbols.lookup<onnx::ParamOp>(name);
+  if (!param || !param.getUsedBy() || name.find_first_of("./") != StringRef::npos) return name.str();
+  return (name + " (of " + *param.getUsedBy() + ")").str();
+}
+
 std::string CollectiveReasons::subject(dist::ReshardOp op, const ReshardStep &step) const {
   Operation *maker = makerOf(op.getX());
-  if (auto read = dyn_cast_or_null<onnx::ReadOp>(maker)) return read.getParam().str();
+  if (auto read = dyn_cast_or_null<onnx::ReadOp>(maker)) return parameterName(read.getParam());
   auto owner = belongsTo.find(op.getX());
   if (owner != belongsTo.end()) {
     // What the backward pass hands over, and what has still to be summed, is the gradient; the rest is made from it.
     bool gradient = !maker || phaseOf(maker) == "backward" || isReduction(step);
-    return (gradient ? "gradient of " : "new value of ") + owner->second.str();
+    return (gradient ? "gradient of " : "new value of ") + parameterName(owner->second);
   }
   if (!maker) return "a model input";
   std::string node = nodeOf(maker).str();
@@ -66,13 +72,15 @@ std::string CollectiveReasons::purpose(dist::ReshardOp op) const {
   if (!first || belongsTo.contains(op.getX()) || isa<onnx::WriteOp, func::ReturnOp>(first)) return "";
   std::string node = nodeOf(first).str();
   Operation *maker = makerOf(op.getX());
-  if (node.empty() || (maker && phaseOf(maker) == phaseOf(first) && node == nodeOf(maker))) return "";
+  if (node.empty() || (maker && node == nodeOf(maker) && (phaseOf(maker) == phaseOf(first) || node == "loss")))
+    return "";
   return (phaseOf(first) == "backward" ? " for the gradients at " : " for ") + node;
 }
 
 std::string CollectiveReasons::reason(dist::ReshardOp op, const ReshardStep &step) const {
   std::string what = subject(op, step), over = joined(step.axes);
   bool owned = belongsTo.contains(op.getX());
+  if (step.kind == ReshardStep::AllReduce && purpose(op) == " for grad_norm") return "gradients' norm over " + over;
   std::string sum = step.reduction == Reduction::Sum ? "sums" : step.reduction == Reduction::Max ? "maxima" : "minima";
   std::string reduced = owned ? what + " summed over " + over : "partial " + sum + " of " + what + " over " + over;
   switch (step.kind) {

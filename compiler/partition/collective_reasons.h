@@ -24,9 +24,12 @@ public:
 private:
   std::string subject(dist::ReshardOp op, const dist::ReshardStep &step) const;
   std::string purpose(dist::ReshardOp op) const;
+  // With the node that uses it where the exporter's name says nothing: "val_43 (of node_MatMul_40)".
+  std::string parameterName(mlir::StringRef name) const;
 
   // A value of the update that has the form of a parameter and belongs to it -> that parameter's name.
   llvm::DenseMap<mlir::Value, mlir::StringRef> belongsTo;
+  const mlir::SymbolTable &symbols;
 };
 
 } // namespace cleave::partition

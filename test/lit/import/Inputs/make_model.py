@@ -3,6 +3,7 @@
     make_model.py m.onnx                              w lies in the file
     make_model.py m.onnx --data sub/w.bin             w lies in an external file of that location (not written)
     make_model.py m.onnx --ops Relu,my.domain.Odd     operators after the product, each on the one before
+    make_model.py m.onnx --aside                      a second output, aside = x @ v
 """
 import argparse
 import struct
@@ -47,6 +48,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("path")
 parser.add_argument("--data")
 parser.add_argument("--ops", default="Relu")
+parser.add_argument("--aside", action="store_true")
 arguments = parser.parse_args()
 
 nodes, last = [node("MatMul", ["x", "w"], "h0")], "h0"
@@ -55,6 +57,9 @@ for index, op in enumerate(arguments.ops.split(","), 1):
     last = f"h{index}"
 graph = b"".join(field(1, n) for n in nodes) + field(2, "g") + field(5, tensor("w", [8, 4], arguments.data))
 graph += field(11, value_info("x", ["batch", 8])) + field(12, value_info(last, ["batch", 4]))
+if arguments.aside:
+    graph += field(1, node("MatMul", ["x", "v"], "aside")) + field(5, tensor("v", [8, 4], None))
+    graph += field(12, value_info("aside", ["batch", 4]))
 model = field(1, 9) + field(2, "make_model.py") + field(7, graph) + field(8, field(2, 18))
 model += field(8, field(1, "my.domain") + field(2, 1))
 open(arguments.path, "wb").write(model)
