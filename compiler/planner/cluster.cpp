@@ -227,19 +227,19 @@ std::string Cluster::yaml() const {
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of) {
-    return fmt::format("{{gbps: {}, latency_us: {}, topology: {}}}", of.bandwidth * 8 / 1e9, of.latency * 1e6,
+    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}}}", of.bandwidth * 8 / 1e9, of.latency * 1e6,
                        of.topology == Link::Topology::Memory ? "memory" : "switch");
   };
-  return fmt::format("name: {}\nnodes: {}\ndevices_per_node: {}\n"
-                     "device:\n  kind: {}\n  memory_gib: {}\n  tflops: {{{}}}\n  memory_gbps: {}\n  launch_us: {}\n"
-                     "  dispatch_us: {}\n  half_rate_dimension: {}\n  kernel_traffic: {}\n  overlap: {}\n"
-                     "  compute_efficiency: {}\n  bandwidth_efficiency: {}\n  cache_mib: {}\n  cache_gbps: {}\n"
-                     "links:\n  node:    {}\n  network: {}\n",
-                     quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates,
-                     device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.dispatchSeconds * 1e6,
-                     device.halfRateDimension, device.kernelTraffic, device.overlap, device.computeEfficiency,
-                     device.bandwidthEfficiency, device.cacheBytes / mib, device.cacheBandwidth / 1e9, link(node),
-                     link(network));
+  return fmt::format(
+      "name: {}\nnodes: {}\ndevices_per_node: {}\n"
+      "device:\n  kind: {}\n  memory_gib: {:.12g}\n  tflops: {{{}}}\n  memory_gbps: {:.12g}\n  launch_us: {:.12g}\n"
+      "  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  overlap: {:.12g}\n"
+      "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  cache_mib: {:.12g}\n  cache_gbps: {:.12g}\n"
+      "links:\n  node:    {}\n  network: {}\n",
+      quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
+      device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
+      device.overlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
+      device.cacheBandwidth / 1e9, link(node), link(network));
 }
 
 } // namespace cleave::planner

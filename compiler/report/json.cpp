@@ -25,6 +25,7 @@ dist::Mesh meshOf(const Json &json) {
 
 Json alternativeJson(const Alternative &row) {
   return {{"name", row.name},
+          {"schedule", row.schedule},
           {"mesh", meshJson(row.mesh)},
           {"zero", row.zero},
           {"microbatches", row.microbatches},
@@ -38,6 +39,7 @@ Json alternativeJson(const Alternative &row) {
 Alternative alternativeOf(const Json &json) {
   Alternative row;
   row.name = json.at("name");
+  row.schedule = json.at("schedule");
   row.mesh = meshOf(json.at("mesh"));
   row.zero = json.at("zero");
   row.microbatches = json.at("microbatches");
@@ -50,12 +52,13 @@ Alternative alternativeOf(const Json &json) {
 }
 
 Json collectiveJson(const CollectiveTotal &row) {
-  return {{"op", row.op},       {"axes", row.axes},       {"bytes", row.bytes},
-          {"count", row.count}, {"seconds", row.seconds}, {"why", row.why}};
+  return {{"op", row.op},           {"axes", row.axes},     {"bytes", row.bytes}, {"count", row.count},
+          {"seconds", row.seconds}, {"hidden", row.hidden}, {"why", row.why}};
 }
 
 CollectiveTotal collectiveOf(const Json &json) {
-  return {json.at("op"), json.at("axes"), json.at("bytes"), json.at("count"), json.at("seconds"), json.at("why")};
+  return {json.at("op"),      json.at("axes"),   json.at("bytes"), json.at("count"),
+          json.at("seconds"), json.at("hidden"), json.at("why")};
 }
 
 Json candidateJson(const CandidateCost &row) {

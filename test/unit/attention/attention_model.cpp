@@ -23,6 +23,11 @@ struct Writer {
     text += fmt::format("  {} = onnx.Constant dense<{}> : {}\n", name, value, type);
     return name;
   }
+  std::string read(const std::string &parameter, const std::string &type) {
+    std::string name = "%t" + std::to_string(count++);
+    text += fmt::format("  {} = onnx.read @{} : {}\n", name, parameter, type);
+    return name;
+  }
   std::string contract(const std::string &a, const std::string &ta, const std::string &ia, const std::string &b,
                        const std::string &tb, const std::string &ib, const std::string &result, const std::string &ir) {
     return add(
@@ -83,7 +88,7 @@ std::string masked(Writer &w, const Form &form, std::string x) {
   if (form.mask == Mask::Padding || form.mask == Mask::CausalPadding) x = addPadding(w, x, "0xFF800000");
   if (form.mask == Mask::PaddingFinite) x = addPadding(w, x, "-3.40282347E+38");
   if (form.mask == Mask::TrainedBias) {
-    std::string bias = w.add("read @bias", "", "", "", "tensor<4x8x8xf32>");
+    std::string bias = w.read("bias", "tensor<4x8x8xf32>");
     x = w.binary("Add", x, w.broadcast(bias, "tensor<4x8x8xf32>", "1, 2, 3", pairs, scores), scores);
   }
   return x;

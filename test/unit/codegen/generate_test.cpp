@@ -19,6 +19,8 @@ namespace {
 // relu(x w1) w2, loss = sum of squares, plain gradient descent. The batch of 8 lies over dp; w1's state is split
 // (ZeRO-1: reduce-scatter, own part, all-gather), w2's gradient is all-reduced.
 constexpr const char *step = R"(
+module attributes {cleave.routines = [{program = 0 : i64, name = "step", fragments = [@final],
+                                       microbatches = array<i64: 0>, slots = array<i64: 0>}]} {
 onnx.param @w1 : tensor<8x16xf32> "parameter" {trainable = true, fill = 0.0}
 onnx.param @w2 : tensor<16x4xf32> "parameter" {trainable = true, fill = 0.0}
 onnx.param @m1 : tensor<8x16xf32> "optimizer_state" {trainable = false, fill = 0.0, sharding = #dist.sharding<"[{dp},{}]">}
@@ -57,6 +59,7 @@ func.func @final(%x: tensor<4x8xf32> {onnx.name = "x", cleave.layout = #dist.sha
   onnx.write @w1, %w1n : tensor<8x16xf32>
   onnx.write @w2, %w2n : tensor<16x4xf32>
   return %loss : tensor<f32>
+}
 }
 )";
 

@@ -180,7 +180,9 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
   }
 }
 
-TEST(BruteForce, TyingRepeatedBlocksCostsNothing) {
+// Blocks are decided alike. That is no theorem: the first and the last have other neighbours, and where each is free a
+// step can be a little faster; never slower.
+TEST(BruteForce, TyingRepeatedBlocksCostsLittle) {
   Problem problem = testing::gpt({8, 64, 128, 8, 4, 512});
   Cluster cluster = clusterOf(0, 4);
   Constraints constraints;
@@ -197,7 +199,9 @@ TEST(BruteForce, TyingRepeatedBlocksCostsNothing) {
   auto first = InnerProblem(*tied, 10).solve(infinity, infinity),
        second = InnerProblem(*free, 10).solve(infinity, infinity);
   ASSERT_TRUE(first && second);
-  EXPECT_NEAR(first->evaluation.predicted.stepSeconds, second->evaluation.predicted.stepSeconds, 1e-9 * second->bound);
+  double tiedSeconds = first->evaluation.predicted.stepSeconds, freeSeconds = second->evaluation.predicted.stepSeconds;
+  EXPECT_GE(tiedSeconds, freeSeconds * (1 - 1e-9));
+  EXPECT_LE(tiedSeconds, freeSeconds * 1.01);
 }
 
 } // namespace

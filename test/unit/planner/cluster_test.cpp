@@ -89,12 +89,17 @@ TEST(Cost, CollectivesFollowRingTrafficAndTopology) {
   EXPECT_EQ(across.perNode, 1);
   EXPECT_EQ(all.perNode, 8);
   double gigabyte = 1e9;
-  // 2 * 7/8 of 1 GB at 300 GB/s; 2 * 3/4 at 25 GB/s; eight ranks of a node use eight NICs.
-  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, node, gigabyte), 1.75 / 300, 1e-4);
-  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, across, gigabyte), 1.5 / 25, 1e-3);
+  // Measured, A100 with NVSwitch, two GPUs (vTrain's AR_GPU2 table): 44.2 us for 1 MiB, 5.30 ms for 993 MiB.
+  GroupShape pair = groupAlong(*cluster, 2, 1);
+  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, pair, 1048576), 44.21e-6, 0.1 * 44.21e-6);
+  EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllReduce, pair, 1041235968), 5.2999e-3, 0.1 * 5.2999e-3);
+  // Never faster than the wire: 2 * 7/8 of 1 GB at 300 GB/s in the node, 2 * 3/4 at 25 GB/s between nodes.
+  EXPECT_GT(collectiveSeconds(*cluster, Collective::AllReduce, node, gigabyte), 1.75 / 300);
+  EXPECT_GT(collectiveSeconds(*cluster, Collective::AllReduce, across, gigabyte), 1.5 / 25);
+  EXPECT_LT(collectiveSeconds(*cluster, Collective::AllReduce, across, gigabyte), 1.15 * 1.5 / 25);
   EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllGather, all, gigabyte), 31.0 / 32 / 200, 1e-3);
   EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, {1, 1}, gigabyte), 0);
-  EXPECT_GE(collectiveSeconds(*cluster, Collective::AllReduce, node, 4), 6 * cluster->node.latency); // latency floor
+  EXPECT_GE(collectiveSeconds(*cluster, Collective::AllReduce, node, 4), cluster->node.latency); // latency floor
 }
 
 TEST(Constraints, FlagsAreChecked) {

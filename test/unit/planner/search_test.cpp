@@ -94,7 +94,8 @@ TEST(Search, MicrobatchesScaleWhatTheProblemWasBuiltWith) {
   quarter.batch = 16; // built at a quarter of the samples
   SplitFlags flags{.mesh = "dp=2,tp=2", .microbatches = "4"};
   Decision a = mustSolve(whole, "a100-80g:4", flags), b = mustSolve(quarter, "a100-80g:4", flags);
-  EXPECT_NEAR(a.predicted.stepSeconds, b.predicted.stepSeconds, 1e-9);
+  // A parameter that a fused kernel broadcasts is priced with its reader's samples, so that the two differ a little.
+  EXPECT_NEAR(a.predicted.stepSeconds, b.predicted.stepSeconds, 1e-3 * b.predicted.stepSeconds);
   EXPECT_NEAR(a.predicted.memory.total(), b.predicted.memory.total(), 1);
 }
 

@@ -142,6 +142,9 @@ TEST(Report, ThePlanReplacesEstimates) {
     collective->set_bytes(524288);
     collective->set_why("gradient of w");
   }
+  auto *routine = program->add_routines();
+  routine->set_name("step");
+  routine->add_actions()->set_fragment(1);
   Result<Cluster> cluster = planner::parseCluster("cpu:4");
   fillFromPlan(report, plan, *cluster);
   EXPECT_EQ(report.predicted.memory.total(), 1000500);
