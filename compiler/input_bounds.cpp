@@ -30,6 +30,8 @@ int64_t upperBound(BlockArgument argument) {
       if (auto gather = dyn_cast<onnx::GatherOp>(op)) {
         if (use.getOperandNumber() == 1)
           tighten(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(int64_t(gather.getAxis())));
+        else if (seen.insert(op).second) // its entries in another order
+          pending.push_back(gather.getY());
       } else if (auto equal = dyn_cast<onnx::EqualOp>(op)) {
         if (int64_t size = iotaSize(equal->getOperand(1 - use.getOperandNumber()))) tighten(size);
       } else if (isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp, onnx::CastOp,

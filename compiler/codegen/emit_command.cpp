@@ -325,18 +325,18 @@ LogicalResult emitCommand(Operation &op, const EmissionContext &context, plan::F
   return CommandWriter(op, context, fragment).write();
 }
 
+int64_t addressOf(Value value) {
+  if (auto result = dyn_cast<OpResult>(value))
+    return result.getOwner()->getAttrOfType<DenseI64ArrayAttr>("plan.offsets")[result.getResultNumber()];
+  auto argument = cast<BlockArgument>(value);
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  return function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset").getInt();
+}
+
 plan::Buffer bufferOf(Value value) {
   plan::Buffer buffer;
-  func::FuncOp function;
-  if (auto result = dyn_cast<OpResult>(value)) {
-    function = result.getOwner()->getParentOfType<func::FuncOp>();
-    auto offsets = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>("plan.offsets");
-    buffer.set_offset(offsets[result.getResultNumber()]);
-  } else {
-    auto argument = cast<BlockArgument>(value);
-    function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    buffer.set_offset(function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "plan.offset").getInt());
-  }
+  buffer.set_offset(addressOf(value));
+  auto function = value.getParentRegion()->getParentOfType<func::FuncOp>();
   if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region"))
     if (buffer.offset() >= region[0] && buffer.offset() < region[0] + region[1]) {
       buffer.set_offset(buffer.offset() - region[0]);

@@ -24,7 +24,7 @@ struct Range {
 };
 
 Range rangeOf(Value value) {
-  int64_t begin = bufferOf(value).offset();
+  int64_t begin = addressOf(value);
   return {begin, begin + tensorBytes(value.getType())};
 }
 

@@ -71,8 +71,8 @@ public:
     }
   }
 
-  // The parts of a gradient, by the stage that makes them.
-  llvm::MapVector<int64_t, SmallVector<Value>> partsOf(Value gradient) {
+  // The parts of a sum of contributions, by the stage that makes them; one of no stage counts to `last`.
+  llvm::MapVector<int64_t, SmallVector<Value>> partsOf(Value gradient, int64_t last) {
     llvm::MapVector<int64_t, SmallVector<Value>> parts;
     SmallVector<Value> open{gradient};
     while (!open.empty()) {
@@ -82,7 +82,7 @@ public:
         for (Value term : llvm::reverse(sum->getOperands())) open.push_back(term);
         continue;
       }
-      parts[stageOfValue(value).value_or(0)].push_back(value);
+      parts[stageOfValue(value).value_or(last)].push_back(value);
     }
     return parts;
   }
@@ -306,7 +306,7 @@ private:
       auto read = add ? add.getOperand(0).getDefiningOp<onnx::ReadOp>() : onnx::ReadOp();
       if (!read || read.getParamAttr() != write.getParamAttr())
         return write.emitOpError("does not add to its accumulator");
-      auto parts = assignment.partsOf(add.getOperand(1));
+      auto parts = assignment.partsOf(add.getOperand(1), static_cast<int64_t>(rankOfStage.size()) - 1);
       std::map<int, onnx::ParamOp> ofRank{};
       for (auto &[stage, terms] : parts) {
         int rank = rankOfStage[stage];

@@ -31,7 +31,8 @@ LogicalResult UpdateSplit::analyze() {
   Block &block = function.getBody().front();
   for (Operation &op : block.without_terminator()) {
     if (isa<onnx::WriteOp>(op)) continue;
-    Ranks all(ranks, true), any(ranks);
+    // Of `asked`: with scalars that others have, which cost next to nothing to ask for.
+    Ranks all(ranks, true), asked(ranks, true), any(ranks);
     if (auto read = dyn_cast<onnx::ReadOp>(op)) {
       auto held = holders.find(read.getParam());
       if (held == holders.end() || held->second.none())
@@ -42,15 +43,17 @@ LogicalResult UpdateSplit::analyze() {
     for (Value operand : op.getOperands()) {
       Ranks of = ranksWith(operand);
       all &= of;
+      if (!isScalar(operand)) asked &= of;
       if (!of.all()) any |= of;
     }
-    if (all.any()) {
+    bool toScalar = op.getNumResults() == 1 && isScalar(op.getResult(0));
+    if (all.any() && (toScalar || all == asked)) {
       can[&op] = all;
-    } else if (isa<onnx::SumOp, onnx::AddOp>(op) && isScalar(op.getResult(0))) {
+    } else if (isa<onnx::SumOp, onnx::AddOp>(op) && toScalar) {
       reduced.insert(&op);
       can[&op] = Ranks(ranks, true);
     } else {
-      can[&op] = any;
+      can[&op] = asked.any() ? asked : any;
     }
   }
   for (Operation &op : llvm::reverse(block)) {
@@ -143,8 +146,7 @@ int64_t UpdateSplit::build(int64_t firstTag) {
         int64_t owner = ownerOf(result);
         if (isScalar(result)) {
           Value own = owner == rank ? values.lookup(result) : Value();
-          Value whole = sumOverStages(builder, op.getLoc(), result.getType(), own, "update");
-          if (!mine) values.map(result, whole);
+          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), own, "update"));
           continue;
         }
         std::string why = "a gradient's part on rank " + std::to_string(owner);

@@ -38,7 +38,7 @@ private:
   mlir::func::FuncOp function;
   int64_t ranks;
   const llvm::StringMap<Ranks> &holders;
-  llvm::DenseMap<mlir::Operation *, Ranks> can, needed; // who can compute the op without asking, who needs it
+  llvm::DenseMap<mlir::Operation *, Ranks> can, needed; // who can compute the op (for a tensor: given all scalars), who needs it
   llvm::DenseSet<mlir::Operation *> reduced;            // sums whose terms lie on several ranks
   llvm::DenseMap<mlir::Value, Ranks> missing;           // who needs a value that it cannot compute
 };

@@ -28,6 +28,12 @@ llvm::LogicalResult ShardingAttr::verify(llvm::function_ref<mlir::InFlightDiagno
   return llvm::success();
 }
 
+void AllReduceOp::getEffects(
+    llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>> &effects) {
+  if (llvm::is_contained(getAxes().getAsValueRange<mlir::StringAttr>(), "pp"))
+    effects.emplace_back(mlir::MemoryEffects::Write::get());
+}
+
 Sharding ShardingAttr::getSharding() const {
   Sharding parsed;
   std::string error;

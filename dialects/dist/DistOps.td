@@ -34,11 +34,13 @@ def Dist_ReshardOp : Op<Dist_Dialect, "reshard", [Pure, SameOperandsAndResultTyp
 }
 
 // After materialization: local types. `axes` names the group; `why` is for the report.
-class Dist_Collective<string mnemonic> : Op<Dist_Dialect, mnemonic, [Pure]> {
+class Dist_Collective<string mnemonic, list<Trait> traits = [Pure]> : Op<Dist_Dialect, mnemonic, traits> {
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
-def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
+// Over `pp` the other members are other programs, which wait for this one: it stays even where nobody reads its result.
+def Dist_AllReduceOp
+    : Dist_Collective<"all_reduce", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "combine the group's values (reduce: sum, max, min); every device gets the result";
   let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduce, OptionalAttr<StrAttr>:$why);
 }

@@ -20,4 +20,9 @@ struct Traffic {
   }
 };
 
+class Executor;
+// {"steps": 3, "devices": [{"rank": 0, "sent": [{"fragment", "op", "axes", "phase", "count", "bytes"}, ...]}, ...]} of
+// the devices of this process.
+std::string trafficJson(const Executor &executor, int64_t steps);
+
 } // namespace cleave::runtime

@@ -5,6 +5,7 @@
 #include "runtime/executor/metrics_file.h"
 #include "runtime/executor/schedule.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
@@ -30,6 +31,7 @@ public:
   Status snapshot() override;
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *data, int64_t bytes) override;
+  int64_t stepsRun() const { return done - resumedAt; }
   bool isFirstProcess() const { return engine->devices().front() == 0; }
 
 private:
@@ -61,7 +63,7 @@ private:
   DataSource data;
   std::unique_ptr<Sampler> sampler;
   Feeds stepFeeds, evaluateFeeds;
-  int64_t total = 0, done = 0, evalEvery = 0, evalBatches = 0;
+  int64_t total = 0, done = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
 };
 
 Status PlanTrainer::open() {
@@ -207,7 +209,7 @@ Status PlanTrainer::resume() {
       else
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }
-  done = saved.manifest().step;
+  done = resumedAt = saved.manifest().step;
   return sampler ? sampler->restore(saved.manifest().sampler) : Status::ok();
 }
 
@@ -292,7 +294,12 @@ Status runAll(PlanTrainer &trainer, const TrainOptions &options) {
     if (!options.snapshots.empty() && (last || (options.snapshotEvery > 0 && step->step % options.snapshotEvery == 0)))
       CLEAVE_RETURN_IF_ERROR(trainer.snapshot());
   }
-  if (first && !options.trace.empty()) CLEAVE_RETURN_IF_ERROR(trainer.executor().writeTrace(options.trace));
+  // Of several processes, each writes its own devices': all but the first beside the file that was asked for.
+  std::string own = first ? "" : fmt::format(".rank-{}", trainer.executor().devices().front());
+  if (!options.trace.empty()) CLEAVE_RETURN_IF_ERROR(trainer.executor().writeTrace(options.trace + own));
+  if (!options.counters.empty())
+    CLEAVE_RETURN_IF_ERROR(
+        writeFileAtomically(trafficJson(trainer.executor(), trainer.stepsRun()), options.counters + own));
   return Status::ok();
 }
 

@@ -30,7 +30,8 @@ struct TrainOptions {
   std::string snapshots;           // folder; empty: none. One is always written after the last step
   int64_t snapshotEvery = 0;       // steps
   bool resume = false;             // from the newest snapshot in `snapshots`, if there is one
-  std::string trace;               // Chrome trace of the last steps
+  std::string trace;               // Chrome trace of the first steps
+  std::string counters;            // JSON file: what every device sent, counted as it was sent
   std::string model;               // ONNX file to read weights from instead of the plan's model_path
   int threads = 0;                 // a device; 0: as the plan says
   std::function<void(const StepMetrics &)> onStep; // on the first process, after every step

@@ -17,40 +17,43 @@ struct Place {
   std::string what;
 };
 
-// Slot regions inside the arena, apart from each other, from persistent tensors and from all that is not in a slot.
-Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
-  if (program.slot_regions().empty()) return Status::ok();
-  std::vector<Place> regions;
-  for (int r = 0; r < program.slot_regions_size(); ++r) {
-    const plan::SlotRegion &region = program.slot_regions(r);
-    __int128 end = region.offset() + static_cast<__int128>(region.bytes()) * region.count();
-    if (region.offset() < 0 || region.bytes() < 0 || region.count() < 0 || end > program.arena_bytes())
-      return inputError(fmt::format("slot region {}: {} copies of {} bytes at {} are not inside the arena of {} bytes",
-                                    r, region.count(), region.bytes(), region.offset(), program.arena_bytes()));
-    if (region.offset() % 8 || (region.count() > 1 && region.bytes() % 8))
-      return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
-    if (end > region.offset())
-      regions.push_back({region.offset(), static_cast<int64_t>(end), fmt::format("slot region {}", r)});
-  }
-  std::sort(regions.begin(), regions.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
-  auto apart = [&](int64_t begin, int64_t bytes, const std::string &what) {
-    auto after =
-        std::partition_point(regions.begin(), regions.end(), [&](const Place &region) { return region.end <= begin; });
-    if (bytes <= 0 || after == regions.end() || after->begin >= begin + bytes) return Status::ok();
-    return inputError(fmt::format("{} overlaps {}", what, after->what));
-  };
-  for (size_t r = 1; r < regions.size(); ++r)
-    if (regions[r - 1].end > regions[r].begin)
-      return inputError(fmt::format("{} overlaps {}", regions[r - 1].what, regions[r].what));
-  for (const plan::Parameter &parameter : plan.parameters())
-    if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
-      int64_t bytes =
-          elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
-      CLEAVE_RETURN_IF_ERROR(apart(*offset, bytes, fmt::format("parameter '{}'", parameter.name())));
+// The slot regions of one routine: apart from each other, from persistent tensors and from all that its fragments have
+// outside a slot. Routines never run at the same time, so the regions of two may share bytes.
+class RoutineRegions {
+public:
+  explicit RoutineRegions(const plan::Program &program, const plan::Routine &routine) : program(program) {
+    for (const plan::Action &action : routine.actions())
+      if (action.fragment() >= 0 && action.fragment() < program.fragments_size()) fragments.insert(action.fragment());
+    std::set<int> numbers;
+    for (int fragment : fragments)
+      if (int region = program.fragments(fragment).slot_region(); region >= 0 && region < program.slot_regions_size())
+        numbers.insert(region);
+    for (int r : numbers) {
+      const plan::SlotRegion &region = program.slot_regions(r);
+      if (int64_t bytes = region.bytes() * region.count(); bytes > 0)
+        regions.push_back({region.offset(), region.offset() + bytes, fmt::format("slot region {}", r)});
     }
-  for (const plan::HostScalar &scalar : program.host_scalars())
-    CLEAVE_RETURN_IF_ERROR(apart(scalar.buffer().offset(), byteSize(scalar.buffer()), "a host scalar"));
-  for (const plan::Fragment &fragment : program.fragments()) {
+    std::sort(regions.begin(), regions.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
+  }
+
+  Status verify(const plan::Plan &plan, const dist::Mesh &mesh, int number) const {
+    for (size_t r = 1; r < regions.size(); ++r)
+      if (regions[r - 1].end > regions[r].begin)
+        return inputError(fmt::format("{} overlaps {}", regions[r - 1].what, regions[r].what));
+    for (const plan::Parameter &parameter : plan.parameters())
+      if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
+        int64_t bytes =
+            elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
+        CLEAVE_RETURN_IF_ERROR(apart(*offset, bytes, fmt::format("parameter '{}'", parameter.name())));
+      }
+    for (const plan::HostScalar &scalar : program.host_scalars())
+      CLEAVE_RETURN_IF_ERROR(apart(scalar.buffer().offset(), byteSize(scalar.buffer()), "a host scalar"));
+    for (int fragment : fragments) CLEAVE_RETURN_IF_ERROR(verify(program.fragments(fragment), plan));
+    return Status::ok();
+  }
+
+private:
+  Status verify(const plan::Fragment &fragment, const plan::Plan &plan) const {
     auto check = [&](const plan::Buffer &buffer, const std::string &what) {
       return buffer.in_slot() ? Status::ok() : apart(buffer.offset(), byteSize(buffer), what);
     };
@@ -66,7 +69,35 @@ Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const
       for (const Access &access : accessesOf(fragment.commands(c), &plan))
         if (Status status = check(*access.buffer, access.role); !status)
           return inputError(fmt::format("{}: {}", showCommand(fragment, c), status.message()));
+    return Status::ok();
   }
+
+  Status apart(int64_t begin, int64_t bytes, const std::string &what) const {
+    auto after =
+        std::partition_point(regions.begin(), regions.end(), [&](const Place &region) { return region.end <= begin; });
+    if (bytes <= 0 || after == regions.end() || after->begin >= begin + bytes) return Status::ok();
+    return inputError(fmt::format("{} overlaps {}", what, after->what));
+  }
+
+  const plan::Program &program;
+  std::set<int> fragments;
+  std::vector<Place> regions; // by where they begin
+};
+
+Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+  for (int r = 0; r < program.slot_regions_size(); ++r) {
+    const plan::SlotRegion &region = program.slot_regions(r);
+    __int128 end = region.offset() + static_cast<__int128>(region.bytes()) * region.count();
+    if (region.offset() < 0 || region.bytes() < 0 || region.count() < 0 || end > program.arena_bytes())
+      return inputError(fmt::format("slot region {}: {} copies of {} bytes at {} are not inside the arena of {} bytes",
+                                    r, region.count(), region.bytes(), region.offset(), program.arena_bytes()));
+    if (region.offset() % 8 || (region.count() > 1 && region.bytes() % 8))
+      return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
+  }
+  if (program.slot_regions().empty()) return Status::ok();
+  for (const plan::Routine &routine : program.routines())
+    if (Status status = RoutineRegions(program, routine).verify(plan, mesh, number); !status)
+      return inputError(fmt::format("routine '{}': {}", routine.name(), status.message()));
   return Status::ok();
 }
 

@@ -58,6 +58,20 @@ Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) 
   return whole;
 }
 
+// Devices that hold the same part of a tensor must hold the same bits: replicas, and weights tied across stages. Empty:
+// they do.
+std::string differingCopies(Executor &executor, const plan::Parameter &parameter) {
+  std::map<std::vector<int64_t>, int64_t> first; // by where the part begins
+  for (int64_t device : executor.devices()) {
+    if (!executor.holds(device, parameter)) continue;
+    auto [known, added] = first.try_emplace(executor.shardShape(device, parameter).begin, device);
+    std::span<const std::byte> a = executor.shard(known->second, parameter), b = executor.shard(device, parameter);
+    if (!added && std::memcmp(a.data(), b.data(), a.size()) != 0)
+      return fmt::format("devices {} and {} hold different copies of {}", known->second, device, parameter.name());
+  }
+  return "";
+}
+
 // Elements whose gradient is only rounding noise: an optimizer that divides by the gradient's own size (Adam and its
 // kind) turns that noise into full-sized steps, so they cannot agree and prove nothing. Told by the reference's first
 // moment: below 1e-6 of the largest of all moments.
@@ -176,6 +190,7 @@ private:
       if (!parameter.snapshot() || !isFloat(parameter.dtype())) continue;
       auto found = reference->state.find(parameter.name());
       if (found == reference->state.end()) continue;
+      if (std::string fault = differingCopies(*executor, parameter); !fault.empty()) result.faults.push_back(fault);
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
       bool weight = parameter.role() == plan::Parameter::PARAMETER;

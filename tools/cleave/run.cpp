@@ -65,7 +65,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
-  command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the last steps");
+  command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
+  command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file, if it moved since compiling");
   command->add_option("--threads", train.threads, "threads a device (default: cores / devices)")
       ->check(CLI::PositiveNumber);

@@ -158,8 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "causal_sequence_first", .mask = Mask::CausalTable, .groups = 4, .sequenceFirst = true},
         Form{.name = "padding", .mask = Mask::Padding, .groups = 1, .guard = true},
         Form{.name = "padding_finite", .mask = Mask::PaddingFinite, .groups = 4},
-        Form{.name = "causal_padding", .mask = Mask::CausalPadding, .guard = true},
-        Form{.name = "dropout", .mask = Mask::CausalTable, .dropout = true}),
+        Form{.name = "causal_padding", .mask = Mask::CausalPadding, .guard = true}),
     [](const auto &info) { return info.param.name; });
 
 } // namespace
