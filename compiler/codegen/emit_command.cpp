@@ -33,8 +33,8 @@ public:
     return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
         .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::PoolCommandOp,
               plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp, plan::ConcatCommandOp,
-              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::StoreOp, plan::SendCommandOp,
-              plan::ReceiveCommandOp>([&](auto command) { return finish(emit(command)); })
+              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::CheckFiniteCommandOp,
+              plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>([&](auto command) { return finish(emit(command)); })
         .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
         .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
   }
@@ -279,6 +279,13 @@ private:
     sum.set_inner(op.getInner());
     sum.set_exclusive(op.getExclusive());
     sum.set_reverse(op.getReverse());
+    return success();
+  }
+
+  LogicalResult emit(plan::CheckFiniteCommandOp op) {
+    plan::CheckFinite &check = *add().mutable_check_finite();
+    *check.mutable_buffer() = bufferOf(op.getX());
+    check.set_what(op.getWhat().str());
     return success();
   }
 

@@ -4,6 +4,7 @@
 //   %t = onnx.Transpose %x {perm = [1, 0]}     -> read through strides by its users, else plan.copy
 //   %r = onnx.Reshape %x                       -> plan.view, no code
 //   onnx.write @p, %v                          -> plan.store %v, @p
+//   return %loss {onnx.name = "loss"}          -> plan.check_finite %loss
 //
 // First the ops that do arithmetic, front to back: they read through movement ops. Then what is left of the movement
 // ops, back to front, so that a chain of them is one copy.
@@ -155,7 +156,21 @@ void replace(Operation *op, Value value) {
   op->erase();
 }
 
+// A loss that is no number ends the run, at a command with a name.
+void checkLoss(func::FuncOp function) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (OpOperand &result : terminator->getOpOperands()) {
+    auto name = function.getResultAttrOfType<StringAttr>(result.getOperandNumber(), "onnx.name");
+    if (!name || name != "loss") continue;
+    OpBuilder builder(terminator);
+    auto check = plan::CheckFiniteCommandOp::create(builder, NameLoc::get(name), result.get(),
+                                                    builder.getStringAttr("the loss"));
+    if (Operation *maker = result.get().getDefiningOp()) inherit(check, maker);
+  }
+}
+
 LogicalResult lowerFunction(func::FuncOp function) {
+  checkLoss(function);
   Block &block = function.getBody().front();
   for (Operation &op : llvm::make_early_inc_range(block)) {
     OpBuilder builder(&op);

@@ -126,6 +126,12 @@ def CumSumCommandOp : Plan_Command<"cumsum"> {
   let results = (outs AnyRankedTensor:$y);
 }
 
+def CheckFiniteCommandOp : Plan_Op<"check_finite"> {
+  let summary = "ends the run if an element is infinite or not a number; `what` names the value for the message";
+  let arguments = (ins AnyRankedTensor:$x, StrAttr:$what);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+}
+
 def StoreOp : Plan_Op<"store"> {
   let summary = "the new value of a persistent tensor";
   let description = "`in_place` (PlanMemory): the value's producer already writes there, no code. Otherwise a copy.";

@@ -266,10 +266,6 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.tflopsPerDevice =
       training.flops_per_step() / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
-  if (!std::isfinite(metrics.loss))
-    return runError(
-        fmt::format("step {}: the loss is {}: lower the learning rate, clip gradients (clip_norm), or check the data",
-                    done, metrics.loss));
   if (evalEvery > 0 && data.evaluation && done % evalEvery == 0) {
     Result<double> loss = evaluate();
     if (!loss) return loss.status();
