@@ -15,27 +15,29 @@ struct Options {
   bool quiet = false;
 };
 
-// One line that is rewritten on a terminal; a line a while otherwise.
+// One line that is rewritten on a terminal; otherwise a line for the first step, the last, and some between.
 class Progress {
 public:
   void operator()(const runtime::StepMetrics &metrics) {
-    bool terminal = isatty(STDERR_FILENO) != 0;
-    if (!terminal && metrics.step != 1 && metrics.step % 20 != 0 && !metrics.evalLoss) return;
-    std::string line = fmt::format("step {}  loss {:.4f}", metrics.step, metrics.loss);
+    line = fmt::format("step {}  loss {:.4f}", metrics.step, metrics.loss);
     if (metrics.gradNorm) line += fmt::format("  grad norm {:.3g}", *metrics.gradNorm);
     line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
                         metrics.samplesPerSecond);
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
-    if (terminal) fmt::print(stderr, "\r\033[K");
-    fmt::print(stderr, "{}{}", line, terminal && !metrics.evalLoss ? "" : "\n");
-    dirty = terminal && !metrics.evalLoss;
+    if (terminal) fmt::print(stderr, "\r\033[K{}", line);
+    if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) finish();
+    first = false;
   }
+  // The line so far stays.
   void finish() {
-    if (dirty) fmt::print(stderr, "\n");
+    if (line.empty()) return;
+    fmt::print(stderr, "{}\n", terminal ? "" : line);
+    line.clear();
   }
 
 private:
-  bool dirty = false;
+  bool terminal = isatty(STDERR_FILENO) != 0, first = true;
+  std::string line; // not ended yet
 };
 
 int run(Options &options) {
