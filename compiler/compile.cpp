@@ -55,9 +55,11 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   planned.decision = std::move(*decision);
   bool recompute = planned.decision.recompute == planner::Recompute::Full;
   bool staged = planned.decision.stages > 1;
-  if (forCode && (planned.decision.microbatches > 1 || recompute || staged)) {
+  bool ring = planned.decision.attention == planner::AttentionSplit::Ring;
+  int64_t blocks = ring ? planned.decision.mesh.axisSize("cp") : 1;
+  if (forCode && (planned.decision.microbatches > 1 || recompute || staged || blocks > 1)) {
     planned.pipeline = std::make_unique<Pipeline>(request);
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute, 1, staged));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute, blocks, staged));
   }
   return planned;
 }

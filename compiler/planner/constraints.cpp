@@ -180,8 +180,18 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
     return Status::ok();
   }
   if (like == "gpipe") return usage("--like gpipe needs pipeline stages, which are not executable yet");
-  if (like == "ulysses" || like == "ring")
-    return usage(fmt::format("--like {} needs attention over a split sequence, which is not executable yet", like));
+  if (like == "ulysses" || like == "ring") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    if (!constraints.tp) constraints.tp = 1;
+    // The sequence inside a node, data parallel between nodes, unless the mesh says otherwise.
+    int64_t ways = devices / (constraints.pp.value_or(1) * *constraints.tp);
+    if (!constraints.cp)
+      constraints.cp = constraints.dp ? ways / *constraints.dp : std::min(ways, cluster.devicesPerNode);
+    if (!constraints.dp && ways % *constraints.cp == 0) constraints.dp = ways / *constraints.cp;
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.attentionSplit = like == "ring" ? AttentionSplit::Ring : AttentionSplit::Ulysses;
+    return Status::ok();
+  }
   if (like == "2d" || like == "2.5d" || like == "3d")
     return usage(fmt::format("--like {} needs more than one tensor axis, which is not executable yet", like));
   return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));

@@ -51,6 +51,7 @@ struct Constraints {
   std::optional<Recompute> recompute;
   TensorSplit tensorSplit = TensorSplit::Searched;
   SequenceSplit sequenceSplit = SequenceSplit::Searched;
+  AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Pin> pins;
   std::string like;
   // An expensive operation that can be split over tp is: devices asked for do not repeat each other's work to save a

@@ -8,6 +8,7 @@ namespace cleave::planner {
 namespace {
 
 constexpr const char *recomputeNames[] = {"none", "selective", "full"};
+constexpr const char *attentionNames[] = {"ring", "ulysses"};
 
 std::string axesText(const dist::Axes &axes) { return axes.empty() ? "-" : fmt::format("{}", fmt::join(axes, "+")); }
 
@@ -114,6 +115,7 @@ std::string Decision::text() const {
       predicted.hiddenCommunicationSeconds, predicted.bubbleSeconds, memory.parameters, memory.gradients,
       memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu, searchSeconds,
       gap, candidates);
+  if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
   if (!like.empty()) out += fmt::format("like {}\n", quote(like));
   for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
   for (const NodeDecision &node : nodes) {
@@ -180,6 +182,9 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
       CLEAVE_RETURN_IF_ERROR(reader.number(decision.searchSeconds));
       CLEAVE_RETURN_IF_ERROR(reader.number(decision.gap));
       CLEAVE_RETURN_IF_ERROR(reader.integer(decision.candidates));
+    } else if (key == "attention") {
+      CLEAVE_RETURN_IF_ERROR(reader.choice(attentionNames, number));
+      decision.attention = AttentionSplit(number);
     } else if (key == "like")
       CLEAVE_RETURN_IF_ERROR(reader.quoted(decision.like));
     else if (key == "note") {

@@ -17,6 +17,10 @@ const char *name(Recompute recompute);
 // "none", "selective", "full".
 bool parseRecompute(const std::string &text, Recompute &recompute);
 
+// What happens to attention where the sequence is split over cp: keys and values travel round a ring of devices, or
+// all-to-alls exchange the split of positions for one of heads (Ulysses).
+enum class AttentionSplit : uint8_t { Ring, Ulysses };
+
 struct NodeDecision {
   std::string node;                      // Problem::nodes[i].name, same order
   dist::FactorSharding split;            // one entry a factor of the node's rule
@@ -49,9 +53,9 @@ struct Predicted {
 struct CollectiveTotal {
   std::string op; // "all_reduce", ...
   dist::Axes axes;
-  double bytes = 0;   // of the tensors, on one device, a step
-  int64_t count = 0;  // a step
-  double seconds = 0; // if nothing hid it
+  double bytes = 0;    // of the tensors, on one device, a step
+  int64_t count = 0;   // a step
+  double seconds = 0;  // if nothing hid it
   bool hidden = false; // it runs beside compute, as far as there is enough of that
   std::string why;
 };
@@ -111,7 +115,8 @@ struct Decision {
   Recompute recompute = Recompute::None;
   std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
   int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
-  std::string like;              // the preset asked for, or empty
+  AttentionSplit attention = AttentionSplit::Ring; // where the mesh has an axis cp
+  std::string like;                                // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
   std::vector<ParameterDecision> parameters;
   std::vector<StageDecision> stageDecisions; // one a stage; not part of text()

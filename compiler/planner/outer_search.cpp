@@ -164,7 +164,8 @@ private:
       }
       bound = std::min(bound, least);
     }
-    if (getenv("DBG")) fmt::print("{} bound {} cell {} best {}\n", setting.str(), bound, cell.secondsBound, incumbent());
+    if (getenv("DBG"))
+      fmt::print("{} bound {} cell {} best {}\n", setting.str(), bound, cell.secondsBound, incumbent());
     outcome.bound = std::min(outcome.bound, bound);
   }
 
@@ -295,6 +296,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.microbatches = setting.microbatches;
   decision.recompute = mostRecomputed(solution);
   decision.schedule = setting.schedule;
+  decision.attention = model.attentionSplit;
   decision.stages = int(solution.plan.firstUnits.size());
   std::vector<int> starts;
   for (int unit : solution.plan.firstUnits) starts.push_back(units[size_t(unit)].first);
@@ -306,6 +308,11 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     int64_t batchFactor = model.batchFactors[i];
     if (batchFactor >= 0) node.split[size_t(batchFactor)] = decision.batchAxes;
     if (chosen.factor >= 0) node.split[size_t(chosen.factor)] = {"tp"};
+    if (int64_t factor = model.contextFactors[i]; factor >= 0) {
+      // A part of the sequence may be cut further for sequence parallelism; heads lie over tp before Ulysses.
+      dist::Axes &axes = node.split[size_t(factor)];
+      axes.insert(model.contextByHeads[i] ? axes.end() : axes.begin(), "cp");
+    }
     if (chosen.passesPartial) node.passesPartial = {"tp"};
     node.stage = stages[i];
     node.recompute = solution.plan.recompute[size_t(model.layout->unitOfNode[i])];

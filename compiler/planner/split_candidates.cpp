@@ -36,6 +36,8 @@ struct LocalSizes {
   int64_t split = -1, ways = 1;
   int64_t batchFactor = -1;
   double batchScale = 1;
+  int64_t contextFactor = -1;
+  double contextScale = 1;
 };
 
 // The matrix product that a heavy node is: factors by which of its tensors have them. A convolution counts as the
@@ -50,25 +52,33 @@ Product productOf(const Node &node, const LocalSizes &local) {
     double size = double(node.rule.factors[f].size);
     if (factor == local.split) size /= double(local.ways);
     if (factor == local.batchFactor) size *= local.batchScale;
+    if (factor == local.contextFactor) size *= local.contextScale;
     (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
   return product;
 }
 
-void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Setting &setting, int index,
-           Candidate &candidate) {
+void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const SplitModel &model,
+           int index, Candidate &candidate) {
+  const Setting &setting = model.setting;
   const Node &node = problem.nodes[size_t(index)];
   const FusedWork &fused = facts.fused[size_t(index)];
-  LocalSizes local{candidate.factor, setting.tp, facts.batchFactors[size_t(index)],
+  LocalSizes local{candidate.factor,
+                   setting.tp,
+                   facts.batchFactors[size_t(index)],
                    double(problem.batch) / double(setting.microbatches) / double(problem.samples) /
-                       double(setting.batchWays())};
+                       double(setting.batchWays()),
+                   model.contextFactors[size_t(index)],
+                   1.0 / double(setting.cp)};
   double part = local.batchFactor >= 0 ? local.batchScale : 1.0;
+  if (local.contextFactor >= 0) part *= local.contextScale;
   if (candidate.factor >= 0) part /= double(setting.tp);
   auto bytes = [&](int tensor, Layout layout) {
     // Large constants are one value repeated: the operation has it at hand.
     if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return 0.0;
     double size = problem.tensors[size_t(tensor)].bytes();
     if (facts.batchDims[size_t(tensor)] >= 0) size *= local.batchScale;
+    if (model.contextSplit[size_t(tensor)]) size *= local.contextScale;
     return layout >= 0 ? size / double(setting.tp) : size;
   };
   LocalWork work;
@@ -102,13 +112,15 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
 }
 
 // Candidates that one factor (or none, or a passed partial sum) gives.
-void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, std::vector<Candidate> &candidates) {
+void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, int64_t contextFactor,
+               std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
   candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole)});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
-    if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), {"tp"})) continue;
+    dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
+    if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
     Candidate candidate{int64_t(f), false, {}, {}};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
@@ -175,10 +187,11 @@ int64_t zeroDimension(const Tensor &tensor, Layout home, int64_t tp, int64_t way
 }
 
 std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                      const Constraints &constraints, const Setting &setting, int index) {
+                                      const Constraints &constraints, const SplitModel &model, int index) {
   const Node &node = problem.nodes[size_t(index)];
   std::vector<Candidate> candidates;
-  enumerate(node, setting.mesh(), facts.batchFactors[size_t(index)], candidates);
+  enumerate(node, model.setting.mesh(), facts.batchFactors[size_t(index)], model.contextFactors[size_t(index)],
+            candidates);
 
   std::erase_if(candidates, [&](const Candidate &candidate) {
     for (size_t r = 0; r < node.results.size(); ++r) {
@@ -213,7 +226,7 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
   if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
 
-  for (Candidate &candidate : candidates) price(problem, facts, cluster, setting, index, candidate);
+  for (Candidate &candidate : candidates) price(problem, facts, cluster, model, index, candidate);
   return candidates;
 }
 

@@ -34,6 +34,7 @@ std::string Setting::str() const {
 
 double SplitModel::localBytes(int tensor) const {
   double bytes = problem->tensors[size_t(tensor)].bytes();
+  if (contextSplit[size_t(tensor)]) bytes /= double(setting.cp);
   if (batchDims[size_t(tensor)] < 0) return bytes;
   return bytes * double(problem->batch) / double(setting.microbatches) / double(problem->samples) /
          double(setting.batchWays());
@@ -52,10 +53,12 @@ public:
   }
 
   Result<SplitModel> build() {
+    splitSequence();
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     for (Flow &flow : model.flows) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();
+    addContextCollectives();
     return std::move(model);
   }
 
@@ -74,12 +77,37 @@ private:
                 model.setting.mesh().str(), model.setting.microbatches)};
   }
 
+  // Which factor cp splits follows from the graph: the one that counts positions, or under Ulysses in attention heads.
+  void splitSequence() {
+    model.attentionSplit = constraints.attentionSplit;
+    if (model.setting.cp == 1) return;
+    dist::Mesh mesh = model.setting.mesh();
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Node &node = problem.nodes[i];
+      auto canSplit = [&](int64_t factor) {
+        return factor >= 0 && factor != facts.batchFactors[i] && dist::canSplit(mesh, node.rule, factor, {"cp"});
+      };
+      bool byHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
+      int64_t positions = facts.sequence.positions[i], heads = facts.sequence.heads[i];
+      int64_t &factor = model.contextFactors[i];
+      model.contextByHeads[i] = byHeads && canSplit(heads);
+      if (model.contextByHeads[i])
+        factor = heads;
+      else if (!(byHeads && heads < 0) && canSplit(positions))
+        factor = positions;
+      for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
+        for (const auto &dim : node.rule.results[r])
+          if (std::find(dim.begin(), dim.end(), factor) != dim.end())
+            model.contextSplit[size_t(node.results[r])] = true;
+    }
+  }
+
   Status fillNodes() {
     for (Variable &variable : model.variables) {
       if (variable.isHome) continue;
       size_t i = size_t(variable.index);
       CLEAVE_RETURN_IF_ERROR(checkBatchFactor(i));
-      variable.candidates = nodeCandidates(problem, facts, *model.cluster, constraints, model.setting, int(i));
+      variable.candidates = nodeCandidates(problem, facts, *model.cluster, constraints, model, int(i));
       if (variable.candidates.empty())
         return {ErrorKind::Usage,
                 fmt::format("no split of node '{}' ({}) gives the results their pinned layout on mesh {}",
@@ -143,6 +171,35 @@ private:
         for (int tensor : node.results)
           exchanges.push_back({Collective::AllReduce, "batch", group, model.localBytes(tensor), 1, 0,
                                "a result sums over the samples"});
+      for (Candidate &candidate : variable.candidates)
+        candidate.exchanges.insert(candidate.exchanges.end(), exchanges.begin(), exchanges.end());
+    }
+  }
+
+  // Keys and values pass every device of a ring, and again with their gradients in the backward pass: the volume of an
+  // all-gather, and of an all-gather and a reduce-scatter. Ulysses exchanges queries, keys, values and what comes out.
+  void addContextCollectives() {
+    const Setting &setting = model.setting;
+    if (setting.cp == 1) return;
+    GroupShape group = groupAlong(*model.cluster, setting.cp, setting.sequenceStride());
+    for (const AttentionNodes &attention : facts.sequence.attentions) {
+      Variable &variable = model.variables[size_t(model.variableOfNode[size_t(attention.weigh)])];
+      if (variable.index != attention.weigh) continue; // a repetition
+      auto bytes = [&](int tensor) {
+        return model.localBytes(tensor) * (model.contextSplit[size_t(tensor)] ? double(setting.cp) : 1.0);
+      };
+      double travelling = bytes(attention.keys) + bytes(attention.values);
+      std::vector<Exchange> exchanges;
+      if (constraints.attentionSplit == AttentionSplit::Ring) {
+        const char *why = "keys and values travel round the ring";
+        exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 1, why});
+        exchanges.push_back({Collective::ReduceScatter, "cp", group, travelling, 0, 1, why});
+      } else {
+        int out = problem.nodes[size_t(attention.weigh)].results[0];
+        double all = travelling + bytes(attention.queries) + bytes(out);
+        exchanges.push_back(
+            {Collective::AllToAll, "cp", group, all, 1, 1, "from positions to heads and back (Ulysses)"});
+      }
       for (Candidate &candidate : variable.candidates)
         candidate.exchanges.insert(candidate.exchanges.end(), exchanges.begin(), exchanges.end());
     }

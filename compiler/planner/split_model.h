@@ -11,6 +11,7 @@
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
 #include "compiler/planner/problem.h"
+#include "compiler/planner/sequence.h"
 #include "compiler/planner/stage_units.h"
 #include <memory>
 
@@ -136,7 +137,11 @@ struct SplitModel {
   std::vector<int> variableOfNode, variableOfTensor; // the latter -1 but for parameters
   std::shared_ptr<const UnitLayout> layout;
   std::vector<int64_t> batchDims;
-  std::vector<int64_t> batchFactors; // per node
+  std::vector<int64_t> batchFactors;   // per node
+  std::vector<int64_t> contextFactors; // per node: that cp splits; -1: none
+  std::vector<bool> contextByHeads;    // per node: and that factor counts heads
+  std::vector<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
+  AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
@@ -146,6 +151,7 @@ struct SplitModel {
 // Facts of a problem that every setting shares.
 struct ProblemFacts {
   std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
+  SequenceFactors sequence;
   std::vector<bool> needsGradient;
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand

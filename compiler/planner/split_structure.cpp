@@ -34,6 +34,8 @@ bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constrain
       values.push_back(isPinned ? layout : -100);
       values.push_back(facts.sequenceDims[size_t(tensor)]);
     };
+    values.push_back(facts.sequence.positions[size_t(index)]);
+    values.push_back(facts.sequence.heads[size_t(index)]);
     for (int tensor : node.operands) add(tensor);
     for (int tensor : node.results) add(tensor);
     return values;
@@ -50,6 +52,9 @@ public:
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
+    model.contextFactors.assign(problem.nodes.size(), -1);
+    model.contextByHeads.assign(problem.nodes.size(), false);
+    model.contextSplit.assign(problem.tensors.size(), false);
     model.repeats = facts.repeats;
   }
 
@@ -221,6 +226,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.batchDims = problem.batchDims();
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
+  facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
   facts.fused = findFusedWork(problem, facts.batchFactors);
   facts.needsGradient = problem.needsGradient();
   facts.producers = problem.producers();

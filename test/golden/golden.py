@@ -47,14 +47,24 @@ SPLITS = {
     "megatron2": (2, ["--like", "megatron"]),
     "megatron8": (8, ["--like", "megatron"]),
     "accumulate": (2, ["--like", "zero2", "--microbatches", "2"]),
+    "cp2": (2, ["--mesh", "cp=2"]),
+    "cp4": (4, ["--mesh", "cp=4"]),
+    "dp2cp2": (4, ["--mesh", "dp=2,cp=2"]),
+    "tp2cp2": (4, ["--mesh", "tp=2,cp=2"]),
+    "ulysses2": (2, ["--like", "ulysses"]),
+    "ulysses4": (4, ["--like", "ulysses"]),
+    "tp2ulysses2": (4, ["--like", "ulysses", "--mesh", "tp=2,cp=2"]),
+    "megatronsp2": (2, ["--like", "megatron-sp"]),
+    "megatronsp4": (4, ["--like", "megatron-sp"]),
+    "cp2zero3": (4, ["--mesh", "dp=2,cp=2", "--zero", "3"]),
 }
 # What `./dev test` runs of them; --full runs all.
 QUICK = {
     "mlp": ["single", "zero3x4", "searched4", "megatron8"],
-    "mingpt_nano": ["single", "megatron4", "dp2tp2zero3"],
-    "gpt2_tiny": ["single", "zero2x4", "megatron2"],
-    "bert_tiny": ["zero1x4", "accumulate"],
-    "llama_tiny": ["ddp2", "megatron4"],
+    "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2"],
+    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2"],
+    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3"],
+    "llama_tiny": ["ddp2", "megatron4", "cp2", "tp2ulysses2"],
     "resnet_cifar": ["single", "ddp4"],
     "fairscale_classifier": ["single", "zero3x4"],
 }
