@@ -5,7 +5,8 @@
 //
 //   dist.send %y {to = 1, tag = 3}   ->  plan.send %y {peer = the device with pp coordinate 1, tag = 3}
 //
-// The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them.
+// The sequence follows the order of the list; ScheduleCommands numbers anew when it moves them. A collective between
+// pipeline ranks brings along the number (`cleave.order`) that orders it among those and the transfers.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/persistent_layout.h"
@@ -76,6 +77,7 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
             builder.getStringAttr(description->reduce), builder.getDenseI64ArrayAttr(description->dims),
             builder.getDenseI64ArrayAttr(description->splitDims), why ? why : builder.getStringAttr(""),
             builder.getI64IntegerAttr(positions[groupName(axes)]++));
+        if (auto order = op.getAttrOfType<IntegerAttr>("cleave.order")) command.setSequence(order.getInt());
         inherit(command, &op);
         op.replaceAllUsesWith(command.getResults());
         op.erase();

@@ -8,8 +8,8 @@
 //   - stores stand at the end.
 // Collectives go to stream 1 right after their operands are there. Those that gather parameters (ZeRO-3) are issued one
 // block of gathers ahead of their use. Between pipeline stages: receives stand at the start, on stream 2; sends go to
-// stream 1 as collectives do. Sends keep their order, and so do collectives over "pp", whose members run different
-// programs.
+// stream 1 as collectives do. Sends, receives and collectives over "pp" follow one sequence that all ranks know (their
+// tags and sequence numbers): their members run different programs.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -36,6 +36,12 @@ bool isBetweenStages(Operation *op) {
   return collective && llvm::any_of(collective.getAxes().getAsRange<StringAttr>(),
                                     [](StringAttr axis) { return axis.getValue() == "pp"; });
 }
+// Of a transfer or a collective between stages, in the sequence that all ranks know.
+int64_t numberOf(Operation *op) {
+  if (auto send = dyn_cast<plan::SendCommandOp>(op)) return send.getTag();
+  if (auto receive = dyn_cast<plan::ReceiveCommandOp>(op)) return receive.getTag();
+  return cast<plan::CollectiveCommandOp>(op).getSequence();
+}
 // No command of the plan: costs nothing and takes no place in the order.
 bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
 
@@ -46,8 +52,10 @@ public:
   void run() {
     analyze();
     for (Operation &op : block.without_terminator()) program.push_back(&op);
-    for (Operation *op : program)
-      if (isa<plan::ReceiveCommandOp>(op)) emit(op);
+    SmallVector<Operation *> receives(
+        llvm::make_filter_range(program, [](Operation *op) { return isa<plan::ReceiveCommandOp>(op); }));
+    llvm::stable_sort(receives, [](Operation *a, Operation *b) { return numberOf(a) < numberOf(b); });
+    for (Operation *op : receives) emit(op);
     for (Operation *op : program) // peers wait for what is there from the start
       if (isa<plan::SendCommandOp>(op) && pending.lookup(op) == 0) emit(op);
     for (Operation *op : program)
@@ -89,16 +97,7 @@ private:
         if (read && !isUpdate(&op) && !isFree(&op)) readersOf[read.getParamAttr()].push_back(&op);
       }
     }
-    Operation *lastSend = nullptr, *lastBetweenStages = nullptr;
-    for (Operation &op : block.without_terminator()) {
-      Operation **last = isa<plan::SendCommandOp>(op) ? &lastSend : isBetweenStages(&op) ? &lastBetweenStages : nullptr;
-      if (!last) continue;
-      if (*last) {
-        consumers[*last].push_back(&op);
-        ++pending[&op];
-      }
-      *last = &op;
-    }
+    orderBetweenStages();
     // The command that makes a parameter's new value may overwrite the old one: after those that read it.
     for (Operation &op : block.without_terminator()) {
       auto store = dyn_cast<plan::StoreOp>(op);
@@ -112,6 +111,30 @@ private:
         ++pending[producer];
       }
     }
+  }
+
+  // What ranks of different programs do together has one order that all of them know, by the numbers that SplitStages
+  // has given. They keep it, and before this rank waits for what another one does, it has done all that comes before
+  // that: else each could wait for the other.
+  void orderBetweenStages() {
+    for (Operation &op : block.without_terminator())
+      if (isa<plan::SendCommandOp>(op) || isBetweenStages(&op)) chain.push_back(&op);
+    llvm::stable_sort(chain, [](Operation *a, Operation *b) { return numberOf(a) < numberOf(b); });
+    for (size_t i = 1; i < chain.size(); ++i) {
+      consumers[chain[i - 1]].push_back(chain[i]);
+      ++pending[chain[i]];
+    }
+  }
+
+  // The last send or collective between stages that comes before the op: one of those itself, or one that reads what
+  // was received. Null: none.
+  Operation *doneBefore(Operation *op) const {
+    int64_t number = -1;
+    if (isa<plan::SendCommandOp>(op) || isBetweenStages(op)) number = numberOf(op);
+    for (Value operand : op->getOperands())
+      if (auto receive = operand.getDefiningOp<plan::ReceiveCommandOp>()) number = std::max(number, numberOf(receive));
+    auto after = llvm::partition_point(chain, [&](Operation *other) { return numberOf(other) < number; });
+    return after == chain.begin() ? nullptr : *std::prev(after);
   }
 
   // Emits the op after what it needs, then everything that this makes ready and that should not wait.
@@ -136,6 +159,7 @@ private:
       for (Value operand : top->getOperands())
         if (Operation *producer = operand.getDefiningOp(); producer && !done.contains(producer))
           stack.push_back(producer);
+      if (Operation *before = doneBefore(top); before && !done.contains(before)) stack.push_back(before);
       if (stack.size() > depth) continue;
       stack.pop_back();
       append(top);
@@ -238,7 +262,7 @@ private:
   }
 
   Block &block;
-  SmallVector<Operation *> program, order;
+  SmallVector<Operation *> program, order, chain; // chain: sends and collectives between stages
   llvm::DenseSet<Operation *> lazy, done;
   llvm::DenseMap<Operation *, SmallVector<Operation *>> consumers; // one entry a use, and those that must come later
   llvm::DenseMap<Operation *, int64_t> pending, newestCollective;

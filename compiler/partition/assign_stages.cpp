@@ -194,6 +194,24 @@ private:
     }
   }
 
+  // Of a forward op; for one that belongs to no stage, the first that uses its result: a bias is added where its
+  // gradient is summed.
+  std::optional<int64_t> stageOfOriginal(Operation *original) const {
+    std::optional<int64_t> first;
+    SmallVector<Operation *> open;
+    DenseSet<Operation *> seen;
+    if (original) open.push_back(original);
+    while (!open.empty()) {
+      Operation *op = open.pop_back_val();
+      if (auto found = stageOf.find(op); found != stageOf.end())
+        first = std::min(first.value_or(found->second), found->second);
+      else
+        for (Operation *user : op->getUsers())
+          if (isForward(user) && seen.insert(user).second) open.push_back(user);
+    }
+    return first;
+  }
+
   void assignBackward() {
     auto bound = [&](Operation *op) {
       std::optional<int64_t> best;
@@ -208,9 +226,8 @@ private:
       if (isForward(&op) || floating.contains(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
       auto limit = bound(&op);
       auto origin = originOf(&op);
-      auto own = stageOf.find(origin ? originals.lookup(*origin) : nullptr);
-      if (own != stageOf.end())
-        stageOf[&op] = std::min(own->second, limit.value_or(own->second));
+      if (auto own = stageOfOriginal(origin ? originals.lookup(*origin) : nullptr))
+        stageOf[&op] = std::min(*own, limit.value_or(*own));
       else if (limit)
         stageOf[&op] = *limit;
       else

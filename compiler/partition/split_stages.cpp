@@ -103,14 +103,17 @@ private:
         bool here = split.isFloating(result) || rankOfStage[split.stageOfValue(result)] == rank;
         Value own = here ? split.valueIn(stage, Part::Forward, result) : Value();
         OpBuilder builder(end);
-        results.push_back(
-            split.isFloating(result) ? own : sumOverStages(builder, result.getLoc(), result.getType(), own, "forward"));
+        int64_t order = tag + static_cast<int64_t>(i);
+        results.push_back(split.isFloating(result)
+                              ? own
+                              : sumOverStages(builder, result.getLoc(), result.getType(), own, "forward", order));
         attributes.push_back(evaluate.getResultAttrDict(i));
       }
       end->setOperands(results);
       function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), end->getOperandTypes()));
       function.setAllResultAttrs(attributes);
     }
+    tag += terminator->getNumOperands();
     return success();
   }
 

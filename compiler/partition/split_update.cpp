@@ -6,15 +6,16 @@ using namespace mlir;
 
 namespace cleave::partition {
 
-Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, StringRef phase) {
+Value sumOverStages(OpBuilder &builder, Location loc, Type type, Value own, StringRef phase, int64_t order) {
   auto mark = [&](Value value) {
     value.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr(phase));
     return value;
   };
   if (!own) own = mark(onnx::Formula(builder, loc).constant(cast<RankedTensorType>(type), 0));
-  return mark(dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {"pp"}),
-                                        builder.getStringAttr("sum"), builder.getStringAttr("a number of all stages"))
-                  .getY());
+  auto sum = dist::AllReduceOp::create(builder, loc, type, own, axesAttribute(builder.getContext(), {"pp"}),
+                                       builder.getStringAttr("sum"), builder.getStringAttr("a number of all stages"));
+  sum->setAttr(orderAttr, builder.getI64IntegerAttr(order));
+  return mark(sum.getY());
 }
 
 bool UpdateSplit::isScalar(Value value) const {
@@ -97,10 +98,10 @@ void UpdateSplit::need(Value value, const Ranks &where) {
 
 int64_t UpdateSplit::build(int64_t firstTag) {
   Block &block = function.getBody().front();
-  llvm::DenseMap<Value, int64_t> tags;
+  llvm::DenseMap<Value, int64_t> numbers; // of sums and transfers together: all ranks do them in this order
   for (Operation &op : block.without_terminator())
     for (Value result : op.getResults())
-      if (missing.contains(result) && !isScalar(result)) tags[result] = firstTag++;
+      if (reduces(&op) || missing.contains(result)) numbers[result] = firstTag++;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     OpBuilder at(function);
     auto made =
@@ -133,7 +134,8 @@ int64_t UpdateSplit::build(int64_t firstTag) {
           sum = onnx::Formula(builder, op.getLoc()).sum(own);
           if (own.size() > 1) sum.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
         }
-        values.map(op.getResult(0), sumOverStages(builder, op.getLoc(), op.getResult(0).getType(), sum, "update"));
+        Value result = op.getResult(0);
+        values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), sum, "update", numbers[result]));
         continue;
       }
       if (mine) {
@@ -146,11 +148,11 @@ int64_t UpdateSplit::build(int64_t firstTag) {
         int64_t owner = ownerOf(result);
         if (isScalar(result)) {
           Value own = owner == rank ? values.lookup(result) : Value();
-          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), own, "update"));
+          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), own, "update", numbers[result]));
           continue;
         }
         std::string why = "a gradient's part on rank " + std::to_string(owner);
-        auto tag = builder.getI64IntegerAttr(tags.lookup(result));
+        auto tag = builder.getI64IntegerAttr(numbers[result]);
         auto phase = builder.getStringAttr("update");
         if (owner == rank)
           for (int to : lacking->second.set_bits())

@@ -4,7 +4,8 @@
 //   ->  rank 0: all_reduce(Sum(a, b)) over pp      rank 1: all_reduce(c) over pp
 //
 // A scalar that one rank has and others need (the loss, its weight) crosses the same way, as a sum over pp to which the
-// others add nothing; a tensor (the other part of a tied parameter's gradient) is sent. All ranks do both in one order.
+// others add nothing; a tensor (the other part of a tied parameter's gradient) is sent. All ranks do both in one order,
+// that of the numbers that are tags of transfers and orders of sums.
 #pragma once
 #include "compiler/partition/stages.h"
 #include "dialects/onnx/Onnx.h"
@@ -38,14 +39,15 @@ private:
   mlir::func::FuncOp function;
   int64_t ranks;
   const llvm::StringMap<Ranks> &holders;
-  llvm::DenseMap<mlir::Operation *, Ranks> can, needed; // who can compute the op (for a tensor: given all scalars), who needs it
-  llvm::DenseSet<mlir::Operation *> reduced;            // sums whose terms lie on several ranks
-  llvm::DenseMap<mlir::Value, Ranks> missing;           // who needs a value that it cannot compute
+  llvm::DenseMap<mlir::Operation *, Ranks> can,
+      needed;                                 // who can compute the op (for a tensor: given all scalars), who needs it
+  llvm::DenseSet<mlir::Operation *> reduced;  // sums whose terms lie on several ranks
+  llvm::DenseMap<mlir::Value, Ranks> missing; // who needs a value that it cannot compute
 };
 
 // A scalar on every rank of the pipeline: the sum over pp of `own`, or of nothing where it is null. At the builder's
-// place, phase "update".
+// place. `order`: its number among transfers and sums, the same on every rank.
 mlir::Value sumOverStages(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, mlir::Value own,
-                          llvm::StringRef phase);
+                          llvm::StringRef phase, int64_t order);
 
 } // namespace cleave::partition

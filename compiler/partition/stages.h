@@ -9,6 +9,7 @@
 //       attributes {cleave.program = 1,                       the pipeline rank that runs it
 //                   cleave.region = "step.1",                 functions that share slots; before the dot: the routine
 //                   cleave.slots = 2}                         copies of the region, a microbatch in flight each
+//   dist.all_reduce %n over pp {cleave.order = 1}             its number, of one sequence with the tags of transfers
 //   onnx.param @w {cleave.programs = array<i64: 0, 3>}        the ranks that hold it
 //   module {cleave.routines = [...]}                          build_routines.cpp
 //
@@ -22,6 +23,7 @@ inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "c
                                      recomputedAttr = "cleave.recomputed", programAttr = "cleave.program",
                                      programsAttr = "cleave.programs", regionAttr = "cleave.region",
                                      slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
-                                     fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines";
+                                     fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines",
+                                     orderAttr = "cleave.order";
 
 } // namespace cleave::partition

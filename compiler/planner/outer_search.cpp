@@ -56,6 +56,7 @@ public:
       advance(entry);
     }
     refineBest();
+    sayWhyNothing();
     std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
     return std::move(outcome);
@@ -225,6 +226,21 @@ private:
         if (assignment && !assignment->isPruned) offer(model, *assignment, how);
       }
     }
+  }
+
+  // Every setting that was open has been refused: it has more stages than the model has units.
+  void sayWhyNothing() {
+    if (outcome.best || outcome.leastMemory || !outcome.reason) return;
+    size_t units = facts.structure->layout->units.size();
+    std::string asked;
+    if (constraints.pp) {
+      Result<ScheduleShape> shape = scheduleShape(constraints.schedule.value_or("1f1b"), int(*constraints.pp));
+      if (shape)
+        asked = fmt::format(", --mesh pp={} asks for {}{}", *constraints.pp, shape->stages,
+                            constraints.schedule ? " with --schedule " + *constraints.schedule : "");
+    }
+    outcome.reason = {ErrorKind::Usage, fmt::format("{} can be cut into at most {} pipeline stages{}",
+                                                    problem.name.empty() ? "the model" : problem.name, units, asked)};
   }
 
   bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }

@@ -12,6 +12,7 @@ namespace cleave::runtime {
 namespace {
 
 // One member's end of one collective: wait until all inputs are written, do the own share, wait until all are done.
+// Members of several programs have the same shapes at other offsets: each shows its parts while they meet.
 class LocalCollective final : public PreparedCommand {
 public:
   struct Part : CollectivePart {
@@ -24,12 +25,13 @@ public:
   std::vector<Part> parts;
   std::vector<std::byte *> arenas; // of the members, in their order
   int64_t self = 0;
-  Barrier *barrier = nullptr;
+  LocalFabric::Meeting *meeting = nullptr;
 
   Status run() override {
-    if (!barrier->arriveAndWait()) return runError("the run was aborted");
+    meeting->present[static_cast<size_t>(self)] = this;
+    if (!meeting->barrier.arriveAndWait()) return runError("the run was aborted");
     for (const Part &part : parts) share(part);
-    if (!barrier->arriveAndWait()) return runError("the run was aborted");
+    if (!meeting->barrier.arriveAndWait()) return runError("the run was aborted");
     return Status::ok();
   }
 
@@ -59,11 +61,16 @@ public:
 
 private:
   int64_t members() const { return static_cast<int64_t>(arenas.size()); }
+  // Only between the two barriers.
+  const Part &theirs(const Part &part, int64_t member) const {
+    const auto *other = static_cast<const LocalCollective *>(meeting->present[static_cast<size_t>(member)]);
+    return other->parts[static_cast<size_t>(&part - parts.data())];
+  }
   std::byte *in(const Part &part, int64_t member) const {
-    return arenas[static_cast<size_t>(member)] + part.inputOffset;
+    return arenas[static_cast<size_t>(member)] + theirs(part, member).inputOffset;
   }
   std::byte *out(const Part &part, int64_t member) const {
-    return arenas[static_cast<size_t>(member)] + part.outputOffset;
+    return arenas[static_cast<size_t>(member)] + theirs(part, member).outputOffset;
   }
 
   void share(const Part &part) const {
@@ -175,9 +182,9 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
     command->parts.push_back(std::move(part));
   }
   std::lock_guard guard(lock);
-  std::unique_ptr<Barrier> &barrier = channels[{members, lane}];
-  if (!barrier) barrier = std::make_unique<Barrier>(static_cast<int>(count), flag);
-  command->barrier = barrier.get();
+  std::unique_ptr<Meeting> &meeting = channels[{members, lane}];
+  if (!meeting) meeting = std::make_unique<Meeting>(static_cast<int>(count), flag);
+  command->meeting = meeting.get();
   return Prepared(std::move(command));
 }
 

@@ -21,11 +21,18 @@ public:
   Result<bool> agree(uint64_t) override { return true; }
   void abort(const std::string &, int) override { flag.raise(); }
 
+  // Where the members of a group's collectives meet, one collective at a time.
+  struct Meeting {
+    Meeting(int members, const AbortFlag &abort) : barrier(members, abort), present(static_cast<size_t>(members)) {}
+    Barrier barrier;
+    std::vector<const PreparedCommand *> present; // the members' ends of the collective, written before they meet
+  };
+
 private:
   dist::Mesh mesh;
   std::vector<std::byte *> arenas;
   std::mutex lock;                                                                   // over channels, while preparing
-  std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Barrier>> channels; // by members and lane
+  std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Meeting>> channels; // by members and lane
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<MessageRing>> routes;        // by sender and receiver
 };
 

@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/cluster_graph.h"
+#include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseSet.h"
@@ -51,6 +52,13 @@ bool keepsInnermost(onnx::TransposeOp op) {
   while (source >= 0 && shape[source] == 1) --source;
   while (target >= 0 && shape[permutation[target]] == 1) --target;
   return source < 0 || permutation[target] == source;
+}
+
+// A collective whose members are stages of a pipeline.
+bool isBetweenStages(Operation *op) {
+  auto reduce = dyn_cast<dist::AllReduceOp>(op);
+  return reduce &&
+         llvm::any_of(reduce.getAxes().getAsRange<StringAttr>(), [](StringAttr axis) { return axis == "pp"; });
 }
 
 // Is `ops` one that only looks at other elements, so that it costs nothing inside and little outside?
@@ -115,13 +123,20 @@ bool ClusterGraph::isWorthKernel(const Cluster &cluster) const {
 //===--- labels
 //-----------------------------------------------------------------------------------------------------===//
 
+// Pipeline stages that wait for each other add paths that no operand shows: what a rank receives may have been made
+// from what it has sent before. So labels also grow from a send to the receives after it; a collective between stages
+// is both.
 void ClusterGraph::label() {
+  int64_t answered = 0; // least label of what another stage may have made with what this one has sent so far
   for (Operation &op : block) {
-    int64_t label = 0;
+    bool gives = isa<dist::SendOp>(op) || isBetweenStages(&op),
+         takes = isa<dist::ReceiveOp>(op) || isBetweenStages(&op);
+    int64_t label = takes ? answered : 0;
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
         label = std::max(label, labels[def] + (isClusterOp(def) ? 0 : 1));
     labels[&op] = label;
+    if (gives) answered = std::max(answered, label + 1);
   }
   for (Operation &op : llvm::reverse(block)) {
     if (!isClusterOp(&op) || op.use_empty()) continue;
