@@ -156,12 +156,17 @@ private:
     return whole && movable ? &storage : nullptr;
   }
 
+  bool sharesBuffer(Value a, Value b) const { return ownerOf(index.lookup(a)).first == ownerOf(index.lookup(b)).first; }
+
   // May `result` of `launch` lie where `root` lies? Each operand that looks at root must be paired with the result.
-  static bool paired(plan::LaunchOp launch, Value root, int64_t result) {
+  bool paired(plan::LaunchOp launch, Value root, int64_t result) {
     bool any = false;
     for (OpOperand &operand : launch->getOpOperands()) {
       Place place = placeOf(operand.get());
-      if (place.root != root) continue;
+      if (place.root != root) {
+        if (sharesBuffer(place.root, root)) return false; // a part of it, read at other places
+        continue;
+      }
       any = true;
       bool listed = false;
       for (size_t i = 0; i + 1 < launch.getInplace().size(); i += 2)
@@ -233,6 +238,7 @@ private:
       Storage *result = ownScratch(reduced);
       Storage *input = ownScratch(operand);
       if (!result || !input || list.usesOf(input->root).size() != 1) continue;
+      if (input->last > list.busyUntil(collective)) continue; // a part of it is still read
       input->parent = index.lookup(result->root);
       input->offsetInParent = 0;
       result->first = std::min(result->first, input->first);

@@ -38,20 +38,20 @@ public:
     owners.erase(owners.lower_bound(range.begin), owners.lower_bound(range.end));
     owners[range.begin] = {range.end, owner};
   }
-  // Null where the whole range holds the owner's value, else who has some of it.
+  // Not found where the whole range holds the value, by `holds(owner)`; else who has some of it.
   struct Intruder {
     bool found = false;
     Range range{0, 0};
     const void *owner = nullptr;
   };
-  Intruder intruder(Range range, const void *owner) const {
+  Intruder intruder(Range range, llvm::function_ref<bool(const void *)> holds) const {
     int64_t at = range.begin;
     while (at < range.end) {
       auto next = owners.upper_bound(at);
       if (next == owners.begin()) return {true, {at, range.end}, nullptr};
       auto holder = std::prev(next);
       if (holder->second.end <= at) return {true, {at, range.end}, nullptr};
-      if (holder->second.owner != owner)
+      if (!holds(holder->second.owner))
         return {true, {at, std::min(range.end, holder->second.end)}, holder->second.owner};
       at = holder->second.end;
     }
@@ -116,6 +116,19 @@ private:
     if (auto constant = root.getDefiningOp<plan::ConstantCommandOp>()) return constant.getValue().getAsOpaquePointer();
     return root.getAsOpaquePointer();
   }
+  // A part of a concatenation that lies in its result stays there: the concatenation did not change its bytes.
+  bool isPartOf(Value root, const void *owner) const {
+    return llvm::any_of(list.usesOf(root), [&](OpOperand *use) {
+      auto concat = dyn_cast<plan::ConcatCommandOp>(use->getOwner());
+      if (!concat) return false;
+      int64_t place = addressOf(concat.getY());
+      for (Value before : concat.getXs().take_front(use->getOperandNumber())) place += tensorBytes(before.getType());
+      bool leading = llvm::all_of(concat.getY().getType().getShape().take_front(concat.getAxis()),
+                                  [](int64_t size) { return size == 1; });
+      return leading && addressOf(use->get()) == place &&
+             (concat.getY().getAsOpaquePointer() == owner || isPartOf(concat.getY(), owner));
+    });
+  }
   std::string describe(const void *owner) const {
     if (!owner) return "nothing";
     for (auto &[name, param] : persistent)
@@ -145,7 +158,9 @@ private:
                        return rangeOf(result).begin == rangeOf(operand).begin;
                      });
       if (inPlace) continue;
-      auto intruder = bytes.intruder(rangeOf(operand), ownerOf(operand));
+      auto intruder = bytes.intruder(rangeOf(operand), [&](const void *owner) {
+        return owner == ownerOf(operand) || isPartOf(placeOf(operand).root, owner);
+      });
       if (!intruder.found) continue;
       return op->emitOpError() << "reads a value whose bytes " << intruder.range.begin << " to " << intruder.range.end
                                << " hold " << describe(intruder.owner) << " by then";
@@ -180,7 +195,7 @@ private:
 
   LogicalResult checkPersistent() {
     for (auto &[name, value] : stored) {
-      auto intruder = bytes.intruder(value.first, value.second);
+      auto intruder = bytes.intruder(value.first, [&](const void *owner) { return owner == value.second; });
       if (intruder.found)
         return function.emitOpError() << "ends with " << describe(intruder.owner) << " in " << name
                                       << ", which was to hold another value";
@@ -188,7 +203,8 @@ private:
     for (Operation &op : function.getOps()) {
       auto read = dyn_cast<onnx::ReadOp>(op);
       if (!read || stored.contains(read.getParamAttr())) continue;
-      auto intruder = bytes.intruder(rangeOf(read.getValue()), ownerOf(read.getValue()));
+      auto intruder = bytes.intruder(rangeOf(read.getValue()),
+                                     [&](const void *owner) { return owner == ownerOf(read.getValue()); });
       if (intruder.found)
         return function.emitOpError() << "overwrites " << read.getParamAttr() << " with " << describe(intruder.owner);
     }

@@ -22,17 +22,18 @@ struct ScheduleKernels : PassWrapper<ScheduleKernels, OperationPass<ModuleOp>> {
   }
   void runOnOperation() override {
     DenseMap<StringAttr, KernelSchedule> schedules;
+    DenseSet<StringAttr> flat; // kernels that serve any number of elements
     for (auto kernel : getOperation().getOps<plan::KernelOp>()) {
       FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
       if (failed(schedule)) return signalPassFailure();
+      if (kernel.getFlat()) flat.insert(kernel.getSymNameAttr());
       schedules.try_emplace(kernel.getSymNameAttr(), std::move(*schedule));
     }
     getOperation().walk([&](plan::LaunchOp launch) {
       auto found = schedules.find(launch.getKernelAttr().getAttr());
       if (found == schedules.end()) return; // the launch's own verifier reports it
       const KernelSchedule &schedule = found->second;
-      // A flat kernel serves any number of elements.
-      launch.setExtent(schedule.rangeIsVector ? mostElements(launch) : schedule.extent);
+      launch.setExtent(flat.contains(found->first) ? mostElements(launch) : schedule.extent);
       launch.setGrain(schedule.grain);
       launch.setInplace(schedule.inplace);
     });

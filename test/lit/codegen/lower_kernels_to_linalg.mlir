@@ -11,6 +11,18 @@ func.func @center(%x: tensor<8x16x8x8xf32>) -> tensor<8x16x64xf32> {
   %y = onnx.Sub %r, %b : (tensor<8x16x64xf32>, tensor<8x16x64xf32>) -> tensor<8x16x64xf32>
   return %y : tensor<8x16x64xf32>
 }
+
+// A kernel that reads part of a longer tensor: its range is its own elements, not the tensor's.
+// CHECK-LABEL: func.func @part
+// CHECK: plan.launch @{{.*}}(%arg0, %arg1) {extent = 32 : i64
+func.func @part(%x: tensor<2x8x4xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %s = onnx.Slice %x {starts = array<i64: 1, 0, 0>, sizes = array<i64: 1, 8, 4>, steps = array<i64: 1, 1, 1>} : (tensor<2x8x4xf32>) -> tensor<1x8x4xf32>
+  %r = onnx.Reshape %s {shape = array<i64: 8, 4>} : (tensor<1x8x4xf32>) -> tensor<8x4xf32>
+  %z = onnx.Mul %r, %y : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %z : tensor<8x4xf32>
+}
+
+// The kernel of @center.
 // CHECK: plan.kernel
 // CHECK-SAME: cleave.domain = array<i64: 128, 64>, cleave.reduced = array<i64: 1>
 // CHECK: tensor.collapse_shape

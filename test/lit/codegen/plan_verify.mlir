@@ -49,3 +49,33 @@ module attributes {plan.arena_bytes = array<i64: 512>} {
     return %a : tensor<64xf32>
   }
 }
+
+// -----
+
+// A part that lies in its concatenation is still itself afterwards.
+module attributes {plan.arena_bytes = array<i64: 1024>} {
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> (tensor<128xf32>, tensor<64xf32>) {
+    %a = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%a, %x) {plan.offsets = array<i64: 512>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %c = plan.concat %a, %b {plan.offsets = array<i64: 256>, axis = 0 : i64} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+    %d = plan.launch @k(%b, %x) {plan.offsets = array<i64: 768>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %c, %d : tensor<128xf32>, tensor<64xf32>
+  }
+}
+
+// -----
+
+// A part that was copied to its concatenation, whose own bytes another value has by then.
+module attributes {plan.arena_bytes = array<i64: 1280>} {
+  plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+  func.func @final(%x: tensor<64xf32> {plan.offset = 0 : i64}) -> (tensor<128xf32>, tensor<64xf32>) {
+    %a = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %b = plan.launch @k(%a, %x) {plan.offsets = array<i64: 512>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %c = plan.concat %b, %a {plan.offsets = array<i64: 512>, axis = 0 : i64} : (tensor<64xf32>, tensor<64xf32>) -> tensor<128xf32>
+    %d = plan.launch @k(%x, %x) {plan.offsets = array<i64: 256>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    // expected-error @+1 {{reads a value whose bytes 256 to 512 hold a result of 'plan.launch' at position 4 by then}}
+    %e = plan.launch @k(%a, %d) {plan.offsets = array<i64: 1024>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    return %c, %e : tensor<128xf32>, tensor<64xf32>
+  }
+}
