@@ -113,6 +113,56 @@ template <bool largest> Values argExtreme(Node &n) {
   return {n.b.reduceMin(n.b.where(hit, index, n.b.scalar(index, double(size - 1))), {axis}, keep)};
 }
 
+// 1 at the first largest element, 0 elsewhere; before opset 13 of all dimensions from `axis` on as one.
+Values hardmax(Node &n) {
+  Value x = n.in(0);
+  int64_t axis = n.axis(n.integer("axis", n.version() >= 13 ? -1 : 1), rankOf(x));
+  Dims whole(shapeOf(x));
+  if (n.version() < 13) {
+    Dims rows{1, 1};
+    for (auto [d, size] : llvm::enumerate(whole)) rows[int64_t(d) >= axis] *= size;
+    x = n.b.reshape(x, rows);
+    axis = 1;
+  }
+  Value index = n.b.indexAlong(shapeOf(x), axis);
+  Value hit = n.b.binary<onnx::EqualOp>(x, n.b.reduceMax(x, {axis}, true));
+  double last = double(shapeOf(x)[axis] - 1);
+  Value first = n.b.reduceMin(n.b.where(hit, index, n.b.scalar(index, last)), {axis}, true);
+  return {n.b.reshape(n.b.cast(n.b.binary<onnx::EqualOp>(index, first), elementOf(x)), whole)};
+}
+
+// There is no sorting primitive: the k extremes are found one after the other. Routers of experts ask for few of few.
+// The smallest index among equals comes first; the gradient goes to the elements that were found.
+Values topK(Node &n) {
+  constexpr int64_t mostElements = 64;
+  Value x = n.in(0);
+  int64_t axis = n.axis(n.integer("axis", -1), rankOf(x)), size = shapeOf(x)[axis];
+  int64_t k = n.version() >= 10 ? n.constantInts(1)[0] : n.integer("k", 0);
+  bool largest = n.integer("largest", 1);
+  if (k < 0 || k > size) n.fail("asks for " + Twine(k) + " of " + Twine(size) + " elements");
+  if (k > mostElements) n.fail("asks for " + Twine(k) + " elements; at most " + Twine(mostElements) + " are supported");
+  Value index = n.b.indexAlong(shapeOf(x), axis);
+  Value last = largest ? n.b.reduceMin(x, {axis}, true) : n.b.reduceMax(x, {axis}, true), taken;
+  Values values, indices;
+  for (int64_t i = 0; i < k; ++i) {
+    Value left = taken ? n.b.where(taken, last, x) : x;
+    Value extreme = largest ? n.b.reduceMax(left, {axis}, true) : n.b.reduceMin(left, {axis}, true);
+    Value hit = n.b.binary<onnx::EqualOp>(x, extreme);
+    if (taken) hit = n.b.binary<onnx::AndOp>(hit, n.b.unary<onnx::NotOp>(taken));
+    Value first = n.b.reduceMin(n.b.where(hit, index, n.b.scalar(index, double(size - 1))), {axis}, true);
+    Value pick = n.b.binary<onnx::EqualOp>(index, first);
+    values.push_back(n.b.reduceSum(n.b.where(pick, x, n.b.scalar(x, 0)), {axis}, true));
+    indices.push_back(first);
+    taken = taken ? n.b.binary<onnx::OrOp>(taken, pick) : pick;
+  }
+  if (k == 0) {
+    Dims none(shapeOf(x));
+    none[axis] = 0;
+    return {n.b.splat(typeOf(x).clone(none), 0), n.b.splat(RankedTensorType::get(none, n.b.builder.getI64Type()), 0)};
+  }
+  return {n.b.concat(values, axis), n.b.concat(indices, axis)};
+}
+
 } // namespace
 
 void addReductions(Rules &rules) {
@@ -129,6 +179,8 @@ void addReductions(Rules &rules) {
   rules.add("CumSum", cumSum);
   rules.add("ArgMax", argExtreme<true>);
   rules.add("ArgMin", argExtreme<false>);
+  rules.add("Hardmax", hardmax);
+  rules.add("TopK", topK);
 }
 
 } // namespace cleave::normalize

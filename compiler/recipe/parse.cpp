@@ -67,7 +67,10 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
 
 void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.word("kind", optimizer.kind);
+  // What PyTorch's class of that name takes; Lion's are its paper's.
   if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
+  if (optimizer.kind == OptimizerKind::Adagrad) optimizer.eps = 1e-10;
+  if (optimizer.kind == OptimizerKind::Lion) optimizer.beta2 = 0.99;
   readSchedule(reader, optimizer.lr);
   if (reader.has("betas")) {
     std::vector<std::string> betas;
