@@ -80,6 +80,10 @@ QUICK = {
     "llama_tiny": ["ddp2", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3"],
     "resnet_cifar": ["single", "ddp4", "pp2"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
+    "lstm_tiny": ["single", "dp2tp2zero3"],
+    "unet_tiny": ["ddp2", "pp4"],
+    "experts_tiny": ["searched4", "megatron2"],
+    "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2")]
 

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Export small models of kinds that the other folders lack, with PyTorch's losses: recurrent, U-Net, experts,
+encoder and decoder. Run by hand (needs torch and onnxscript), one folder a model:
+
+    make_models.py [NAME ...]
+
+Losses and gradient norms are those of the same training in doubles; the initial weights are perturbed, because exporters
+merge equal initializers.
+"""
+import copy
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+HERE = pathlib.Path(__file__).parent
+BATCH, STEPS = 8, 5
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 16)
+        self.cells = nn.LSTM(16, 24, num_layers=2, batch_first=True)
+        self.head = nn.Linear(24, 50)
+
+    def forward(self, tokens):
+        return self.head(self.cells(self.embed(tokens))[0])
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down1, self.norm1 = nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.down2, self.norm2 = nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.GroupNorm(4, 16)
+        self.middle = nn.Conv2d(16, 16, 3, padding=1)
+        self.up, self.join = nn.ConvTranspose2d(16, 8, 2, stride=2), nn.Conv2d(16, 8, 3, padding=1)
+        self.out = nn.Conv2d(8, 3, 1)
+
+    def forward(self, image):
+        a = F.silu(self.norm1(self.down1(image)))
+        b = F.silu(self.norm2(self.down2(a)))
+        c = F.silu(self.middle(b)) + b
+        return self.out(F.silu(self.join(torch.cat([self.up(c), a], 1))))
+
+
+class Experts(nn.Module):
+    """A router chooses two of four experts for every token; all experts compute, the others' part is 0."""
+
+    def __init__(self, width=16, experts=4):
+        super().__init__()
+        self.embed, self.router = nn.Embedding(40, width), nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, 2 * width) * 0.2)
+        self.down = nn.Parameter(torch.randn(experts, 2 * width, width) * 0.2)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 40)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        weight, index = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
+        weight = weight / weight.sum(-1, keepdim=True)
+        gate = (F.one_hot(index, self.up.shape[0]).to(weight.dtype) * weight.unsqueeze(-1)).sum(-2)
+        y = F.gelu(torch.einsum("bsd,edf->bsef", x, self.up))
+        y = torch.einsum("bsef,efd->bsed", y, self.down)
+        return self.head(self.norm(x + (y * gate.unsqueeze(-1)).sum(2)))
+
+
+class EncoderDecoder(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(60, width), nn.Parameter(torch.randn(12, width) * 0.02)
+        self.transformer = nn.Transformer(width, 4, 2, 2, 64, dropout=0, batch_first=True)
+        self.head = nn.Linear(width, 60, bias=False)
+
+    def forward(self, source, target):
+        mask = nn.Transformer.generate_square_subsequent_mask(10).to(self.positions.dtype)
+        return self.head(self.transformer(self.embed(source) + self.positions,
+                                          self.embed(target) + self.positions[:10], tgt_mask=mask))
+
+
+def tokens(vocabulary, length):
+    return torch.randint(0, vocabulary, (BATCH, length))
+
+
+CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
+# name -> (model, inputs, labels, loss)
+MODELS = {
+    "lstm_tiny": (Lstm, lambda: [tokens(50, 7)], lambda: tokens(50, 7), CROSS_ENTROPY),
+    "unet_tiny": (UNet, lambda: [torch.randn(BATCH, 3, 16, 16)], lambda: torch.randn(BATCH, 3, 16, 16),
+                  {"kind": "mse", "output": "y", "reduction": "mean"}),
+    "experts_tiny": (Experts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
+    "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
+                             CROSS_ENTROPY),
+}
+
+
+def loss_of(loss, prediction, labels):
+    if loss["kind"] == "mse":
+        return F.mse_loss(prediction, labels)
+    return F.cross_entropy(prediction.flatten(0, -2), labels.flatten())
+
+
+def make(name):
+    build, inputs, labels, loss = MODELS[name]
+    torch.manual_seed(0)
+    model = build().train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    batches = [(inputs(), labels()) for _ in range(STEPS)]
+    names = [f"x{i}" for i in range(len(batches[0][0]))]
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    torch.onnx.export(copy.deepcopy(model), tuple(batches[0][0]), str(folder / "model.onnx"), input_names=names,
+                      output_names=["y"], dynamo=False, opset_version=17, do_constant_folding=False,
+                      dynamic_axes={name: {0: "batch"} for name in names}, training=torch.onnx.TrainingMode.TRAINING)
+    model = model.double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    losses, norms = [], []
+    for batch, target in batches:
+        wide = [x.double() if x.is_floating_point() else x for x in batch]
+        optimizer.zero_grad()
+        value = loss_of(loss, model(*wide), target.double() if target.is_floating_point() else target)
+        value.backward()
+        norms.append(float(torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters()]))))
+        losses.append(value.item())
+        optimizer.step()
+    arrays = {name: np.stack([batch[i].numpy() for batch, _ in batches]) for i, name in enumerate(names)}
+    np.savez_compressed(folder / "data.npz", labels=np.stack([target.numpy() for _, target in batches]), **arrays)
+    train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": BATCH}, "steps": STEPS,
+             "optimizer": {"kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}}
+    (folder / "train.json").write_text(json.dumps(train, indent=1) + "\n")
+    golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": {}, "torch_version": torch.__version__}
+    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or MODELS:
+        make(wanted)
