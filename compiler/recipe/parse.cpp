@@ -67,10 +67,11 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
 
 void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.word("kind", optimizer.kind);
-  // What PyTorch's class of that name takes; Lion's are its paper's.
+  // What PyTorch's class of that name takes; Lion's and LAMB's are their papers'.
   if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
   if (optimizer.kind == OptimizerKind::Adagrad) optimizer.eps = 1e-10;
   if (optimizer.kind == OptimizerKind::Lion) optimizer.beta2 = 0.99;
+  if (optimizer.kind == OptimizerKind::Lamb) optimizer.eps = 1e-6;
   readSchedule(reader, optimizer.lr);
   if (reader.has("betas")) {
     std::vector<std::string> betas;

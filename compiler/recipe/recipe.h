@@ -66,7 +66,7 @@ struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   Schedule lr;
   double beta1 = 0.9, beta2 = 0.999; // lion: 0.9, 0.99 unless given
-  double eps = 1.0e-8; // adagrad: 1e-10 unless given
+  double eps = 1.0e-8; // adagrad: 1e-10, lamb: 1e-6 unless given
   double weightDecay = 0.0; // adamw: 0.01 unless given
   double momentum = 0.0;
   double dampening = 0.0;

@@ -79,7 +79,7 @@ public:
     const recipe::Optimizer &spec = recipe.optimizer;
     if (!hasUpdateRule(spec.kind)) {
       final.emitError() << spec.where << (spec.where.empty() ? "" : ": ") << "optimizer " << recipe::toString(spec.kind)
-                        << " is not supported yet; use sgd, adam, adamw, adagrad or lion";
+                        << " is not supported yet; use sgd, adam, adamw, adagrad, lamb or lion";
       return signalPassFailure();
     }
     SymbolTable symbols(getOperation());

@@ -55,19 +55,41 @@ struct Rule {
     return f.sub(param, times(g, context.learningRate()));
   }
 
-  // param -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
-  Value adam(bool decoupled) {
-    Value start = decoupled ? decayedParam() : param, g = decoupled ? grad : decayedGrad();
+  // `scale` m / (sqrt(v) / sqrt(1 - b2^t) + eps), where m and v are the moving averages of g and its square
+  Value moments(Value g, Value scale) {
     Value m = average(context.state("adam.m", 0), g, spec.beta1);
     Value v = average(context.state("adam.v", 0), f.mul(g, g), spec.beta2);
     context.setState("adam.m", m);
     context.setState("adam.v", v);
-    Value stepSize = context.shared("adam.step_size",
-                                    [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
     Value correction =
         context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(context.oneMinusPower(spec.beta2)); });
     Value root = f.div(f.make<onnx::SqrtOp>(v), everywhere(correction));
-    return f.sub(start, f.div(times(m, stepSize), f.add(root, f.like(root, spec.eps))));
+    return f.div(times(m, scale), f.add(root, f.like(root, spec.eps)));
+  }
+
+  // param -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+  Value adam(bool decoupled) {
+    Value start = decoupled ? decayedParam() : param, g = decoupled ? grad : decayedGrad();
+    Value stepSize = context.shared("adam.step_size",
+                                    [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
+    return f.sub(start, moments(g, stepSize));
+  }
+
+  // u = adam's direction + wd param; param -= lr |param| / |u| u, where a norm of 0 leaves the ratio at 1
+  // (You et al.: Large Batch Optimization for Deep Learning, 2020, algorithm 2)
+  Value lamb() {
+    Value unbiased = context.shared("lamb.unbiased", [&] {
+      Value rest = context.oneMinusPower(spec.beta1);
+      return f.div(f.like(rest, 1), rest);
+    });
+    Value u = moments(grad, unbiased);
+    if (weightDecay != 0) u = f.add(u, f.scale(param, weightDecay));
+    auto norm = [&](Value x) { return f.make<onnx::SqrtOp>(f.total(f.mul(x, x))); };
+    Value length = norm(param), step = norm(u);
+    auto isThere = [&](Value x) { return f.make<onnx::GreaterOp>(x, f.like(x, 0)); };
+    Value ratio = f.where(isThere(step), f.div(length, step), f.like(step, 1));
+    ratio = f.where(isThere(length), ratio, f.like(step, 1));
+    return f.sub(param, times(u, f.mul(context.learningRate(), ratio)));
   }
 
   // sum += g^2; param -= lr / (1 + (t-1) lr_decay) * g / (sqrt(sum) + eps)
@@ -103,8 +125,8 @@ bool hasUpdateRule(OptimizerKind kind) {
   case OptimizerKind::AdamW:
   case OptimizerKind::Adagrad:
   case OptimizerKind::Lion:
-    return true;
   case OptimizerKind::Lamb:
+    return true;
   case OptimizerKind::Adafactor:
   case OptimizerKind::Muon:
     return false;
@@ -126,6 +148,8 @@ Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &co
     return rule.adagrad();
   case OptimizerKind::Lion:
     return rule.lion();
+  case OptimizerKind::Lamb:
+    return rule.lamb();
   default:
     return {};
   }

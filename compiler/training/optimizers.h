@@ -1,4 +1,5 @@
-// Update rules on core ops, one parameter at a time; every formula is that of torch.optim's class of the same name.
+// Update rules on core ops, one parameter at a time; every formula is that of torch.optim's class of the same name
+// (LAMB and Lion, which it lacks: of their papers).
 //
 //   Update rule of sgd:   OptimizerInputs in{f, spec, param, grad, decay, lr, state, ...} -> new value of the parameter
 //

@@ -104,6 +104,23 @@ TEST(Optimizer, AdagradAndLion) {
   });
 }
 
+// Both elements together: the ratio of the norms is the whole parameter's.
+TEST(Optimizer, Lamb) {
+  recipe::Optimizer lamb = optimizerOf(recipe::OptimizerKind::Lamb, 0.1);
+  lamb.beta1 = 0.8, lamb.beta2 = 0.95;
+  std::vector<double> rates = {0.1, 0.05, 0.2}, trained = trainedBy(lamb, 4, rates);
+  double p[2] = {1.5, -0.5}, m[2] = {0, 0}, v[2] = {0, 0}, u[2];
+  for (int t = 1; t <= 4; ++t) {
+    for (int e = 0; e < 2; ++e) {
+      m[e] = 0.8 * m[e] + 0.2 * p[e], v[e] = 0.95 * v[e] + 0.05 * p[e] * p[e];
+      u[e] = m[e] / (1 - std::pow(0.8, t)) / (std::sqrt(v[e] / (1 - std::pow(0.95, t))) + 1e-3) + 0.1 * p[e];
+    }
+    double ratio = std::hypot(p[0], p[1]) / std::hypot(u[0], u[1]);
+    for (int e = 0; e < 2; ++e) p[e] -= rates[(t - 1) % 3] * ratio * u[e];
+  }
+  for (int e = 0; e < 2; ++e) EXPECT_NEAR(trained[e], p[e], 2e-7) << "element " << e;
+}
+
 TEST(Optimizer, NamesWhatIsNotSupported) {
   recipe::Recipe recipe;
   recipe.loss.kind = recipe::LossKind::Mse;
