@@ -15,7 +15,7 @@
 // CHECK-DAG:     onnx.write @"adam.v/fc.weight"
 // CHECK-DAG:     onnx.write @fc.weight
 // CHECK-DAG:     onnx.write @fc.bias
-// MUON: optimizer muon is not supported yet; use sgd, adam, adamw, adagrad or lion
+// MUON: optimizer muon is not supported yet; use sgd, adam, adamw, adagrad, lamb or lion
 onnx.param @fc.weight : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @fc.bias : tensor<3xf32> "parameter" {trainable = true}
 func.func @final(%a: tensor<4xf32> {onnx.name = "a"}, %b: tensor<3xf32> {onnx.name = "b"}, %loss: tensor<f32> {onnx.name = "l"})
