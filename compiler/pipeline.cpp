@@ -8,8 +8,8 @@
 //               VerifyCore                only core ops are left; all that are not, in one error
 //   training    AttachLoss, BuildEvaluate, BuildBackward, Recompute, AccumulateGradients, ClipGradients, ApplyOptimizer
 //               VerifyTraining
-//   attention   only where a sequence is split over a ring: RecognizeAttention before the training phase,
-//               ExpandAttention after it
+//   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
+//               ExpandAttention after the training phase
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, PropagateShardings, MaterializeCollectives, ElideCollectives, BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
@@ -155,14 +155,14 @@ Status Pipeline::buildStep(int64_t microbatches, bool recompute, int64_t sequenc
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
   CLEAVE_RETURN_IF_ERROR(
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
+  training::TrainingOptions training{.microbatches = microbatches, .recompute = recompute, .pipeline = staged};
   if (sequenceBlocks > 1)
-    CLEAVE_RETURN_IF_ERROR(run("recognize", [&](OpPassManager &passes) {
+    training.onForward = [&](OpPassManager &passes) {
       passes.addPass(attention::createRecognizeAttention(sequenceBlocks));
-    }));
-  CLEAVE_RETURN_IF_ERROR(run("training", [&](OpPassManager &passes) {
-    training::buildTrainingPipeline(passes, request.recipe,
-                                    {.microbatches = microbatches, .recompute = recompute, .pipeline = staged});
-  }));
+      passes.addPass(attention::createBalanceSequence());
+    };
+  CLEAVE_RETURN_IF_ERROR(run(
+      "training", [&](OpPassManager &passes) { training::buildTrainingPipeline(passes, request.recipe, training); }));
   if (sequenceBlocks == 1) return Status::ok();
   return run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); });
 }

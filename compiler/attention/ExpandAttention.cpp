@@ -3,9 +3,15 @@
 //   %out, %max, %sum = onnx.Attention %q, %k, %v {blocks = 2}
 //   ->  turn 0: block p of the queries meets block p of the keys;  %k1 = onnx.Roll %k0 {dim = 0, distance = 1}
 //       turn 1: block p of the queries meets block p - 1 of the keys
+//
+// Causal attention over a sequence in head-tail order (BalanceSequence): block p is the chunks p and 2n - 1 - p. After
+// turn 0 half of every pair of blocks is hidden, and which half depends on the device alone:
+//
+//   tail of the queries x head of the keys                                     always seen
+//   keys from an earlier device (p' < p): head x head    from a later one: tail x tail     seen; the rest is hidden
 #include "compiler/attention/attention.h"
-#include "compiler/attention/blocks.h"
-#include "compiler/partition/layouts.h"
+#include "compiler/attention/block_attention.h"
+#include "compiler/attention/phase_marker.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
 
@@ -16,200 +22,177 @@ using cleave::onnx::tensorType;
 namespace cleave::attention {
 namespace {
 
-// Everything that is made for an operation belongs to its phase.
-struct PhaseMarker : OpBuilder::Listener {
-  StringAttr phase;
-  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    op->setAttr(partition::phaseAttr, phase);
-    op->removeAttr(partition::nodeAttr);
-  }
-};
+bool travels(SequenceDims dims) { return dims.key >= 0 && dims.query < 0; }
 
-class Expansion {
+class Ring {
 public:
   template <typename Op>
-  Expansion(OpBuilder &builder, Location loc, Op op)
-      : builder(builder), f(builder, loc), blocks(builder, loc, op.getBlocks()), count(op.getBlocks()),
-        score(op.getScore()), weigh(op.getWeigh()), scoreDims{int64_t(op.getScoreQuery()), int64_t(op.getScoreKey())},
-        outQuery(op.getOutQuery()), zeroEmptyRows(op.getZeroEmptyRows()) {
-    size_t number = op.getQueryDims().size();
-    for (auto [value, query, key] :
-         llvm::zip_equal(ValueRange(op.getXs()).take_front(number), op.getQueryDims(), op.getKeyDims())) {
-      xs.push_back(value);
-      dims.push_back({query, key});
-      now.push_back(blocks.split(value, dims.back()));
-    }
+  Ring(OpBuilder &builder, Location loc, Op op, bool headTail)
+      : one(builder, loc, op), f(one.f), builder(builder), count(one.count),
+        headTail(headTail && op.getCausal() && count > 1) {
+    for (auto [value, where] : llvm::zip_equal(one.xs, one.dims)) now.push_back(one.blocks.split(value, where));
   }
 
-  // out, max, sum
   LogicalResult forward(onnx::AttentionOp op) {
-    Value max, sum, out;
-    int64_t axis = scoreDims.key + 1;
-    for (int64_t turn = 0; turn < count; ++turn) {
-      advance(turn);
-      SmallVector<Value> arguments = argumentsAt(turn);
-      Value x = blocks.run(score, arguments, xs, dims, turn, nullptr);
-      if (!x) return op.emitOpError("cannot be cut into blocks");
-      // Never minus infinity, so that x - max is not NaN for a row without any key.
-      Value own = f.make<onnx::ReduceMaxOp>(x, ArrayRef<int64_t>{axis});
-      own = f.make<onnx::MaxOp>(own, max ? max : f.like(own, -std::numeric_limits<float>::max()));
-      Value e = f.make<onnx::ExpOp>(f.sub(x, f.expand(own, tensorType(x).getShape(), {axis})));
-      Value ownSum = f.reduceSum(e, {axis}), part = weighted(e, arguments, turn, nullptr);
-      if (!part) return op.emitOpError("cannot be cut into blocks");
-      if (max) {
-        Value fade = f.make<onnx::ExpOp>(f.sub(max, own));
-        ownSum = f.add(f.mul(sum, fade), ownSum);
-        part = f.add(f.mul(out, alongOut(fade, part)), part);
+    Rows rows = one.attend(argumentsAt(0), 0, count);
+    if (!rows.out) return op.emitOpError("cannot be cut into blocks");
+    SmallVector<Rows> halves;
+    if (headTail)
+      for (int64_t half : {0, 1}) halves.push_back(halfOf(rows, half));
+    for (int64_t turn = 1; turn < count; ++turn) {
+      advance();
+      if (!headTail) {
+        rows = one.merge(rows, one.attend(argumentsAt(turn), turn, count));
+        continue;
       }
-      max = own, sum = ownSum, out = part;
+      halves[1] = one.merge(halves[1], one.attend(seenAlways(), turn, 2 * count));
+      Rows other = one.attend(seenByPlace(turn), turn, 2 * count);
+      for (int64_t half : {0, 1}) halves[half] = one.merge(halves[half], onlyIn(half, other, turn));
     }
-    Value divisor = sum;
-    if (zeroEmptyRows) divisor = orOne(sum);
-    out = f.div(out, alongOut(divisor, out));
-    op.getOut().replaceAllUsesWith(blocks.join(out, tensorType(op.getOut()), {outQuery, -1}));
-    op.getMax().replaceAllUsesWith(blocks.join(max, tensorType(op.getMax()), rowDims()));
-    op.getSum().replaceAllUsesWith(blocks.join(sum, tensorType(op.getSum()), rowDims()));
+    if (headTail)
+      rows = {joined(halves[0].max, halves[1].max, rowDim()), joined(halves[0].sum, halves[1].sum, rowDim()),
+              joined(halves[0].out, halves[1].out, outDim())};
+    Value out = f.div(rows.out, one.alongOut(one.divisor(rows.sum), rows.out));
+    op.getOut().replaceAllUsesWith(one.blocks.join(out, tensorType(op.getOut()), {one.outQuery, -1}));
+    op.getMax().replaceAllUsesWith(one.blocks.join(rows.max, tensorType(op.getMax()), one.rowDims()));
+    op.getSum().replaceAllUsesWith(one.blocks.join(rows.sum, tensorType(op.getSum()), one.rowDims()));
     op.erase();
     return success();
   }
 
   LogicalResult backward(onnx::AttentionGradOp op) {
-    ValueRange kept = ValueRange(op.getXs()).drop_front(xs.size());
-    Value out = blocks.split(kept[0], {outQuery, -1}), max = blocks.split(kept[1], rowDims()),
-          sum = blocks.split(kept[2], rowDims()), gradient = blocks.split(kept[3], {outQuery, -1});
-    if (zeroEmptyRows) sum = orOne(sum);
-    Value delta = rowProducts(gradient, out);
-    int64_t axis = scoreDims.key + 1;
-    SmallVector<Value> totals(op.getWanted().size());
+    ValueRange kept = ValueRange(op.getXs()).drop_front(one.xs.size());
+    SequenceDims outDims{one.outQuery, -1};
+    RowGradients rows{one.blocks.split(kept[1], one.rowDims()), one.divisor(one.blocks.split(kept[2], one.rowDims())),
+                      Value(), one.blocks.split(kept[3], outDims)};
+    rows.delta = one.rowProducts(rows.out, one.blocks.split(kept[0], outDims));
+    wanted.assign(op.getWanted().begin(), op.getWanted().end());
+    totals.assign(wanted.size(), Value());
     for (int64_t turn = 0; turn < count; ++turn) {
-      advance(turn);
-      SmallVector<Value> arguments = argumentsAt(turn), wanted;
-      for (int64_t number : op.getWanted()) wanted.push_back(arguments[number]);
-      SmallVector<Operation *> scoring, weighing;
-      Value x = blocks.run(score, arguments, xs, dims, turn, &scoring);
-      if (!x) return op.emitOpError("cannot be cut into blocks");
-      ArrayRef<int64_t> shape = tensorType(x).getShape();
-      Value p = f.div(f.make<onnx::ExpOp>(f.sub(x, f.expand(max, shape, {axis}))), f.expand(sum, shape, {axis}));
-      Value part = weighted(p, arguments, turn, &weighing);
-      if (!part) return op.emitOpError("cannot be cut into blocks");
-      SmallVector<Value> weighWanted(wanted);
-      weighWanted.push_back(p);
-      auto fromWeigh = differentiate(builder, weighing, part, gradient, weighWanted);
-      if (failed(fromWeigh)) return failure();
-      Value dp = fromWeigh->pop_back_val();
-      Value dx = f.mul(p, f.sub(dp, f.expand(delta, shape, {axis})));
-      auto fromScore = differentiate(builder, scoring, x, dx, wanted);
-      if (failed(fromScore)) return failure();
-      for (size_t i = 0; i < totals.size(); ++i) {
-        SmallVector<Value> terms;
-        for (Value term : {(*fromWeigh)[i], (*fromScore)[i]})
-          if (term) terms.push_back(term);
-        collect(totals[i], dims[op.getWanted()[i]], terms, turn);
-      }
+      if (turn > 0) advance();
+      LogicalResult done = turn > 0 && headTail ? halfTurn(rows, turn) : wholeTurn(rows, turn);
+      if (failed(done)) return op.emitOpError("cannot be cut into blocks");
     }
-    for (auto [total, number, result] : llvm::zip_equal(totals, op.getWanted(), op.getGrads())) {
-      SequenceDims where = dims[number];
-      bool travels = where.key >= 0 && where.query < 0;
+    for (auto [total, number, result] : llvm::zip_equal(totals, wanted, op.getGrads())) {
       if (!total) return op.emitOpError("has an operand that its result does not depend on");
-      result.replaceAllUsesWith(blocks.join(travels ? blocks.turn(total) : total, tensorType(result), where));
+      SequenceDims where = one.dims[number];
+      Value home = travels(where) ? one.blocks.turn(total) : total;
+      result.replaceAllUsesWith(one.blocks.join(home, tensorType(result), where));
     }
     op.erase();
     return success();
   }
 
 private:
-  SequenceDims rowDims() const { return {scoreDims.query - (scoreDims.key < scoreDims.query), -1}; }
-
-  // Blocks of keys and values move on to the next device.
-  void advance(int64_t turn) {
-    if (turn == 0) return;
-    for (auto [value, where] : llvm::zip_equal(now, dims))
-      if (where.key >= 0 && where.query < 0) value = blocks.turn(value);
+  // Blocks of keys and values move on to the next device, and what is known of their gradients with them.
+  void advance() {
+    for (auto [value, where] : llvm::zip_equal(now, one.dims))
+      if (travels(where)) value = one.blocks.turn(value);
+    for (auto [total, number] : llvm::zip_equal(totals, wanted))
+      if (total && travels(one.dims[number])) total = one.blocks.turn(total);
   }
   SmallVector<Value> argumentsAt(int64_t turn) {
     SmallVector<Value> arguments;
-    for (auto [value, where] : llvm::zip_equal(now, dims))
-      arguments.push_back(where.both() ? blocks.pick(value, turn) : value);
+    for (auto [value, where] : llvm::zip_equal(now, one.dims))
+      arguments.push_back(where.both() ? one.blocks.pick(value, turn) : value);
     return arguments;
   }
 
-  Value weighted(Value p, ArrayRef<Value> arguments, int64_t turn, SmallVectorImpl<Operation *> *made) {
-    SmallVector<Value> blocked{p}, whole{Value()};
-    SmallVector<SequenceDims> where{scoreDims};
-    llvm::append_range(blocked, arguments);
-    llvm::append_range(whole, xs);
-    llvm::append_range(where, dims);
-    return blocks.run(weigh, blocked, whole, where, turn, made);
+  LogicalResult wholeTurn(const RowGradients &rows, int64_t turn) {
+    auto gradients = one.gradients(argumentsAt(turn), wanted, rows, turn, count);
+    if (failed(gradients)) return failure();
+    for (auto [total, number, term] : llvm::zip_equal(totals, wanted, *gradients))
+      if (term) add(total, one.dims[number].both() ? one.blocks.put(term, turn) : term);
+    return success();
   }
 
-  // The gradient of an operand so far; that of keys and values moves on with them.
-  void collect(Value &total, SequenceDims where, ArrayRef<Value> terms, int64_t turn) {
-    if (total && where.key >= 0 && where.query < 0) total = blocks.turn(total);
-    SmallVector<Value> all;
-    if (total) all.push_back(total);
-    for (Value term : terms) all.push_back(where.both() ? blocks.put(term, turn) : term);
-    if (!all.empty()) total = f.sum(all);
+  LogicalResult halfTurn(const RowGradients &rows, int64_t turn) {
+    auto part = [&](auto pick) {
+      return RowGradients{pick(rows.max, rowDim()), pick(rows.sum, rowDim()), pick(rows.delta, rowDim()),
+                          pick(rows.out, outDim())};
+    };
+    auto always = one.gradients(seenAlways(), wanted, part([&](Value v, int64_t dim) { return half(v, dim, 1); }), turn,
+                                2 * count);
+    auto other = one.gradients(seenByPlace(turn), wanted,
+                               part([&](Value v, int64_t dim) { return byPlace(v, dim, turn); }), turn, 2 * count);
+    if (failed(always) || failed(other)) return failure();
+    for (auto [total, number, a, b] : llvm::zip_equal(totals, wanted, *always, *other)) {
+      if (!a || !b) continue;
+      SequenceDims where = one.dims[number];
+      int64_t dim = 1 + (travels(where) ? where.key : where.query);
+      if (dim == 0) { // neither queries nor keys
+        add(total, f.add(a, b));
+        continue;
+      }
+      Value head = only(0, b, turn), tail = only(1, b, turn);
+      (travels(where) ? head : tail) = f.add(a, travels(where) ? head : tail);
+      add(total, joined(head, tail, dim));
+    }
+    return success();
   }
 
-  // The weighing product's letters of the probabilities, and of the result, with the block's in front.
-  struct Letters {
-    SmallVector<int64_t> rows, out;
-  };
-  Letters letters() {
-    auto product = cast<onnx::ContractOp>(weigh.front().back());
-    Value left = product.getLhs();
-    bool isLeft = fromProbabilities(left);
-    ArrayRef<int64_t> p = isLeft ? product.getLhsIndices() : product.getRhsIndices();
-    int64_t block = 0;
-    for (ArrayRef<int64_t> used : {product.getLhsIndices(), product.getRhsIndices()})
-      for (int64_t letter : used) block = std::max(block, letter + 1);
-    Letters all{{block}, {block}};
-    for (auto [dim, letter] : llvm::enumerate(p))
-      if (static_cast<int64_t>(dim) != scoreDims.key) all.rows.push_back(letter);
-    all.out.append(product.getResultIndices().begin(), product.getResultIndices().end());
-    return all;
+  void add(Value &total, Value term) { total = total ? f.add(total, term) : term; }
+
+  int64_t rowDim() const { return one.rowDims().query + 1; }
+  int64_t outDim() const { return one.outQuery + 1; }
+
+  // Head (0) or tail (1) of a block.
+  Value half(Value value, int64_t dim, int64_t which) {
+    auto type = tensorType(value);
+    SmallVector<int64_t> starts(type.getRank(), 0), sizes(type.getShape()), steps(type.getRank(), 1);
+    sizes[dim] /= 2;
+    starts[dim] = which * sizes[dim];
+    return f.make<onnx::SliceOp>(value, starts, sizes, steps);
   }
-  bool fromProbabilities(Value value) {
-    if (value == weigh.getArgument(0)) return true;
-    Operation *op = value.getDefiningOp();
-    return op && llvm::any_of(op->getOperands(), [&](Value operand) { return fromProbabilities(operand); });
+  Rows halfOf(const Rows &rows, int64_t which) {
+    return {half(rows.max, rowDim(), which), half(rows.sum, rowDim(), which), half(rows.out, outDim(), which)};
+  }
+  Value joined(Value head, Value tail, int64_t dim) { return f.make<onnx::ConcatOp>(ValueRange{head, tail}, dim); }
+
+  // Do the keys of this turn come from an earlier device?
+  Value fromEarlier(Value like, int64_t turn) {
+    auto type = RankedTensorType::get({count}, builder.getI64Type());
+    Value place = f.make<onnx::IotaOp>(TypeAttr::get(type), builder.getI64IntegerAttr(0), ArrayAttr());
+    Value earlier = f.make<onnx::GreaterOrEqualOp>(place, f.constant(type, static_cast<double>(turn)));
+    return f.make<onnx::BroadcastOp>(earlier, tensorType(like).getShape(), ArrayRef<int64_t>{0});
+  }
+  Value byPlace(Value value, int64_t dim, int64_t turn) {
+    Value head = half(value, dim, 0);
+    return f.where(fromEarlier(head, turn), head, half(value, dim, 1));
+  }
+  // The half that `byPlace` took, elsewhere `nothing`.
+  Value only(int64_t which, Value value, int64_t turn, double nothing = 0) {
+    Value none = f.like(value, nothing), earlier = fromEarlier(value, turn);
+    return which == 0 ? f.where(earlier, value, none) : f.where(earlier, none, value);
+  }
+  Rows onlyIn(int64_t which, const Rows &rows, int64_t turn) {
+    return {only(which, rows.max, turn, -std::numeric_limits<float>::max()), only(which, rows.sum, turn),
+            only(which, rows.out, turn)};
+  }
+  SmallVector<Value> seenAlways() {
+    SmallVector<Value> arguments;
+    for (auto [value, where] : llvm::zip_equal(now, one.dims))
+      arguments.push_back(where.query >= 0 ? half(value, where.query + 1, 1)
+                          : where.key >= 0 ? half(value, where.key + 1, 0)
+                                           : value);
+    return arguments;
+  }
+  SmallVector<Value> seenByPlace(int64_t turn) {
+    SmallVector<Value> arguments;
+    for (auto [value, where] : llvm::zip_equal(now, one.dims)) {
+      int64_t dim = std::max(where.query, where.key);
+      arguments.push_back(dim < 0 ? value : byPlace(value, dim + 1, turn));
+    }
+    return arguments;
   }
 
-  // One number a row, wherever the rows are in out.
-  Value alongOut(Value rows, Value out) {
-    Letters all = letters();
-    SmallVector<int64_t> dims, order; // of out, in increasing order, and the row dimension that goes there
-    for (auto [dim, letter] : llvm::enumerate(all.out))
-      for (auto [row, own] : llvm::enumerate(all.rows))
-        if (own == letter) dims.push_back(static_cast<int64_t>(dim)), order.push_back(static_cast<int64_t>(row));
-    if (!llvm::is_sorted(order)) rows = f.make<onnx::TransposeOp>(rows, order);
-    return f.make<onnx::BroadcastOp>(rows, tensorType(out).getShape(), dims);
-  }
-  // sum of a * b over what is not a row.
-  Value rowProducts(Value a, Value b) {
-    Letters all = letters();
-    SmallVector<int64_t> summed, kept, perm;
-    for (auto [dim, letter] : llvm::enumerate(all.out))
-      (llvm::is_contained(all.rows, letter) ? kept : summed).push_back(static_cast<int64_t>(dim));
-    Value sums = f.reduceSum(f.mul(a, b), summed); // dimensions: rows in out's order
-    for (int64_t row : all.rows)
-      for (auto [place, dim] : llvm::enumerate(kept))
-        if (all.out[dim] == row) perm.push_back(static_cast<int64_t>(place));
-    return llvm::is_sorted(perm) ? sums : f.make<onnx::TransposeOp>(sums, perm);
-  }
-
-  Value orOne(Value sum) { return f.where(f.make<onnx::EqualOp>(sum, f.like(sum, 0)), f.like(sum, 1), sum); }
-
+  BlockAttention one;
+  Formula &f;
   OpBuilder &builder;
-  Formula f;
-  Blocks blocks;
   int64_t count;
-  Region &score, &weigh;
-  SequenceDims scoreDims;
-  int64_t outQuery;
-  bool zeroEmptyRows;
-  SmallVector<Value> xs, now;
-  SmallVector<SequenceDims> dims;
+  bool headTail;
+  SmallVector<Value> now, totals;
+  SmallVector<int64_t> wanted;
 };
 
 struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
@@ -218,39 +201,42 @@ struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "attention becomes core ops on blocks of the sequence"; }
 
   void runOnOperation() override {
+    bool headTail = getOperation()->hasAttr(headTailAttr);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
-        if (failed(expand(&op))) return signalPassFailure();
+        if (failed(expand(&op, headTail))) return signalPassFailure();
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op)) op.erase();
     }
+    getOperation()->removeAttr(headTailAttr);
   }
 
 private:
-  LogicalResult expand(Operation *op) {
+  // What evaluation no longer reads (dropout's random numbers). A region's value is its last operation's.
+  static void eraseDead(Region &region) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::drop_begin(llvm::reverse(region.front()))))
+      if (isOpTriviallyDead(&op)) op.erase();
+  }
+
+  LogicalResult expand(Operation *op, bool headTail) {
     auto attention = dyn_cast<onnx::AttentionOp>(op);
     auto gradient = dyn_cast<onnx::AttentionGradOp>(op);
     if (!attention && !gradient) return success();
-    PhaseMarker marker;
-    marker.phase = StringAttr::get(&getContext(), partition::phaseOf(op));
+    for (Region &region : op->getRegions()) eraseDead(region);
+    PhaseMarker marker(StringAttr::get(&getContext(), partition::phaseOf(op)));
     OpBuilder builder(op, &marker);
-    auto name = op->getLoc()->findInstanceOf<NameLoc>();
     // A name of its own: a decision may know the operations of the node by theirs.
-    Location loc =
-        NameLoc::get(builder.getStringAttr((name ? name.getName().getValue() : "attention").str() + " (ring)"));
-    return attention ? Expansion(builder, loc, attention).forward(attention)
-                     : Expansion(builder, loc, gradient).backward(gradient);
+    auto name = op->getLoc()->findInstanceOf<NameLoc>();
+    std::string text = (name ? name.getName().getValue() : StringRef("attention")).str() + " (ring)";
+    Location loc = NameLoc::get(builder.getStringAttr(text));
+    return attention ? Ring(builder, loc, attention, headTail).forward(attention)
+                     : Ring(builder, loc, gradient, headTail).backward(gradient);
   }
 };
 
 } // namespace
 
 std::unique_ptr<Pass> createExpandAttention() { return std::make_unique<ExpandAttention>(); }
-
-void registerAttentionPasses() {
-  registerPass([] { return createRecognizeAttention(2); });
-  registerPass([] { return createExpandAttention(); });
-}
 
 } // namespace cleave::attention

@@ -4,6 +4,7 @@
 // no patterns of their own: additive, boolean, padded, biased, scaled before or after, they are whatever is found
 // between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
 #include "compiler/attention/attention.h"
+#include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
 #include "compiler/partition/layouts.h"
@@ -52,7 +53,8 @@ public:
   }
 
   void build() {
-    OpBuilder builder(final);
+    PhaseMarker marker(StringAttr::get(final.getContext(), partition::phaseOf(final)));
+    OpBuilder builder(final, &marker);
     Location loc = final.getLoc();
     SmallVector<Value> xs = operands;
     SmallVector<int64_t> queryDims, keyDims;

@@ -2,9 +2,10 @@
 // and written out again as blocks that travel round a ring of devices. Only steps whose sequence is split go this way;
 // in all others attention stays the core ops that the exporter wrote.
 //
-//   RecognizeAttention   before the training phase
+//   RecognizeAttention   before the backward pass is built
 //       s = Contract q, k;  x = s + mask;  p = softmax(x) in core ops;  out = Contract p, v
 //       ->  out, max, sum = onnx.Attention q, k, v, positions {score = scale, mask; weigh = dropout, p * v}
+//   BalanceSequence      causal attention: the sequence in head-tail order, so that all devices have as much to do
 //   ExpandAttention      after the training phase: Attention and AttentionGrad become core ops on blocks
 //
 // With `blocks` = n the sequence is cut into n blocks, one a device of mesh axis cp. All tensors get a leading
@@ -28,9 +29,13 @@ namespace cleave::attention {
 // `blocks`: into how many blocks the sequence will be cut. Attention whose sequence does not divide evenly, or that is
 // written in a form not known here, stays as it is (and every device then has all of its keys).
 std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
+std::unique_ptr<mlir::Pass> createBalanceSequence();
 std::unique_ptr<mlir::Pass> createExpandAttention();
 
-// For cleave-opt: --recognize-attention="blocks=2" --expand-attention
+// On the module between BalanceSequence and ExpandAttention: the sequence lies in head-tail order.
+inline constexpr llvm::StringLiteral headTailAttr = "cleave.head_tail";
+
+// For cleave-opt: --recognize-attention="blocks=2" --balance-sequence --expand-attention
 void registerAttentionPasses();
 
 } // namespace cleave::attention

@@ -111,9 +111,9 @@ Value Blocks::draw(onnx::RandomUniformOp op, Value key, SequenceDims dims, int64
 }
 
 Value Blocks::copy(Operation *op, ValueRange operands, const FactorRule &rule, const FactorSharding &split,
-                   const Sharding &layout) {
+                   const Sharding &layout, int64_t parts) {
   auto global = tensorType(op->getResult(0));
-  Mesh mesh = sequenceMesh(count);
+  Mesh mesh = sequenceMesh(parts);
   std::vector<int64_t> local;
   std::string error;
   Sharding whole = layout;
@@ -144,8 +144,8 @@ Value Blocks::copy(Operation *op, ValueRange operands, const FactorRule &rule, c
 
 // How every operation of a region is split: forwards from the arguments, then back, because a broadcast's new dimension
 // is known only to those who read it.
-DenseMap<Operation *, FactorSharding> Blocks::splits(Region &region, ArrayRef<SequenceDims> dims) {
-  Mesh mesh = sequenceMesh(count);
+DenseMap<Operation *, FactorSharding> Blocks::splits(Region &region, ArrayRef<SequenceDims> dims, int64_t parts) {
+  Mesh mesh = sequenceMesh(parts);
   DenseMap<Value, Sharding> layouts;
   DenseMap<Operation *, FactorSharding> found;
   for (auto [argument, where] : llvm::zip_equal(region.getArguments(), dims))
@@ -173,10 +173,10 @@ DenseMap<Operation *, FactorSharding> Blocks::splits(Region &region, ArrayRef<Se
   return found;
 }
 
-Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayRef<SequenceDims> dims, int64_t turn,
+Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayRef<SequenceDims> dims, Turn turn,
                   SmallVectorImpl<Operation *> *made) {
-  Mesh mesh = sequenceMesh(count);
-  DenseMap<Operation *, FactorSharding> split = splits(region, dims);
+  Mesh mesh = sequenceMesh(turn.parts);
+  DenseMap<Operation *, FactorSharding> split = splits(region, dims, turn.parts);
   DenseMap<Value, Value> blocked, original;
   for (auto [argument, value, before] : llvm::zip_equal(region.getArguments(), arguments, whole)) {
     blocked[argument] = value;
@@ -197,7 +197,7 @@ Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayR
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     Sharding layout = resultSharding(rule, split[&op], 0);
     if (auto random = dyn_cast<onnx::RandomUniformOp>(op)) {
-      blocked[op.getResult(0)] = draw(random, original[random.getKey()], dimsOf(layout), turn);
+      blocked[op.getResult(0)] = draw(random, original[random.getKey()], dimsOf(layout), turn.number);
       continue;
     }
     SmallVector<Value> operands;
@@ -207,7 +207,7 @@ Value Blocks::run(Region &region, ValueRange arguments, ValueRange whole, ArrayR
                                   : blocked[operand]);
       if (!operands.back()) return {};
     }
-    result = copy(&op, operands, rule, split[&op], layout);
+    result = copy(&op, operands, rule, split[&op], layout, turn.parts);
     if (!result) return {};
     blocked[op.getResult(0)] = result;
     if (made) made->push_back(result.getDefiningOp());

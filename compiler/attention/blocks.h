@@ -12,6 +12,11 @@
 
 namespace cleave::attention {
 
+// Which blocks meet, and how long they are: a sequence cut into `parts` of them (twice the devices for halves).
+struct Turn {
+  int64_t number = 0, parts = 1;
+};
+
 class Blocks {
 public:
   Blocks(mlir::OpBuilder &builder, mlir::Location loc, int64_t count)
@@ -29,14 +34,14 @@ public:
   // The region's value for blocked arguments. `whole`: the arguments before they were cut (a generator's key).
   // `dims`: of the arguments. `made`: the operations in order.
   mlir::Value run(mlir::Region &region, mlir::ValueRange arguments, mlir::ValueRange whole,
-                  llvm::ArrayRef<SequenceDims> dims, int64_t turn, llvm::SmallVectorImpl<mlir::Operation *> *made);
+                  llvm::ArrayRef<SequenceDims> dims, Turn turn, llvm::SmallVectorImpl<mlir::Operation *> *made);
 
 private:
   llvm::DenseMap<mlir::Operation *, dist::FactorSharding> splits(mlir::Region &region,
-                                                                 llvm::ArrayRef<SequenceDims> dims);
+                                                                 llvm::ArrayRef<SequenceDims> dims, int64_t parts);
   mlir::Value hit(llvm::ArrayRef<int64_t> shape, int64_t turn);
   mlir::Value copy(mlir::Operation *op, mlir::ValueRange operands, const dist::FactorRule &rule,
-                   const dist::FactorSharding &split, const dist::Sharding &layout);
+                   const dist::FactorSharding &split, const dist::Sharding &layout, int64_t parts);
   mlir::Value draw(onnx::RandomUniformOp op, mlir::Value key, SequenceDims dims, int64_t turn);
 
   mlir::OpBuilder &builder;

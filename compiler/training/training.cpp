@@ -7,6 +7,7 @@ namespace cleave::training {
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options) {
   passes.addPass(createAttachLoss(recipe));
+  if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
   passes.addPass(createBuildBackward(options));
   if (options.recompute) passes.addPass(createRecompute());

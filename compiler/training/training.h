@@ -24,6 +24,7 @@
 #include "compiler/recipe/recipe.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include <functional>
 
 namespace cleave::training {
 
@@ -31,6 +32,8 @@ struct TrainingOptions {
   int64_t microbatches = 1; // the module is built at the size of one microbatch
   bool recompute = false;   // full: keep only block boundaries
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
+  // Passes over the forward graph with its loss and labels, before the backward pass is built.
+  std::function<void(mlir::OpPassManager &)> onForward = {};
 };
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);

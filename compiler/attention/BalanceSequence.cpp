@@ -1,0 +1,170 @@
+// BalanceSequence: the sequence of causal attention in head-tail order, so that every device of a ring has as much to
+// do. With n = 2 blocks, 2n = 4 chunks:
+//
+//   as it comes   [0 1 | 2 3]     block 0 sees 3 of 10 pairs of chunks, block 1 sees 7
+//   head-tail     [0 3 | 1 2]     both see 5
+//
+// Operations do not care in which order a dimension lies if they treat all its entries alike, so it is enough to
+// permute what comes from outside along it: inputs and labels, position tables, indices. The walk over all dimensions
+// that belong to the sequence stops, and everything stays as it comes, where an operation does care (a shift by one
+// position, a running sum), where the order would be seen from outside, and where random numbers are drawn along it,
+// which go by the global index.
+#include "compiler/attention/attention.h"
+#include "compiler/attention/phase_marker.h"
+#include "compiler/attention/sequence_layout.h"
+#include "dialects/onnx/formula.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using cleave::dist::Factor;
+using cleave::dist::FactorRule;
+using cleave::onnx::tensorType;
+
+namespace cleave::attention {
+namespace {
+
+// All dimensions of one function that are indexed by the sequence.
+class SequenceDimensions {
+public:
+  using Entry = std::pair<Value, int64_t>;
+
+  // False: an operation among them goes by position.
+  bool spread(func::FuncOp function) {
+    for (auto attention : function.getOps<onnx::AttentionOp>())
+      if (attention.getCausal() && !enter(attention)) return false;
+    while (!open.empty()) {
+      auto [value, dim] = open.pop_back_val();
+      if (!visitMaker(value, dim)) return false;
+      for (OpOperand &use : value.getUses())
+        if (!visitUse(use, dim)) return false;
+    }
+    return true;
+  }
+  ArrayRef<Entry> sources() const { return found; }
+
+private:
+  void add(Value value, int64_t dim) {
+    if (dim >= 0 && known.insert({value, dim})) open.push_back({value, dim});
+  }
+
+  // Attention ties the positions of its queries to those of its keys.
+  bool enter(onnx::AttentionOp op) {
+    for (Region *region : {&op.getScore(), &op.getWeigh()})
+      if (!region->getOps<onnx::RandomUniformOp>().empty()) return false;
+    for (auto [x, query, key] : llvm::zip_equal(op.getXs(), op.getQueryDims(), op.getKeyDims())) {
+      add(x, query);
+      add(x, key);
+    }
+    int64_t query = op.getScoreQuery(), key = op.getScoreKey();
+    add(op.getOut(), op.getOutQuery());
+    add(op.getMax(), query - (key < query));
+    add(op.getSum(), query - (key < query));
+    return true;
+  }
+  static bool countsSequence(onnx::AttentionOp op, unsigned operand, int64_t dim) {
+    return op.getQueryDims()[operand] == dim || op.getKeyDims()[operand] == dim;
+  }
+
+  bool visitMaker(Value value, int64_t dim) {
+    Operation *op = value.getDefiningOp();
+    if (isa_and_present<onnx::RandomUniformOp>(op)) return false;
+    if (auto attention = dyn_cast_or_null<onnx::AttentionOp>(op)) return enter(attention);
+    if (isSplat(value)) return true;
+    auto iota = dyn_cast_or_null<onnx::IotaOp>(op);
+    if (iota && static_cast<int64_t>(iota.getDim()) != dim) return true;
+    if (!op || iota || isa<onnx::ReadOp, onnx::ConstantOp>(op)) {
+      found.push_back({value, dim});
+      return true;
+    }
+    auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+    return rules && follow(op, rules.getFactorRule(), rules.getFactorRule().results[0][dim]);
+  }
+
+  bool visitUse(OpOperand &use, int64_t dim) {
+    Operation *op = use.getOwner();
+    if (auto attention = dyn_cast<onnx::AttentionOp>(op))
+      return countsSequence(attention, use.getOperandNumber(), dim) && enter(attention);
+    auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+    if (!rules) return false; // a result or a write: the order would be seen
+    FactorRule rule = rules.getFactorRule();
+    bool lookedUp = isa<onnx::GatherOp>(op) && use.getOperandNumber() == 0 &&
+                    dim == static_cast<int64_t>(cast<onnx::GatherOp>(op).getAxis());
+    return !lookedUp && !isa<onnx::ScatterAddOp>(op) && follow(op, rule, rule.operands[use.getOperandNumber()][dim]);
+  }
+
+  // All dimensions that one factor of an operation indexes.
+  bool follow(Operation *op, const FactorRule &rule, const std::vector<int64_t> &factors) {
+    if (factors.size() != 1 || rule.factors[factors[0]].kind == Factor::Whole) return false;
+    auto visit = [&](Value value, const dist::TensorFactors &dims) {
+      for (auto [dim, own] : llvm::enumerate(dims)) {
+        if (!llvm::is_contained(own, factors[0])) continue;
+        if (own.size() != 1) return false;
+        add(value, static_cast<int64_t>(dim));
+      }
+      return true;
+    };
+    for (auto [value, dims] : llvm::zip_equal(op->getOperands(), rule.operands))
+      if (!visit(value, dims)) return false;
+    for (auto [value, dims] : llvm::zip_equal(op->getResults(), rule.results))
+      if (!visit(value, dims)) return false;
+    return true;
+  }
+
+  llvm::SetVector<Entry> known;
+  SmallVector<Entry> open, found;
+};
+
+struct BalanceSequence : PassWrapper<BalanceSequence, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(BalanceSequence)
+  StringRef getArgument() const override { return "balance-sequence"; }
+  StringRef getDescription() const override { return "the sequence of causal attention in head-tail order"; }
+
+  void runOnOperation() override {
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model) return;
+    int64_t blocks = 0;
+    for (auto attention : model.getOps<onnx::AttentionOp>())
+      if (attention.getCausal()) blocks = attention.getBlocks();
+    SequenceDimensions sequence;
+    if (blocks < 2 || !sequence.spread(model)) return;
+    for (auto [value, dim] : sequence.sources())
+      if (tensorType(value).getDimSize(dim) % (2 * blocks)) return;
+    for (auto [value, dim] : sequence.sources()) reorder(model, value, dim, blocks);
+    getOperation()->setAttr(headTailAttr, UnitAttr::get(&getContext()));
+  }
+
+private:
+  // Chunks p and 2n - 1 - p side by side, looked up, so that every device takes its own.
+  void reorder(func::FuncOp model, Value value, int64_t dim, int64_t blocks) {
+    OpBuilder builder(model.getContext());
+    builder.setInsertionPointToStart(&model.getBody().front());
+    if (Operation *op = value.getDefiningOp()) builder.setInsertionPointAfter(op);
+    PhaseMarker marker(builder.getStringAttr("forward"));
+    builder.setListener(&marker);
+    Location loc = NameLoc::get(builder.getStringAttr("sequence order"));
+    onnx::Formula f(builder, loc);
+    SmallVector<int64_t> order, shape(tensorType(value).getShape());
+    for (int64_t block = 0; block < blocks; ++block) order.append({block, 2 * blocks - 1 - block});
+    SmallVector<int64_t> chunks(shape);
+    chunks[dim] /= 2 * blocks;
+    chunks.insert(chunks.begin() + dim, 2 * blocks);
+    auto type = RankedTensorType::get({2 * blocks}, builder.getI64Type());
+    auto cut = onnx::ReshapeOp::create(builder, loc, value, chunks);
+    Value indices = f.make<onnx::ConstantOp>(DenseElementsAttr::get(type, ArrayRef(order)));
+    Value moved = f.make<onnx::GatherOp>(cut, indices, dim, ArrayAttr(), IntegerAttr());
+    value.replaceAllUsesExcept(f.make<onnx::ReshapeOp>(moved, shape), cut);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createBalanceSequence() { return std::make_unique<BalanceSequence>(); }
+
+void registerAttentionPasses() {
+  registerPass([] { return createRecognizeAttention(2); });
+  registerPass([] { return createBalanceSequence(); });
+  registerPass([] { return createExpandAttention(); });
+}
+
+} // namespace cleave::attention
