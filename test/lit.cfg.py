@@ -21,4 +21,5 @@ for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"):
 config.substitutions.append(("%models", os.path.join(root, "models")))
 config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "data")))
 config.substitutions.append(("%python", "/usr/bin/python3"))
+config.substitutions.append(("%build", build))
 config.available_features.add("x86_64" if os.uname().machine == "x86_64" else os.uname().machine)

@@ -68,16 +68,22 @@ public:
     rows.delta = one.rowProducts(rows.out, one.blocks.split(kept[0], outDims));
     wanted.assign(op.getWanted().begin(), op.getWanted().end());
     totals.assign(wanted.size(), Value());
-    for (int64_t turn = 0; turn < count; ++turn) {
-      if (turn > 0) advance();
-      LogicalResult done = turn > 0 && headTail ? halfTurn(rows, turn) : wholeTurn(rows, turn);
-      if (failed(done)) return op.emitOpError("cannot be cut into blocks");
+    if (failed(wholeTurn(rows, 0))) return op.emitOpError("cannot be cut into blocks");
+    // What a block of keys gets from its own device need not travel.
+    SmallVector<Value> home(totals.size());
+    for (auto [own, total, number] : llvm::zip_equal(home, totals, wanted))
+      if (travels(one.dims[number])) own = std::exchange(total, Value());
+    for (int64_t turn = 1; turn < count; ++turn) {
+      advance();
+      if (failed(headTail ? halfTurn(rows, turn) : wholeTurn(rows, turn)))
+        return op.emitOpError("cannot be cut into blocks");
     }
-    for (auto [total, number, result] : llvm::zip_equal(totals, wanted, op.getGrads())) {
-      if (!total) return op.emitOpError("has an operand that its result does not depend on");
+    for (auto [own, total, number, result] : llvm::zip_equal(home, totals, wanted, op.getGrads())) {
       SequenceDims where = one.dims[number];
-      Value home = travels(where) ? one.blocks.turn(total) : total;
-      result.replaceAllUsesWith(one.blocks.join(home, tensorType(result), where));
+      if (total && travels(where)) total = one.blocks.turn(total);
+      if (own) add(total, own);
+      if (!total) return op.emitOpError("has an operand that its result does not depend on");
+      result.replaceAllUsesWith(one.blocks.join(total, tensorType(result), where));
     }
     op.erase();
     return success();

@@ -10,6 +10,7 @@
 #include "compiler/partition/choose_split.h"
 #include "compiler/partition/layout_hints.h"
 #include "compiler/partition/layout_versions.h"
+#include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
 
 using namespace mlir;
@@ -177,6 +178,7 @@ private:
   }
 
   FactorSharding infer(Operation *op, const FactorRule &rule, const Axes &passing) const {
+    if (std::optional<FactorSharding> split = mirroredSplit(op)) return fitted(mesh, rule, *split);
     SplitQuestion question{op, rule, {}, passing, nullptr, zeroAxes};
     for (Value operand : op->getOperands()) question.votes.push_back(without(vote(op, operand), passing));
     if (op->getNumResults() == 1)

@@ -53,7 +53,7 @@ public:
   }
 
   Result<SplitModel> build() {
-    splitSequence();
+    CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     for (Flow &flow : model.flows) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
@@ -78,9 +78,10 @@ private:
   }
 
   // Which factor cp splits follows from the graph: the one that counts positions, or under Ulysses in attention heads.
-  void splitSequence() {
+  // Devices that were asked for do not repeat each other's work: what is expensive has to be split.
+  Status splitSequence() {
     model.attentionSplit = constraints.attentionSplit;
-    if (model.setting.cp == 1) return;
+    if (model.setting.cp == 1) return Status::ok();
     dist::Mesh mesh = model.setting.mesh();
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
@@ -99,7 +100,14 @@ private:
         for (const auto &dim : node.rule.results[r])
           if (std::find(dim.begin(), dim.end(), factor) != dim.end())
             model.contextSplit[size_t(node.results[r])] = true;
+      if (factor >= 0 || node.cheap || node.flops == 0 || node.flops < facts.expensiveFlops) continue;
+      std::string why =
+          positions < 0 ? "it has no sequence"
+                        : fmt::format("its sequence of {} does not divide", node.rule.factors[size_t(positions)].size);
+      return {ErrorKind::Usage, fmt::format("cp={} cannot split node '{}' ({}): {}; choose another --mesh cp",
+                                            model.setting.cp, node.name, node.op, why)};
     }
+    return Status::ok();
   }
 
   Status fillNodes() {

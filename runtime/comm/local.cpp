@@ -49,6 +49,9 @@ public:
       case plan::Collective::ALL_TO_ALL:
         bytes += others * part.piece.bytes();
         break;
+      case plan::Collective::SHIFT: // to one neighbour
+        bytes += part.distance % members() == 0 ? 0 : whole;
+        break;
       case plan::Collective::BROADCAST:
         bytes += self == 0 ? others * whole : 0;
         break;
