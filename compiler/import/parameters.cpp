@@ -254,6 +254,9 @@ private:
         return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
       if (isRotary(tensor, uses))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
+      if (isNeutral(tensor, uses))
+        return constantUpTo(frozenConstantLimit,
+                            "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
     if (!recipe::matchParameter(options.trainable, names))
       return constantUpTo(frozenConstantLimit, "not named by `trainable`");
@@ -283,6 +286,27 @@ private:
     return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
       std::vector<std::string> ops = readers(index, use);
       return !ops.empty() && std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });
+    });
+  }
+
+  // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements equal,
+  // no module's dotted name, and a product with the layer's own scale comes after the Reshape back.
+  bool isNeutral(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    if (uses.empty() || tensor.name.find('.') != std::string::npos || !allEqual(tensor)) return false;
+    auto consumers = [&](size_t node) -> std::vector<size_t> {
+      auto found = index.consumers.find(flat.nodes[node].node->output(0));
+      return found == index.consumers.end() ? std::vector<size_t>() : found->second;
+    };
+    auto isOp = [&](size_t node, const char *op) { return flat.nodes[node].node->op_type() == op; };
+    return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+      if (opOf(use) != "InstanceNormalization" || use.operand == 0) return false;
+      std::vector<size_t> after = consumers(use.node);
+      if (after.size() != 1 || !isOp(after[0], "Reshape")) return false;
+      after = consumers(after[0]);
+      if (after.size() != 1 || !isOp(after[0], "Mul")) return false;
+      const ::onnx::NodeProto &product = *flat.nodes[after[0]].node;
+      return std::any_of(product.input().begin(), product.input().end(),
+                         [&](const std::string &input) { return resolved.count(input) > 0; });
     });
   }
 

@@ -157,6 +157,27 @@ TEST(Import, RolesFollowUse) {
   EXPECT_TRUE(param(model.import({{"node_n"}}), "bias").getTrainable()); // by the node that uses it
 }
 
+// A group normalization as exporters write it for opsets that have none.
+TEST(Import, ANeutralScaleBeforeTheLayersOwnDoesNotTrain) {
+  for (bool written : {true, false}) { // false: an instance normalization of the model's own
+    ModelBuilder model;
+    model.input("x", {-1, 8, 4, 4});
+    model.filled("val_1", {2}, 1);
+    model.filled("val_2", {2}, 0);
+    model.node("InstanceNormalization", {"x", "val_1", "val_2"}, {"n"});
+    model.integers("shape", {4}, {-1, 8, 4, 4});
+    model.node("Reshape", {"n", "shape"}, {"r"});
+    model.weight("own", {8, 1, 1});
+    model.node(written ? "Mul" : "Sub", {"r", "own"}, {"y"});
+    model.output("y");
+    Imported seen = model.import();
+    EXPECT_EQ(bool(param(seen, "val_1")), !written);
+    EXPECT_EQ(bool(param(seen, "val_2")), !written);
+    EXPECT_TRUE(param(seen, "own").getTrainable());
+    EXPECT_TRUE(param(model.import({{"val_1", "*"}}), "val_1").getTrainable());
+  }
+}
+
 TEST(Import, LargeFrozenWeightsStayInTheFile) {
   ModelBuilder model;
   model.input("x", {-1, 64});
