@@ -1,8 +1,8 @@
 // What the person fixed of the split; the search chooses the rest. Presets are constraints of the same search.
 //
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
-//   --like megatron     tp = all devices of the mesh's free part; every contraction's weight that divides is split over
-//   tp
+//   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
+//                       along the vocabulary (vocabulary.h)
 #pragma once
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"

@@ -37,7 +37,8 @@ public:
       const auto &factors = problem.nodes[i].rule.factors;
       for (size_t f = 0; f < factors.size(); ++f)
         if (factors[f].kind == dist::Factor::Reduced && int64_t(f) != batchFactors[i]) row *= double(factors[f].size);
-      if (problem.nodes[i].cheap && !readsPart(problem.nodes[i]) && row > constants::fusedRow) breaks[size_t(root(int(i)))] = true;
+      if (problem.nodes[i].cheap && !readsPart(problem.nodes[i]) && row > constants::fusedRow)
+        breaks[size_t(root(int(i)))] = true;
     }
   }
   int root(int node) {
@@ -66,13 +67,17 @@ private:
 
 } // namespace
 
-std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchFactors) {
+std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
+                                     const std::vector<int64_t> &batchFactors) {
   Clusters clusters(problem, batchFactors);
   std::vector<FusedWork> work(problem.nodes.size());
   std::vector<std::set<int>> leaves(problem.tensors.size()); // clusters that read it from memory, -1: a heavy node
   std::map<int, double> traffic;                             // bytes of a cluster
   std::vector<double> own(problem.nodes.size(), 0);
-  auto bytes = [&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); };
+  double scale = double(problem.batch) / double(problem.samples);
+  auto bytes = [&](int tensor) {
+    return problem.tensors[size_t(tensor)].bytes() * (batchDims[size_t(tensor)] >= 0 ? scale : 1);
+  };
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
     for (int tensor : node.operands) {
@@ -88,6 +93,7 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
     const Node &node = problem.nodes[i];
     FusedWork &mine = work[i];
     mine.reads.assign(node.operands.size(), 0);
+    mine.sources = node.operands;
     mine.writes.assign(node.results.size(), 0);
     if (!node.cheap) continue;
     mine.isFused = clusters.isFused(int(i));
@@ -103,7 +109,8 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
         needed = std::min(needed, made);
       else if (mine.isFused && !read.insert({clusters.root(int(i)), source}).second)
         continue;
-      if (bytes(node.operands[o]) > 0) mine.reads[o] = needed / bytes(node.operands[o]);
+      mine.sources[o] = source;
+      if (bytes(source) > 0) mine.reads[o] = needed / bytes(source);
       own[i] += needed;
     }
     for (size_t r = 0; r < node.results.size(); ++r) {

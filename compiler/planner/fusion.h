@@ -16,11 +16,14 @@ namespace cleave::planner {
 struct FusedWork {
   double kernels = 0;         // launches of its cluster, shared out among the cluster's nodes by their traffic
   bool isFused = true;        // false: a kernel of its own
-  std::vector<double> reads;  // an operand each: the part of its bytes that is read from memory, 0..1
+  std::vector<int> sources;   // an operand each: the tensor in memory that it is read from, views looked through
+  std::vector<double> reads;  // an operand each: the part of its source's bytes that is read, 0..1
   std::vector<double> writes; // a result each: 0 or 1
 };
 
-// `batchFactors` as Problem::batchFactor gives them for each node.
-std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchFactors);
+// `batchDims` as Problem::batchDims gives them, `batchFactors` as Problem::batchFactor for each node. Sizes are weighed
+// against each other with the whole batch, so that a problem built with fewer samples gives the same.
+std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
+                                     const std::vector<int64_t> &batchFactors);
 
 } // namespace cleave::planner

@@ -165,8 +165,6 @@ private:
       }
       bound = std::min(bound, least);
     }
-    if (getenv("DBG"))
-      fmt::print("{} bound {} cell {} best {}\n", setting.str(), bound, cell.secondsBound, incumbent());
     outcome.bound = std::min(outcome.bound, bound);
   }
 

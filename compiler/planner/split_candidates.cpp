@@ -85,7 +85,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   work.memoryBound = node.cheap;
   if (node.cheap) work.kernels = fused.kernels;
   for (size_t o = 0; o < node.operands.size(); ++o)
-    work.bytes += bytes(node.operands[o], candidate.uses[o].layout) * (node.cheap ? fused.reads[o] : 1);
+    work.bytes += node.cheap ? bytes(fused.sources[o], candidate.uses[o].layout) * fused.reads[o]
+                             : bytes(node.operands[o], candidate.uses[o].layout);
   for (size_t r = 0; r < node.results.size(); ++r)
     work.bytes += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
   work.flops = node.flops * part;
@@ -115,13 +116,13 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
 void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, int64_t contextFactor,
                std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
-  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole)});
+  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, {}});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
-    Candidate candidate{int64_t(f), false, {}, {}};
+    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, {}};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
       candidate.uses.push_back({layout, layout == whole});
@@ -139,7 +140,7 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
   }
   if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
   auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
-  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum)};
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, {}};
   if (node.rule.linearity == dist::FactorRule::LinearJointly) {
     for (size_t o = 0; o < operands; ++o)
       if (isLinear(o)) pass.uses[o].layout = partialSum;
@@ -222,7 +223,11 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
     prefer(candidates, [](const Candidate &c) { return c.factor >= 0; });
   if (constraints.tensorSplit == TensorSplit::None) prefer(candidates, [](const Candidate &c) { return c.factor < 0; });
   if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
-  if (constraints.tensorSplit == TensorSplit::Megatron && readsWeight(problem, node)) prefer(candidates, splitsWeight);
+  if (constraints.tensorSplit == TensorSplit::Megatron && readsWeight(problem, node)) {
+    prefer(candidates, splitsWeight);
+    if (int64_t vocabulary = facts.vocabularyFactors[size_t(index)]; vocabulary >= 0)
+      prefer(candidates, [&](const Candidate &c) { return c.factor == vocabulary; });
+  }
   if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
 

@@ -157,6 +157,7 @@ struct ProblemFacts {
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;
   std::vector<FusedWork> fused;                // per node
+  std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };

@@ -2,6 +2,7 @@
 // which units of pipeline stages they stand.
 #include "compiler/planner/sequence.h"
 #include "compiler/planner/split_candidates.h"
+#include "compiler/planner/vocabulary.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -227,7 +228,8 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
-  facts.fused = findFusedWork(problem, facts.batchFactors);
+  facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
+  facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.needsGradient = problem.needsGradient();
   facts.producers = problem.producers();
   facts.readers.resize(problem.tensors.size());
@@ -238,7 +240,6 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
     if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
   if (tiesBlocks) facts.repeats = problem.findRepeats();
   std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
-  facts.fused = findFusedWork(problem, facts.batchFactors);
   facts.structure = StructureBuilder(problem, facts).build();
   return facts;
 }
