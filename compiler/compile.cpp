@@ -50,7 +50,9 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   if (!problem) return problem.status();
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
-  auto decision = planner::solve(planned.problem, request.cluster, *constraints, {.executableOnly = executableOnly});
+  planner::SearchOptions search = request.search;
+  search.executableOnly = executableOnly;
+  auto decision = planner::solve(planned.problem, request.cluster, *constraints, search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);
   bool recompute = planned.decision.recompute == planner::Recompute::Full;

@@ -8,6 +8,7 @@
 #include "compiler/import/inspect.h"
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/constraints.h"
+#include "compiler/planner/search.h"
 #include "compiler/recipe/recipe.h"
 #include "compiler/report/report.h"
 #include "plan/plan.pb.h"
@@ -27,6 +28,7 @@ struct CompileRequest {
   std::string irFolder;    // not empty: the module is written there after each phase
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
+  planner::SearchOptions search = {}; // `executableOnly` is estimate()'s and compile()'s own
 };
 
 struct Compiled {

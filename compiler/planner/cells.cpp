@@ -1,6 +1,7 @@
 #include "compiler/planner/cells.h"
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 namespace cleave::planner {
 namespace {
@@ -12,10 +13,8 @@ constexpr double memoryPrices[] = {0.05, 0.5, 5};
 } // namespace
 
 Cell &Cells::at(const Setting &setting) {
-  // Collectives over the samples inside operations make a model depend on the batch axes too; they are small, and the
-  // setting that wins is priced with its own.
-  auto [found, isNew] = cells.try_emplace(
-      {setting.tp, setting.cp, setting.ep, setting.localSamples(problem.batch), setting.batchDivides});
+  auto [found, isNew] = cells.try_emplace({setting.tp, setting.cp, setting.ep, setting.localSamples(problem.batch),
+                                           setting.batchDivides, setting.batchWays() > 1});
   Cell &cell = found->second;
   if (!isNew) return cell;
   Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting);
@@ -69,7 +68,19 @@ void Cells::solve(Cell &cell) {
 
 SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
   SplitModel model = *cell.model;
+  int64_t before = model.setting.batchWays(), ways = setting.batchWays();
+  bool sameGroup = before == ways && model.setting.batchStride() == setting.batchStride();
   model.setting = setting;
+  if (sameGroup) return model;
+  // Collectives over the samples inside operations: the group is another, and what is gathered has more parts.
+  GroupShape group = groupAlong(cluster, ways, setting.batchStride());
+  for (Variable &variable : model.variables)
+    for (Candidate &candidate : variable.candidates)
+      for (Exchange &exchange : candidate.exchanges) {
+        if (std::string_view(exchange.axis) != "batch") continue;
+        exchange.group = group;
+        if (exchange.collective != Collective::AllReduce) exchange.bytes *= double(ways) / double(before);
+      }
   return model;
 }
 

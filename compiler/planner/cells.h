@@ -35,7 +35,7 @@ public:
   Cell &at(const Setting &setting);
   // Fills `variants` and tightens the bound.
   void solve(Cell &cell);
-  // The cell's model with the setting's own axes and microbatches.
+  // The cell's model with the setting's own axes and microbatches; the variants' choices are of it too.
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
 
 private:
@@ -43,7 +43,7 @@ private:
   const ProblemFacts &facts;
   const Cluster &cluster;
   const Constraints &constraints;
-  std::map<std::tuple<int64_t, int64_t, int64_t, double, bool>, Cell> cells;
+  std::map<std::tuple<int64_t, int64_t, int64_t, double, bool, bool>, Cell> cells;
 };
 
 } // namespace cleave::planner

@@ -166,9 +166,10 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
   }
   if (like == "megatron" || like == "megatron-sp") {
     CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
-    // Tensor parallel inside a node, data parallel between nodes, unless the mesh says otherwise.
-    if (!constraints.tp) constraints.tp = constraints.dp ? devices / *constraints.dp : cluster.devicesPerNode;
-    if (!constraints.dp && devices % *constraints.tp == 0) constraints.dp = devices / *constraints.tp;
+    // Tensor parallel inside a node unless the mesh says otherwise; between nodes pipeline and data parallel, as the
+    // memory asks for.
+    if (!constraints.tp)
+      constraints.tp = constraints.dp ? devices / *constraints.dp / constraints.pp.value_or(1) : cluster.devicesPerNode;
     if (!constraints.zero) constraints.zero = 0;
     constraints.tensorSplit = TensorSplit::Megatron;
     if (like == "megatron") {
@@ -179,7 +180,17 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
       constraints.sequenceSplit = SequenceSplit::On;
     return Status::ok();
   }
-  if (like == "gpipe") return usage("--like gpipe needs pipeline stages, which are not executable yet");
+  if (like == "gpipe") {
+    // Huang et al. 2019: pipeline stages that run all forward passes first, copies of the pipeline beside it.
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    CLEAVE_RETURN_IF_ERROR(fix(constraints.schedule, std::string("gpipe"), like, "--schedule"));
+    if (constraints.pp == 1) return usage("--like gpipe needs pipeline stages, and pp is 1");
+    constraints.leastRanks = 2;
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.tensorSplit = TensorSplit::None;
+    return Status::ok();
+  }
   if (like == "ulysses" || like == "ring") {
     CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
     if (!constraints.tp) constraints.tp = 1;

@@ -43,6 +43,7 @@ enum class SequenceSplit : uint8_t { Searched, Off, On };
 struct Constraints {
   std::optional<int64_t> dp, fsdp, tp; // sizes of mesh axes; fsdp: the ZeRO axis inside dp replicas (hsdp)
   std::optional<int64_t> pp, cp, ep;   // pipeline ranks; parts of the sequence; of the experts
+  int64_t leastRanks = 1;              // of the pipeline, where pp is open
   std::optional<std::string> schedule; // of the pipeline
   std::vector<StageCut> cuts;
   std::vector<int64_t> balance; // units of each stage (stage_units.h)

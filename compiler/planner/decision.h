@@ -102,6 +102,7 @@ struct StageDecision {
   double communication = 0;                                  // those collectives, part of the three above
   double recompute = 0;                                      // forward work done again, part of backwardInput
   double sendForward = 0, sendBackward = 0;                  // to the stage after, to the one before
+  double bytesForward = 0, bytesBackward = 0;                // that are sent
   double reduction = 0, update = 0;                          // a step: gradients' collectives, optimizer
   MemoryBreakdown memory;                                    // of the device, with its other stages
 };

@@ -35,22 +35,23 @@ public:
 
   Outcome run() {
     if (!collectSettings() || !findPinnedStages()) return std::move(outcome);
-    auto start = std::chrono::steady_clock::now();
+    start = std::chrono::steady_clock::now();
     while (!queue.empty()) {
       Entry entry = queue.top();
       queue.pop();
-      if (entry.bound >= incumbent()) {
+      if (entry.bound >= worthTrying()) {
         outcome.bound = std::min(outcome.bound, entry.bound);
         break;
       }
-      double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      double elapsed = secondsSinceStart();
+      tellProgress(elapsed, entry.bound);
       if (options.seconds > 0 && elapsed > options.seconds && (outcome.best || outcome.leastMemory)) {
         outcome.bound = std::min(outcome.bound, entry.bound);
         outcome.isComplete = false;
         outcome.notes.push_back(
             fmt::format("the search was stopped after {:.1f} s; settings are left that may be up to "
                         "{:.1f} % faster",
-                        elapsed, 100 * (1 - entry.bound / incumbent())));
+                        elapsed, outcome.best ? 100 * (1 - entry.bound / incumbent()) : 100.0));
         break;
       }
       advance(entry);
@@ -75,6 +76,28 @@ private:
   };
 
   double incumbent() const { return outcome.best ? outcome.best->seconds() : infinity; }
+
+  // A setting that cannot be faster than this is of no use: the best plan so far, or the last runner-up asked for.
+  double worthTrying() const {
+    if (options.top <= 0) return incumbent();
+    std::vector<double> seconds;
+    for (const Solution &solution : outcome.byMesh) seconds.push_back(solution.seconds());
+    if (int64_t(seconds.size()) <= options.top) return infinity;
+    std::nth_element(seconds.begin(), seconds.begin() + options.top, seconds.end());
+    return seconds[size_t(options.top)];
+  }
+
+  double secondsSinceStart() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  void tellProgress(double elapsed, double bound) {
+    constexpr double interval = 0.1;
+    if (!options.progress || elapsed < told + interval) return;
+    told = elapsed;
+    options.progress({elapsed, outcome.best ? incumbent() : 0, std::min(outcome.bound, bound), outcome.candidates,
+                      queue.size() + 1});
+  }
 
   bool collectSettings() {
     if (constraints.microbatches && problem.batch % *constraints.microbatches != 0) {
@@ -145,15 +168,21 @@ private:
   void tryPlans(const Setting &setting, Cell &cell) {
     double bound = infinity;
     SplitModel model = cells.modelFor(cell, setting);
+    std::vector<ActivityCosts> activities; // collectives over the samples depend on the batch axes
+    for (const CellVariant &variant : cell.variants)
+      activities.push_back(model.setting.batchWays() == cell.model->setting.batchWays()
+                               ? variant.activity
+                               : costActivity(model, variant.choice));
     std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
     // What is compiled is recomputed everywhere or nowhere.
     bool isUniform = ways.size() == 1 || options.executableOnly;
     for (int zero : openZeroStages(constraints, setting)) {
       model.setting.zero = zero;
       double least = infinity;
-      for (const CellVariant &variant : cell.variants) {
+      for (size_t v = 0; v < cell.variants.size(); ++v) {
+        const CellVariant &variant = cell.variants[v];
         StateCosts state = costState(model, variant.choice);
-        StageProblem stages{&model, &variant.activity, &state, profileOf(setting), limit, {}, ways, pinnedUnits};
+        StageProblem stages{&model, &activities[v], &state, profileOf(setting), limit, {}, ways, pinnedUnits};
         for (size_t way = 0; way < (isUniform ? ways.size() : 1); ++way) {
           if (isUniform) stages.recompute = ways[way];
           least = std::min(least, tryPlan(stages, variant.choice, cell));
@@ -275,6 +304,8 @@ private:
   std::vector<Setting> settings;
   std::vector<int> pinnedUnits;
   std::priority_queue<Entry> queue;
+  std::chrono::steady_clock::time_point start;
+  double told = 0; // when progress was told last
   Outcome outcome;
 };
 

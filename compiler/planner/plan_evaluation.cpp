@@ -111,6 +111,10 @@ private:
       stage.recompute = work.again;
       stage.sendForward = sends && out > 0 ? sendSeconds(*model.cluster, crossesNodes, out) : 0;
       stage.sendBackward = sends && back > 0 ? sendSeconds(*model.cluster, crossesNodes, back) : 0;
+      if (sends) {
+        stage.bytesForward = out;
+        stage.bytesBackward = back;
+      }
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);

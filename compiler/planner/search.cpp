@@ -30,6 +30,9 @@ Alternative describe(const std::string &name, const Solution &solution, double l
     row.whyNot = fmt::format("needs {:.1f} GiB on a device, {:.1f} can be used", row.memoryBytes / gib, limit / gib);
   else if (row.stepSeconds > bestSeconds * 1.0005)
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
+  else if (row.stepSeconds < bestSeconds * 0.9995)
+    row.whyNot =
+        fmt::format("{:.1f} % faster, but not within what was asked for", (1 - row.stepSeconds / bestSeconds) * 100);
   else if (row.stepSeconds > bestSeconds)
     row.whyNot = "a tie; the chosen one is not slower";
   return row;
@@ -58,37 +61,73 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
     }
     constraints->microbatches = given.microbatches;
     constraints->recompute = given.recompute;
-    Outcome priced = searchSettings(problem, facts, cluster, *constraints, options);
+    SearchOptions how = options;
+    how.top = 0;
+    how.progress = {};
+    how.seconds /= double(presetNames().size()); // so that all of them together take as long as the search
+    Outcome priced = searchSettings(problem, facts, cluster, *constraints, how);
     const auto &solution = priced.best ? priced.best : priced.leastMemory;
     if (!solution)
       rows.push_back(refused(preset, priced.reason.message()));
     else
       rows.push_back(describe(preset, *solution, limit, best));
-    if (solution && !solution->model->setting.batchDivides && rows.back().whyNot.empty())
-      rows.back().whyNot = "the batch does not divide";
-  }
-  for (const Solution &solution : outcome.byMesh) {
-    if (&solution == &outcome.byMesh.front() || rows.size() > presetNames().size() + 6) continue;
-    rows.push_back(describe("searched " + solution.model->setting.mesh().str(), solution, limit, best));
+    if (solution && !solution->model->setting.batchDivides) {
+      std::string &why = rows.back().whyNot;
+      why = fmt::format("the batch of {} does not divide{}{}", problem.batch, why.empty() ? "" : "; ", why);
+    }
   }
   return rows;
 }
 
-// Sums what an assignment implies, by kind of collective, axes and reason.
-std::vector<CollectiveTotal> totals(const Solution &solution) {
+// The best of every other mesh, the fastest first.
+std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &options, const Outcome &outcome) {
+  constexpr size_t shown = 7; // of those that the search met anyway
+  size_t most = options.top > 0 ? size_t(options.top) : shown;
+  std::vector<Alternative> rows;
+  for (size_t i = 1; i < outcome.byMesh.size() && rows.size() < most; ++i)
+    rows.push_back(describe(fmt::format("searched #{}", i + 1), outcome.byMesh[i], usableMemory(cluster),
+                            outcome.best->seconds()));
+  return rows;
+}
+
+// Sums what an assignment implies, by kind of collective, axes and reason. Of a pipeline: the mean of its ranks, with
+// what they send each other.
+std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solution) {
   CollectiveSink sink;
-  evaluate(*solution.model, solution.choice, &sink);
+  SplitModel model = *solution.model;
+  model.setting.recompute = toDecision(problem, solution).recompute;
+  evaluate(model, solution.choice, &sink);
+  double ranks = double(model.setting.pp);
   std::map<std::tuple<std::string, std::string, std::string>, CollectiveTotal> sums;
+  std::map<std::tuple<std::string, std::string, std::string>, double> times;
   for (const ImpliedCollective &one : sink) {
     CollectiveTotal &sum = sums[{name(one.collective), one.axis, one.why}];
     sum.op = name(one.collective);
     sum.axes = std::string(one.axis) == "batch" ? solution.model->setting.batchAxes() : dist::Axes{one.axis};
     sum.hidden = one.isHideable;
-    sum.bytes += one.bytes * one.times;
-    sum.count += int64_t(one.times + 0.5);
-    sum.seconds += one.seconds;
+    sum.bytes += one.bytes * one.times / ranks;
+    times[{name(one.collective), one.axis, one.why}] += one.times / ranks;
+    sum.seconds += one.seconds / ranks;
     sum.why = one.why;
   }
+  for (auto &[key, sum] : sums) sum.count = std::max<int64_t>(1, int64_t(times[key] + 0.5));
+  double microbatches = double(model.setting.microbatches);
+  for (const StageDecision &stage : solution.evaluation.stages)
+    for (auto [what, seconds, bytes] :
+         {std::tuple{"activations pass to the next stage", stage.sendForward, stage.bytesForward},
+          {"gradients pass to the stage before", stage.sendBackward, stage.bytesBackward}}) {
+      if (bytes <= 0) continue;
+      CollectiveTotal &sum = sums[{"send", "pp", what}];
+      sum.op = "send";
+      sum.axes = {"pp"};
+      sum.hidden = true;
+      sum.bytes += bytes * microbatches / ranks;
+      sum.seconds += seconds * microbatches / ranks;
+      sum.count += model.setting.microbatches;
+      sum.why = what;
+    }
+  for (auto &[key, sum] : sums)
+    if (sum.op == "send") sum.count = std::max<int64_t>(1, sum.count / model.setting.pp);
   std::vector<CollectiveTotal> result;
   for (auto &[key, sum] : sums) result.push_back(std::move(sum));
   std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
@@ -225,9 +264,10 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.notes = outcome.notes;
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
-  decision.collectives = totals(*outcome.best);
+  decision.collectives = totals(problem, *outcome.best);
   if (options.alternatives)
     decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, options, outcome);
+  for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));
   decision.searchSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
   return decision;

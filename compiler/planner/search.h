@@ -13,15 +13,26 @@
 #include "compiler/planner/decision.h"
 #include "compiler/planner/problem.h"
 #include "runtime/status.h"
+#include <functional>
 
 namespace cleave::planner {
+
+// How far the search is, for people who wait.
+struct SearchProgress {
+  double seconds = 0;     // since its start
+  double best = 0;        // seconds of a step of the best plan found; 0: none yet
+  double bound = 0;       // no plan is faster
+  int64_t candidates = 0; // priced
+  size_t left = 0;        // settings that may still be the best
+};
 
 struct SearchOptions {
   bool executableOnly = true; // leave out what the compiler cannot build yet (selective recomputation)
   bool alternatives = true;   // price every preset too
   double seconds = 0;         // stop searching after so long with the best found; 0: search to the end
-  int64_t top = 0;            // so many runners-up in the table of alternatives
-  double solverSeconds = 4;   // spent on integer programs for the setting that won, where elimination is too wide
+  int64_t top = 0;            // so many runners-up, each the best of another mesh; 0: those that were met anyway
+  std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
+  double solverSeconds = 4; // spent on integer programs for the setting that won, where elimination is too wide
 };
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,

@@ -47,8 +47,9 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
   int64_t units = int64_t(facts.structure->layout->units.size());
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
-  for (int64_t pp : sizes(devices, constraints.pp, !options.executableOnly)) {
-    if (!constraints.pp && pp > units) continue;
+  bool isOpen = !options.executableOnly || constraints.leastRanks > 1;
+  for (int64_t pp : sizes(devices, constraints.pp, isOpen)) {
+    if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, false))
       for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
         int64_t rest = devices / pp / cp / tp;

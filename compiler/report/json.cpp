@@ -90,6 +90,43 @@ Json memoryJson(const planner::MemoryBreakdown &memory) {
           {"workspace", memory.workspace}};
 }
 
+planner::MemoryBreakdown memoryOf(const Json &json) {
+  return {json.at("parameters"), json.at("gradients"), json.at("optimizer"), json.at("activations"),
+          json.at("workspace")};
+}
+
+Json stageJson(const Stage &stage) {
+  return {{"devices", stage.devices},
+          {"nodes", stage.nodes},
+          {"parameters", stage.parameters},
+          {"step_time_s", stage.stepSeconds},
+          {"memory_bytes_per_device", stage.memoryBytes},
+          {"rank", stage.rank},
+          {"blocks", stage.blocks},
+          {"selective_blocks", stage.selectiveBlocks},
+          {"recomputed_blocks", stage.recomputedBlocks},
+          {"forward_s", stage.forwardSeconds},
+          {"backward_s", stage.backwardSeconds},
+          {"reduction_s", stage.reductionSeconds},
+          {"update_s", stage.updateSeconds}};
+}
+
+Stage stageOf(const Json &json) {
+  return {json.at("devices"),
+          json.at("nodes"),
+          json.at("parameters"),
+          json.at("step_time_s"),
+          json.at("memory_bytes_per_device"),
+          json.at("rank"),
+          json.at("blocks"),
+          json.at("selective_blocks"),
+          json.at("recomputed_blocks"),
+          json.at("forward_s"),
+          json.at("backward_s"),
+          json.at("reduction_s"),
+          json.at("update_s")};
+}
+
 template <typename T, typename Read> std::vector<T> listOf(const Json &json, Read read) {
   std::vector<T> list;
   for (const Json &entry : json) list.push_back(read(entry));
@@ -114,8 +151,7 @@ Report reportOf(const Json &json) {
                       predicted.at("exposed_communication_s"),
                       predicted.at("bubble_s"),
                       predicted.at("hidden_communication_s"),
-                      {memory.at("parameters"), memory.at("gradients"), memory.at("optimizer"),
-                       memory.at("activations"), memory.at("workspace")},
+                      memoryOf(memory),
                       predicted.at("tflops_per_device"),
                       predicted.at("mfu")};
   report.estimatedMemoryBytes = predicted.at("estimated_memory_bytes_per_device");
@@ -125,10 +161,19 @@ Report reportOf(const Json &json) {
   report.searchSeconds = search.at("seconds");
   report.gap = search.at("gap");
   report.candidates = search.at("candidates");
-  report.stages = listOf<Stage>(json.at("stages"), [](const Json &entry) -> Stage {
-    return {entry.at("devices"), entry.at("nodes"), entry.at("parameters"), entry.at("step_time_s"),
-            entry.at("memory_bytes_per_device")};
+  report.stages = listOf<Stage>(json.at("stages"), stageOf);
+  report.timeParts = listOf<planner::TimePart>(json.at("time"), [](const Json &entry) -> planner::TimePart {
+    return {entry.at("part"),      entry.at("op"),        entry.at("count"),
+            entry.at("compute_s"), entry.at("exposed_s"), entry.at("beside_compute_s")};
   });
+  report.memoryOverTime =
+      listOf<planner::MemoryPoint>(json.at("memory_over_time"), [](const Json &entry) -> planner::MemoryPoint {
+        return {entry.at("seconds"), memoryOf(entry)};
+      });
+  report.sensitivities =
+      listOf<planner::Sensitivity>(json.at("sensitivity"), [](const Json &entry) -> planner::Sensitivity {
+        return {entry.at("twice"), entry.at("step_time_s")};
+      });
   report.collectives = listOf<CollectiveTotal>(json.at("collectives"), collectiveOf);
   report.collectivesArePlanned = json.at("collectives_are_planned");
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
@@ -176,16 +221,28 @@ std::string renderJson(const Report &report) {
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},
       {"alternatives", Json::array()},
+      {"time", Json::array()},
+      {"memory_over_time", Json::array()},
+      {"sensitivity", Json::array()},
       {"notes", report.notes},
       {"parameters", Json::array()},
       {"nodes", Json::array()},
   };
-  for (const Stage &stage : report.stages)
-    json["stages"].push_back({{"devices", stage.devices},
-                              {"nodes", stage.nodes},
-                              {"parameters", stage.parameters},
-                              {"step_time_s", stage.stepSeconds},
-                              {"memory_bytes_per_device", stage.memoryBytes}});
+  for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));
+  for (const planner::TimePart &row : report.timeParts)
+    json["time"].push_back({{"part", row.part},
+                            {"op", row.op},
+                            {"count", row.count},
+                            {"compute_s", row.computeSeconds},
+                            {"exposed_s", row.communicationSeconds},
+                            {"beside_compute_s", row.besideSeconds}});
+  for (const planner::MemoryPoint &point : report.memoryOverTime) {
+    Json entry = {{"seconds", point.seconds}};
+    entry.update(memoryJson(point.memory));
+    json["memory_over_time"].push_back(std::move(entry));
+  }
+  for (const planner::Sensitivity &row : report.sensitivities)
+    json["sensitivity"].push_back({{"twice", row.what}, {"step_time_s", row.stepSeconds}});
   for (const CollectiveTotal &row : report.collectives) json["collectives"].push_back(collectiveJson(row));
   for (const Alternative &row : report.alternatives) json["alternatives"].push_back(alternativeJson(row));
   for (const ParameterLayout &row : report.parameters)

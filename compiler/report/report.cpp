@@ -90,6 +90,36 @@ std::string scaled(double value, double base, std::initializer_list<const char *
   return fmt::format("{:.{}f} {}", value, value == 0 ? 0 : digits, unit);
 }
 
+std::vector<Stage> stagesOf(const planner::Problem &problem, const planner::Decision &decision, double parameters) {
+  double microbatches = double(decision.microbatches);
+  std::vector<Stage> stages;
+  for (const planner::StageDecision &from : decision.stageDecisions) {
+    Stage stage;
+    stage.devices = from.devices;
+    stage.nodes = from.nodes;
+    stage.parameters = from.parameters;
+    stage.memoryBytes = from.memory.total();
+    stage.rank = from.rank;
+    stage.blocks = from.blocks;
+    stage.selectiveBlocks = from.selectiveBlocks;
+    stage.recomputedBlocks = from.recomputedBlocks;
+    stage.forwardSeconds = from.forward * microbatches;
+    stage.backwardSeconds = (from.backwardInput + from.backwardWeight) * microbatches;
+    stage.reductionSeconds = from.reduction;
+    stage.updateSeconds = from.update;
+    stage.stepSeconds = stage.forwardSeconds + stage.backwardSeconds + stage.updateSeconds;
+    stages.push_back(stage);
+  }
+  if (stages.size() > 1) return stages;
+  Stage all = stages.empty() ? Stage() : stages[0];
+  all.devices = decision.mesh.numDevices();
+  all.nodes = int64_t(problem.nodes.size());
+  all.parameters = parameters;
+  all.stepSeconds = decision.predicted.stepSeconds;
+  all.memoryBytes = decision.predicted.memory.total();
+  return {all};
+}
+
 } // namespace
 
 std::string formatBytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}); }
@@ -121,23 +151,27 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.alternatives = decision.alternatives;
   report.notes = decision.notes;
   std::map<std::string, const planner::Tensor *> tensors;
-  Stage stage{report.devices, int64_t(problem.nodes.size()), 0, decision.predicted.stepSeconds,
-              report.estimatedMemoryBytes};
+  double parameters = 0;
   for (const planner::Tensor &tensor : problem.tensors) {
     if (tensor.kind != planner::TensorKind::Parameter) continue;
-    stage.parameters += double(tensor.elements());
+    parameters += double(tensor.elements());
     tensors[tensor.name] = &tensor;
   }
-  report.stages = {stage};
+  report.stages = stagesOf(problem, decision, parameters);
   for (const planner::ParameterDecision &parameter : decision.parameters)
     if (auto tensor = tensors.find(parameter.name); tensor != tensors.end())
       report.parameters.push_back({parameter.name, parameter.parameter.str(), parameter.gradient.str(),
                                    parameter.state.str(), tensor->second->dims});
-  auto explained = planner::explainAll(problem, cluster, decision);
-  if (explained)
-    report.nodes = std::move(*explained);
-  else
-    report.notes.push_back("nodes are not explained: " + explained.status().message());
+  auto take = [&](auto result, auto &into, const char *what) {
+    if (result)
+      into = std::move(*result);
+    else
+      report.notes.push_back(fmt::format("no {}: {}", what, result.status().message()));
+  };
+  take(planner::explainAll(problem, cluster, decision), report.nodes, "explanation of the nodes");
+  take(planner::timeParts(problem, cluster, decision), report.timeParts, "times by layer");
+  take(planner::memoryOverTime(problem, cluster, decision), report.memoryOverTime, "memory over time");
+  take(planner::sensitivities(problem, cluster, decision), report.sensitivities, "sensitivity");
   return report;
 }
 

@@ -6,6 +6,7 @@
 //   plan.set_report_json(renderJson(report));
 //   ... later: Result<Report> again = fromJson(plan.report_json());   renderText(*again), explain(*again, "up/MatMul")
 #pragma once
+#include "compiler/planner/breakdown.h"
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"
 #include "plan/plan.pb.h"
@@ -20,12 +21,15 @@ struct ParameterLayout {
   std::vector<int64_t> dims;
 };
 
-// Devices that do the same work; one stage without pipelines.
+// Devices that do the same work; one stage without pipelines. Seconds of a whole step.
 struct Stage {
   int64_t devices = 0;
-  int64_t nodes = 0;     // forward operations
-  double parameters = 0; // elements of all parameters of the stage
-  double stepSeconds = 0, memoryBytes = 0;
+  int64_t nodes = 0;      // forward operations
+  double parameters = 0;  // elements of all parameters of the stage
+  double stepSeconds = 0; // at work; what is left of the step's time is waiting
+  double memoryBytes = 0; // of a device, with its other stages
+  int64_t rank = 0, blocks = 0, selectiveBlocks = 0, recomputedBlocks = 0;
+  double forwardSeconds = 0, backwardSeconds = 0, reductionSeconds = 0, updateSeconds = 0;
 };
 
 struct Report {
@@ -47,6 +51,9 @@ struct Report {
   std::vector<planner::Alternative> alternatives;
   std::vector<ParameterLayout> parameters;
   std::vector<planner::NodeExplanation> nodes;
+  std::vector<planner::TimePart> timeParts;
+  std::vector<planner::MemoryPoint> memoryOverTime;
+  std::vector<planner::Sensitivity> sensitivities;
   std::vector<std::string> notes;
 };
 

@@ -1,8 +1,8 @@
 #include "compiler/report/report.h"
-#include <ranges>
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <ranges>
 
 namespace cleave::report {
 namespace {
@@ -28,6 +28,84 @@ std::string table(const std::vector<Row> &rows) {
 
 std::string percent(double part, double all) { return all > 0 ? fmt::format("{:.0f} %", 100 * part / all) : ""; }
 
+// Times by part of the model and by kind of operation, the largest first.
+std::string timeTables(const Report &report) {
+  constexpr size_t shown = 8;
+  std::string out;
+  for (bool byPart : {true, false}) {
+    std::vector<planner::TimePart> sums;
+    for (const planner::TimePart &row : report.timeParts) {
+      const std::string &name = byPart ? row.part : row.op;
+      auto found = std::find_if(sums.begin(), sums.end(), [&](const auto &sum) { return sum.part == name; });
+      if (found == sums.end()) found = sums.insert(sums.end(), {name, "", 0, 0, 0, 0});
+      found->count += row.count;
+      found->computeSeconds += row.computeSeconds;
+      found->communicationSeconds += row.communicationSeconds;
+      found->besideSeconds += row.besideSeconds;
+    }
+    auto seconds = [](const planner::TimePart &sum) { return sum.computeSeconds + sum.communicationSeconds; };
+    std::sort(sums.begin(), sums.end(), [&](const auto &a, const auto &b) {
+      return std::pair(-seconds(a), a.part) < std::pair(-seconds(b), b.part);
+    });
+    if (sums.empty()) continue;
+    std::vector<Row> rows = {{byPart ? "layer" : "operation", "count", "compute", "", "exposed", "beside compute"}};
+    for (const planner::TimePart &sum : sums | std::views::take(shown))
+      rows.push_back({sum.part, fmt::format("{}", sum.count), formatSeconds(sum.computeSeconds),
+                      percent(sum.computeSeconds, report.predicted.stepSeconds),
+                      formatSeconds(sum.communicationSeconds), formatSeconds(sum.besideSeconds)});
+    if (sums.size() > shown) {
+      double rest = 0;
+      for (const planner::TimePart &sum : sums | std::views::drop(shown))
+        rest += sum.computeSeconds + sum.communicationSeconds;
+      rows.push_back({fmt::format("{} others", sums.size() - shown), "", formatSeconds(rest)});
+    }
+    out += byPart ? "\nwhere a device's step time goes\n" + table(rows) : "\n" + table(rows);
+  }
+  return out;
+}
+
+std::string stageTable(const Report &report) {
+  if (report.stages.size() < 2) return "";
+  constexpr size_t shown = 16;
+  std::vector<Row> rows = {
+      {"stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"}};
+  for (size_t s = 0; s < report.stages.size() && s < shown; ++s) {
+    const Stage &stage = report.stages[s];
+    std::string again = stage.recomputedBlocks ? fmt::format("{} full", stage.recomputedBlocks) : "";
+    if (stage.selectiveBlocks) again += fmt::format("{}{} selective", again.empty() ? "" : ", ", stage.selectiveBlocks);
+    rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
+                    fmt::format("{}", stage.blocks), again.empty() ? "none" : again,
+                    fmt::format("{:.3g} M", stage.parameters / 1e6), formatSeconds(stage.forwardSeconds),
+                    formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
+  }
+  std::string out = "\nstages of the pipeline (seconds of a step)\n" + table(rows);
+  if (report.stages.size() > shown)
+    out += fmt::format("  and {} more (--format json lists them)\n", report.stages.size() - shown);
+  return out;
+}
+
+// Activations over the step, as eight heights.
+std::string memoryLine(const Report &report) {
+  if (report.memoryOverTime.size() < 2) return "";
+  static const char *heights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  double most = 0;
+  for (const planner::MemoryPoint &point : report.memoryOverTime) most = std::max(most, point.memory.activations);
+  if (most <= 0) return "";
+  std::string line;
+  for (const planner::MemoryPoint &point : report.memoryOverTime)
+    line += heights[std::min<size_t>(7, size_t(point.memory.activations / most * 7.999))];
+  return fmt::format("           over the step, activations up to {}: {}\n", formatBytes(most), line);
+}
+
+std::string sensitivityTable(const Report &report) {
+  if (report.sensitivities.empty()) return "";
+  std::vector<Row> rows = {{"twice the", "step time"}};
+  for (const planner::Sensitivity &row : report.sensitivities)
+    rows.push_back({row.what, formatSeconds(row.stepSeconds),
+                    fmt::format("{:.1f} % less", 100 * (1 - row.stepSeconds / report.predicted.stepSeconds))});
+  return "\nwhat better machines would bring (this split, priced again)\n" + table(rows);
+}
+
 } // namespace
 
 std::string renderText(const Report &report) {
@@ -35,8 +113,10 @@ std::string renderText(const Report &report) {
   const planner::MemoryBreakdown &memory = predicted.memory;
   std::string out = fmt::format("{} on {} ({} device{})\n\n", report.model, report.cluster, report.devices,
                                 report.devices == 1 ? "" : "s");
-  out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}\n", report.mesh.str(), report.zero,
-                     report.microbatches, report.recompute, report.like.empty() ? "" : ", like " + report.like);
+  out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}\n", report.mesh.str(), report.zero,
+                     report.microbatches, report.recompute,
+                     report.schedule == "none" ? "" : ", schedule " + report.schedule,
+                     report.like.empty() ? "" : ", like " + report.like);
   out += fmt::format("batch      {} samples a step\n", report.batch);
   double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
                                    predicted.exposedCommunicationSeconds - predicted.bubbleSeconds);
@@ -59,7 +139,7 @@ std::string renderText(const Report &report) {
                              {"activations", memory.activations},
                              {"workspace", memory.workspace}})
     rows.push_back({"        ", what, formatBytes(bytes), percent(bytes, memory.total())});
-  out += table(rows);
+  out += table(rows) + memoryLine(report);
   out += fmt::format("search     {} choices priced in {:.2f} s, optimality gap {:.2f} %\n", report.candidates,
                      report.searchSeconds, 100 * report.gap);
   for (const std::string &note : report.notes) out += "note       " + note + "\n";
@@ -79,17 +159,19 @@ std::string renderText(const Report &report) {
                        report.collectives.size() - shown, formatBytes(bytes));
   }
 
+  out += stageTable(report) + timeTables(report) + sensitivityTable(report);
+
   if (!report.alternatives.empty()) {
     out += "\nalternatives\n";
-    rows = {{"name", "mesh", "zero", "micro", "recompute", "step time", "memory", "why not"}};
+    rows = {{"name", "mesh", "schedule", "zero", "micro", "recompute", "step time", "memory", "why not"}};
     for (const planner::Alternative &row : report.alternatives) {
       if (row.mesh.axes.empty()) {
-        rows.push_back({row.name, "-", "", "", "", "", "", row.whyNot});
+        rows.push_back({row.name, "-", "", "", "", "", "", "", row.whyNot});
         continue;
       }
-      rows.push_back({row.name, row.mesh.str(), fmt::format("{}", row.zero), fmt::format("{}", row.microbatches),
-                      planner::name(row.recompute), formatSeconds(row.stepSeconds), formatBytes(row.memoryBytes),
-                      row.whyNot.empty() ? "as fast" : row.whyNot});
+      rows.push_back({row.name, row.mesh.str(), row.schedule, fmt::format("{}", row.zero),
+                      fmt::format("{}", row.microbatches), planner::name(row.recompute), formatSeconds(row.stepSeconds),
+                      formatBytes(row.memoryBytes), row.whyNot.empty() ? "as fast" : row.whyNot});
     }
     out += table(rows);
   }

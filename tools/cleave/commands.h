@@ -24,6 +24,8 @@ struct RequestOptions {
   std::string model, recipe, cluster, problemFile, irFolder;
   std::vector<std::string> overrides;
   planner::SplitFlags split;
+  int64_t top = 0;
+  double searchSeconds = 0;
 
   void add(CLI::App &command);
   // Reads the recipe and the cluster.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fmt/core.h>
 #include <fstream>
+#include <memory>
+#include <unistd.h>
 
 namespace cleave::tool {
 
@@ -30,10 +32,44 @@ void RequestOptions::add(CLI::App &command) {
       ->expected(1);
   group->add_option("--balance", split.balance, "blocks of each pipeline stage, e.g. 3,3,2");
   group->add_option("--like", split.like, "a preset: ddp, zero1, zero2, zero3, fsdp, hsdp, megatron, ...");
+  command.add_option("--top", top, "so many runners-up among the alternatives, each with another mesh")
+      ->check(CLI::Range(int64_t(0), int64_t(1000)));
+  command
+      .add_option("--search-seconds", searchSeconds, "stop the search after so long, with the best split found so far")
+      ->check(CLI::NonNegativeNumber);
   group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()
       ->expected(1);
 }
+
+namespace {
+
+// The search's state on standard error: one line that is written over on a terminal, else a line every few seconds.
+class ProgressLine {
+public:
+  void tell(const planner::SearchProgress &progress) {
+    constexpr double pause = 2; // seconds between plain lines, and before the first of either kind
+    if (progress.seconds < (isTerminal ? pause / 4 : told + pause)) return;
+    told = progress.seconds;
+    std::string best = progress.best > 0
+                           ? fmt::format("best {:.4g} s, at most {:.1f} % from the optimum", progress.best,
+                                         100 * (1 - std::min(1.0, progress.bound / progress.best)))
+                           : "no plan fits yet";
+    fmt::print(stderr, "{}cleave: search {:.0f} s: {} priced, {} settings left, {}{}", isTerminal ? "\r\033[K" : "",
+               progress.seconds, progress.candidates, progress.left, best, isTerminal ? "" : "\n");
+    if (isTerminal) std::fflush(stderr);
+    isOpen = isTerminal;
+  }
+  ~ProgressLine() {
+    if (isOpen) fmt::print(stderr, "\r\033[K");
+  }
+
+private:
+  bool isTerminal = isatty(STDERR_FILENO) != 0, isOpen = false;
+  double told = 0;
+};
+
+} // namespace
 
 Result<CompileRequest> RequestOptions::request() const {
   auto parsed = recipe::parseRecipe(recipe, overrides);
@@ -41,7 +77,12 @@ Result<CompileRequest> RequestOptions::request() const {
   auto machines = planner::parseCluster(cluster);
   if (!machines) return machines.status();
   auto warn = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
-  return CompileRequest{model, *parsed, *machines, split, problemFile, irFolder, warn};
+  CompileRequest request{model, *parsed, *machines, split, problemFile, irFolder, warn, {}};
+  request.search.top = top;
+  request.search.seconds = searchSeconds;
+  auto line = std::make_shared<ProgressLine>();
+  request.search.progress = [line](const planner::SearchProgress &progress) { line->tell(progress); };
+  return request;
 }
 
 int fail(const Status &status) {

@@ -1,5 +1,7 @@
+#include "compiler/planner/breakdown.h"
 #include "compiler/planner/search.h"
 #include "test/unit/planner/problem_builder.h"
+#include <ctime>
 #include <gmock/gmock.h>
 
 namespace cleave::planner {
@@ -86,12 +88,13 @@ TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
 
 TEST(Search, The175BModelFitsOn1024Devices) {
   Problem problem = gpt({1024, 2048, 12288, 96, 96, 51200});
+  std::clock_t start = std::clock();
   Decision decision = mustSolve(problem, "a100-80g:8x128", {}, {.executableOnly = false});
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 20);
   EXPECT_EQ(decision.mesh.numDevices(), 1024);
   EXPECT_LT(decision.predicted.memory.total(), 80.0 * (1 << 30));
   // Model states in fp32 with Adam, 16 bytes a parameter, cannot lie on fewer ways than that.
   EXPECT_GT(decision.predicted.memory.total(), 16 * 174e9 / 1024);
-  EXPECT_LT(decision.searchSeconds, 20);
   EXPECT_LE(decision.gap, 0.02);
   Decision wide = mustSolve(problem, "a100-80g:8x128", {.mesh = "tp=8,dp=128"});
   EXPECT_LT(wide.predicted.memory.total(), 80.0 * (1 << 30));
@@ -179,8 +182,83 @@ TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
     layers.push_back(b.op(at, "Contract", "bsk,kh->bsh", {sum, b.parameter(at + ".w", {64, 64})}));
   }
   b.op("loss", "Sum", "bsh->", {layers.back()});
-  Decision decision = mustSolve(b.problem, "cpu:4");
-  EXPECT_LT(decision.searchSeconds, 20);
+  std::clock_t start = std::clock(); // processor time: the machine may have other work
+  mustSolve(b.problem, "cpu:4");
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 20);
+}
+
+TEST(Search, RunnersUpAreDistinctAndInOrder) {
+  Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {},
+                                {.executableOnly = false, .alternatives = false, .top = 5});
+  ASSERT_EQ(decision.alternatives.size(), 5u);
+  std::vector<std::string> meshes = {decision.mesh.str()};
+  double before = decision.predicted.stepSeconds;
+  for (const Alternative &row : decision.alternatives) {
+    EXPECT_THAT(meshes, ::testing::Not(::testing::Contains(row.mesh.str())));
+    EXPECT_GE(row.stepSeconds, before);
+    EXPECT_TRUE(row.fits);
+    meshes.push_back(row.mesh.str());
+    before = row.stepSeconds;
+    // Asked for by itself, that mesh gives a plan that is as good; its shardings are solved with its own batch axes.
+    Decision alone = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {.mesh = row.mesh.str()},
+                               {.executableOnly = false, .alternatives = false});
+    EXPECT_LE(alone.predicted.stepSeconds, row.stepSeconds * (1 + 1e-9)) << row.mesh.str();
+    EXPECT_GE(alone.predicted.stepSeconds, row.stepSeconds * 0.999) << row.mesh.str();
+  }
+}
+
+TEST(Search, HolesOfTheMeshAreSearched) {
+  SearchOptions whole{.executableOnly = false, .alternatives = false};
+  Problem problem = gpt({64, 64, 128, 8, 8, 512});
+  double best = std::numeric_limits<double>::infinity();
+  for (const char *mesh : {"dp=2,tp=4,pp=1", "dp=2,tp=2,pp=2", "dp=2,tp=1,pp=4"})
+    best = std::min(best, mustSolve(problem, "a100-80g:2x4", {.mesh = mesh}, whole).predicted.stepSeconds);
+  Decision decision = mustSolve(problem, "a100-80g:2x4", {.mesh = "dp=2"}, whole);
+  EXPECT_EQ(decision.mesh.axisSize("dp"), 2);
+  EXPECT_NEAR(decision.predicted.stepSeconds, best, best * 1e-9);
+}
+
+TEST(Search, ADecisionPricedAgainCostsTheSame) {
+  Problem problem = gpt({64, 64, 128, 8, 8, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:2x4");
+  for (SplitFlags flags : {SplitFlags{.mesh = "tp=4,dp=2"}, SplitFlags{.mesh = "pp=4,dp=2"},
+                           SplitFlags{.schedule = "interleaved:2", .recompute = "selective"},
+                           SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"},
+                           SplitFlags{.like = "hsdp"}, SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}}) {
+    Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.executableOnly = false, .alternatives = false});
+    std::string what = decision.mesh.str() + " " + decision.schedule;
+    Result<Predicted> again = reprice(problem, *cluster, decision);
+    ASSERT_TRUE(again) << what << again.status().message();
+    EXPECT_NEAR(again->stepSeconds, decision.predicted.stepSeconds, 1e-9 * again->stepSeconds) << what;
+    EXPECT_NEAR(again->memory.total(), decision.predicted.memory.total(), 1) << what;
+    // The parts of the time are all of it.
+    Result<std::vector<TimePart>> parts = timeParts(problem, *cluster, decision);
+    ASSERT_TRUE(parts) << what << parts.status().message();
+    double compute = 0;
+    for (const TimePart &part : *parts) compute += part.computeSeconds;
+    if (decision.stages == 1) EXPECT_NEAR(compute, decision.predicted.computeSeconds, 1e-9 * compute) << what;
+    // Activations are never more than what is reserved for them, and once they are as many.
+    Result<std::vector<MemoryPoint>> points = memoryOverTime(problem, *cluster, decision);
+    ASSERT_TRUE(points) << what << points.status().message();
+    double most = 0;
+    for (const MemoryPoint &point : *points) most = std::max(most, point.memory.activations);
+    EXPECT_LE(most, decision.predicted.memory.activations * (1 + 1e-9)) << what;
+    EXPECT_GE(most, decision.predicted.memory.activations * 0.7) << what;
+    // Better machines are never slower.
+    Result<std::vector<Sensitivity>> better = sensitivities(problem, *cluster, decision);
+    ASSERT_TRUE(better) << what << better.status().message();
+    EXPECT_EQ(better->size(), 4u);
+    for (const Sensitivity &row : *better)
+      EXPECT_LE(row.stepSeconds, decision.predicted.stepSeconds * (1 + 1e-9)) << what << row.what;
+  }
+}
+
+TEST(Search, StoppedEarlyItGivesWhatItHasAndSaysSo) {
+  Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {},
+                                {.executableOnly = false, .alternatives = false, .seconds = 1e-9, .top = 5});
+  EXPECT_GT(decision.gap, 0);
+  ASSERT_EQ(decision.notes.size(), 1u);
+  EXPECT_THAT(decision.notes[0], ::testing::HasSubstr("the search was stopped"));
 }
 
 TEST(Search, DevicesDoNotRepeatEachOthersMatrixProducts) {

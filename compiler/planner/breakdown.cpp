@@ -1,0 +1,273 @@
+#include "compiler/planner/breakdown.h"
+#include "compiler/planner/decided_model.h"
+#include "compiler/planner/schedule/simulate.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <map>
+
+namespace cleave::planner {
+namespace {
+
+// So many points of memory over time are kept; of more, the fullest of each stretch.
+constexpr size_t mostPoints = 64;
+
+// What all names in [first, end) begin with, cut where a part of a name ends.
+std::string commonPath(const Problem &problem, int first, int end) {
+  std::string prefix = problem.nodes[size_t(first)].name;
+  for (int i = first; i < end; ++i) {
+    const std::string &name = problem.nodes[size_t(i)].name;
+    size_t same = size_t(std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end()).first - prefix.begin());
+    prefix.resize(same);
+  }
+  size_t cut = prefix.find_last_of("/.");
+  return cut == std::string::npos ? "" : prefix.substr(0, cut);
+}
+
+// A name for every node's part; repetitions of a block have one.
+std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats) {
+  std::vector<std::string> parts(problem.nodes.size());
+  auto between = [&](int begin, int end) {
+    if (begin >= end) return;
+    int largest = begin;
+    for (int i = begin; i < end; ++i)
+      if (problem.nodes[size_t(i)].flops > problem.nodes[size_t(largest)].flops) largest = i;
+    for (int i = begin; i < end; ++i) parts[size_t(i)] = "around " + problem.nodes[size_t(largest)].name;
+  };
+  int at = 0;
+  for (const Repeat &repeat : repeats) {
+    between(at, repeat.first);
+    std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
+    std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
+    if (name.empty() || last.empty())
+      name = fmt::format("block of {} operations", repeat.period);
+    else if (last != name)
+      name += " .. " + last;
+    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = fmt::format("{} ({} x)", name, repeat.count);
+    at = repeat.end();
+  }
+  between(at, int(problem.nodes.size()));
+  return parts;
+}
+
+class TimeLedger {
+public:
+  TimeLedger(const Problem &problem, const Decision &decision, const DecidedModel &decided)
+      : problem(problem), decision(decision), decided(decided), model(decided.model),
+        parts(partsOfNodes(problem, decided.facts.repeats)) {}
+
+  std::vector<TimePart> list() {
+    addNodes();
+    addFlows();
+    addParameters();
+    for (TimePart &row : rows) {
+      row.computeSeconds /= double(model.setting.pp);
+      row.communicationSeconds /= double(model.setting.pp);
+      row.besideSeconds /= double(model.setting.pp);
+    }
+    return std::move(rows);
+  }
+
+private:
+  TimePart &row(int node, const std::string &op) {
+    const std::string &part = node >= 0 ? parts[size_t(node)] : nowhere;
+    auto [found, isNew] = indices.try_emplace({part, op}, rows.size());
+    if (isNew) rows.push_back({part, op});
+    return rows[found->second];
+  }
+
+  void addNodes() {
+    double microbatches = double(model.setting.microbatches);
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      size_t v = size_t(model.variableOfNode[i]);
+      const Variable &variable = model.variables[v];
+      const Candidate &chosen = variable.candidates[size_t(decided.choice[v])];
+      Recompute how = decision.nodes[i].recompute;
+      bool again =
+          variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && problem.nodes[i].cheap));
+      TimePart &time = row(int(i), problem.nodes[i].op);
+      ++time.count;
+      time.computeSeconds += (chosen.forward * (again ? 2 : 1) + chosen.backward) * microbatches;
+      time.communicationSeconds +=
+          exchangePrice(model, variable, size_t(decided.choice[v])).exposed / double(variable.count);
+    }
+  }
+
+  void addFlows() {
+    for (const Flow &flow : model.flows) {
+      Price price =
+          flowPrice(model, flow, producedLayout(model, flow, decided.choice), usesOf(model, flow, decided.choice));
+      if (price.exposed <= 0) continue;
+      int node = decided.facts.producers[size_t(flow.tensor)];
+      if (node < 0) node = firstReader(flow.tensor);
+      if (node >= 0) row(node, problem.nodes[size_t(node)].op).communicationSeconds += price.exposed;
+    }
+  }
+
+  void addParameters() {
+    for (size_t v = 0; v < model.variables.size(); ++v) {
+      const Variable &variable = model.variables[v];
+      if (!variable.isHome) continue;
+      Price price = homePrice(model, variable, size_t(decided.choice[v]));
+      if (price.update + price.exposed + price.hideable <= 0) continue;
+      TimePart &time = row(firstReader(variable.index), "optimizer");
+      time.count += variable.count;
+      time.computeSeconds += price.update;
+      time.communicationSeconds += price.exposed;
+      time.besideSeconds += price.hideable;
+    }
+  }
+
+  int firstReader(int tensor) const {
+    const auto &readers = decided.facts.readers[size_t(tensor)];
+    return readers.empty() ? -1 : readers[0].first;
+  }
+
+  const Problem &problem;
+  const Decision &decision;
+  const DecidedModel &decided;
+  const SplitModel &model;
+  std::vector<std::string> parts;
+  const std::string nowhere = "read by nothing";
+  std::map<std::pair<std::string, std::string>, size_t> indices;
+  std::vector<TimePart> rows;
+};
+
+// The fullest point of each stretch of time.
+std::vector<MemoryPoint> thinned(std::vector<MemoryPoint> points) {
+  if (points.size() <= mostPoints) return points;
+  std::vector<MemoryPoint> result;
+  for (size_t i = 0; i < mostPoints; ++i) {
+    auto begin = points.begin() + long(i * points.size() / mostPoints);
+    auto end = points.begin() + long((i + 1) * points.size() / mostPoints);
+    result.push_back(*std::max_element(
+        begin, end, [](const MemoryPoint &a, const MemoryPoint &b) { return a.memory.total() < b.memory.total(); }));
+  }
+  return result;
+}
+
+// Without pipeline: all units forward, then backward, for each microbatch alike.
+std::vector<MemoryPoint> plainTimeline(const DecidedModel &decided, const MemoryBreakdown &whole) {
+  const std::vector<Unit> &units = decided.model.layout->units;
+  std::vector<MemoryPoint> points;
+  double seconds = 0, kept = 0;
+  auto add = [&](double transient) {
+    MemoryPoint point{seconds, whole};
+    point.memory.activations = kept + transient;
+    points.push_back(point);
+  };
+  for (int64_t microbatch = 0; microbatch < decided.model.setting.microbatches; ++microbatch) {
+    for (size_t u = 0; u < units.size(); ++u) {
+      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
+      seconds += unit.forward;
+      kept += unit.kept;
+      add(0);
+    }
+    for (size_t u = units.size(); u-- > 0;) {
+      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
+      seconds += unit.backwardInput + unit.backwardWeight;
+      add(unit.transient);
+      kept -= unit.kept;
+    }
+  }
+  return points;
+}
+
+// Of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward.
+Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const PlanEvaluation &evaluation, int rank) {
+  const SplitModel &model = decided.model;
+  std::vector<StageTimes> times;
+  for (const StageDecision &stage : evaluation.stages)
+    times.push_back({stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
+  Result<PipelineSchedule> schedule =
+      makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
+  if (!schedule) return schedule.status();
+  Simulation simulation = simulate(*schedule, times);
+  std::vector<double> kept(times.size(), 0.0), transient(times.size(), 0.0);
+  const std::vector<Unit> &units = model.layout->units;
+  for (size_t s = 0; s < times.size(); ++s) {
+    int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
+    for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
+      const UnitActivity &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
+      kept[s] += unit.kept;
+      transient[s] = std::max(transient[s], unit.transient);
+    }
+  }
+  MemoryBreakdown whole = evaluation.stages[0].memory;
+  for (const StageDecision &stage : evaluation.stages)
+    if (stage.rank == rank) whole = stage.memory;
+  std::vector<MemoryPoint> points;
+  double live = 0;
+  const auto &row = schedule->rows[size_t(rank)];
+  for (size_t i = 0; i < row.size(); ++i) {
+    size_t stage = size_t(row[i].stage);
+    if (row[i].kind == ActionKind::Forward) live += kept[stage];
+    bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
+    MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
+    point.memory.activations = live + (isBackward ? transient[stage] : 0);
+    points.push_back(point);
+    if (isBackward) live -= kept[stage];
+  }
+  return points;
+}
+
+} // namespace
+
+Result<std::vector<TimePart>> timeParts(const Problem &problem, const Cluster &cluster, const Decision &decision) {
+  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
+  if (!decided) return decided.status();
+  decided->model.setting.recompute = decision.recompute;
+  return TimeLedger(problem, decision, *decided).list();
+}
+
+Result<std::vector<MemoryPoint>> memoryOverTime(const Problem &problem, const Cluster &cluster,
+                                                const Decision &decision) {
+  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
+  if (!decided) return decided.status();
+  PlanEvaluation evaluation = decided->evaluate();
+  if (decided->model.setting.pp == 1) return thinned(plainTimeline(*decided, evaluation.predicted.memory));
+  int rank = 0;
+  double most = 0;
+  for (const StageDecision &stage : evaluation.stages)
+    if (stage.memory.total() > most) {
+      most = stage.memory.total();
+      rank = stage.rank;
+    }
+  Result<std::vector<MemoryPoint>> points = rankTimeline(*decided, evaluation, rank);
+  if (!points) return points.status();
+  return thinned(std::move(*points));
+}
+
+Result<Predicted> reprice(const Problem &problem, const Cluster &cluster, const Decision &decision) {
+  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
+  if (!decided) return decided.status();
+  return decided->evaluate().predicted;
+}
+
+Result<std::vector<Sensitivity>> sensitivities(const Problem &problem, const Cluster &cluster,
+                                               const Decision &decision) {
+  const std::pair<const char *, std::function<void(Cluster &)>> changes[] = {
+      {"compute",
+       [](Cluster &c) {
+         for (auto &[precision, flops] : c.device.flops) flops *= 2;
+       }},
+      {"memory bandwidth",
+       [](Cluster &c) {
+         c.device.memoryBandwidth *= 2;
+         c.device.cacheBandwidth *= 2;
+       }},
+      {"bandwidth inside a node", [](Cluster &c) { c.node.bandwidth *= 2; }},
+      {"network bandwidth", [](Cluster &c) { c.network.bandwidth *= 2; }}};
+  std::vector<Sensitivity> rows;
+  for (const auto &[what, change] : changes) {
+    if (std::string(what) == "network bandwidth" && cluster.nodes == 1) continue;
+    Cluster better = cluster;
+    change(better);
+    Result<Predicted> predicted = reprice(problem, better, decision);
+    if (!predicted) return predicted.status();
+    rows.push_back({what, predicted->stepSeconds});
+  }
+  return rows;
+}
+
+} // namespace cleave::planner

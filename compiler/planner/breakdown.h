@@ -1,0 +1,43 @@
+// Where a decision's time and memory go, and what it would take elsewhere: for the report.
+//
+//   timeParts(...)      {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication}, ...
+//   memoryOverTime(...) {0.8 s, {parameters 10 GiB, ..., activations 31 GiB}}, ... of the device that needs most
+#pragma once
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/decision.h"
+#include "compiler/planner/problem.h"
+
+namespace cleave::planner {
+
+// A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
+// ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
+// the update, with the collectives over gradients and parameters.
+struct TimePart {
+  std::string part, op;
+  int64_t count = 0; // operations
+  double computeSeconds = 0, communicationSeconds = 0;
+  double besideSeconds = 0; // collectives that run beside compute, as far as there is enough of that
+};
+Result<std::vector<TimePart>> timeParts(const Problem &problem, const Cluster &cluster, const Decision &decision);
+
+// Of one device, at the end of each forward or backward pass of a unit or stage; with many, the fullest of each
+// stretch.
+struct MemoryPoint {
+  double seconds = 0; // from the step's start
+  MemoryBreakdown memory;
+};
+Result<std::vector<MemoryPoint>> memoryOverTime(const Problem &problem, const Cluster &cluster,
+                                                const Decision &decision);
+
+// The decision as it is, on another cluster of as many devices; memory is not limited.
+Result<Predicted> reprice(const Problem &problem, const Cluster &cluster, const Decision &decision);
+
+// The step's time if one thing of the cluster were twice as good and the decision stayed the same.
+struct Sensitivity {
+  std::string what; // "network bandwidth", ...
+  double stepSeconds = 0;
+};
+Result<std::vector<Sensitivity>> sensitivities(const Problem &problem, const Cluster &cluster,
+                                               const Decision &decision);
+
+} // namespace cleave::planner

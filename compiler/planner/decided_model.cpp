@@ -1,0 +1,132 @@
+#include "compiler/planner/decided_model.h"
+#include <algorithm>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+Setting settingOf(const Problem &problem, const Decision &decision) {
+  Setting setting;
+  setting.pp = decision.mesh.axisSize("pp");
+  setting.schedule = decision.schedule;
+  setting.dp = decision.mesh.axisSize("dp");
+  setting.fsdp = decision.mesh.axisSize("fsdp");
+  setting.cp = decision.mesh.axisSize("cp");
+  setting.ep = decision.mesh.axisSize("ep");
+  setting.tp = decision.mesh.axisSize("tp");
+  setting.zero = decision.zero;
+  setting.microbatches = decision.microbatches;
+  setting.recompute = decision.recompute;
+  setting.batchDivides = problem.batch / decision.microbatches % (setting.dp * setting.fsdp) == 0;
+  return setting;
+}
+
+// Of several candidates that pass a partial sum: the one whose operand is one.
+bool canBeFed(const SplitModel &model, const Node &node, const Candidate &candidate, const std::vector<int> &producers,
+              const std::vector<int> &choice) {
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    if (candidate.uses[o].layout != partialSum) continue;
+    int producer = producers[size_t(node.operands[o])];
+    if (producer < 0) return false;
+    size_t v = size_t(model.variableOfNode[size_t(producer)]);
+    const auto &results = model.problem->nodes[size_t(producer)].results;
+    size_t result = size_t(std::find(results.begin(), results.end(), node.operands[o]) - results.begin());
+    if (model.variables[v].candidates[size_t(choice[v])].results[result] != partialSum) return false;
+  }
+  return true;
+}
+
+bool isChosen(const Candidate &candidate, const NodeDecision &decision) {
+  int64_t factor = -1;
+  for (size_t f = 0; f < decision.split.size(); ++f)
+    if (std::find(decision.split[f].begin(), decision.split[f].end(), "tp") != decision.split[f].end())
+      factor = int64_t(f);
+  return candidate.factor == factor && candidate.passesPartial == !decision.passesPartial.empty();
+}
+
+Layout homeOf(const ParameterDecision &decision) {
+  for (size_t dim = 0; dim < decision.parameter.dims.size(); ++dim)
+    for (const std::string &axis : decision.parameter.dims[dim])
+      if (axis == "tp") return Layout(dim);
+  return whole;
+}
+
+// A decision may come from elsewhere, with different splits in repetitions of a block.
+bool repeatsWereTied(const Problem &problem, const Decision &decision, const ProblemFacts &facts) {
+  for (const Repeat &repeat : facts.repeats)
+    for (int i = repeat.first + repeat.period; i < repeat.end(); ++i)
+      if (decision.nodes[size_t(i)].split != decision.nodes[size_t(i - repeat.period)].split) return false;
+  return !problem.nodes.empty();
+}
+
+std::vector<int> choicesOf(const Problem &problem, const ProblemFacts &facts, const SplitModel &model,
+                           const Decision &decision) {
+  std::vector<int> choice(model.variables.size(), 0);
+  std::vector<size_t> parameterOf(problem.tensors.size(), 0);
+  for (size_t t = 0, next = 0; t < problem.tensors.size(); ++t)
+    if (problem.tensors[t].kind == TensorKind::Parameter) parameterOf[t] = next++;
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (variable.isHome) {
+      Layout home = homeOf(decision.parameters[parameterOf[size_t(variable.index)]]);
+      auto found = std::find(variable.homes.begin(), variable.homes.end(), home);
+      if (found != variable.homes.end()) choice[v] = int(found - variable.homes.begin());
+      continue;
+    }
+    for (size_t c = 0; c < variable.candidates.size(); ++c)
+      if (isChosen(variable.candidates[c], decision.nodes[size_t(variable.index)]) &&
+          canBeFed(model, problem.nodes[size_t(variable.index)], variable.candidates[c], facts.producers, choice))
+        choice[v] = int(c);
+  }
+  return choice;
+}
+
+// Stages and recomputation of the units. What no gradient flows through may stand in a later stage than its unit.
+StagePlan planOf(const SplitModel &model, const Decision &decision) {
+  StagePlan plan;
+  const std::vector<Unit> &units = model.layout->units;
+  for (size_t u = 0; u < units.size(); ++u) {
+    int stage = std::numeric_limits<int>::max();
+    Recompute recompute = decision.nodes[size_t(units[u].first)].recompute;
+    for (int i = units[u].first; i < units[u].end; ++i) stage = std::min(stage, decision.nodes[size_t(i)].stage);
+    if (u == 0 || stage >= int(plan.firstUnits.size())) plan.firstUnits.push_back(int(u));
+    plan.recompute.push_back(recompute);
+  }
+  return plan;
+}
+
+} // namespace
+
+StageProblem DecidedModel::stages() const {
+  const Setting &setting = model.setting;
+  return {&model,
+          &activity,
+          &state,
+          setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches),
+          std::numeric_limits<double>::infinity(),
+          std::nullopt,
+          {},
+          plan.firstUnits};
+}
+
+Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster, const Decision &decision) {
+  CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
+  Constraints constraints;
+  constraints.allowRedundantWork = true; // to show what it would cost
+  constraints.attentionSplit = decision.attention;
+  DecidedModel decided;
+  decided.facts = gatherFacts(problem, constraints);
+  if (!repeatsWereTied(problem, decision, decided.facts)) decided.facts = gatherFacts(problem, constraints, false);
+  Result<SplitModel> model = buildModel(problem, decided.facts, cluster, constraints, settingOf(problem, decision));
+  if (!model) return model.status();
+  decided.model = std::move(*model);
+  decided.choice = choicesOf(problem, decided.facts, decided.model, decision);
+  decided.plan = planOf(decided.model, decision);
+  if (int(decided.plan.firstUnits.size()) != decision.stages)
+    return {inputError("the stages of the decision do not begin where a unit of the model does")};
+  decided.activity = costActivity(decided.model, decided.choice);
+  decided.state = costState(decided.model, decided.choice);
+  return decided;
+}
+
+} // namespace cleave::planner
