@@ -5,6 +5,7 @@
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <queue>
@@ -151,13 +152,26 @@ private:
     double each = seconds / double(setting.pp);
     const ScheduleProfile *profile = profileOf(setting);
     if (setting.pp > 1 && !profile) return infinity;
+    if (profile && isSmall()) return leastOfAnyCut(setting, *profile, seconds);
     return each * (double(setting.microbatches) + (profile ? profile->leastBubble : 0));
+  }
+
+  // However unequal the ranks' loads w are: rank r works m w_r, has waited before it for the first microbatch to come
+  // through the ranks above, a part of a w_i each, and, where backward passes are whole, rank 0 waits after it for the
+  // last gradients to come back: T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that
+  // shrink by 1 - a/m from rank to rank: T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
+  double leastOfAnyCut(const Setting &setting, const ScheduleProfile &profile, double seconds) const {
+    double microbatches = double(setting.microbatches), ranks = double(setting.pp);
+    if (profile.chunks > 1) return seconds * microbatches / ranks;
+    // A forward pass is at least a quarter of all where everything is recomputed and backward is two products for one.
+    double part = profile.splitsBackward ? 0.25 : 1;
+    return part * seconds / (1 - std::pow(1 - part / microbatches, ranks));
   }
 
   void advance(Entry entry) {
     const Setting &setting = settings[entry.setting];
     Cell &cell = cells.at(setting);
-    if (entry.known == Entry::Solved) return tryPlans(setting, cell);
+    if (entry.known == Entry::Solved) return tryPlans(setting, cell, entry.bound);
     if (entry.known == Entry::Compute) cells.solve(cell);
     if (!cell.reason) outcome.reason = cell.reason;
     entry.bound = std::max(entry.bound, stepBound(setting, cell.secondsBound));
@@ -165,7 +179,7 @@ private:
     if (entry.bound < infinity) queue.push(entry);
   }
 
-  void tryPlans(const Setting &setting, Cell &cell) {
+  void tryPlans(const Setting &setting, Cell &cell, double known) {
     double bound = infinity;
     SplitModel model = cells.modelFor(cell, setting);
     std::vector<ActivityCosts> activities; // collectives over the samples depend on the batch axes
@@ -194,6 +208,7 @@ private:
       }
       bound = std::min(bound, least);
     }
+    if (isSmall() && setting.pp > 1) bound = known; // whatever the shardings and the cut
     outcome.bound = std::min(outcome.bound, bound);
   }
 

@@ -182,6 +182,12 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     attempt(options.executableOnly ? "recomputation (can be estimated, not executed yet)" : "--recompute", cluster,
             freed, whole);
   }
+  if (options.executableOnly && !constraints.pp && cluster.numDevices() > 1) {
+    Constraints staged = constraints;
+    staged.dp.reset();
+    staged.leastRanks = 2;
+    attempt("pipeline stages (--mesh pp=N)", cluster, staged, options);
+  }
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;

@@ -2,6 +2,8 @@
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 namespace cleave::tool {
@@ -11,7 +13,10 @@ struct Options {
   std::string plan, other, node, format = "text", output;
 };
 
+// A plan, or what `cleave estimate --json` wrote.
 Result<report::Report> read(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  if (file.peek() == '{') return report::fromJson({std::istreambuf_iterator<char>(file), {}});
   auto plan = runtime::readPlanFile(path);
   if (!plan) return plan.status();
   return report::fromJson(plan->report_json());
@@ -45,11 +50,12 @@ int run(const Options &options) {
 void addReport(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("report", "Show a plan's split and why it was chosen");
   auto options = std::make_shared<Options>();
-  command->add_option("plan", options->plan, "the compiled plan")->required();
-  command->add_option("--format", options->format, "text, json or html")->check(CLI::IsMember({"text", "json", "html"}));
+  command->add_option("plan", options->plan, "the compiled plan, or the JSON of an estimate")->required();
+  command->add_option("--format", options->format, "text, json or html")
+      ->check(CLI::IsMember({"text", "json", "html"}));
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   command->add_option("--explain", options->node, "a node: its candidate splits and what each would cost");
-  command->add_option("--diff", options->other, "another plan: what changed and what it is worth");
+  command->add_option("--diff", options->other, "another plan or estimate: what changed and what it is worth");
   command->callback([options, &status] { status = run(*options); });
 }
 

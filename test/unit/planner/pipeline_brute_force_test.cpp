@@ -1,0 +1,185 @@
+// The whole search (stages, schedules, ZeRO, microbatches, recomputation, shardings) against plain enumeration of every
+// plan of small models.
+#include "compiler/planner/outer_search.h"
+#include "compiler/planner/settings.h"
+#include "test/unit/planner/problem_builder.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Residual blocks of one product, or of two with an activation between, and a product that ends in a sum.
+Problem stack(unsigned seed, int blocks, bool isDeep) {
+  std::mt19937 random(seed);
+  auto size = [&](int least, int choices) { return int64_t(1) << (least + int(random() % unsigned(choices))); };
+  int64_t s = size(4, 5), h = size(6, 5), wide = h * size(0, 3), out = size(3, 8);
+  ProblemBuilder b("stack" + std::to_string(seed), 16);
+  int x = b.input("x", {16, s, h});
+  for (int i = 0; i < blocks; ++i) {
+    std::string at = "block" + std::to_string(i);
+    int y = b.op(at + "/up", "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".up", {h, isDeep ? wide : h})});
+    if (isDeep) {
+      y = b.op(at + "/act", "Exp", "bsf->bsf", {y});
+      y = b.op(at + "/down", "Contract", "bsf,fh->bsh", {y, b.parameter(at + ".down", {wide, h})});
+    }
+    x = b.op(at + "/residual", "Add", "bsh,bsh->bsh", {x, y});
+  }
+  int y = b.op("head", "Contract", "bsh,ho->bso", {x, b.parameter("head.w", {h, out})});
+  b.op("loss", "Sum", "bso->", {y});
+  return b.problem;
+}
+
+// Every way to begin `stages` stages among `units` units.
+void eachCut(int units, int stages, const std::function<void(const std::vector<int> &)> &visit) {
+  std::vector<int> starts(size_t(stages), 0);
+  std::function<void(int)> place = [&](int stage) {
+    if (stage == stages) return visit(starts);
+    for (int unit = starts[size_t(stage) - 1] + 1; unit <= units - (stages - stage); ++unit) {
+      starts[size_t(stage)] = unit;
+      place(stage + 1);
+    }
+  };
+  if (units >= stages) place(1);
+}
+
+// Every way to recompute blocks.
+void eachRecomputation(const std::vector<Unit> &units, const std::vector<Recompute> &ways,
+                       const std::function<void(const std::vector<Recompute> &)> &visit) {
+  std::vector<Recompute> recompute(units.size(), Recompute::None);
+  std::function<void(size_t)> set = [&](size_t unit) {
+    if (unit == units.size()) return visit(recompute);
+    for (Recompute way : ways) {
+      if (!units[unit].isBlock && way != Recompute::None) continue;
+      recompute[unit] = way;
+      set(unit + 1);
+    }
+    recompute[unit] = Recompute::None;
+  };
+  set(0);
+}
+
+void eachAssignment(const SplitModel &model, const std::function<void(const std::vector<int> &)> &visit) {
+  std::vector<int> choice(model.variables.size(), 0);
+  while (true) {
+    visit(choice);
+    size_t v = 0;
+    while (v < choice.size() && ++choice[v] == int(model.variables[v].domain())) choice[v++] = 0;
+    if (v == choice.size()) return;
+  }
+}
+
+struct Enumerated {
+  double seconds = infinity; // of the fastest plan within the memory
+  double fastest = infinity, atFastest = 0, leanest = infinity;
+  int64_t plans = 0;
+};
+
+Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
+  SearchOptions options{.executableOnly = false};
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  Enumerated result;
+  for (Setting setting : openSettings(problem, facts, cluster, constraints, options, true))
+    for (int zero : openZeroStages(constraints, setting)) {
+      setting.zero = zero;
+      auto model = buildModel(problem, facts, cluster, constraints, setting);
+      EXPECT_TRUE(model);
+      const ScheduleProfile *profile =
+          setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
+      if (setting.pp > 1 && !profile) continue;
+      const std::vector<Unit> &units = model->layout->units;
+      eachAssignment(*model, [&](const std::vector<int> &choice) {
+        if (!evaluate(*model, choice).isPossible) return;
+        ActivityCosts activity = costActivity(*model, choice);
+        StateCosts state = costState(*model, choice);
+        StageProblem stages{&*model, &activity, &state, profile, infinity, std::nullopt, {}, {}};
+        eachCut(int(units.size()), stages.stages(), [&](const std::vector<int> &starts) {
+          auto price = [&](const std::vector<Recompute> &recompute) {
+            StagePlan plan;
+            plan.firstUnits = starts;
+            plan.recompute = recompute;
+            PlanEvaluation evaluation = evaluatePlan(stages, plan);
+            double seconds = evaluation.predicted.stepSeconds, bytes = evaluation.predicted.memory.total();
+            ++result.plans;
+            result.leanest = std::min(result.leanest, bytes);
+            if (bytes <= limit) result.seconds = std::min(result.seconds, seconds);
+            if (seconds >= result.fastest) return;
+            result.fastest = seconds;
+            result.atFastest = bytes;
+          };
+          eachRecomputation(units, openRecomputation(constraints, options, !facts.repeats.empty()), price);
+        });
+      });
+    }
+  return result;
+}
+
+Outcome searched(const Problem &problem, const Cluster &cluster, const Constraints &constraints) {
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  return searchSettings(problem, facts, cluster, constraints, {.executableOnly = false, .alternatives = false});
+}
+
+// What the search claims, against all plans there are.
+void expectHonest(const Outcome &outcome, double best, double allowed, const std::string &what) {
+  ASSERT_TRUE(outcome.best) << what;
+  EXPECT_GE(outcome.best->seconds(), best * (1 - 1e-9)) << what;
+  EXPECT_LE(outcome.best->seconds(), best * allowed) << what;
+  EXPECT_LE(outcome.bound, best * (1 + 1e-9)) << what;
+}
+
+TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
+  int64_t exact = 0, count = 0;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    Problem problem = stack(seed, seed % 3 == 0 ? 3 : 1, false);
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "a100-80g:2x2" : "v100-32g:4");
+    Constraints constraints;
+    constraints.recompute = Recompute::None;
+    if (seed % 3 == 0) constraints.tp = 1;
+    if (seed % 3 == 1) constraints.zero = 0;
+    if (seed % 3 == 2) constraints.microbatches = 4;
+    if (seed % 3 != 0) {
+      constraints.pp = 2;
+      constraints.schedule = seed % 2 ? "1f1b" : "gpipe";
+    }
+    Enumerated all = enumerate(problem, *cluster, constraints, infinity);
+    Outcome outcome = searched(problem, *cluster, constraints);
+    expectHonest(outcome, all.fastest, 1.02, "seed " + std::to_string(seed));
+    exact += outcome.best && outcome.best->seconds() <= all.fastest * (1 + 1e-9);
+    ++count;
+    EXPECT_GE(all.plans, 300) << seed;
+  }
+  EXPECT_GE(exact * 10, count * 7);
+}
+
+TEST(PipelineBruteForce, RecomputationOfEachBlockWithinTheMemory) {
+  int64_t exact = 0, count = 0;
+  for (unsigned seed = 20; seed < 26; ++seed) {
+    Problem problem = stack(seed, 3, true);
+    Result<Cluster> cluster = parseCluster("a100-80g:4");
+    Constraints constraints;
+    constraints.tp = 1;
+    if (seed % 2) constraints.schedule = "1f1b";
+    if (seed % 2) constraints.pp = 2;
+    constraints.microbatches = 4;
+    Enumerated all = enumerate(problem, *cluster, constraints, infinity);
+    if (all.atFastest < all.leanest * 1.05) continue; // recomputation brings nothing
+    double limit = (all.leanest + all.atFastest) / 2;
+    double best = enumerate(problem, *cluster, constraints, limit).seconds;
+    cluster->device.memoryBytes *= limit / usableMemory(*cluster);
+    Outcome outcome = searched(problem, *cluster, constraints);
+    expectHonest(outcome, best, 1.05, "seed " + std::to_string(seed));
+    if (outcome.best) EXPECT_LE(outcome.best->bytes(), limit * (1 + 1e-9)) << seed;
+    exact += outcome.best && outcome.best->seconds() <= best * (1 + 1e-9);
+    ++count;
+  }
+  EXPECT_GE(count, 4);
+  EXPECT_GE(exact * 10, count * 5);
+}
+
+} // namespace
+} // namespace cleave::planner
