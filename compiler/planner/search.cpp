@@ -12,7 +12,13 @@
 namespace cleave::planner {
 namespace {
 
-constexpr double gib = 1024.0 * 1024 * 1024;
+// Three digits: 4.55 MiB, 30.1 GiB.
+std::string bytesText(double bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  size_t unit = 0;
+  for (; bytes >= 1000 && unit < 5; ++unit) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2, units[unit]);
+}
 
 Alternative describe(const std::string &name, const Solution &solution, double limit, double bestSeconds) {
   const Setting &setting = solution.model->setting;
@@ -27,7 +33,7 @@ Alternative describe(const std::string &name, const Solution &solution, double l
   row.memoryBytes = solution.bytes();
   row.fits = solution.evaluation.fits;
   if (!row.fits)
-    row.whyNot = fmt::format("needs {:.1f} GiB on a device, {:.1f} can be used", row.memoryBytes / gib, limit / gib);
+    row.whyNot = fmt::format("needs {} on a device, {} can be used", bytesText(row.memoryBytes), bytesText(limit));
   else if (row.stepSeconds > bestSeconds * 1.0005)
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * 0.9995)
@@ -142,19 +148,17 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   const Solution &least = *outcome.leastMemory;
   const MemoryBreakdown &memory = least.evaluation.predicted.memory;
   std::string message =
-      fmt::format("no plan fits: the leanest split found ({}) needs {:.2f} GiB on a device (parameters {:.2f}, "
-                  "gradients {:.2f}, optimizer {:.2f}, "
-                  "activations {:.2f}, workspace {:.2f}), of {:.2f} GiB {:.2f} can be used",
-                  least.model->setting.str(), least.bytes() / gib, memory.parameters / gib, memory.gradients / gib,
-                  memory.optimizer / gib, memory.activations / gib, memory.workspace / gib,
-                  cluster.device.memoryBytes / gib, usableMemory(cluster) / gib);
+      fmt::format("no plan fits: the leanest split found ({}) needs {} on a device (parameters {}, gradients {}, "
+                  "optimizer {}, activations {}, workspace {}), of {} it can use {}",
+                  least.model->setting.str(), bytesText(least.bytes()), bytesText(memory.parameters),
+                  bytesText(memory.gradients), bytesText(memory.optimizer), bytesText(memory.activations),
+                  bytesText(memory.workspace), bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)));
   std::vector<std::string> changes;
   auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with, SearchOptions how) {
     Outcome changed = searchSettings(problem, facts, on, with, how);
     if (!changed.best) return false;
-    changes.push_back(fmt::format("{}: {} fits with {:.2f} GiB, {:.4g} s a step", change,
-                                  changed.best->model->setting.str(), changed.best->bytes() / gib,
-                                  changed.best->seconds()));
+    changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, changed.best->model->setting.str(),
+                                  bytesText(changed.best->bytes()), changed.best->seconds()));
     return true;
   };
   if (constraints.zero) {
@@ -204,7 +208,7 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
     Cluster larger = cluster;
     larger.device.memoryBytes *= factor;
-    if (attempt(fmt::format("devices with {:.4g} GiB", larger.device.memoryBytes / gib), larger, constraints, options))
+    if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints, options))
       break;
   }
   if (changes.empty()) message += "; no single change helps";

@@ -1,5 +1,6 @@
 // One page: figures, bars for time and memory, the tables of the text form. Nothing is loaded from elsewhere.
 #include "compiler/report/report.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -50,6 +51,36 @@ std::string row(const std::vector<std::string> &cells, const char *tag = "td", c
   return out + "</tr>\n";
 }
 
+// Memory over the step, its kinds one upon the other.
+std::string memoryChart(const Report &report) {
+  constexpr double width = 900, height = 160;
+  static const char *colours[] = {"#3b6ea5", "#e08e45", "#7a9e3f", "#999999", "#a65e8b"};
+  if (report.memoryOverTime.size() < 2) return "";
+  double end = report.memoryOverTime.back().seconds, most = report.deviceMemoryBytes;
+  for (const planner::MemoryPoint &point : report.memoryOverTime) most = std::max(most, point.memory.total());
+  if (end <= 0 || most <= 0) return "";
+  auto y = [&](double bytes) { return height * (1 - bytes / most); };
+  std::string areas;
+  std::vector<double> below(report.memoryOverTime.size(), 0.0);
+  for (int kind = 0; kind < 5; ++kind) {
+    std::string top, bottom;
+    for (size_t i = 0; i < below.size(); ++i) {
+      const planner::MemoryBreakdown &m = report.memoryOverTime[i].memory;
+      double bytes[] = {m.parameters, m.gradients, m.optimizer, m.workspace, m.activations};
+      double x = width * report.memoryOverTime[i].seconds / end;
+      bottom = fmt::format("{:.1f},{:.1f} ", x, y(below[i])) + bottom;
+      below[i] += bytes[kind];
+      top += fmt::format("{:.1f},{:.1f} ", x, y(below[i]));
+    }
+    areas += fmt::format("<polygon fill=\"{}\" points=\"{}{}\"/>", colours[kind], top, bottom);
+  }
+  return fmt::format(
+      "<svg viewBox=\"0 0 {0} {1}\" width=\"100%\" role=\"img\"><title>memory over the step: parameters, "
+      "gradients, optimizer, workspace, activations; the frame is the device's</title>"
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"none\" stroke=\"#ccc\"/>{2}</svg>\n",
+      width, height, areas);
+}
+
 constexpr const char *style =
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}"
     "table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{text-align:left;padding:.15em .8em .15em "
@@ -67,9 +98,11 @@ std::string renderHtml(const Report &report) {
   std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta "
                                 "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n<h1>{0}</h1>\n",
                                 title, style);
-  out += fmt::format("<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}{}; {} samples a step</p>\n",
-                     report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
-                     report.like.empty() ? "" : ", like " + escape(report.like), report.batch);
+  out +=
+      fmt::format("<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}; {} samples a "
+                  "step</p>\n",
+                  report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
+                  escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like), report.batch);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   out += fmt::format("<h2>Step time: {}</h2>\n{}", formatSeconds(predicted.stepSeconds),
                      bar({{"compute", predicted.computeSeconds, formatSeconds(predicted.computeSeconds)},
@@ -86,6 +119,27 @@ std::string renderHtml(const Report &report) {
                           {"optimizer", memory.optimizer, formatBytes(memory.optimizer)},
                           {"activations", memory.activations, formatBytes(memory.activations)},
                           {"workspace", memory.workspace, formatBytes(memory.workspace)}}));
+  out += memoryChart(report);
+  if (report.stages.size() > 1) {
+    out += "<h2>Stages</h2>\n<table>" +
+           row({"stage", "rank", "devices", "blocks", "parameters", "forward", "backward", "memory"}, "th");
+    for (size_t s = 0; s < report.stages.size(); ++s) {
+      const Stage &stage = report.stages[s];
+      out += row({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
+                  fmt::format("{}", stage.blocks), fmt::format("{:.3g}", stage.parameters),
+                  formatSeconds(stage.forwardSeconds), formatSeconds(stage.backwardSeconds),
+                  formatBytes(stage.memoryBytes)});
+    }
+    out += "</table>\n";
+  }
+  out += "<h2>Where the time goes</h2>\n<table>" +
+         row({"layer", "operation", "count", "compute", "exposed", "beside compute"}, "th");
+  for (const planner::TimePart &part : report.timeParts)
+    out += row({part.part, part.op, fmt::format("{}", part.count), formatSeconds(part.computeSeconds),
+                formatSeconds(part.communicationSeconds), formatSeconds(part.besideSeconds)});
+  out += "</table>\n<h2>What better machines would bring</h2>\n<table>" + row({"twice the", "step time"}, "th");
+  for (const planner::Sensitivity &one : report.sensitivities) out += row({one.what, formatSeconds(one.stepSeconds)});
+  out += "</table>\n";
   out +=
       "<h2>Collectives of a step</h2>\n<table>" + row({"collective", "over", "count", "bytes", "alone", "why"}, "th");
   for (const planner::CollectiveTotal &one : report.collectives)
