@@ -6,7 +6,8 @@
     ./dev bench sc21                the models of Megatron-LM (SC21, table 1): the published configuration priced, the
                                     split chosen under the same constraints, and where they differ
 
-Needs Python's onnx to write the models. Wall time counts what else the machine does; compare processor time then.
+The models are written with Python's numpy and onnx: by this Python, or the one that CLEAVE_TORCH_PYTHON names. Wall
+time counts what else the machine does; compare processor time then.
 """
 import argparse
 import json
@@ -31,10 +32,17 @@ SC21 = [(1.7, 24, 2304, 24, 1, 1, 1, 32, 16, 512), (3.6, 30, 3072, 32, 2, 1, 1, 
         (529.6, 105, 20480, 128, 8, 35, 3, 9, 1, 2520), (1008.0, 128, 25600, 160, 8, 64, 2, 6, 1, 3072)]
 
 
+def python_with_onnx():
+    for python in (os.environ.get("CLEAVE_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import numpy, onnx"], capture_output=True).returncode == 0:
+            return python
+    sys.exit("no Python here has numpy and onnx, which write the models; name one in CLEAVE_TORCH_PYTHON")
+
+
 def model(scratch, layers, hidden, heads):
     path = scratch / f"gpt-{layers}-{hidden}.onnx"
     if not path.exists():
-        subprocess.run([sys.executable, ROOT / "models/gpt/make_gpt.py", "--layers", str(layers), "--hidden", str(hidden),
+        subprocess.run([python_with_onnx(), ROOT / "models/gpt/make_gpt.py", "--layers", str(layers), "--hidden", str(hidden),
                         "--heads", str(heads), "--vocab", "51200", "--seq", "2048", "-o", path],
                        check=True, stdout=subprocess.DEVNULL)
     return path
