@@ -57,6 +57,8 @@ SPLITS = {
     "megatronsp2": (2, ["--like", "megatron-sp"]),
     "megatronsp4": (4, ["--like", "megatron-sp"]),
     "cp2zero3": (4, ["--mesh", "dp=2,cp=2", "--zero", "3"]),
+    "tp2pp2cp2": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2"]),
+    "pp2cp2": (4, ["--mesh", "pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "pp2gpipe": (2, ["--mesh", "pp=2", "--schedule", "gpipe", "--microbatches", "4"]),
     "pp2": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4"]),
     "pp4": (4, ["--mesh", "pp=4", "--schedule", "1f1b", "--microbatches", "4"]),
@@ -75,7 +77,7 @@ SPLITS = {
 QUICK = {
     "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe"],
     "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2"],
-    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "pp2zbh1"],
+    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbh1"],
     "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "pp2"],
     "llama_tiny": ["ddp2", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3"],
     "resnet_cifar": ["single", "ddp4", "pp2"],
@@ -85,7 +87,8 @@ QUICK = {
     "experts_tiny": ["searched4", "megatron2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
-MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2")]
+MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
+       ("llama_tiny", "cp2")]
 
 
 class Failure(Exception):
