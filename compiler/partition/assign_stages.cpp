@@ -96,6 +96,22 @@ public:
     return sum->getResult(0);
   }
 
+  // The op and what only it used: left where it is, a sum over all stages would be sent to be thrown away.
+  void eraseUnused(Operation *op) {
+    SmallVector<Operation *> open{op};
+    while (!open.empty()) {
+      Operation *unused = open.pop_back_val();
+      if (!unused->use_empty()) continue;
+      SmallVector<Value> operands(unused->getOperands());
+      stageOf.erase(unused);
+      unused->erase();
+      for (Value operand : operands)
+        if (Operation *made = operand.getDefiningOp();
+            made && made->use_empty() && (isa<onnx::ReadOp>(made) || isPure(made)) && !llvm::is_contained(open, made))
+          open.push_back(made);
+    }
+  }
+
   void adopt(Operation *op, int64_t stage) {
     stageOf[op] = stage;
     setStage(op, stage);
@@ -332,8 +348,7 @@ private:
         accumulateInto(write, own, assignment.sumOf(add, terms, stage), stage, assignment);
       }
       write.erase();
-      add.erase();
-      if (read.use_empty()) read.erase();
+      assignment.eraseUnused(add);
       if (ofRank.size() > 1) addParts(update, accumulator, ofRank);
     }
     return success();

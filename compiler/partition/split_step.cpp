@@ -20,6 +20,10 @@ LogicalResult StepSplit::analyze() {
   for (Operation &op : block.without_terminator()) {
     for (Value result : op.getResults()) order[result] = count++;
     if (floating.contains(&op)) continue;
+    if (isLate(&op)) {
+      late.insert(&op);
+      continue;
+    }
     Place place;
     place.stage = stageAttrOf(&op);
     bool backward = phaseOf(&op) == "backward", known = place.stage >= 0, anyBackward = false;
@@ -47,10 +51,7 @@ LogicalResult StepSplit::analyze() {
       if (auto home = homes.find(user); home != homes.end()) users = std::max(users.value_or(0), home->second.stage);
     if (users) homes[op].stage = *users;
   }
-  for (Operation &op : block.without_terminator()) // what the function writes is read where that is computed with
-    if (auto read = dyn_cast<onnx::ReadOp>(op); read && !floating.contains(&op))
-      for (Operation *user : read->getUsers())
-        if (auto home = homes.find(user); home != homes.end()) homes[&op] = home->second;
+  placeLate();
   halve();
   for (Operation &op : block.without_terminator()) {
     auto home = homes.find(&op);
@@ -59,6 +60,25 @@ LogicalResult StepSplit::analyze() {
       if (failed(provide(operand, home->second.stage, home->second.part, &op))) return failure();
   }
   return success();
+}
+
+// What the function itself writes, as it was before: of a microbatch that comes later it must be read when it is
+// computed with.
+bool StepSplit::isLate(Operation *op) const {
+  if (isa<onnx::ReadOp>(op)) return !floating.contains(op);
+  bool any = false;
+  for (Value operand : op->getOperands()) {
+    bool isLateOperand = operand.getDefiningOp() && late.contains(operand.getDefiningOp());
+    if (!isLateOperand && !floating.contains(operand)) return false;
+    any |= isLateOperand;
+  }
+  return any && op->getName().getDialectNamespace() == "dist";
+}
+
+void StepSplit::placeLate() {
+  for (Operation *op : llvm::reverse(late))
+    for (Operation *user : op->getUsers())
+      if (auto home = homes.find(user); home != homes.end()) homes[op] = home->second;
 }
 
 // The second half of a backward pass: what only one persistent tensor's new value needs. Everything that leads to the
@@ -86,9 +106,7 @@ void StepSplit::halve() {
     }
     if (!own.more) home->second.part = Part::BackwardWeight;
   }
-  for (auto read : function.getOps<onnx::ReadOp>()) // accumulators
-    for (Operation *user : read->getUsers())
-      if (homes.contains(read) && homes.contains(user)) homes[read] = homes[user];
+  placeLate(); // accumulators
 }
 
 LogicalResult StepSplit::provide(Value value, int64_t stage, Part part, Operation *user) {

@@ -12,6 +12,7 @@
 #include "compiler/partition/stages.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include <map>
 #include <set>
 
@@ -62,6 +63,8 @@ private:
     llvm::MapVector<mlir::Value, int64_t> in, out; // kept, with their numbers
   };
 
+  bool isLate(mlir::Operation *op) const;
+  void placeLate();
   void halve();
   mlir::Operation *cloneInto(Built &target, mlir::Operation *op);
   mlir::Value materialize(Built &target, mlir::Value value);
@@ -72,6 +75,7 @@ private:
   std::vector<bool> halved;
   FloatingValues floating;
   llvm::DenseMap<mlir::Operation *, Place> homes;
+  llvm::SmallSetVector<mlir::Operation *, 16> late; // in order
   llvm::DenseMap<mlir::Value, int64_t> order;
   std::set<std::pair<void *, Place>> available;
   std::vector<Transfer> transfers;
