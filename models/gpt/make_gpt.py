@@ -3,41 +3,32 @@
 
     python3 models/gpt/make_gpt.py --layers 24 --hidden 2304 --heads 24 --vocab 51200 --seq 2048 -o gpt-1.7b.onnx
 
-Needs the Python packages onnx and numpy. A decoder with LayerNorm before each part: token and position embeddings, one
+Needs nothing but Python. A decoder with LayerNorm before each part: token and position embeddings, one
 qkv projection, causal attention, GELU, an output head tied to the token embedding. Input: tokens [batch, seq]; output:
 logits [batch, seq, vocab]. --dropout 0.1 adds Dropout where GPT-2 and Megatron-LM have it: after the embeddings, on the
 attention's weights and before both residual sums. Weights are external tensors of a file that is not written.
 """
 import argparse
+import pathlib
+import sys
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import onnx_writer  # noqa: E402
 
 
-class Graph:
-    def __init__(self, dropout):
-        self.nodes, self.tensors, self.end, self.rate = [], [], 0, dropout
+LOWEST = -3.4028234663852886e38  # of float32
+
+
+class Graph(onnx_writer.Graph):
+    def __init__(self, name, dropout):
+        super().__init__(name)
+        self.rate = dropout
         if dropout:
-            self.tensors += [numpy_helper.from_array(np.float32(dropout), "dropout.ratio"),
-                             numpy_helper.from_array(np.array(True), "dropout.training")]
-
-    def weight(self, name, *shape):
-        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
-        length = 4 * int(np.prod(shape, dtype=object))
-        for key, value in (("location", "weights.bin"), ("offset", self.end), ("length", length)):
-            tensor.external_data.add(key=key, value=str(value))
-        self.tensors.append(tensor)
-        self.end += (length + 4095) // 4096 * 4096
-        return name
-
-    def constant(self, name, values, dtype=np.int64):
-        self.tensors.append(numpy_helper.from_array(np.array(values, dtype), name))
-        return name
+            self.constant("dropout.ratio", dropout)
+            self.constant("dropout.training", True)
 
     def op(self, kind, name, *inputs, outputs=None, **attributes):
-        outputs = outputs or [name + "_output"]
-        self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, **attributes))
+        outputs = super().op(kind, name, inputs, outputs or [name + "_output"], **attributes)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def dropout(self, name, x):
@@ -71,11 +62,11 @@ def attention(g, path, x, hidden, heads, shared):
 def gpt(layers, hidden, heads, vocab, seq, dropout=0.0):
     if hidden % heads:
         raise SystemExit("--hidden must be a multiple of --heads")
-    g = Graph(dropout)
-    lowest = numpy_helper.from_array(np.array([np.finfo(np.float32).min]))
+    g = Graph(f"gpt-{layers}x{hidden}", dropout)
+    lowest = onnx_writer.values("", [LOWEST])
     square = g.op("ConstantOfShape", "/mask/ConstantOfShape", g.constant("square", [seq, seq]), value=lowest)
     shared = {"sizes": g.constant("qkv_sizes", [hidden] * 3), "by_head": g.constant("by_head", [0, 0, heads, hidden // heads]),
-              "merged": g.constant("merged", [0, 0, hidden]), "scale": g.constant("scale", (hidden // heads) ** -0.5, np.float32),
+              "merged": g.constant("merged", [0, 0, hidden]), "scale": g.constant("scale", (hidden // heads) ** -0.5),
               "mask": g.op("Trilu", "/mask/Trilu", square, g.constant("one", 1), upper=1)}
     table = g.weight("tok_emb.weight", vocab, hidden)
     x = g.op("Add", "/pos_emb/Add", g.op("Gather", "/tok_emb/Gather", table, "tokens"), g.weight("pos_emb.weight", seq, hidden))
@@ -89,11 +80,13 @@ def gpt(layers, hidden, heads, vocab, seq, dropout=0.0):
         x = g.op("Add", at + "/mlp/residual/Add", x, g.dropout(at + "/mlp/residual/Dropout", y))
     x = g.norm("/ln_f", x, hidden)
     g.op("MatMul", "/lm_head/MatMul", x, g.op("Transpose", "/lm_head/Transpose", table, perm=[1, 0]), outputs=["logits"])
-    graph = helper.make_graph(
-        g.nodes, f"gpt-{layers}x{hidden}",
-        [helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", seq])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", seq, vocab])], g.tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, producer_name="make_gpt")
+    return g
+
+
+def write(path, layers, hidden, heads, vocab, seq, dropout=0.0):
+    gpt(layers, hidden, heads, vocab, seq, dropout).write(
+        path, [("tokens", onnx_writer.INT64, ["batch", seq])], [("logits", onnx_writer.FLOAT, ["batch", seq, vocab])],
+        producer="make_gpt")
 
 
 if __name__ == "__main__":
@@ -104,4 +97,4 @@ if __name__ == "__main__":
     parser.add_argument("-o", "--output", default="gpt.onnx")
     args = vars(parser.parse_args())
     output = args.pop("output")
-    onnx.save(gpt(**args), output)
+    write(output, **args)

@@ -1,7 +1,8 @@
 // Prices splits of problems as `cleave estimate` does, many in one process. A JSON object a line in, one a line out:
 //
 //   {"problem": "gpt.problem", "cluster": "a100-80g:8", "batch": 64, "mesh": "dp=2,tp=4", "microbatches": "8",
-//    "schedule": "none", "recompute": "full", "like": "megatron", "zero": "0", "sequence_parallel": false}
+//    "schedule": "none", "balance": "", "recompute": "full", "like": "megatron", "zero": "0", "sequence_parallel":
+//    false}
 //     -> {"seconds": 0.41, "compute": ..., "exposed": ..., "bubble": ..., "memory": {"parameters": ...}, "stages":
 //     [...]}
 //   {"cluster": "a100-80g:8", "ranks": 8, "bytes": 1e6}  -> {"seconds": 1e-4}      an all-reduce in a node
@@ -66,6 +67,7 @@ Result<json> price(const json &row) {
   flags.recompute = row.at("recompute");
   flags.like = row.value("like", "");
   flags.zero = row.value("zero", "0");
+  flags.balance = row.value("balance", "");
   flags.sequenceParallel = row.value("sequence_parallel", false);
   Result<Constraints> constraints = parseConstraints(flags, *cluster);
   if (!constraints) return constraints.status();

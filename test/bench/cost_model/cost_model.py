@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Predicted against measured, for every row of the published measurements.
+
+    ./dev bench cost-model                      summary, and the rows that are furthest off
+    cost_model.py --build BUILD [--rows] [--document docs/cost-model.md] [--measurements FOLDER]
+
+The measurements (vtrain_*.csv, published_runs.csv, allreduce_*.csv, memory.csv, pipeline_bubbles.csv) are looked for in
+--measurements, then in CLEAVE_GROUND_TRUTH, then in ../shared/ground-truth beside the repository. --document replaces
+the part of the document between the lines `<!-- measured -->` and `<!-- end -->`.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import ground_truth  # noqa: E402
+import pricer  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+FAR_OFF = 0.20
+TARGETS = {"vtrain single-node": 0.08, "vtrain multi-node": 0.10, "published": 0.08, "all-reduce": 0.10}
+MOST_REGRET, LEAST_RANK, MOST_MEMORY, MOST_BUBBLE = 0.05, 0.85, 0.10, 0.002
+
+
+def mape(rows):
+    return statistics.mean(abs(row.error) for row in rows) if rows else 0.0
+
+
+def ranks(values):
+    """Of each value, from 0; equal ones share the mean."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    result, start = [0.0] * len(values), 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for i in order[start:end]:
+            result[i] = (start + end - 1) / 2
+        start = end
+    return result
+
+
+def spearman(rows):
+    if len(rows) < 3:
+        return 1.0
+    return statistics.correlation(ranks([r.predicted["seconds"] for r in rows]), ranks([r.seconds for r in rows]))
+
+
+def regret(rows):
+    """What the configuration that is predicted fastest costs more than the measured best, times a sample."""
+    chosen = min(rows, key=lambda row: row.predicted["seconds"] / row.request["batch"])
+    return chosen.seconds / chosen.request["batch"] / min(row.seconds / row.request["batch"] for row in rows) - 1
+
+
+def grouped(rows, key):
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return sorted(groups.items())
+
+
+def summary(rows):
+    lines = ["| rows | all | for calibration | error on the others | target |", "|---|---|---|---|---|"]
+    for source, of in grouped(rows, lambda row: row.source):
+        others = [row for row in of if not row.is_calibration]
+        lines.append(f"| {source} | {len(of)} | {len(of) - len(others)} | {mape(others):.1%} | {TARGETS[source]:.0%} |")
+    return lines
+
+
+def per_model(rows):
+    lines = ["| model | rows | error | Spearman |", "|---|---|---|---|"]
+    for (source, name), of in grouped(rows, lambda row: (row.source, row.model.name)):
+        lines.append(f"| {source}, {name} | {len(of)} | {mape(of):.1%} | {spearman(of):.3f} |")
+    return lines
+
+
+def regrets(rows):
+    """A model's configurations at one number of GPUs and one batch: the same work, split differently."""
+    lines = ["| model | GPUs | batch | rows | regret |", "|---|---|---|---|---|"]
+    groups = grouped(rows, lambda row: (row.model.layers, row.model.hidden, row.devices, row.request["batch"]))
+    bad = 0
+    for (layers, hidden, devices, batch), of in groups:
+        if len(of) < 2:
+            continue
+        value = regret(of)
+        bad += value > MOST_REGRET
+        if value > 0:
+            lines.append(f"| {layers}x{hidden} | {devices} | {batch} | {len(of)} | {value:.1%} |")
+    compared = sum(len(of) > 1 for _, of in groups)
+    return [f"{compared} groups, {bad} of them above {MOST_REGRET:.0%}; those with any regret:", ""] + lines
+
+
+def row_line(row):
+    return (f"| {row.source} {row.number} | {row.model.name if row.model else ''} | {row.devices} | {row.label} | "
+            f"{row.seconds * 1e3:.5g} | {row.predicted['seconds'] * 1e3:.5g} | {row.error:+.1%} | "
+            f"{'calibration' if row.is_calibration else ''} |")
+
+
+ROW_HEAD = ["| row | model | GPUs | configuration | measured ms | predicted ms | error | |", "|---|---|---|---|---|---|---|---|"]
+
+
+def memory_table(rows, pricing, missed):
+    lines = ["| source | what | ZeRO | recompute | published GB | predicted GB | error |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        row.predicted = pricing.price(row.request)
+        if "error" in row.predicted:
+            sys.exit(f"{row.label}: {row.predicted['error']}")
+        value = row.part(row.predicted)
+        lines.append(f"| {row.label} | {row.zero} | {row.recompute} | {row.bytes / 1e9:.2f} | {value / 1e9:.2f} | "
+                     f"{value / row.bytes - 1:+.1%} |")
+        if not row.bytes - row.rounding <= value <= row.bytes * (1 + MOST_MEMORY) + row.rounding:
+            missed.append(f"memory of {row.label}")
+    return lines
+
+
+def bubble_table(folder, cleave, missed):
+    lines = ["| schedule | ranks | microbatches | measured | simulated | difference |", "|---|---|---|---|---|---|"]
+    for r in ground_truth.read(folder, "pipeline_bubbles.csv"):
+        times = f"f={r['f_ms']},b={r['b_ms']},w={r['w_ms']},comm={r['comm_ms']}"
+        done = subprocess.run([cleave, "schedule", r["schedule"], "--stages", r["stages"], "--microbatches", r["microbatches"],
+                               "--times", times, "--format", "json"], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"cleave schedule {r['schedule']}: {done.stderr}")
+        rate = json.loads(done.stdout)["bubble_rate"]
+        lines.append(f"| {r['schedule']} | {r['stages']} | {r['microbatches']} | {r['bubble_rate']} | {rate:.4f} | "
+                     f"{rate - float(r['bubble_rate']):+.4f} |")
+        if abs(rate - float(r["bubble_rate"])) > MOST_BUBBLE:
+            missed.append(f"the bubble of {r['schedule']}")
+    return lines
+
+
+def measurements(given):
+    for folder in (given, os.environ.get("CLEAVE_GROUND_TRUTH"), ROOT.parent / "shared/ground-truth"):
+        if folder and pathlib.Path(folder).is_dir():
+            return pathlib.Path(folder)
+    sys.exit("no measurements: give --measurements FOLDER or set CLEAVE_GROUND_TRUTH")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--measurements", type=pathlib.Path)
+    parser.add_argument("--rows", action="store_true", help="every row, not only those that are far off")
+    parser.add_argument("--document", type=pathlib.Path, help="write the tables into this document")
+    parser.add_argument("--check", action="store_true", help="status 1 when a target is missed")
+    args = parser.parse_args()
+    folder, missed = measurements(args.measurements), []
+    with tempfile.TemporaryDirectory(prefix="cost-model-") as scratch:
+        pricing = pricer.Pricer(ROOT, args.build.resolve(), pathlib.Path(scratch))
+        rows = ground_truth.training_rows(folder)
+        links = ground_truth.all_reduce_rows(folder)
+        for row in rows + links:
+            row.predicted = pricing.price(row.request)
+            if "error" in row.predicted:
+                sys.exit(f"{row.source} {row.number} ({row.label}): {row.predicted['error']}")
+        memory = memory_table(ground_truth.memory_rows(folder), pricing, missed)
+    bubbles = bubble_table(folder, args.build.resolve() / "bin/cleave", missed)
+    far = [row for row in rows if abs(row.error) > FAR_OFF]
+    vtrain = [row for row in rows if row.source.startswith("vtrain")]
+    parts = [("Mean absolute error", summary(rows + links)), ("By model", per_model(vtrain)),
+             ("Choosing by prediction", regrets(vtrain)),
+             ("Published runs", ROW_HEAD + [row_line(row) for row in rows if row.source == "published"]),
+             (f"Rows more than {FAR_OFF:.0%} off", ROW_HEAD + [row_line(row) for row in far]),
+             ("Memory", memory), ("Pipeline bubbles", bubbles)]
+    if args.rows:
+        parts.append(("Every row", ROW_HEAD + [row_line(row) for row in rows + links]))
+    text = "\n\n".join(f"### {title}\n" + "\n".join(lines) for title, lines in parts) + "\n"
+    for source, of in grouped(rows + links, lambda row: row.source):
+        error = mape([row for row in of if not row.is_calibration])
+        if error > TARGETS[source]:
+            missed.append(f"the error of {source}")
+    print(text + ("missed: " + "; ".join(missed) if missed else "all targets are met"))
+    if args.document:
+        document = args.document.read_text()
+        before, rest = document.split("<!-- measured -->")
+        args.document.write_text(f"{before}<!-- measured -->\n{text}<!-- end -->{rest.split('<!-- end -->')[1]}")
+    return 1 if args.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
