@@ -142,6 +142,7 @@ Result<Compiled> compile(const CompileRequest &request) {
   plan.set_reference_graph(*reference);
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(request.cluster.yaml());
+  plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(std::filesystem::absolute(request.model).lexically_normal().string());
   setBounds(bounds, plan);
   fillTraining(request, *planned, plan);

@@ -29,6 +29,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
+#include "compiler/planner/stage_plan.h"
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/training.h"
@@ -218,17 +219,8 @@ namespace {
 // The table of the decision's pipeline; none without one.
 Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decision &decision) {
   if (decision.stages < 2) return std::optional<planner::PipelineSchedule>();
-  planner::StageTimes times{0, 0, 0, 0, 0}; // of a typical stage
-  for (const planner::StageDecision &stage : decision.stageDecisions) {
-    times.forward += stage.forward;
-    times.backwardInput += stage.backwardInput;
-    times.backwardWeight += stage.backwardWeight;
-    times.sendForward += stage.sendForward;
-    times.sendBackward += stage.sendBackward;
-  }
-  if (times.forward <= 0) times = {};
   auto table = planner::makeSchedule(decision.schedule, static_cast<int>(decision.mesh.axisSize("pp")),
-                                     decision.microbatches, times);
+                                     decision.microbatches, planner::scheduleTimes(decision.stageDecisions));
   if (!table) return table.status();
   if (table->stages != decision.stages)
     return inputError("schedule '" + decision.schedule + "' has " + std::to_string(table->stages) +

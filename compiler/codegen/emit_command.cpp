@@ -34,7 +34,8 @@ public:
         .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::PoolCommandOp,
               plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp, plan::ConcatCommandOp,
               plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::CheckFiniteCommandOp,
-              plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>([&](auto command) { return finish(emit(command)); })
+              plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>(
+            [&](auto command) { return finish(emit(command)); })
         .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
         .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
   }
@@ -299,6 +300,12 @@ private:
     *transfer.mutable_buffer() = bufferOf(value);
     transfer.set_tag(static_cast<int32_t>(op.getTag()));
     transfer.set_why(op.getWhy().str());
+    auto number = [&](StringRef name) {
+      auto value = op->template getAttrOfType<IntegerAttr>(name);
+      return value ? static_cast<int32_t>(value.getInt()) : 0;
+    };
+    transfer.set_channel(number("cleave.channel"));
+    transfer.set_buffers(number("cleave.buffers"));
     return success();
   }
 

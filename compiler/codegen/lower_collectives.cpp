@@ -104,13 +104,19 @@ private:
                                              builder.getDenseI64ArrayAttr(strides));
   }
 
+  static void inheritChannel(Operation *command, Operation *origin) {
+    inherit(command, origin);
+    for (StringRef name : {"cleave.channel", "cleave.buffers"})
+      if (Attribute value = origin->getAttr(name)) command->setAttr(name, value);
+  }
+
   static bool lowerTransfer(Operation *op, const dist::Mesh &mesh) {
     OpBuilder builder(op);
     if (auto send = dyn_cast<dist::SendOp>(op)) {
       auto command =
           plan::SendCommandOp::create(builder, op->getLoc(), send.getX(), peerAt(builder, mesh, send.getTo()),
                                       send.getTagAttr(), send.getWhyAttr());
-      inherit(command, op);
+      inheritChannel(command, op);
       op->erase();
       return true;
     }
@@ -119,7 +125,7 @@ private:
     auto command = plan::ReceiveCommandOp::create(builder, op->getLoc(), receive.getY().getType(),
                                                   peerAt(builder, mesh, receive.getFrom()), receive.getTagAttr(),
                                                   receive.getWhyAttr());
-    inherit(command, op);
+    inheritChannel(command, op);
     op->replaceAllUsesWith(command);
     op->erase();
     return true;

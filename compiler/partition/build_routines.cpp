@@ -8,7 +8,10 @@
 //     evaluate  evaluate.0 m0
 //
 // A slot is one copy of what a stage keeps of a microbatch: taken by the forward, free after the last backward part;
-// the lowest free one is taken. The attribute: {name, program, fragments = [@...], microbatches, slots}, one a program.
+// the lowest free one is taken. A value that passes over stages, or from one stage to another of the same rank, may be
+// on its way as long as the earlier stage of the two holds the microbatch: so many message buffers it gets. To the next
+// rank two for each value are enough, which is what the runtime takes. The attribute: {name, program, fragments =
+// [@...], microbatches, slots}, one a program.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/stages.h"
@@ -127,6 +130,7 @@ private:
       for (const planner::ScheduledAction &action : row)
         if (action.kind == ActionKind::BackwardWeight) halved[action.stage] = true;
     Builder builder(&getContext());
+    SmallVector<int64_t> inFlight(table->stages, 0); // microbatches that a stage holds at most
     for (int64_t rank = 0; rank < table->ranks; ++rank) {
       Routine step{"step", rank, {}, {}, {}}, evaluate{"evaluate", rank, {}, {}, {}};
       std::vector<Slots> slots(table->stages);
@@ -160,11 +164,30 @@ private:
           if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage)).str()))
             part->setAttr(slotsAttr, builder.getI64IntegerAttr(slots[stage].count()));
         (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
+        inFlight[stage] = slots[stage].count();
       }
       routines.push_back(std::move(step));
       routines.push_back(std::move(evaluate));
     }
+    for (auto function : getOperation().getOps<func::FuncOp>()) setBuffers(function, inFlight);
     return success();
+  }
+
+  // Of the channels whose messages may wait long: all their messages of a microbatch, for each that is in flight.
+  static void setBuffers(func::FuncOp function, ArrayRef<int64_t> inFlight) {
+    auto keyOf = [](Operation *op) {
+      Attribute peer = op->hasAttr("to") ? op->getAttr("to") : op->getAttr("from");
+      return std::tuple(op->hasAttr("to"), peer, op->getAttr(channelAttr));
+    };
+    SmallVector<Operation *> crossing;
+    for (Operation &op : function.getBody().front())
+      if (op.hasAttr(crossesAttr)) crossing.push_back(&op);
+    Builder builder(function.getContext());
+    for (Operation *op : crossing) {
+      int64_t messages = llvm::count_if(crossing, [&](Operation *other) { return keyOf(other) == keyOf(op); });
+      int64_t microbatches = inFlight[op->getAttrOfType<IntegerAttr>(crossesAttr).getInt()];
+      op->setAttr(buffersAttr, builder.getI64IntegerAttr(messages * std::max<int64_t>(2, microbatches)));
+    }
   }
 };
 

@@ -175,14 +175,35 @@ void StepSplit::send(Built &target, const Transfer &transfer) {
   auto send = dist::SendOp::create(builder, transfer.value.getLoc(), target.values.lookup(transfer.value),
                                    builder.getI64IntegerAttr(rankOfStage[transfer.to.stage]),
                                    builder.getI64IntegerAttr(transfer.tag), builder.getStringAttr(why));
-  send->setAttr(phaseAttr, builder.getStringAttr(transfer.from.part == Part::Forward ? "forward" : "backward"));
+  mark(send, transfer);
 }
 
-int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag) {
+// Each pair of stages has a channel of its own between two ranks: with several stages on a rank, or values that pass
+// over stages, what one pair sends may be taken in another order than what another pair does.
+void StepSplit::numberTransfers(int64_t &tag) {
   llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
     return std::tie(a.from.part, a.order, a.to.stage) < std::tie(b.from.part, b.order, b.to.stage);
   });
-  for (Transfer &transfer : transfers) transfer.tag = firstTag++;
+  std::map<std::pair<int, int>, std::map<std::pair<int64_t, int64_t>, int64_t>> channels; // by ranks, by stages
+  for (Transfer &transfer : transfers) {
+    transfer.tag = tag++;
+    auto &ofRanks = channels[{rankOfStage[transfer.from.stage], rankOfStage[transfer.to.stage]}];
+    int64_t next = static_cast<int64_t>(ofRanks.size());
+    transfer.channel = ofRanks.try_emplace({transfer.from.stage, transfer.to.stage}, next).first->second;
+  }
+}
+
+void StepSplit::mark(Operation *op, const Transfer &transfer) const {
+  Builder builder(op->getContext());
+  op->setAttr(phaseAttr, builder.getStringAttr(transfer.from.part == Part::Forward ? "forward" : "backward"));
+  op->setAttr(channelAttr, builder.getI64IntegerAttr(transfer.channel));
+  auto [first, last] = std::minmax(transfer.from.stage, transfer.to.stage);
+  if (last - first > 1 || rankOfStage[first] == rankOfStage[last])
+    op->setAttr(crossesAttr, builder.getI64IntegerAttr(first));
+}
+
+int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag) {
+  numberTransfers(firstTag);
   Builder attributes(function.getContext());
   bool single = names.size() == 1;
   for (int64_t stage = 0; stage < static_cast<int64_t>(rankOfStage.size()); ++stage)
@@ -210,7 +231,7 @@ int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t f
           builder, transfer.value.getLoc(), transfer.value.getType(),
           builder.getI64IntegerAttr(rankOfStage[transfer.from.stage]), builder.getI64IntegerAttr(transfer.tag),
           builder.getStringAttr("a value of stage " + std::to_string(transfer.from.stage)));
-      receive->setAttr(phaseAttr, builder.getStringAttr(place.part == Part::Forward ? "forward" : "backward"));
+      mark(receive, transfer);
       target.values.map(transfer.value, receive.getY());
     }
     for (auto &[value, number] : target.in) {

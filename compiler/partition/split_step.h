@@ -55,7 +55,7 @@ private:
     int64_t order = 0; // of the value in the function
     mlir::Value value;
     Place from, to;
-    int64_t tag = 0;
+    int64_t tag = 0, channel = 0;
   };
   struct Built {
     mlir::func::FuncOp function;
@@ -68,6 +68,8 @@ private:
   void halve();
   mlir::Operation *cloneInto(Built &target, mlir::Operation *op);
   mlir::Value materialize(Built &target, mlir::Value value);
+  void numberTransfers(int64_t &tag);
+  void mark(mlir::Operation *op, const Transfer &transfer) const;
   void send(Built &target, const Transfer &transfer);
 
   mlir::func::FuncOp function;

@@ -11,6 +11,9 @@
 //                   cleave.slots = 2}                         copies of the region, a microbatch in flight each
 //   dist.all_reduce %n over pp {cleave.order = 1}             its number, of one sequence with the tags of transfers
 //   onnx.param @w {cleave.programs = array<i64: 0, 3>}        the ranks that hold it
+//   dist.send %y {cleave.channel = 1,                         numbers the pairs of stages that send from rank to rank
+//                 cleave.crosses = 0,                         not to the next stage: the earlier stage of the two
+//                 cleave.buffers = 4}                         then: microbatches that may be on the way
 //   module {cleave.routines = [...]}                          build_routines.cpp
 //
 // A value with `cleave.kept` n leaves a function as a result and enters later ones of its region as an argument.
@@ -24,6 +27,7 @@ inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "c
                                      programsAttr = "cleave.programs", regionAttr = "cleave.region",
                                      slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
                                      fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines",
-                                     orderAttr = "cleave.order";
+                                     orderAttr = "cleave.order", channelAttr = "cleave.channel",
+                                     crossesAttr = "cleave.crosses", buffersAttr = "cleave.buffers";
 
 } // namespace cleave::partition

@@ -146,7 +146,7 @@ private:
       rest = microbatches - simulated;
     }
     Result<PipelineSchedule> schedule =
-        makeSchedule(model.setting.schedule, problem.ranks(), simulated, times[times.size() / 2]);
+        makeSchedule(model.setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
     Simulation simulation = simulate(*schedule, times);
@@ -166,6 +166,12 @@ private:
 };
 
 } // namespace
+
+StageTimes scheduleTimes(const std::vector<StageDecision> &stages) {
+  if (stages.empty()) return {};
+  const StageDecision &middle = stages[stages.size() / 2];
+  return {middle.forward, middle.backwardInput, middle.backwardWeight, middle.sendForward, middle.sendBackward};
+}
 
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {
   return PlanEvaluator(problem, plan).evaluate();

@@ -156,6 +156,7 @@ struct ProblemFacts {
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;
+  std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes

@@ -2,6 +2,7 @@
 // which units of pipeline stages they stand.
 #include "compiler/planner/sequence.h"
 #include "compiler/planner/split_candidates.h"
+#include "compiler/planner/stage_units.h"
 #include "compiler/planner/vocabulary.h"
 #include <algorithm>
 #include <map>
@@ -74,7 +75,7 @@ public:
 
 private:
   void layOutUnits() {
-    layout->units = findUnits(problem, facts.repeats);
+    layout->units = findUnits(problem, facts.repeats, facts.cuts);
     std::vector<int> starts;
     for (const Unit &unit : layout->units) {
       starts.push_back(unit.first);
@@ -240,6 +241,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
     if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
   if (tiesBlocks) facts.repeats = problem.findRepeats();
   std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
+  if (Result<std::vector<int>> places = splitPlaces(problem, constraints)) facts.cuts = *places; // else: said later
   facts.structure = StructureBuilder(problem, facts).build();
   return facts;
 }

@@ -45,4 +45,7 @@ struct PlanEvaluation {
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);
 
+// What a schedule that follows the stages' times is made from: the same table is priced and executed.
+StageTimes scheduleTimes(const std::vector<StageDecision> &stages);
+
 } // namespace cleave::planner

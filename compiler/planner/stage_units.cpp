@@ -39,7 +39,7 @@ void cutStretch(const Problem &problem, const std::vector<double> &live, int beg
 
 } // namespace
 
-std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats) {
+std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<int> &cuts) {
   std::vector<Unit> units;
   std::vector<double> live = problem.liveBytes();
   int at = 0, kinds = 0;
@@ -55,32 +55,46 @@ std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &r
     at = repeat.end();
   }
   cutStretch(problem, live, at, int(problem.nodes.size()), kinds, units);
+  for (int cut : cuts) {
+    auto isInside = [&](const Unit &unit) { return unit.first < cut && cut < unit.end; };
+    auto unit = std::find_if(units.begin(), units.end(), isInside);
+    if (unit == units.end()) continue;
+    Unit rest{cut, unit->end, kinds++, unit->isBlock};
+    *unit = {unit->first, cut, kinds++, unit->isBlock};
+    units.insert(std::next(unit), rest);
+  }
   return units;
+}
+
+Result<std::vector<int>> splitPlaces(const Problem &problem, const Constraints &constraints) {
+  std::vector<int> starts;
+  for (const StageCut &cut : constraints.cuts) {
+    int first = -1, last = -1;
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      if (!matchesGlob(cut.glob, problem.nodes[i].name)) continue;
+      if (first < 0) first = int(i);
+      last = int(i);
+    }
+    if (first < 0) return {Status(ErrorKind::Usage, fmt::format("--split-at {}: no node matches", cut.text))};
+    int start = cut.after ? last + 1 : first;
+    if (start == 0 || start == int(problem.nodes.size()))
+      return {Status(ErrorKind::Usage,
+                     fmt::format("--split-at {}: leaves no node {} it", cut.text, cut.after ? "after" : "before"))};
+    starts.push_back(start);
+  }
+  std::sort(starts.begin(), starts.end());
+  if (std::adjacent_find(starts.begin(), starts.end()) != starts.end())
+    return {Status(ErrorKind::Usage, "--split-at: two cuts fall on one place, the stage between them is empty")};
+  return starts;
 }
 
 Result<std::vector<int>> pinnedStageStarts(const Problem &problem, const std::vector<Unit> &units,
                                            const Constraints &constraints) {
   std::vector<int> starts;
   if (!constraints.cuts.empty()) {
-    starts.push_back(0);
-    for (const StageCut &cut : constraints.cuts) {
-      int first = -1, last = -1;
-      for (size_t i = 0; i < problem.nodes.size(); ++i) {
-        if (!matchesGlob(cut.glob, problem.nodes[i].name)) continue;
-        if (first < 0) first = int(i);
-        last = int(i);
-      }
-      if (first < 0) return {Status(ErrorKind::Usage, fmt::format("--split-at {}: no node matches", cut.text))};
-      int start = cut.after ? last + 1 : first;
-      if (start == 0 || start == int(problem.nodes.size()))
-        return {Status(ErrorKind::Usage,
-                       fmt::format("--split-at {}: leaves no node {} it", cut.text, cut.after ? "after" : "before"))};
-      starts.push_back(start);
-    }
-    std::sort(starts.begin(), starts.end());
-    if (std::adjacent_find(starts.begin(), starts.end()) != starts.end())
-      return {Status(ErrorKind::Usage, "--split-at: two cuts fall on one place, the stage between them is empty")};
-    return starts;
+    Result<std::vector<int>> places = splitPlaces(problem, constraints);
+    if (places) places->insert(places->begin(), 0);
+    return places;
   }
   if (constraints.balance.empty()) return starts;
   int64_t asked = std::accumulate(constraints.balance.begin(), constraints.balance.end(), int64_t(0));

@@ -3,6 +3,7 @@
 //
 //   gpt with 4 layers:  [embeddings] [layer 0] [layer 1] [layer 2] [layer 3] [final norm, head, loss]
 //   --balance 2,2       stages of 2 layers; the embeddings go to the first, the head to the last
+//   --split-at "layers.1.mlp*"   cuts [layer 1] in two units
 #pragma once
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/problem.h"
@@ -16,8 +17,12 @@ struct Unit {
   bool isBlock = false;
 };
 
-std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats);
+// `cuts`: nodes before which a unit must end, in order.
+std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<int> &cuts);
 
+// The first node of every stage after the first that --split-at asks for, in order. Errors: a glob that matches no
+// node, cuts that leave a stage empty.
+Result<std::vector<int>> splitPlaces(const Problem &problem, const Constraints &constraints);
 // The first node of every stage that --split-at or --balance ask for; empty when neither was given. Errors: a glob that
 // matches no node, cuts that leave a stage empty, a balance of another number of blocks than there are.
 Result<std::vector<int>> pinnedStageStarts(const Problem &problem, const std::vector<Unit> &units,

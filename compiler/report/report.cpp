@@ -1,6 +1,9 @@
 #include "compiler/report/report.h"
 #include "compiler/planner/cost.h"
 #include "compiler/planner/search.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/message_routes.h"
+#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -175,6 +178,23 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   return report;
 }
 
+namespace {
+
+// Message buffers that a device of a program allocates for what it sends to other stages.
+double messageBytes(const plan::Plan &plan, int program) {
+  Result<dist::Mesh> mesh = runtime::meshOf(plan.mesh());
+  if (!mesh) return 0;
+  int64_t device = 0;
+  while (device < mesh->numDevices() && runtime::programOf(plan, *mesh, device) != program) ++device;
+  if (device == mesh->numDevices()) return 0;
+  double bytes = 0;
+  for (const runtime::MessageRoute &route : runtime::routesOf(plan, *mesh, device))
+    if (route.from == device) bytes += double(route.bytes * route.buffers);
+  return bytes;
+}
+
+} // namespace
+
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster) {
   if (plan.programs_size() == 0) return;
   // Of a pipeline, the rank with the largest arena.
@@ -197,7 +217,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   // Gradients of the last microbatch are scratch: they share the reused part of the arena with the activations.
   double persistent = memory.parameters + memory.optimizer + memory.gradients;
   memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
-  memory.workspace = double(program.library_workspace_bytes());
+  memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, number);
   report.predicted.memory = memory;
   report.memoryIsPlanned = true;
   for (Stage &stage : report.stages) stage.memoryBytes = memory.total();

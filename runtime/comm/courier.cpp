@@ -30,14 +30,16 @@ private:
 } // namespace
 
 void Courier::open(const MessageRoute &route, int self) {
-  Line &line = lines.emplace_back();
+  Line &line = route.from == route.to ? own[route.channel] : lines.emplace_back();
   int64_t pieces = std::max<int64_t>(1, (route.bytes + longestMessage - 1) / longestMessage);
   line.ring = std::make_unique<MessageRing>(std::min(route.bytes, longestMessage),
                                             static_cast<int>(route.buffers * pieces), line.closed);
+  if (route.from == route.to) return;
   bool outgoing = route.from == self;
   (outgoing ? line.ring->onPublish : line.ring->onRelease) = [this] { transport.notify(); };
   MailRoute &mail = routes.emplace_back();
   mail.peer = static_cast<int>(outgoing ? route.to : route.from);
+  mail.channel = route.channel;
   mail.outgoing = outgoing;
   mail.ring = line.ring.get();
 }
@@ -46,9 +48,11 @@ void Courier::start() {
   if (!routes.empty()) thread = std::thread([this] { run(); });
 }
 
-Result<Prepared> Courier::prepare(int peer, bool receives, std::byte *data, int64_t bytes) {
+Result<Prepared> Courier::prepare(int peer, int channel, bool receives, std::byte *data, int64_t bytes) {
+  if (auto line = own.find(channel); peer == transport.rank() && line != own.end())
+    return prepareMessage(*line->second.ring, data, bytes, receives);
   for (size_t i = 0; i < routes.size(); ++i)
-    if (routes[i].peer == peer && routes[i].outgoing != receives)
+    if (routes[i].peer == peer && routes[i].channel == channel && routes[i].outgoing != receives)
       return Prepared(std::make_unique<MailCommand>(prepareMessage(*lines[i].ring, data, bytes, receives),
                                                     lines[i].closed, lines[i].failure));
   return inputError(fmt::format("no route to rank {}", peer));
@@ -81,6 +85,7 @@ void Courier::run() {
 void Courier::close() {
   aborted.raise();
   for (Line &line : lines) line.closed.raise();
+  for (auto &[channel, line] : own) line.closed.raise();
   transport.notify();
 }
 
@@ -93,6 +98,7 @@ Courier::~Courier() {
 int64_t Courier::allocatedBytes() const {
   int64_t bytes = 0;
   for (const Line &line : lines) bytes += line.ring->allocatedBytes();
+  for (const auto &[channel, line] : own) bytes += line.ring->allocatedBytes();
   return bytes;
 }
 

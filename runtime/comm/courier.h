@@ -2,14 +2,15 @@
 // rings to the transport, and puts what arrives into incoming rings, while the rank's other threads compute.
 //
 //   Courier courier(transport);
-//   courier.open({.from = 0, .to = 1, .bytes = 4096, .buffers = 2}, 0);   // this is rank 0: an outgoing route
+//   courier.open({.from = 0, .to = 1, .channel = 0, .bytes = 4096, .buffers = 2}, 0);   // rank 0: an outgoing route
 //   courier.start();
-//   Prepared send = courier.prepare(1, true, data, 4096);
+//   Prepared send = courier.prepare(1, 0, false, data, 4096);
 #pragma once
 #include "runtime/comm/message_ring.h"
 #include "runtime/comm/transport.h"
 #include "runtime/plan/message_routes.h"
 #include <deque>
+#include <map>
 #include <thread>
 
 namespace cleave::runtime {
@@ -21,8 +22,9 @@ public:
   ~Courier();
   void open(const MessageRoute &route, int self);
   void start(); // after the last open
-  // The command that sends to, or receives from, the peer. Error of its run: why the route is closed.
-  Result<Prepared> prepare(int peer, bool receives, std::byte *data, int64_t bytes);
+  // The command that sends to, or receives from, the peer (or this rank itself). Error of its run: why the route is
+  // closed.
+  Result<Prepared> prepare(int peer, int channel, bool receives, std::byte *data, int64_t bytes);
   void close(); // the run is over: waiting commands return
   int64_t allocatedBytes() const;
 
@@ -37,6 +39,7 @@ private:
   Transport &transport;
   std::deque<Line> lines; // one a route, in the same order
   std::vector<MailRoute> routes;
+  std::map<int, Line> own; // by channel: what this rank sends itself; no transport carries it
   AbortFlag aborted;
   std::atomic<bool> stopping{false};
   std::thread thread;

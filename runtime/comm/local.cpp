@@ -194,14 +194,15 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
 Status LocalFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
   for (const MessageRoute &route : opened) // both ends name it, the sender says how many buffers it needs
     if (route.from == device)
-      routes[{route.from, route.to}] = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
+      routes[{route.from, route.to, route.channel}] = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
   return Status::ok();
 }
 
 Result<Prepared> LocalFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
   int64_t peer = evaluate(transfer.peer(), mesh, device);
   bool receives = transfer.direction() == plan::Transfer::RECEIVE;
-  auto found = routes.find(receives ? std::pair{peer, device} : std::pair{device, peer});
+  int channel = transfer.channel();
+  auto found = routes.find(receives ? std::tuple{peer, device, channel} : std::tuple{device, peer, channel});
   if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
   std::byte *data = arenas[static_cast<size_t>(device)] + transfer.buffer().offset();
   return prepareMessage(*found->second, data, byteSize(transfer.buffer()), receives);
@@ -209,8 +210,8 @@ Result<Prepared> LocalFabric::prepareTransfer(int64_t device, const plan::Transf
 
 int64_t LocalFabric::messageBytes(int64_t device) const {
   int64_t bytes = 0;
-  for (const auto &[pair, ring] : routes)
-    if (pair.first == device) bytes += ring->allocatedBytes();
+  for (const auto &[key, ring] : routes)
+    if (std::get<0>(key) == device) bytes += ring->allocatedBytes();
   return bytes;
 }
 

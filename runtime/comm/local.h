@@ -33,7 +33,8 @@ private:
   std::vector<std::byte *> arenas;
   std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Meeting>> channels; // by members and lane
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<MessageRing>> routes;        // by sender and receiver
+  // By sender, receiver and channel.
+  std::map<std::tuple<int64_t, int64_t, int>, std::unique_ptr<MessageRing>> routes;
 };
 
 } // namespace cleave::runtime

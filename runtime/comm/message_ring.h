@@ -59,6 +59,8 @@ public:
 
   bool full() const { return sent.load(std::memory_order_acquire) - taken.load(std::memory_order_acquire) == count(); }
   bool empty() const { return sent.load(std::memory_order_acquire) == taken.load(std::memory_order_acquire); }
+  uint32_t buffers() const { return count(); }
+  uint32_t released() const { return taken.load(std::memory_order_acquire); } // messages so far; may wrap
   int64_t bytesOfBuffer() const { return stride; }
   int64_t allocatedBytes() const { return stride * static_cast<int64_t>(lengths.size()); }
 

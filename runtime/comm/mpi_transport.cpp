@@ -16,7 +16,7 @@
 namespace cleave::runtime {
 namespace {
 
-constexpr int mailTag = 30000; // above all channels, below the 32767 that every MPI allows
+constexpr int mailTag = 30000; // and above, by channel: beyond those of collectives, below the 32767 of every MPI
 
 int isRaised(const void *flag) { return static_cast<const AbortFlag *>(flag)->raised(); }
 
@@ -47,8 +47,8 @@ public:
           route.data = route.outgoing ? route.ring->tryTake(route.bytes) : route.ring->tryClaim();
           if (!route.data) break;
           if (!route.outgoing) route.bytes = route.ring->bytesOfBuffer();
-          route.request =
-              plugin.start(route.outgoing, mailTag, {route.peer, route.data, route.bytes}, error, sizeof error);
+          route.request = plugin.start(route.outgoing, mailTag + route.channel, {route.peer, route.data, route.bytes},
+                                       error, sizeof error);
           if (!route.request) fail();
           continue;
         }

@@ -245,7 +245,7 @@ Status ProcessFabric::openRoutes(int64_t device, std::span<const MessageRoute> o
 }
 
 Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
-  return courier.prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)),
+  return courier.prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)), transfer.channel(),
                          transfer.direction() == plan::Transfer::RECEIVE, arena + transfer.buffer().offset(),
                          byteSize(transfer.buffer()));
 }

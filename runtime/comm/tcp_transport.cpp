@@ -1,6 +1,7 @@
 // One socket for every pair of ranks and lane. Rank 0 listens at MASTER_ADDR:MASTER_PORT and tells everybody where the
 // others listen; of a pair, the higher rank connects. A rank that dies closes its sockets, which its peers see at once.
 #include "runtime/comm/transport.h"
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
@@ -114,6 +115,28 @@ private:
     std::vector<Queue> out, in;
     std::vector<pollfd> polls;
   } states[lanes];
+
+  // The mail with one peer: all channels share a socket, in frames. A message is sent only when the receiver has said
+  // that it has a buffer for it, so that one channel whose messages nobody takes does not hold up the others.
+  struct Frame {
+    int64_t bytes = 0; // of the message that follows
+    int32_t channel = 0;
+    int32_t granted = 0; // not 0: no message, but so many buffers of the channel are free (again)
+  };
+  struct Mailbox {
+    std::vector<MailRoute *> routes;
+    Frame out, in;
+    int64_t outDone = 0, inDone = 0;
+    bool isOpen = true, isSending = false, moved = false;
+    MailRoute *sending = nullptr; // whose message follows the frame
+  };
+  std::vector<Mailbox> mailboxes; // by peer
+  void openMail(std::span<MailRoute> routes);
+  bool moveMail(Mailbox &box, bool send, void *data, int64_t bytes, int64_t &done);
+  static void failMail(Mailbox &box, const std::string &why);
+  static bool nextFrame(Mailbox &box);
+  void sendMail(Mailbox &box);
+  void receiveMail(Mailbox &box);
 };
 
 Status TcpTransport::listen(uint16_t port, uint16_t &chosen) {
@@ -294,64 +317,117 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
   }
 }
 
-// On the wire a message is its length, 8 bytes, and its bytes.
-bool TcpTransport::carry(std::span<MailRoute> routes) {
-  bool moved = false;
-  for (MailRoute &route : routes) {
-    int socket = sockets[mailLane][static_cast<size_t>(route.peer)];
-    // Moves a part of the message; false when the socket takes or gives no more now, or the peer is gone.
-    auto move = [&](void *data, int64_t bytes, int64_t &done) {
-      while (done < bytes) {
-        auto *at = static_cast<char *>(data) + done;
-        auto left = static_cast<size_t>(bytes - done);
-        ssize_t count = route.outgoing ? ::send(socket, at, left, MSG_NOSIGNAL) : ::recv(socket, at, left, 0);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-        if (count <= 0) {
-          route.failure = runError(fmt::format("rank {} is gone (its connection closed)", route.peer));
-          return false;
-        }
-        done += count;
-        moved = true;
-      }
-      return true;
-    };
-    while (route.failure) {
-      if (route.outgoing && !route.data) {
-        if (!(route.data = route.ring->tryTake(route.bytes))) break;
-        route.header = route.bytes;
-      }
-      if (!move(&route.header, sizeof route.header, route.headerDone)) break;
-      if (!route.outgoing && !route.data) {
-        route.bytes = route.header;
-        if (route.bytes < 0 || route.bytes > route.ring->bytesOfBuffer()) {
-          route.failure = runError(fmt::format("rank {} sends a message of {} bytes", route.peer, route.bytes));
-          break;
-        }
-        if (!(route.data = route.ring->tryClaim())) break; // the receiver is not there yet
-      }
-      if (!move(route.data, route.bytes, route.done)) break;
-      if (route.outgoing)
-        route.ring->release();
-      else
-        route.ring->publish(route.bytes);
-      route.data = nullptr, route.done = route.headerDone = 0;
+// Which routes share a peer's socket; they stay the same.
+void TcpTransport::openMail(std::span<MailRoute> routes) {
+  mailboxes.resize(static_cast<size_t>(count));
+  for (MailRoute &route : routes) mailboxes[static_cast<size_t>(route.peer)].routes.push_back(&route);
+}
+
+// Moves bytes of the mail socket; false when it takes or gives no more now, or the peer is gone.
+bool TcpTransport::moveMail(Mailbox &box, bool send, void *data, int64_t bytes, int64_t &done) {
+  int socket = sockets[mailLane][static_cast<size_t>(box.routes.front()->peer)];
+  while (done < bytes) {
+    auto *at = static_cast<char *>(data) + done;
+    auto left = static_cast<size_t>(bytes - done);
+    ssize_t count = send ? ::send(socket, at, left, MSG_NOSIGNAL) : ::recv(socket, at, left, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (count <= 0) {
+      failMail(box, fmt::format("rank {} is gone (its connection closed)", box.routes.front()->peer));
+      return false;
     }
+    done += count;
+    box.moved = true;
+  }
+  return true;
+}
+
+void TcpTransport::failMail(Mailbox &box, const std::string &why) {
+  box.isOpen = false;
+  for (MailRoute *route : box.routes) route->failure = runError(why);
+}
+
+// What to send next: word of buffers that are free again before messages, since the other side may wait for it.
+bool TcpTransport::nextFrame(Mailbox &box) {
+  for (MailRoute *route : box.routes) {
+    if (route->outgoing) continue;
+    uint32_t free = route->ring->buffers() + route->ring->released() - route->granted;
+    if (free == 0) continue;
+    route->granted += free;
+    box.out = {0, route->channel, static_cast<int32_t>(free)};
+    return true;
+  }
+  for (MailRoute *route : box.routes) {
+    if (!route->outgoing || route->used == route->granted || !(route->data = route->ring->tryTake(route->bytes)))
+      continue;
+    ++route->used;
+    box.out = {route->bytes, route->channel, 0};
+    box.sending = route;
+    return true;
+  }
+  return false;
+}
+
+void TcpTransport::sendMail(Mailbox &box) {
+  while (box.isOpen) {
+    if (!box.isSending && !(box.isSending = nextFrame(box))) return;
+    if (!moveMail(box, true, &box.out, sizeof box.out, box.outDone)) return;
+    if (MailRoute *route = box.sending) {
+      if (!moveMail(box, true, route->data, route->bytes, route->done)) return;
+      route->ring->release();
+      route->data = nullptr, route->done = 0;
+    }
+    box.isSending = false, box.sending = nullptr, box.outDone = 0;
+  }
+}
+
+void TcpTransport::receiveMail(Mailbox &box) {
+  while (box.isOpen) {
+    if (!moveMail(box, false, &box.in, sizeof box.in, box.inDone)) return;
+    bool isMessage = box.in.granted == 0;
+    auto found = std::find_if(box.routes.begin(), box.routes.end(), [&](MailRoute *route) {
+      return route->channel == box.in.channel && route->outgoing != isMessage;
+    });
+    MailRoute *route = found == box.routes.end() ? nullptr : *found;
+    if (isMessage && route && !route->data && box.in.bytes > 0 && box.in.bytes <= route->ring->bytesOfBuffer()) {
+      route->data = route->ring->tryClaim();
+      route->bytes = box.in.bytes;
+    }
+    if (!route || (isMessage && !route->data))
+      return failMail(box, fmt::format("rank {} sends a message of {} bytes on channel {}, which nobody expects",
+                                       box.routes.front()->peer, box.in.bytes, box.in.channel));
+    if (isMessage) {
+      if (!moveMail(box, false, route->data, route->bytes, route->done)) return;
+      route->ring->publish(route->bytes);
+      route->data = nullptr, route->done = 0;
+    } else {
+      route->granted += static_cast<uint32_t>(box.in.granted);
+    }
+    box.inDone = 0;
+  }
+}
+
+bool TcpTransport::carry(std::span<MailRoute> routes) {
+  if (mailboxes.empty()) openMail(routes);
+  bool moved = false;
+  for (Mailbox &box : mailboxes) {
+    if (box.routes.empty() || !box.isOpen) continue;
+    box.moved = false;
+    sendMail(box);
+    receiveMail(box);
+    moved |= box.moved;
   }
   return moved;
 }
 
-void TcpTransport::rest(std::span<const MailRoute> routes, int64_t) {
+void TcpTransport::rest(std::span<const MailRoute>, int64_t) {
   std::vector<pollfd> &polls = states[mailLane].polls;
   polls.clear();
   polls.push_back({bell, POLLIN, 0});
-  for (const MailRoute &route : routes) {
-    if (!route.failure) continue;
-    bool waits = route.outgoing ? route.data != nullptr : route.data != nullptr || !route.ring->full();
-    if (waits)
-      polls.push_back({sockets[mailLane][static_cast<size_t>(route.peer)],
-                       static_cast<short>(route.outgoing ? POLLOUT : POLLIN), 0});
-  }
+  for (const Mailbox &box : mailboxes)
+    if (!box.routes.empty() && box.isOpen)
+      polls.push_back({sockets[mailLane][static_cast<size_t>(box.routes.front()->peer)],
+                       static_cast<short>(box.isSending ? POLLIN | POLLOUT : POLLIN), 0});
   ::poll(polls.data(), polls.size(), 50);
   uint64_t rung = 0;
   if (::read(bell, &rung, sizeof rung) < 0) return; // nobody rang

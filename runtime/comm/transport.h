@@ -24,16 +24,17 @@ struct Piece {
   int64_t bytes = 0;
 };
 
-// One direction of messages between this rank and a peer, and how far its current message is.
+// One direction of messages of a channel between this rank and a peer, and how far its current message is.
 struct MailRoute {
-  int peer = 0;
+  int peer = 0, channel = 0;
   bool outgoing = false;
   MessageRing *ring = nullptr;
   Status failure; // why nothing goes over it any more
   // The transport's own:
   std::byte *data = nullptr; // of the message that is moving; null: none is
   int64_t bytes = 0, done = 0;
-  int64_t header = 0, headerDone = 0; // the message's length, sent before it
+  uint32_t granted = 0; // messages that the sender of the route has been told it may send, in all
+  uint32_t used = 0;    // of these, sent
   void *request = nullptr;
 };
 

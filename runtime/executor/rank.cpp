@@ -113,8 +113,9 @@ Status Rank::prepareFragment(const plan::Fragment &fragment, int32_t slot, const
     if (!prepared) return inCommand(command, prepared.status());
     item.command = std::move(*prepared);
     item.sentBytes = item.command->sentBytes();
-    if (command.has_collective() || (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND))
-      item.traffic = &trafficOf(fragment, command);
+    bool sends = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
+                 evaluate(command.transfer().peer(), mesh, id) != id;
+    if (command.has_collective() || sends) item.traffic = &trafficOf(fragment, command);
     out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
   }
   return Status::ok();

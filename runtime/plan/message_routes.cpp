@@ -12,24 +12,28 @@ std::vector<MessageRoute> routesOf(const plan::Plan &plan, const dist::Mesh &mes
   std::vector<bool> runs(static_cast<size_t>(program.fragments_size()), false);
   for (const plan::Routine &routine : program.routines())
     for (const plan::Action &action : routine.actions()) runs[static_cast<size_t>(action.fragment())] = true;
-  std::map<int64_t, MessageRoute> routes[2]; // sends, receives; by peer
+  using Key = std::pair<int64_t, int>;   // peer and channel
+  std::map<Key, MessageRoute> routes[2]; // sends, receives
   for (int f = 0; f < program.fragments_size(); ++f) {
     if (!runs[static_cast<size_t>(f)]) continue;
-    std::map<int64_t, int> count[2];
+    std::map<Key, int> count[2];
     for (const plan::Command &command : program.fragments(f).commands()) {
       if (!command.has_transfer()) continue;
       const plan::Transfer &transfer = command.transfer();
       bool receives = transfer.direction() == plan::Transfer::RECEIVE;
       int64_t peer = evaluate(transfer.peer(), mesh, device);
-      MessageRoute &route = routes[receives][peer];
+      Key key{peer, transfer.channel()};
+      MessageRoute &route = routes[receives && peer != device][key];
       route.from = receives ? peer : device, route.to = receives ? device : peer;
+      route.channel = transfer.channel();
       route.bytes = std::max(route.bytes, byteSize(transfer.buffer()));
-      route.buffers = std::max(route.buffers, 2 * ++count[receives][peer]);
+      int twice = 2 * ++count[receives][key];
+      route.buffers = std::max(route.buffers, transfer.buffers() > 0 ? transfer.buffers() : twice);
     }
   }
   std::vector<MessageRoute> all;
   for (auto &side : routes)
-    for (auto &[peer, route] : side) all.push_back(route);
+    for (auto &[key, route] : side) all.push_back(route);
   return all;
 }
 

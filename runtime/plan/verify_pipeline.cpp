@@ -87,13 +87,15 @@ struct Message {
   }
 };
 
-// By sender and receiver, in order: what is sent and what is received.
-using Sequences = std::map<std::pair<int64_t, int64_t>, std::array<std::vector<Message>, 2>>;
+// By sender, receiver and channel, in order: what is sent and what is received.
+using Sequences = std::map<std::tuple<int64_t, int64_t, int>, std::array<std::vector<Message>, 2>>;
+// Transports number their messages by channel.
+constexpr int mostChannels = 1024;
 
 Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine, int64_t device,
                        Sequences &sequences) {
   const plan::Program &program = plan.programs(programOf(plan, mesh, device));
-  std::map<std::pair<int64_t, bool>, int> lanes;
+  std::map<std::tuple<int64_t, int, bool>, int> lanes;
   for (const plan::Action &action : findRoutine(program, routine)->actions()) {
     const plan::Fragment &fragment = program.fragments(action.fragment());
     for (int c = 0; c < fragment.commands_size(); ++c) {
@@ -101,24 +103,27 @@ Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std
       const plan::Transfer &transfer = fragment.commands(c).transfer();
       bool receives = transfer.direction() == plan::Transfer::RECEIVE;
       int64_t peer = evaluate(transfer.peer(), mesh, device);
-      if (peer < 0 || peer >= mesh.numDevices() || peer == device)
+      if (peer < 0 || peer >= mesh.numDevices())
         return inputError(fmt::format("{}: device {} has the peer {} of {} devices", showCommand(fragment, c), device,
                                       peer, mesh.numDevices()));
-      int lane = laneOf(fragment.commands(c));
-      if (lanes.try_emplace({peer, receives}, lane).first->second != lane)
+      int lane = laneOf(fragment.commands(c)), channel = transfer.channel();
+      if (channel < 0 || channel >= mostChannels || transfer.buffers() < 0)
+        return inputError(fmt::format("{}: channel {} (of {}) with {} message buffers", showCommand(fragment, c),
+                                      channel, mostChannels, transfer.buffers()));
+      if (lanes.try_emplace({peer, channel, receives}, lane).first->second != lane)
         return inputError(fmt::format("{}: device {} {} device {} on several threads, which have no order",
                                       showCommand(fragment, c), device, receives ? "receives from" : "sends to", peer));
-      sequences[receives ? std::pair{peer, device} : std::pair{device, peer}][receives].push_back(
-          {&fragment, c, action.microbatch()});
+      auto key = receives ? std::tuple{peer, device, channel} : std::tuple{device, peer, channel};
+      sequences[key][receives].push_back({&fragment, c, action.microbatch()});
     }
   }
   return Status::ok();
 }
 
 Status verifyMessages(const Sequences &sequences) {
-  for (const auto &[pair, sides] : sequences) {
+  for (const auto &[key, sides] : sequences) {
     const auto &[sent, received] = sides;
-    auto [from, to] = pair;
+    auto [from, to, channel] = key;
     for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i)
       if (!sent[i].fits(received[i]))
         return inputError(

@@ -80,7 +80,7 @@ public:
       rank.device = device;
       rank.script = &scripts[static_cast<size_t>(programOf(plan, mesh, device))];
       for (const MessageRoute &route : routesOf(plan, mesh, device))
-        if (route.from == device) routes[{route.from, route.to}].buffers = route.buffers;
+        if (route.from == device) routes[{route.from, route.to, route.channel}].buffers = route.buffers;
       ready.push_back(device);
     }
   }
@@ -179,7 +179,8 @@ private:
     if (command.has_transfer()) {
       int64_t peer = evaluate(command.transfer().peer(), mesh, rank.device);
       bool receives = command.transfer().direction() == plan::Transfer::RECEIVE;
-      Route &route = routes[receives ? std::pair{peer, rank.device} : std::pair{rank.device, peer}];
+      int channel = command.transfer().channel();
+      Route &route = routes[receives ? std::tuple{peer, rank.device, channel} : std::tuple{rank.device, peer, channel}];
       if (receives ? route.inFlight == 0 : route.inFlight == route.buffers) return false;
       route.inFlight += receives ? -1 : 1;
       wake(peer);
@@ -245,7 +246,7 @@ private:
   const std::function<std::vector<int64_t>(int64_t, const plan::Collective &)> &together;
   std::deque<Script> scripts; // by program
   std::map<int64_t, Rank> ranks;
-  std::map<std::pair<int64_t, int64_t>, Route> routes;
+  std::map<std::tuple<int64_t, int64_t, int>, Route> routes;
   std::map<std::pair<std::vector<int64_t>, int>, Meeting> meetings; // by members and lane
   std::deque<int64_t> ready;
   Status fault;

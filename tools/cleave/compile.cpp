@@ -1,5 +1,6 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/verify.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
@@ -18,8 +19,7 @@ int runEstimate(const Options &options) {
   if (!request) return fail(request.status());
   auto report = estimate(*request, options.executable);
   if (!report) return fail(report.status());
-  Status written =
-      writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
+  Status written = writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
   return written ? 0 : fail(written);
 }
 
@@ -28,6 +28,8 @@ int runCompile(const Options &options) {
   if (!request) return fail(request.status());
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
+  // What the runtime would refuse is not written.
+  if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
   Status written = runtime::writePlanFile(compiled->plan, options.output);
   if (!written) return fail(written);
   if (options.json)
@@ -35,8 +37,8 @@ int runCompile(const Options &options) {
   else
     fmt::print("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
                options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
-               1e3 * compiled->report.predicted.stepSeconds,
-               compiled->report.predicted.memory.total() / 1048576.0, options.output);
+               1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
+               options.output);
   return written ? 0 : fail(written);
 }
 

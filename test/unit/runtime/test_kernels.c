@@ -37,3 +37,8 @@ void column_sum(int64_t begin, int64_t end, void *const *buffers, const int64_t 
     y[c] = sum;
   }
 }
+void add(int64_t begin, int64_t end, void *const *buffers, const int64_t *scalars) {
+  const float *a = buffers[0], *b = buffers[1];
+  float *c = buffers[2];
+  for (int64_t i = begin; i < end; ++i) c[i] = a[i] + b[i];
+}

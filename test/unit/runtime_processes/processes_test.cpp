@@ -63,6 +63,35 @@ TEST(Processes, TorchVariablesGiveTheBitsOfOneProcess) {
   }
 }
 
+TEST(Processes, PipelinesGiveTheBitsOfOneProcess) {
+  for (auto [arguments, processes] : {std::pair{"1f1b 2 1 10", 2}, std::pair{"interleaved:2 2 2 10", 4},
+                                      std::pair{"gpipe 4 1 10", 4}, std::pair{"zb-v 2 1 10", 2}}) {
+    Outcome one = shell(std::string(RUNTIME_RANK) + " " + arguments), torch = shell(underTorch(processes, arguments));
+    EXPECT_EQ(one.status, 0) << one.output;
+    EXPECT_EQ(torch.status, 0) << torch.output;
+    EXPECT_EQ(torch.output, one.output) << arguments;
+    if (!hasMpi()) continue;
+    Outcome mpi = shell(underMpi(processes, arguments));
+    EXPECT_EQ(mpi.status, 0) << mpi.output;
+    EXPECT_EQ(mpi.output, one.output) << arguments;
+  }
+}
+
+TEST(Processes, AFailingStageEndsTheOthers) {
+  Outcome torch = shell(underTorch(2, "1f1b 2 1 10 nan"));
+  EXPECT_EQ(torch.status, 4) << torch.output;
+  EXPECT_THAT(torch.output, testing::ContainsRegex("rank [01], step [0-9]+, command .loss. .check_finite."));
+  EXPECT_LT(torch.seconds, 10);
+  Outcome killed = shell(underTorch(4, "interleaved:2 4 1 1000000 die 2 50"));
+  EXPECT_NE(killed.status, 0) << killed.output;
+  EXPECT_THAT(killed.output, testing::ContainsRegex("rank [0-3], step [0-9]+, command .*: rank [0-3] is gone"));
+  EXPECT_LT(killed.seconds, 10);
+  if (!hasMpi()) GTEST_SKIP() << "no mpirun on this machine";
+  Outcome mpi = shell(underMpi(4, "interleaved:2 4 1 1000000 die 2 50"));
+  EXPECT_NE(mpi.status, 0) << mpi.output;
+  EXPECT_LT(mpi.seconds, 20);
+}
+
 TEST(Processes, ANonFiniteLossEndsAllWithStatus4) {
   Outcome torch = shell(underTorch(2, "2 1 10 nan"));
   EXPECT_EQ(torch.status, 4) << torch.output;

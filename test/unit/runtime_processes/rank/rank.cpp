@@ -1,13 +1,18 @@
 // Trains the MLP plan of test/unit/runtime and prints the bits of every loss and of the parameters that device 0 holds.
-//   runtime_rank DP TP STEPS [die RANK STEP | nan | slow]
+//   runtime_rank DP TP STEPS [die RANK STEP | nan]
+// Or the hand-made pipeline, with weights as the plan draws them:
+//   runtime_rank SCHEDULE RANKS DP STEPS [die RANK STEP | nan]
 #include "runtime/comm/open_fabric.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/executor/executor.h"
+#include "runtime/state/weights.h"
 #include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/pipeline_plan.h"
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <unistd.h>
 
@@ -35,14 +40,23 @@ void load(Executor &executor, const test::MlpData &data) {
   }
 }
 
-} // namespace
+void printParameters(Executor &executor) {
+  for (const plan::Parameter &parameter : executor.plan().parameters()) {
+    if (!executor.holds(0, parameter)) continue;
+    uint64_t hash = 1469598103934665603ull;
+    for (std::byte byte : executor.shard(0, parameter)) hash = (hash ^ static_cast<uint64_t>(byte)) * 1099511628211ull;
+    std::printf("%s %llx\n", parameter.name().c_str(), static_cast<unsigned long long>(hash));
+  }
+}
 
-int main(int argc, char **argv) {
-  if (argc < 4) return 2;
-  test::MlpShape shape{.dp = std::atoi(argv[1]), .tp = std::atoi(argv[2])};
-  std::string mode = argc > 4 ? argv[4] : "";
-  if (mode == "nan") shape.lr = 1e30;
-  plan::Plan plan = test::mlpPlan(shape);
+struct Mode {
+  bool nan = false;
+  int dieRank = -1, dieStep = 0;
+};
+
+// Trains and prints; `fill` gives the parameters their first values.
+int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, int steps, const Mode &mode,
+          const std::function<Status(Executor &)> &fill) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
   if (!fabric) return fail(fabric.status());
@@ -50,22 +64,53 @@ int main(int argc, char **argv) {
   if (!made) return fail(made.status());
   Executor &executor = **made;
   if (Result<bool> agreed = executor.fabric().agree(42); !agreed || !*agreed) return fail(agreed.status());
-  test::MlpData data = test::mlpData(shape);
-  load(executor, data);
+  if (Status filled = fill(executor); !filled) return fail(filled);
   int64_t first = executor.devices().front();
-  for (int step = 0; step < std::atoi(argv[3]); ++step) {
-    if (mode == "die" && first == std::atoi(argv[5]) && step == std::atoi(argv[6])) ::kill(::getpid(), SIGKILL);
-    const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
-                                 reinterpret_cast<const std::byte *>(data.t.data())};
+  for (int step = 0; step < steps; ++step) {
+    if (first == mode.dieRank && step == mode.dieStep) ::kill(::getpid(), SIGKILL);
     auto outputs = executor.run("step", inputs, step);
     if (!outputs) return fail(outputs.status());
     if (first == 0) std::printf("loss %a\n", outputs->at("loss"));
   }
-  if (first != 0) return 0;
-  for (const plan::Parameter &parameter : plan.parameters()) {
-    uint64_t hash = 1469598103934665603ull;
-    for (std::byte byte : executor.shard(0, parameter)) hash = (hash ^ static_cast<uint64_t>(byte)) * 1099511628211ull;
-    std::printf("%s %llx\n", parameter.name().c_str(), static_cast<unsigned long long>(hash));
-  }
+  if (first == 0) printParameters(executor);
   return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 4) return 2;
+  bool pipeline = argv[1][std::strspn(argv[1], "0123456789")] != 0; // not a number
+  int rest = pipeline ? 5 : 4;
+  Mode mode;
+  std::string what = argc > rest ? argv[rest] : "";
+  mode.nan = what == "nan";
+  if (what == "die") mode.dieRank = std::atoi(argv[rest + 1]), mode.dieStep = std::atoi(argv[rest + 2]);
+  int steps = std::atoi(argv[rest - 1]);
+  if (pipeline) {
+    test::PipelineShape shape{.ranks = std::atoi(argv[2]), .dp = std::atoi(argv[3]), .schedule = argv[1]};
+    if (mode.nan) shape.lr = 1e30f;
+    plan::Plan plan = test::pipelinePlan(shape);
+    test::PipelineData data = test::pipelineData(shape);
+    return train(plan, data.pointers(shape), steps, mode, [&](Executor &executor) {
+      WeightReader weights(plan);
+      for (int64_t device : executor.devices())
+        for (const plan::Parameter &parameter : plan.parameters())
+          if (executor.holds(device, parameter))
+            if (Status status = weights.initialize(parameter, executor.shardShape(device, parameter),
+                                                   executor.shard(device, parameter));
+                !status)
+              return status;
+      return Status::ok();
+    });
+  }
+  test::MlpShape shape{.dp = std::atoi(argv[1]), .tp = std::atoi(argv[2])};
+  if (mode.nan) shape.lr = 1e30;
+  test::MlpData data = test::mlpData(shape);
+  return train(test::mlpPlan(shape),
+               {reinterpret_cast<const std::byte *>(data.x.data()), reinterpret_cast<const std::byte *>(data.t.data())},
+               steps, mode, [&](Executor &executor) {
+                 load(executor, data);
+                 return Status::ok();
+               });
 }

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Small models whose values pass over several pipeline stages.
+
+    make_pipeline_models.py chain FILE     eight layers of 256 features, 2 MiB of weights
+    make_pipeline_models.py unet FILE      every layer of the way down is read again on the way up; a second input in
+                                           the middle and at the end
+    make_pipeline_models.py seq2seq FILE   an encoder whose result every layer of the decoder reads; one embedding for
+                                           both sides and the head
+"""
+import pathlib
+import sys
+
+import numpy as np
+
+FLOAT, INT64 = 1, 7
+rng = np.random.default_rng(3)
+nodes, weights = [], []
+
+
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    """A protobuf field: an integer, or bytes, text or a message (bytes). The tests do without the onnx package."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def weight(name, *shape):
+    values = rng.standard_normal(shape) * (0.5 if len(shape) == 1 else np.sqrt(1.5 / shape[0]))
+    dims = b"".join(field(1, size) for size in shape)
+    weights.append(dims + field(2, FLOAT) + field(8, name) + field(9, values.astype("<f4").tobytes()))
+    return name
+
+
+def add(kind, inputs, output, **attributes):
+    node = b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, output) + field(4, kind)
+    for name, value in attributes.items():
+        if isinstance(value, list):
+            node += field(5, field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7))
+        else:
+            value = value & 2 ** 64 - 1  # negative numbers in ten bytes
+            node += field(5, field(1, name) + field(3, value) + field(20, 2))
+    nodes.append(node)
+    return output
+
+
+def value_info(name, kind, dims):
+    shape = b"".join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
+
+
+def layer(x, name, size_in, size_out, activation="Tanh"):
+    y = add("MatMul", [x, weight(name + ".weight", size_in, size_out)], name + ".product")
+    y = add("Add", [y, weight(name + ".bias", size_out)], name + ".sum")
+    return add(activation, [y], name) if activation else y
+
+
+def chain():
+    x, size = "x", 256
+    for i in range(8):
+        x = layer(x, f"layer{i}", size, size)
+    add("Identity", [layer(x, "head", size, 8, None)], "y")
+    return [("x", FLOAT, ["batch", size])], ("y", ["batch", 8])
+
+
+def unet():
+    x, size, depth, kept = "x", 24, 3, []
+    for i in range(depth):
+        x = layer(x, f"down{i}", size if i else 16, size)
+        kept.append(x)
+    x = add("Mul", [layer(x, "middle", size, size), "gate"], "gated")
+    for i in reversed(range(depth)):
+        x = add("Concat", [x, kept[i]], f"joined{i}", axis=1)
+        x = layer(x, f"up{i}", 2 * size, size)
+    x = add("Add", [x, "gate"], "shifted")
+    add("Identity", [layer(x, "head", size, 4, None)], "y")
+    return [("x", FLOAT, ["batch", 16]), ("gate", FLOAT, ["batch", size])], ("y", ["batch", 4])
+
+
+def seq2seq():
+    vocabulary, size, length = 19, 16, 6
+    table = weight("embedding", vocabulary, size)
+    memory = add("Gather", [table, "source"], "source.embedded", axis=0)
+    for i in range(2):
+        memory = layer(memory, f"encoder{i}", size, size)
+    transposed = add("Transpose", [memory], "memory.transposed", perm=[0, 2, 1])
+    x = add("Gather", [table, "target"], "target.embedded", axis=0)
+    for i in range(3):
+        scores = add("Softmax", [add("MatMul", [x, transposed], f"decoder{i}.scores")], f"decoder{i}.weights", axis=-1)
+        x = add("Add", [x, add("MatMul", [scores, memory], f"decoder{i}.read")], f"decoder{i}.joined")
+        x = add("Add", [x, layer(x, f"decoder{i}", size, size)], f"decoder{i}.out")
+    add("MatMul", [x, add("Transpose", [table], "head.weight", perm=[1, 0])], "y")
+    inputs = [(name, INT64, ["batch", length]) for name in ("source", "target")]
+    return inputs, ("y", ["batch", length, vocabulary])
+
+
+def main():
+    inputs, (output, shape) = {"chain": chain, "unet": unet, "seq2seq": seq2seq}[sys.argv[1]]()
+    graph = b"".join(field(1, node) for node in nodes) + field(2, sys.argv[1])
+    graph += b"".join(field(5, one) for one in weights) + b"".join(field(11, value_info(*one)) for one in inputs)
+    graph += field(12, value_info(output, FLOAT, shape))
+    opset = field(1, "") + field(2, 18)
+    pathlib.Path(sys.argv[2]).write_bytes(field(1, 9) + field(7, graph) + field(8, opset))
+
+
+main()
