@@ -70,15 +70,18 @@ SPLITS = {
     "pp2zbv": (2, ["--mesh", "pp=2", "--schedule", "zb-v", "--microbatches", "4"]),
     "pp2dualpipev": (2, ["--mesh", "pp=2", "--schedule", "dualpipev", "--microbatches", "4"]),
     "dp2tp2pp2": (8, ["--mesh", "dp=2,tp=2,pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
+    "tp2pp2cp2": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero1": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero3": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2"]),
 }
+# A stage has one layer with weights at least.
+MOST_STAGES = {"mlp": 3}
 # What `./dev test` runs of them; --full runs all.
 QUICK = {
     "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe"],
     "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2"],
-    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbh1"],
-    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "pp2"],
+    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv"],
+    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "pp2interleaved"],
     "llama_tiny": ["ddp2", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3"],
     "resnet_cifar": ["single", "ddp4", "pp2"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
@@ -227,6 +230,18 @@ def run_case(build, model, split, folder, mpi, gradients=True):
         return worst, worst_gradient
 
 
+def stages_of(split):
+    """Pipeline stages of a split: ranks times the stages that the schedule lays on each."""
+    flags = dict(zip(SPLITS[split][1][::2], SPLITS[split][1][1::2]))
+    ranks = dict(entry.split("=") for entry in flags.get("--mesh", "pp=1").split(",")).get("pp", "1")
+    kind, _, chunks = flags.get("--schedule", "").partition(":")
+    return int(ranks) * int(chunks or (2 if kind in ("looped-bfs", "zb-v", "dualpipev") else 1))
+
+
+def full_list(model):
+    return [split for split in SPLITS if stages_of(split) <= MOST_STAGES.get(model, 4)]
+
+
 def cuts_statistics(model, split):
     """Batch statistics are those of a microbatch: such a model is another one than PyTorch's when its batch is cut."""
     flags = SPLITS[split][1]
@@ -244,7 +259,7 @@ def main():
     models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
     cases = []
     for model in models:
-        chosen = args.splits.split(",") if args.splits else (list(SPLITS) if args.full else QUICK.get(model, ["single"]))
+        chosen = args.splits.split(",") if args.splits else (full_list(model) if args.full else QUICK.get(model, ["single"]))
         cases += [(model, split, False) for split in chosen]
     if not args.models and not args.splits and shutil.which("mpirun"):
         cases += [(m, s, True) for m, s in MPI]
