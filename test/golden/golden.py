@@ -74,8 +74,8 @@ SPLITS = {
     "dp2pp2zero1": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero3": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2"]),
 }
-# A stage has one layer with weights at least.
-MOST_STAGES = {"mlp": 3}
+# A stage has one layer with weights at least; an unrolled recurrence is one layer.
+MOST_STAGES = {"mlp": 3, "lstm_tiny": 1}
 # What `./dev test` runs of them; --full runs all.
 QUICK = {
     "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe"],
