@@ -70,7 +70,6 @@ SPLITS = {
     "pp2zbv": (2, ["--mesh", "pp=2", "--schedule", "zb-v", "--microbatches", "4"]),
     "pp2dualpipev": (2, ["--mesh", "pp=2", "--schedule", "dualpipev", "--microbatches", "4"]),
     "dp2tp2pp2": (8, ["--mesh", "dp=2,tp=2,pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
-    "tp2pp2cp2": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero1": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero3": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2"]),
 }
