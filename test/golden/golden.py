@@ -97,9 +97,15 @@ class Failure(Exception):
     pass
 
 
+class Refused(Failure):
+    """cleave says that the model cannot be split so: exit status 2 or 3."""
+
+
 def call(command, **kwargs):
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kwargs)
     if done.returncode:
+        if "compile" in command[:2] and done.returncode in (2, 3):
+            raise Refused(done.stderr.strip().splitlines()[-1])
         raise Failure(f"{' '.join(map(str, command))}\nexit status {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
     return done.stdout
 
@@ -262,7 +268,7 @@ def main():
         cases += [(model, split, False) for split in chosen]
     if not args.models and not args.splits and shutil.which("mpirun"):
         cases += [(m, s, True) for m, s in MPI]
-    passed = failed = 0
+    passed = failed = skipped = 0
     with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
         for model, split, mpi in cases:
             start = time.monotonic()
@@ -277,9 +283,11 @@ def main():
                 print(f"PASS {label}: {found} ({time.monotonic() - start:.1f} s)", flush=True)
                 passed += 1
             except Failure as failure:
-                print(f"FAIL {label}: {failure}", flush=True)
-                failed += 1
-    print(f"golden: {passed} passed, {failed} failed, 0 skipped")
+                # All splits of all models: some models have too few layers for some pipelines, or no sequence to split.
+                refused = args.full and isinstance(failure, Refused)
+                print(f"{'SKIP' if refused else 'FAIL'} {label}: {failure}", flush=True)
+                failed, skipped = failed + (not refused), skipped + refused
+    print(f"golden: {passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 
