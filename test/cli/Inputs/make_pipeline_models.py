@@ -12,49 +12,23 @@ import sys
 
 import numpy as np
 
-FLOAT, INT64 = 1, 7
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "models"))
+from onnx_writer import FLOAT, INT64, attribute, chunk, integer, tensor, value_info  # noqa: E402
+
 rng = np.random.default_rng(3)
 nodes, weights = [], []
 
 
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, value):
-    """A protobuf field: an integer, or bytes, text or a message (bytes). The tests do without the onnx package."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
 def weight(name, *shape):
     values = rng.standard_normal(shape) * (0.5 if len(shape) == 1 else np.sqrt(1.5 / shape[0]))
-    dims = b"".join(field(1, size) for size in shape)
-    weights.append(dims + field(2, FLOAT) + field(8, name) + field(9, values.astype("<f4").tobytes()))
+    weights.append(tensor(name, FLOAT, shape, chunk(9, values.astype("<f4").tobytes())))
     return name
 
 
 def add(kind, inputs, output, **attributes):
-    node = b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, output) + field(4, kind)
-    for name, value in attributes.items():
-        if isinstance(value, list):
-            node += field(5, field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7))
-        else:
-            value = value & 2 ** 64 - 1  # negative numbers in ten bytes
-            node += field(5, field(1, name) + field(3, value) + field(20, 2))
-    nodes.append(node)
+    node = b"".join(chunk(1, name) for name in inputs) + chunk(2, output) + chunk(3, output) + chunk(4, kind)
+    nodes.append(node + b"".join(chunk(5, attribute(*one)) for one in attributes.items()))
     return output
-
-
-def value_info(name, kind, dims):
-    shape = b"".join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
-    return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
 
 
 def layer(x, name, size_in, size_out, activation="Tanh"):
@@ -104,11 +78,11 @@ def seq2seq():
 
 def main():
     inputs, (output, shape) = {"chain": chain, "unet": unet, "seq2seq": seq2seq}[sys.argv[1]]()
-    graph = b"".join(field(1, node) for node in nodes) + field(2, sys.argv[1])
-    graph += b"".join(field(5, one) for one in weights) + b"".join(field(11, value_info(*one)) for one in inputs)
-    graph += field(12, value_info(output, FLOAT, shape))
-    opset = field(1, "") + field(2, 18)
-    pathlib.Path(sys.argv[2]).write_bytes(field(1, 9) + field(7, graph) + field(8, opset))
+    graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
+    graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)
+    graph += chunk(12, value_info(output, FLOAT, shape))
+    opset = chunk(1, "") + integer(2, 18)
+    pathlib.Path(sys.argv[2]).write_bytes(integer(1, 9) + chunk(7, graph) + chunk(8, opset))
 
 
 main()

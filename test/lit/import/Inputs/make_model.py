@@ -6,42 +6,25 @@
     make_model.py m.onnx --aside                      a second output, aside = x @ v
 """
 import argparse
+import pathlib
 import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "models"))
+from onnx_writer import FLOAT, chunk, integer, tensor, value_info  # noqa: E402
 
 
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, value):
-    """A protobuf field: an integer, or bytes, text or a message (bytes)."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def value_info(name, dims):
-    shape = b"".join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
-    return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))  # float32
-
-
-def tensor(name, dims, location):
-    out = b"".join(field(1, d) for d in dims) + field(2, 1) + field(8, name)
+def weight(name, dims, location):
     if location is None:
         count = dims[0] * dims[1]
-        return out + field(9, struct.pack(f"<{count}f", *(i / count for i in range(count))))
-    return out + field(13, field(1, "location") + field(2, location)) + field(14, 1)
+        return tensor(name, FLOAT, dims, chunk(9, struct.pack(f"<{count}f", *(i / count for i in range(count)))))
+    return tensor(name, FLOAT, dims, chunk(13, chunk(1, "location") + chunk(2, location)) + integer(14, 1))
 
 
 def node(op, inputs, output):
     domain, _, kind = op.rpartition(".")
-    return (b"".join(field(1, i) for i in inputs) + field(2, output) + field(3, "node_" + output) + field(4, kind) +
-            (field(7, domain) if domain else b""))
+    return (b"".join(chunk(1, i) for i in inputs) + chunk(2, output) + chunk(3, "node_" + output) + chunk(4, kind) +
+            (chunk(7, domain) if domain else b""))
 
 
 parser = argparse.ArgumentParser()
@@ -55,11 +38,11 @@ nodes, last = [node("MatMul", ["x", "w"], "h0")], "h0"
 for index, op in enumerate(arguments.ops.split(","), 1):
     nodes.append(node(op, [last], f"h{index}"))
     last = f"h{index}"
-graph = b"".join(field(1, n) for n in nodes) + field(2, "g") + field(5, tensor("w", [8, 4], arguments.data))
-graph += field(11, value_info("x", ["batch", 8])) + field(12, value_info(last, ["batch", 4]))
+graph = b"".join(chunk(1, n) for n in nodes) + chunk(2, "g") + chunk(5, weight("w", [8, 4], arguments.data))
+graph += chunk(11, value_info("x", FLOAT, ["batch", 8])) + chunk(12, value_info(last, FLOAT, ["batch", 4]))
 if arguments.aside:
-    graph += field(1, node("MatMul", ["x", "v"], "aside")) + field(5, tensor("v", [8, 4], None))
-    graph += field(12, value_info("aside", ["batch", 4]))
-model = field(1, 9) + field(2, "make_model.py") + field(7, graph) + field(8, field(2, 18))
-model += field(8, field(1, "my.domain") + field(2, 1))
+    graph += chunk(1, node("MatMul", ["x", "v"], "aside")) + chunk(5, weight("v", [8, 4], None))
+    graph += chunk(12, value_info("aside", FLOAT, ["batch", 4]))
+model = integer(1, 9) + chunk(2, "make_model.py") + chunk(7, graph) + chunk(8, integer(2, 18))
+model += chunk(8, chunk(1, "my.domain") + integer(2, 1))
 open(arguments.path, "wb").write(model)
