@@ -1,8 +1,8 @@
 // How this process takes part in a run: alone with all devices, or as one rank among processes.
 //
-//   no launch variables                          every device is a thread of this process
-//   mpirun, srun (OMPI_COMM_WORLD_SIZE, PMI_*)   one rank a process over MPI, by the plugin libcleave_comm_mpi.so
-//   torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)   one rank a process over TCP
+//   alone          every device is a thread of this process
+//   under MPI      one rank a process, by the plugin libcleave_comm_mpi.so
+//   otherwise      one rank a process over TCP (torchrun, srun; see launch.h)
 #pragma once
 #include "runtime/comm/communicator.h"
 #include <memory>

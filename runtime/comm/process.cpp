@@ -203,13 +203,13 @@ Result<Prepared> ProcessFabric::prepare(int64_t device, int lane, const plan::Co
   if (count > ProcessCollective::maxMembers) return inputError(fmt::format("a group of {} processes", count));
   Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
   if (!parts) return parts.status();
-  // All groups over the same axes have the same number on all processes: members differ, the order of preparing does
-  // not.
-  std::vector<int64_t> key;
+  // The same number on all processes, whatever else their programs do: stages of a pipeline prepare other groups.
+  if (mesh.axes.size() > 12) return inputError(fmt::format("a mesh of {} axes; 12 are the most", mesh.axes.size()));
+  int channel = 0; // below mailTag of mpi_transport.cpp
   for (const std::string &axis : collective.axes())
     for (size_t a = 0; a < mesh.axes.size(); ++a)
-      if (mesh.axes[a].name == axis) key.push_back(static_cast<int64_t>(a));
-  int channel = channels.emplace(std::pair{key, lane}, static_cast<int>(channels.size()) + 1).first->second;
+      if (mesh.axes[a].name == axis) channel |= 1 << a;
+  channel = channel * Transport::lanes + lane + 1;
   auto command = std::make_unique<ProcessCollective>(*transport, flag, lane, channel);
   Layout layout{*command, members, std::find(members.begin(), members.end(), device) - members.begin(), arena};
   for (const CollectivePart &part : *parts) {

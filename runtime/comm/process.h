@@ -32,7 +32,6 @@ private:
   std::unique_ptr<Transport> transport;
   Courier courier; // of transfers
   std::byte *arena = nullptr;
-  std::map<std::pair<std::vector<int64_t>, int>, int> channels; // numbered in the order of preparation, the same on all
 };
 
 } // namespace cleave::runtime

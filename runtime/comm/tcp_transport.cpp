@@ -1,12 +1,11 @@
-// One socket for every pair of ranks and lane. Rank 0 listens at MASTER_ADDR:MASTER_PORT and tells everybody where the
-// others listen; of a pair, the higher rank connects. A rank that dies closes its sockets, which its peers see at once.
+// One socket for every pair of ranks and lane. Rank 0 listens at the launch's host and port and tells everybody where
+// the others listen; of a pair, the higher rank connects. A rank that dies closes its sockets, which its peers see at
+// once.
 #include "runtime/comm/transport.h"
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -80,7 +79,7 @@ public:
     if (listener >= 0) ::close(listener);
     if (bell >= 0) ::close(bell);
   }
-  Status connect();
+  Status connect(const Launch &launch);
   int rank() const override { return self; }
   int size() const override { return count; }
   Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
@@ -189,7 +188,7 @@ Status TcpTransport::meet(const std::string &host, const std::string &port, std:
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   if (int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); code != 0)
-    return inputError(fmt::format("MASTER_ADDR={} MASTER_PORT={}: {}", host, port, ::gai_strerror(code)));
+    return inputError(fmt::format("rank 0 is to listen at {}:{}: {}", host, port, ::gai_strerror(code)));
   Address master;
   std::memcpy(&master.where, found->ai_addr, found->ai_addrlen);
   master.length = found->ai_addrlen;
@@ -212,8 +211,7 @@ Status TcpTransport::meet(const std::string &host, const std::string &port, std:
     return Status::ok();
   }
   int socket = connectTo(reinterpret_cast<sockaddr *>(&master.where), master.length, deadline);
-  if (socket < 0)
-    return runError(fmt::format("rank {} cannot reach MASTER_ADDR {}:{}: {}", self, host, port, reason()));
+  if (socket < 0) return runError(fmt::format("rank {} cannot reach rank 0 at {}:{}: {}", self, host, port, reason()));
   control[0] = socket;
   Greeting greeting{.rank = self, .lane = -1, .port = mine};
   if (!transfer(socket, &greeting, sizeof greeting, true) ||
@@ -223,31 +221,14 @@ Status TcpTransport::meet(const std::string &host, const std::string &port, std:
   return Status::ok();
 }
 
-Status TcpTransport::connect() {
-  auto variable = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  auto number = [](const std::string &text) { // -1: not a whole number
-    int value = -1;
-    auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return failure == std::errc() && end == text.data() + text.size() ? value : -1;
-  };
-  self = number(variable("RANK")), count = number(variable("WORLD_SIZE"));
-  std::string host = variable("MASTER_ADDR"), port = variable("MASTER_PORT");
-  if (count < 1 || count > 4096 || self < 0 || self >= count || host.empty() || number(port) < 1)
-    return inputError(fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, as whole "
-                                  "numbers but the address, and "
-                                  "RANK below WORLD_SIZE",
-                                  variable("RANK"), variable("WORLD_SIZE"), host, port));
-  if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True")
-    port = std::to_string(number(port) + 1); // torchrun holds the port itself
+Status TcpTransport::connect(const Launch &launch) {
+  self = launch.rank, count = launch.size;
   for (int lane = 0; lane < lanes; ++lane) {
     sockets[lane].assign(static_cast<size_t>(count), -1);
     states[lane].out.resize(static_cast<size_t>(count)), states[lane].in.resize(static_cast<size_t>(count));
   }
   std::vector<Address> addresses;
-  CLEAVE_RETURN_IF_ERROR(meet(host, port, addresses));
+  CLEAVE_RETURN_IF_ERROR(meet(launch.host, std::to_string(launch.port), addresses));
   auto deadline = Clock::now() + patience;
   for (int lane = 0; lane < lanes; ++lane)
     for (int peer = 0; peer < self; ++peer) {
@@ -435,9 +416,9 @@ void TcpTransport::rest(std::span<const MailRoute>, int64_t) {
 
 } // namespace
 
-Result<std::unique_ptr<Transport>> openTcpTransport() {
+Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch) {
   auto transport = std::make_unique<TcpTransport>();
-  CLEAVE_RETURN_IF_ERROR(transport->connect());
+  CLEAVE_RETURN_IF_ERROR(transport->connect(launch));
   return std::unique_ptr<Transport>(std::move(transport));
 }
 

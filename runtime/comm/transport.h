@@ -8,6 +8,7 @@
 // Pieces between a pair of ranks on one channel arrive in the order they are sent. A lane is used by one thread at a
 // time; a channel belongs to one lane.
 #pragma once
+#include "runtime/comm/launch.h"
 #include "runtime/comm/message_ring.h"
 #include "runtime/comm/wait.h"
 #include "runtime/status.h"
@@ -61,8 +62,8 @@ public:
   virtual void abort(const std::string &message, int exitStatus) = 0;
 };
 
-// RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Error: variables missing, or not all processes arrive within two minutes.
-Result<std::unique_ptr<Transport>> openTcpTransport();
+// Error: rank 0 cannot be reached, or not all processes arrive within two minutes.
+Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch);
 // Loads libcleave_comm_mpi.so, which initializes MPI. Error: the plugin or MPI is not installed.
 Result<std::unique_ptr<Transport>> openMpiTransport();
 

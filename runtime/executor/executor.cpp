@@ -1,4 +1,5 @@
 #include "runtime/executor/executor.h"
+#include "runtime/comm/launch.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/null/null_device.h"
 #include "runtime/plan/coordinate.h"
@@ -7,7 +8,6 @@
 #include "runtime/plan/verify.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <sched.h>
@@ -24,12 +24,8 @@ int availableCores() {
 namespace {
 // Threads for one device when `here` devices run in this process.
 int defaultThreads(int64_t here) {
-  int64_t processes = 1;
-  for (const char *name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"})
-    if (const char *value = std::getenv(name)) {
-      processes = std::max(1, std::atoi(value));
-      break;
-    }
+  Result<Launch> launch = readLaunch();
+  int64_t processes = launch ? launch->localSize : 1;
   int cores = availableCores();
   if (cores < ::sysconf(_SC_NPROCESSORS_ONLN)) processes = 1; // bound to cores of its own
   return static_cast<int>(std::max<int64_t>(1, cores / (processes * here)));

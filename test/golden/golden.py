@@ -23,6 +23,7 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 DATA = HERE / "data"
+PATIENCE = 600  # seconds for one command that takes a few
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
 GRADIENT_LR = 1024.0
 # A ReLU's derivative jumps at 0. In the recorded training of this model, done in doubles, steps 3 to 6 have
@@ -90,7 +91,7 @@ QUICK = {
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
-       ("llama_tiny", "cp2")]
+       ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
 
 
 class Failure(Exception):
@@ -102,7 +103,11 @@ class Refused(Failure):
 
 
 def call(command, **kwargs):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kwargs)
+    try:
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE, **kwargs)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{' '.join(map(str, command))}\nhangs: not done after {PATIENCE} s")
     if done.returncode:
         if "compile" in command[:2] and done.returncode in (2, 3):
             raise Refused(done.stderr.strip().splitlines()[-1])
@@ -258,6 +263,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
     args = parser.parse_args()
@@ -265,8 +271,8 @@ def main():
     cases = []
     for model in models:
         chosen = args.splits.split(",") if args.splits else (full_list(model) if args.full else QUICK.get(model, ["single"]))
-        cases += [(model, split, False) for split in chosen]
-    if not args.models and not args.splits and shutil.which("mpirun"):
+        cases += [(model, split, args.mpi and SPLITS[split][0] > 1) for split in chosen]
+    if not args.mpi and not args.models and not args.splits and shutil.which("mpirun"):
         cases += [(m, s, True) for m, s in MPI]
     passed = failed = skipped = 0
     with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
