@@ -38,6 +38,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 using namespace mlir;
 namespace cleave {
@@ -211,7 +213,14 @@ Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
 Result<std::string> Pipeline::referenceGraph() {
   plan::Graph graph;
   if (failed(training::exportReference(*module, graph))) return failure("the reference graph cannot be written");
-  return graph.SerializeAsString();
+  std::string bytes; // the same on every process: maps in the order of their keys
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    if (!graph.SerializeToCodedStream(&out)) return failure("the reference graph cannot be written");
+  }
+  return bytes;
 }
 
 namespace {

@@ -44,7 +44,9 @@ public:
       evaluate.emitError() << "has no result loss_sum; AttachLoss must run before";
       return signalPassFailure();
     }
-    setStepResults(evaluate, StepResult{"loss", {}, weight ? f.div(loss, weight) : loss});
+    SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(loss, weight) : loss}};
+    if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
+    setStepResults(evaluate, finished);
     eraseDeadOps(evaluate);
   }
 

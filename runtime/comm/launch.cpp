@@ -91,12 +91,13 @@ Result<Launch> readLaunch(const std::function<const char *(const char *)> &varia
     int local = std::max(variables.number("OMPI_COMM_WORLD_LOCAL_SIZE"), variables.number("MPI_LOCALNRANKS"));
     return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, {}, 0};
   }
-  if (variables.has("RANK") && variables.has("MASTER_ADDR")) {
-    Result<Launch> launch = ofTorch(variables);
-    return launch && launch->size == 1 ? Launch{} : launch;
-  }
-  if (variables.number("SLURM_STEP_NUM_TASKS") > 1) return ofSlurm(variables);
-  return Launch{};
+  bool torch = variables.has("RANK") && variables.has("MASTER_ADDR");
+  if (!torch && variables.number("SLURM_STEP_NUM_TASKS") <= 1) return Launch{};
+  Result<Launch> launch = torch ? ofTorch(variables) : ofSlurm(variables);
+  if (!launch) return launch;
+  if (launch->size == 1) return Launch{};
+  launch->port += std::max(0, variables.number("CLEAVE_ATTEMPT"));
+  return launch;
 }
 
 Result<Launch> readLaunch() {

@@ -5,6 +5,8 @@
 //   srun                    SLURM_PROCID, SLURM_STEP_NUM_TASKS, ..._NODELIST   Tcp; rank 0 is on the first node
 //   nothing of these, or one process                                          Alone
 //
+// CLEAVE_ATTEMPT, how often `cleave run --max-restarts` has started the rank again, is added to the port.
+//
 // srun -N 2 -n 8 cleave run x.plan:  {Tcp, rank 5, size 8, localSize 4, host "node001", port 22045}
 #pragma once
 #include "runtime/status.h"

@@ -11,7 +11,6 @@
 #include "runtime/state/weights.h"
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fmt/format.h>
 #include <numeric>
 #include <yaml-cpp/yaml.h>
@@ -87,9 +86,7 @@ Status PlanTrainer::open() {
   bool resumed = false;
   if (options.resume) {
     if (options.snapshots.empty()) return inputError("--resume needs --snapshot DIR: the folder to resume from");
-    std::error_code ignored;
-    resumed =
-        std::filesystem::exists(options.snapshots, ignored) && !std::filesystem::is_empty(options.snapshots, ignored);
+    resumed = !isFreshSnapshotFolder(options.snapshots);
   }
   return resumed ? resume() : loadParameters();
 }
@@ -236,18 +233,21 @@ Status PlanTrainer::snapshot() {
 
 Result<double> PlanTrainer::evaluate() {
   if (evaluateFeeds.inputs.empty()) return std::nan("");
-  int64_t samples = evaluateFeeds.inputs.front().samples * evaluateFeeds.microbatches;
-  int64_t batches =
-      std::max<int64_t>(1, std::min(evalBatches, data.evaluation->size() / std::max<int64_t>(1, samples)));
-  Sampler order(data.evaluation->size(), {.batch = samples, .seed = training.seed(), .shuffle = false});
-  double sum = 0;
-  for (int64_t batch = 0; batch < batches; ++batch) {
+  // As many samples a batch as a step trains on, whatever the microbatches are.
+  int64_t samples = evaluateFeeds.inputs.front().samples * evaluateFeeds.microbatches,
+          runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
+  int64_t batches = std::max<int64_t>(1, std::min(evalBatches, data.evaluation->size() / std::max<int64_t>(1, batch)));
+  Sampler order(data.evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
+  double sum = 0, weights = 0;
+  for (int64_t run = 0; run < batches * runs; ++run) {
     CLEAVE_RETURN_IF_ERROR(fill(evaluateFeeds, data.evaluation.get(), &order));
     auto outputs = engine->run("evaluate", evaluateFeeds.pointers, done);
     if (!outputs) return outputs.status();
-    sum += outputs->count("loss") ? outputs->at("loss") : std::nan("");
+    double weight = outputs->count("loss_weight") ? outputs->at("loss_weight") : 1;
+    sum += outputs->at("loss") * weight;
+    weights += outputs->count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
   }
-  return sum / static_cast<double>(batches);
+  return sum / weights;
 }
 
 Result<StepMetrics> PlanTrainer::step() {

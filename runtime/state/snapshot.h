@@ -56,6 +56,9 @@ std::string planFingerprint(const plan::Plan &plan);
 // Steps and sampler are left for the caller.
 SnapshotManifest manifestOf(const plan::Plan &plan);
 
+// There is nothing to resume from, and nothing that a person took for it: no folder, or only what crashes left.
+bool isFreshSnapshotFolder(const std::string &path);
+
 // Parameters that `device` writes: `snapshot` is set, and no device with a smaller number holds the same box.
 bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
 

@@ -194,6 +194,15 @@ Status SnapshotWriter::commit() {
   return Status::ok();
 }
 
+bool isFreshSnapshotFolder(const std::string &path) {
+  std::error_code failure;
+  for (const fs::directory_entry &entry : fs::directory_iterator(path, failure))
+    if (!entry.path().filename().string().ends_with(".partial") &&
+        !entry.path().filename().string().ends_with(".removed"))
+      return false;
+  return !fs::exists(path, failure) || fs::is_directory(path, failure);
+}
+
 Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path) {
   std::error_code failure;
   if (!fs::is_directory(path, failure)) return inputError(path + ": there is no such snapshot folder");

@@ -1,7 +1,11 @@
 // cleave run X.plan: train.
+#include "runtime/comm/launch.h"
 #include "runtime/executor/trainer.h"
+#include "runtime/plan/coordinate.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/recompile.h"
+#include "tools/cleave/restarts.h"
 #include <fmt/core.h>
 #include <memory>
 #include <unistd.h>
@@ -12,7 +16,8 @@ namespace {
 struct Options {
   std::string plan, data;
   runtime::TrainOptions train;
-  bool quiet = false;
+  int maxRestarts = 0;
+  bool quiet = false, elastic = false;
 };
 
 // One line that is rewritten on a terminal; otherwise a line for the first step, the last, and some between.
@@ -40,17 +45,49 @@ private:
   std::string line; // not ended yet
 };
 
-int run(Options &options) {
+// Processes that were started to be one rank each; 0: this one runs all devices.
+Result<int64_t> processesStarted() {
+  Result<runtime::Launch> launch = runtime::readLaunch();
+  if (!launch) return launch.status();
+  return launch->kind == runtime::Launch::Kind::Alone ? 0 : launch->size;
+}
+
+int train(Options &options) {
   auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
+  if (options.elastic) {
+    Result<int64_t> processes = processesStarted();
+    if (!processes) return fail(processes.status());
+    auto mesh = runtime::meshOf(plan->mesh());
+    if (!mesh) return fail(mesh.status());
+    if (*processes > 0 && *processes != mesh->numDevices()) {
+      auto compiled = recompileFor(*plan, *processes);
+      if (!compiled) return fail(compiled.status());
+      plan = std::move(compiled);
+    }
+  }
   if (!options.data.empty()) options.train.data = options.data;
-  if (options.train.resume && options.train.snapshots.empty())
-    return fail(Status(ErrorKind::Usage, "--resume wants --snapshot DIR, the folder to resume from"));
   Progress progress;
   if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
   Status status = runtime::train(*plan, options.train);
   progress.finish();
   return status ? 0 : fail(status);
+}
+
+int run(Options &options) {
+  for (auto [flag, given] :
+       {std::pair{"--resume", options.train.resume}, std::pair{"--max-restarts", options.maxRestarts > 0}})
+    if (given && options.train.snapshots.empty())
+      return fail(Status(ErrorKind::Usage, fmt::format("{} wants --snapshot DIR, the folder to resume from", flag)));
+  if (options.maxRestarts == 0) return train(options);
+  if (Result<runtime::Launch> launch = runtime::readLaunch(); launch && launch->kind == runtime::Launch::Kind::Mpi)
+    return fail(Status(ErrorKind::Usage,
+                       "--max-restarts: MPI ends all ranks when one dies, and none can join it again; "
+                       "start the ranks with srun or torchrun, or start mpirun again with --resume"));
+  return runWithRestarts(options.maxRestarts, [&](int attempt) {
+    if (attempt > 0) options.train.resume = true;
+    return train(options);
+  });
 }
 
 } // namespace
@@ -67,6 +104,12 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
+  command
+      ->add_option("--max-restarts", options->maxRestarts,
+                   "when the run fails, go on from the newest snapshot so often")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--elastic", options->elastic,
+                    "compile the plan anew when another number of processes was started than it has devices");
   command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file, if it moved since compiling");
