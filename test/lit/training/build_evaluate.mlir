@@ -1,13 +1,13 @@
 // RUN: cleave-opt %s --build-evaluate | FileCheck %s
 
-// @evaluate reads the running statistic, passes by the dropout, writes nothing and returns the mean; the markers are gone.
+// @evaluate reads the running statistic, passes by the dropout, writes nothing and returns the mean and what it was divided by; the markers are gone.
 // CHECK-LABEL: func.func @model
 // CHECK:         onnx.Mul
 // CHECK-NOT:     cleave.dropout
 // CHECK-NOT:     cleave.batch_statistic
 // CHECK:         onnx.write @mean
 // CHECK-LABEL: func.func @evaluate
-// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"})
+// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "loss_weight"})
 // CHECK-DAG:     %[[P:.*]] = onnx.read @p
 // CHECK-DAG:     %[[MEAN:.*]] = onnx.read @mean
 // CHECK-NOT:     onnx.Mul
@@ -15,7 +15,7 @@
 // CHECK:         %[[SUM:.*]] = onnx.ReduceSum %[[Y]]
 // CHECK:         %[[LOSS:.*]] = onnx.Div %[[SUM]]
 // CHECK-NOT:     onnx.write
-// CHECK:         return %[[LOSS]]
+// CHECK:         return %[[LOSS]], %{{.*}} : tensor<f32>, tensor<f32>
 onnx.param @p : tensor<4xf32> "parameter" {trainable = true}
 onnx.param @mean : tensor<4xf32> "running_statistic" {trainable = false}
 func.func @model(%mask: tensor<4xf32> {onnx.name = "mask"}) -> (tensor<f32> {onnx.name = "loss_sum"}, tensor<f32> {onnx.name = "loss_weight"}) {

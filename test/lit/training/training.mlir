@@ -7,7 +7,7 @@
 // CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "grad_norm"})
 // CHECK:         onnx.write @w
 // CHECK-LABEL: func.func @evaluate
-// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"})
+// CHECK-SAME:    -> (tensor<f32> {onnx.name = "loss"}, tensor<f32> {onnx.name = "loss_weight"})
 onnx.param @w : tensor<4x5xf32> "parameter" {trainable = true}
 func.func @model(%x: tensor<2x4xf32> {onnx.name = "x"}) -> (tensor<2x5xf32> {onnx.name = "y"}) {
   %w = onnx.read @w : tensor<4x5xf32>
