@@ -3,12 +3,14 @@
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/split_candidates.h"
+#include "compiler/planner/stage_bound.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <queue>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -18,6 +20,12 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr size_t smallProblem = 10000;
 // Of larger ones the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
+// Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
+// tighter up to a part of the best plan's time, with so many linear programs each.
+constexpr size_t mostPipelines = 3;
+constexpr double worthRefining = 1.05;
+constexpr double certifiedPart = 0.995;
+constexpr int mostPrograms = 60;
 // Plans whose formula is within this of the best are simulated.
 constexpr double worthSimulating = 1.03;
 
@@ -52,11 +60,12 @@ public:
         outcome.notes.push_back(
             fmt::format("the search was stopped after {:.1f} s; settings are left that may be up to "
                         "{:.1f} % faster",
-                        elapsed, outcome.best ? 100 * (1 - entry.bound / incumbent()) : 100.0));
+                        elapsed, outcome.best ? 100 * std::max(0.0, 1 - entry.bound / incumbent()) : 100.0));
         break;
       }
       advance(entry);
     }
+    refinePipelines();
     refineBest();
     sayWhyNothing();
     std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
@@ -149,23 +158,10 @@ private:
 
   // `seconds`: one microbatch through the whole model.
   double stepBound(const Setting &setting, double seconds) const {
-    double each = seconds / double(setting.pp);
     const ScheduleProfile *profile = profileOf(setting);
     if (setting.pp > 1 && !profile) return infinity;
-    if (profile && isSmall()) return leastOfAnyCut(setting, *profile, seconds);
-    return each * (double(setting.microbatches) + (profile ? profile->leastBubble : 0));
-  }
-
-  // However unequal the ranks' loads w are: rank r works m w_r, has waited before it for the first microbatch to come
-  // through the ranks above, a part of a w_i each, and, where backward passes are whole, rank 0 waits after it for the
-  // last gradients to come back: T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that
-  // shrink by 1 - a/m from rank to rank: T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
-  double leastOfAnyCut(const Setting &setting, const ScheduleProfile &profile, double seconds) const {
-    double microbatches = double(setting.microbatches), ranks = double(setting.pp);
-    if (profile.chunks > 1) return seconds * microbatches / ranks;
-    // A forward pass is at least a quarter of all where everything is recomputed and backward is two products for one.
-    double part = profile.splitsBackward ? 0.25 : 1;
-    return part * seconds / (1 - std::pow(1 - part / microbatches, ranks));
+    if (profile && isSmall()) return leastOfAnyCut(*profile, setting.microbatches, seconds);
+    return seconds / double(setting.pp) * (double(setting.microbatches) + (profile ? profile->leastBubble : 0));
   }
 
   void advance(Entry entry) {
@@ -177,6 +173,12 @@ private:
     entry.bound = std::max(entry.bound, stepBound(setting, cell.secondsBound));
     entry.known = entry.known == Entry::Flops ? Entry::Compute : Entry::Solved;
     if (entry.bound < infinity) queue.push(entry);
+  }
+
+  // Collectives over the samples depend on the batch axes.
+  ActivityCosts activityOf(const SplitModel &model, const Cell &cell, size_t variant) const {
+    bool sameWays = model.setting.batchWays() == cell.model->setting.batchWays();
+    return sameWays ? cell.variants[variant].activity : costActivity(model, cell.variants[variant].choice);
   }
 
   void tryPlans(const Setting &setting, Cell &cell, double known) {
@@ -199,7 +201,7 @@ private:
         StageProblem stages{&model, &activities[v], &state, profileOf(setting), limit, {}, ways, pinnedUnits};
         for (size_t way = 0; way < (isUniform ? ways.size() : 1); ++way) {
           if (isUniform) stages.recompute = ways[way];
-          least = std::min(least, tryPlan(stages, variant.choice, cell));
+          least = std::min(least, tryPlan(stages, variant.choice, cell.isExact));
         }
       }
       if (setting.pp == 1 && isSmall()) {
@@ -212,20 +214,77 @@ private:
     outcome.bound = std::min(outcome.bound, bound);
   }
 
-  // Returns a bound of the setting with this variant.
-  double tryPlan(const StageProblem &stages, const std::vector<int> &choice, const Cell &cell) {
+  // Returns a bound of the setting with these shardings.
+  double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact) {
     ++outcome.candidates;
-    std::optional<StagePlan> plan = planStages(stages);
+    std::optional<StagePlan> plan = planStages(stages, incumbentOf(stages.model->setting));
     if (!plan) return infinity;
-    if (plan->fits && plan->seconds >= worthSimulating * incumbentOf(stages.model->setting)) return plan->bound;
-    bool isLeaner = !outcome.leastMemory || plan->bytes < outcome.leastMemory->plan.bytes;
-    if (!plan->fits && (outcome.best || !isLeaner)) return plan->bound;
-    Solution solution{std::make_shared<SplitModel>(*stages.model), choice, std::move(*plan), {}, cell.isExact};
-    solution.evaluation = evaluatePlan(stages, solution.plan);
-    double bound = solution.plan.bound;
-    record(std::move(solution));
-    return bound;
+    consider(stages, choice, isExact, *plan);
+    return plan->bound < incumbent() ? std::max(plan->bound, boundOfEvenStages(stages)) : plan->bound;
   }
+
+  // Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
+  void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan) {
+    if (plan.fits && plan.seconds >= worthSimulating * incumbentOf(stages.model->setting)) return;
+    bool isLeaner = !outcome.leastMemory || plan.bytes < outcome.leastMemory->plan.bytes;
+    if (!plan.fits && (outcome.best || !isLeaner)) return;
+    Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
+    solution.evaluation = evaluatePlan(stages, plan);
+    record(std::move(solution));
+  }
+
+  // The best pipelines once more: with shardings solved for their own setting, and with stages as unequal as they like,
+  // at the cuts where bounds of all cuts have their least values.
+  void refinePipelines() {
+    if (!outcome.best) return;
+    std::vector<Solution> finalists = outcome.byMesh;
+    std::erase_if(finalists, [](const Solution &solution) { return solution.model->setting.pp == 1; });
+    std::sort(finalists.begin(), finalists.end(),
+              [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    if (finalists.size() > mostPipelines) finalists.resize(mostPipelines);
+    for (const Solution &solution : finalists) {
+      if (solution.seconds() > worthRefining * incumbent() || isLate()) break;
+      const Setting setting = solution.model->setting;
+      Cells own(problem, facts, cluster, constraints);
+      Cell &cell = own.at(setting);
+      own.solve(cell);
+      SplitModel model = own.modelFor(cell, setting);
+      for (const CellVariant &variant : cell.variants) {
+        StateCosts state = costState(model, variant.choice);
+        tryPlan(stagesOf(model, variant.activity, state, solution), variant.choice, cell.isExact);
+      }
+      const Solution *now = bestOf(setting);
+      if (pinnedUnits.empty() && now->model->setting.schedule == setting.schedule) tryCuts(*now);
+    }
+  }
+
+  void tryCuts(const Solution given) {
+    const SplitModel &model = *given.model;
+    ActivityCosts activity = costActivity(model, given.choice);
+    StateCosts state = costState(model, given.choice);
+    StageProblem stages = stagesOf(model, activity, state, given);
+    StageRelaxation relaxation(stages, given.plan, incumbent());
+    relaxation.tighten(mostPrograms, certifiedPart * incumbent());
+    std::set<std::vector<int>> tried;
+    for (const std::vector<int> &starts : relaxation.cuts())
+      if (tried.insert(starts).second) consider(stages, given.choice, given.isExact, planCut(stages, starts));
+  }
+
+  StageProblem stagesOf(const SplitModel &model, const ActivityCosts &activity, const StateCosts &state,
+                        const Solution &solution) const {
+    std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
+    StageProblem stages{&model, &activity, &state, profileOf(model.setting), limit, {}, ways, pinnedUnits};
+    if (options.executableOnly || ways.size() == 1) stages.recompute = solution.plan.recompute.front();
+    return stages;
+  }
+
+  const Solution *bestOf(const Setting &setting) const {
+    for (const Solution &solution : outcome.byMesh)
+      if (sameMesh(solution.model->setting, setting)) return &solution;
+    return nullptr;
+  }
+
+  bool isLate() const { return options.seconds > 0 && secondsSinceStart() > options.seconds; }
 
   // Without pipeline the inner problem knows the whole step: hidden reductions and the memory too. Returns a bound.
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways) {
@@ -288,9 +347,8 @@ private:
   bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
 
   double incumbentOf(const Setting &setting) const {
-    for (const Solution &solution : outcome.byMesh)
-      if (sameMesh(solution.model->setting, setting)) return solution.seconds();
-    return infinity;
+    const Solution *known = bestOf(setting);
+    return known ? known->seconds() : infinity;
   }
 
   void record(Solution solution) {

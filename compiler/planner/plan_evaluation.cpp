@@ -139,20 +139,13 @@ private:
       times.push_back(
           {stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
     for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
-    int64_t simulated = microbatches, rest = 0;
-    if (double(microbatches) * double(stages.size()) * 3 > mostActions) {
-      int64_t count = std::max<int64_t>(6, int64_t(mostActions / 3 / double(stages.size())) / problem.ranks());
-      simulated = std::min(microbatches, count * problem.ranks() + microbatches % problem.ranks());
-      rest = microbatches - simulated;
-    }
-    Result<PipelineSchedule> schedule =
-        makeSchedule(model.setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
+    std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
-    Simulation simulation = simulate(*schedule, times);
+    Simulation simulation = simulate(schedule->table, times);
     for (size_t r = 0; r < ends.size(); ++r) {
       for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
-      ends[r] += slowest * double(rest);
+      ends[r] += slowest * double(schedule->rest);
     }
     return ends;
   }
@@ -167,10 +160,26 @@ private:
 
 } // namespace
 
+StageTimes scheduleTimes(std::span<const StageTimes> stages) {
+  return stages.empty() ? StageTimes{} : stages[stages.size() / 2];
+}
+
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages) {
   if (stages.empty()) return {};
   const StageDecision &middle = stages[stages.size() / 2];
   return {middle.forward, middle.backwardInput, middle.backwardWeight, middle.sendForward, middle.sendBackward};
+}
+
+std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages) {
+  const Setting &setting = problem.model->setting;
+  int64_t simulated = setting.microbatches;
+  if (double(simulated) * double(stages.size()) * 3 > mostActions) {
+    int64_t count = std::max<int64_t>(6, int64_t(mostActions / 3 / double(stages.size())) / problem.ranks());
+    simulated = std::min(simulated, count * problem.ranks() + simulated % problem.ranks());
+  }
+  Result<PipelineSchedule> schedule = makeSchedule(setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
+  if (!schedule) return std::nullopt;
+  return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
 }
 
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {

@@ -1,4 +1,5 @@
 #include "compiler/planner/stage_plan.h"
+#include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -160,20 +161,20 @@ public:
     for (const Unit &unit : units) before.push_back(before.back() + problem.activity->of(unit.kind, plain).seconds());
   }
 
-  std::optional<StagePlan> plan() {
+  std::optional<StagePlan> plan(double worth) {
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
     double slowest = slowestStage();
-    double again = leastRecomputation();
-    result.bound = seconds(std::max(slowest, (before.back() + again) / double(stages)), before.back() + again, true);
+    result.bound = leastSeconds(slowest);
     if (!problem.firstUnits.empty())
       result.firstUnits = problem.firstUnits;
     else if (!cutByTime(slowest * (1 + 1e-9), result.firstUnits))
       return std::nullopt;
     finish(result);
+    auto isMore = [&](Recompute how) { return how != problem.recompute.value_or(Recompute::None); };
     // Where memory makes the first ranks recompute, they get fewer units.
-    if (problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() &&
-        (!result.fits || result.seconds > result.bound * 1.001))
+    if (problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() && result.bound < worth &&
+        (!result.fits || std::any_of(result.recompute.begin(), result.recompute.end(), isMore)))
       if (StagePlan other; cutByMemory(slowest, other.firstUnits)) {
         finish(other);
         if (std::pair(!other.fits, other.seconds) < std::pair(!result.fits, result.seconds)) {
@@ -184,16 +185,91 @@ public:
     return result;
   }
 
+  double boundOfEvenStages() const {
+    if (!problem.profile) return leastSeconds(before.back());
+    Recompute plain = problem.recompute.value_or(Recompute::None);
+    StageTimes mean{0, leastRecomputation(), 0, 0, 0};
+    if (mean.backwardInput == infinity) return infinity;
+    for (const Unit &unit : units) {
+      const UnitActivity &work = problem.activity->of(unit.kind, plain);
+      mean.forward += work.forward;
+      mean.backwardInput += work.backwardInput;
+      mean.backwardWeight += work.backwardWeight;
+    }
+    for (double *part : {&mean.forward, &mean.backwardInput, &mean.backwardWeight}) *part /= double(stages);
+    mean.sendForward = leastTransfers(true);
+    mean.sendBackward = leastTransfers(false);
+    std::vector<StageTimes> times(size_t(stages), mean);
+    std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
+    if (!schedule) return infinity;
+    double rest = (mean.forward + mean.backwardInput + mean.backwardWeight) * double(stages) / double(problem.ranks());
+    return simulate(schedule->table, times).makespan + rest * double(schedule->rest) + leastAtTheEnd();
+  }
+
+  StagePlan planCut(const std::vector<int> &firstUnits) const {
+    StagePlan plan;
+    plan.firstUnits = firstUnits;
+    finish(plan);
+    return plan;
+  }
+
 private:
   // A step's seconds when the slowest rank needs `slowest` for each chunk of a microbatch and all need `sum`.
-  double seconds(double slowest, double sum, bool least) const {
+  double seconds(double slowest, double sum) const {
     double microbatches = double(problem.model->setting.microbatches);
     if (!problem.profile) return sum * microbatches;
-    double ranks = double(problem.ranks()), chunks = double(problem.profile->chunks);
-    double bubble = least ? problem.profile->leastBubble : problem.profile->bubble;
-    // At least the mean load of a rank; chunks of one rank need not all be slow.
-    double rank = chunks > 1 && least ? std::max(sum / ranks, slowest) : slowest * chunks;
-    return std::max(rank, sum / ranks) * microbatches + bubble * sum / ranks;
+    double ranks = double(problem.ranks());
+    double rank = slowest * double(problem.profile->chunks);
+    return std::max(rank, sum / ranks) * microbatches + problem.profile->bubble * sum / ranks;
+  }
+
+  // Where all ranks have as much to do, in passes and at a step's end: what recomputation takes, the waiting, the way
+  // of the first activations to the last rank and of its last gradients back, and what is left of the reductions.
+  double leastSeconds(double slowest) const {
+    const ScheduleProfile *profile = problem.profile;
+    const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
+    const double all = before.back() + leastRecomputation(), chunks = profile ? double(profile->chunks) : 1;
+    // Chunks of one rank need not all be slow.
+    double rank = std::max(all / ranks, chunks > 1 ? slowest : std::max(slowest, all / double(stages)));
+    double bound = rank * microbatches + (profile ? profile->leastBubble : 0) * all / ranks;
+    double transfers = leastTransfers(true);
+    if (profile && !profile->splitsBackward) transfers += leastTransfers(false);
+    return bound + (ranks - 1) * transfers + leastAtTheEnd();
+  }
+
+  // What a rank does at least after its passes, on average.
+  double leastAtTheEnd() const {
+    const UnitLayout &layout = *problem.model->layout;
+    const double microbatches = double(problem.model->setting.microbatches);
+    Overlap overlap = overlapOf(*problem.model);
+    double once = 0, late = 0, hidden = 0;
+    auto add = [&](const UnitState &state, double count) {
+      once += count * (state.update + state.exposed);
+      late += count * state.hideable;
+    };
+    for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind)
+      add(problem.state->kinds[kind], double(layout.sizeOfKind[kind]));
+    for (const UnitState &shared : problem.state->shared) add(shared, 1);
+    for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
+      UnitActivity work;
+      for (const Unit &unit : units) work += problem.activity->of(unit.kind, how);
+      double forward = work.forward / std::max(1e-30, work.seconds());
+      hidden = std::max(hidden, (work.seconds() - work.communication) *
+                                    (overlap.forward * forward + overlap.backward * (1 - forward)));
+    }
+    late -= microbatches * hidden;
+    return (once + std::max(0.0, late)) / double(problem.ranks());
+  }
+
+  // From a stage to the next, or to the one before, where least passes.
+  double leastTransfers(bool isForward) const {
+    const SplitModel &model = *problem.model;
+    const std::vector<double> &crossing =
+        isForward ? problem.activity->forwardCrossing : problem.activity->backwardCrossing;
+    if (problem.ranks() == 1 || units.size() < 2) return 0;
+    double bytes = *std::min_element(crossing.begin() + 1, crossing.begin() + ptrdiff_t(units.size()));
+    bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
+    return bytes > 0 ? sendSeconds(*model.cluster, crossesNodes, bytes) : 0;
   }
 
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
@@ -322,9 +398,19 @@ private:
       slowest = std::max(slowest, time);
       sum += time;
       plan.bytes = std::max(plan.bytes, load.memory());
-      once = std::max(once, load.state.update + load.state.exposed);
+      once = std::max(once, load.state.update + load.state.exposed + notHidden(load));
     }
-    plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum, false) + once;
+    plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum) + once;
+  }
+
+  // Of a rank's hideable collectives, what is left when its compute is over.
+  double notHidden(const RankLoad &load) const {
+    Overlap overlap = overlapOf(*problem.model);
+    UnitActivity work = load.total();
+    double compute = work.seconds() - work.communication;
+    double forward = work.forward * compute / std::max(1e-30, work.seconds());
+    double hidden = overlap.forward * forward + overlap.backward * (compute - forward);
+    return std::max(0.0, load.state.hideable - double(problem.model->setting.microbatches) * hidden);
   }
 
   const StageProblem &problem;
@@ -335,6 +421,26 @@ private:
 
 } // namespace
 
-std::optional<StagePlan> planStages(const StageProblem &problem) { return StagePlanner(problem).plan(); }
+std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
+  return StagePlanner(problem).plan(worth);
+}
+
+double boundOfEvenStages(const StageProblem &problem) { return StagePlanner(problem).boundOfEvenStages(); }
+
+StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits) {
+  return StagePlanner(problem).planCut(firstUnits);
+}
+
+// Rank r works m w_r, has waited before it for the first microbatch to come through the ranks above, a part a of w_i
+// each, and, where backward passes are whole, rank 0 waits after it for the last gradients to come back:
+// T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that shrink by 1 - a/m from rank to rank:
+// T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
+double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds) {
+  double ranks = double(profile.live.size());
+  if (profile.chunks > 1) return seconds * double(microbatches) / ranks;
+  // A forward pass is at least a sixth of all: where everything is recomputed and backward is four times as long.
+  double part = profile.splitsBackward ? 1.0 / 6 : 1;
+  return part * seconds / (1 - std::pow(1 - part / double(microbatches), ranks));
+}
 
 } // namespace cleave::planner

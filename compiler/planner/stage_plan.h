@@ -7,6 +7,7 @@
 #pragma once
 #include "compiler/planner/activity_costs.h"
 #include "compiler/planner/schedule_profile.h"
+#include <limits>
 
 namespace cleave::planner {
 
@@ -30,13 +31,23 @@ struct StagePlan {
   std::vector<int> firstUnits;      // of each stage
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
-  double bound = 0;                 // no cut of these units in stages that fits is faster
+  double bound = 0;                 // no plan of evenly loaded ranks that fits is faster; of any: stage_bound.h
   double bytes = 0;                 // of the device that needs most, without buffers of transfers
   bool fits = false;
 };
 
-// Nothing when there are fewer units than stages.
-std::optional<StagePlan> planStages(const StageProblem &problem);
+// Nothing when there are fewer units than stages. Cuts that give what must recompute fewer units are tried only where
+// the plan may be faster than `worth`.
+std::optional<StagePlan> planStages(const StageProblem &problem,
+                                    double worth = std::numeric_limits<double>::infinity());
+// The plan with stages that begin with these units.
+StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits);
+
+// A sharper StagePlan::bound: the schedule simulated with what its stages take on average.
+double boundOfEvenStages(const StageProblem &problem);
+
+// A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
+double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);
 
 struct PlanEvaluation {
   Predicted predicted; // memory: of the device that needs most
@@ -45,7 +56,16 @@ struct PlanEvaluation {
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);
 
+// The table that a plan is priced with: long ones are cut short, and the slowest rank does the microbatches that are
+// left. Nothing when the kind cannot have such a table.
+struct SimulatedSchedule {
+  PipelineSchedule table;
+  int64_t rest = 0;
+};
+std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages);
+
 // What a schedule that follows the stages' times is made from: the same table is priced and executed.
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages);
+StageTimes scheduleTimes(std::span<const StageTimes> stages);
 
 } // namespace cleave::planner

@@ -95,6 +95,8 @@ std::vector<std::string> scheduleKinds() {
   return names;
 }
 
+bool followsTimes(const std::string &kind) { return kind == "zb-1p" || kind == "zb-2p"; }
+
 Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
   if (isFile(kind)) {
     Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, 0, {});

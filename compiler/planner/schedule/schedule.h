@@ -69,6 +69,9 @@ struct ScheduleShape {
 };
 Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks);
 
+// Does the kind's table depend on the stages' times?
+bool followsTimes(const std::string &kind);
+
 // "gpipe", "1f1b", "interleaved:V", ...: for messages and help.
 std::vector<std::string> scheduleKinds();
 

@@ -1,0 +1,187 @@
+// The certificate for cuts against every cut, with every recomputation, of small models.
+#include "compiler/planner/bound_mixture.h"
+#include "compiler/planner/settings.h"
+#include "compiler/planner/stage_bound.h"
+#include "test/unit/planner/problem_builder.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Residual blocks between products of widths of their own; the first and the last may share their weight.
+Problem chain(std::mt19937 &random) {
+  auto size = [&](int least, int choices) { return int64_t(1) << (least + int(random() % unsigned(choices))); };
+  int64_t s = size(5, 4), h = size(7, 4), wide = h * size(0, 3);
+  int blocks = 2 + int(random() % 3), before = int(random() % 2), after = 1 + int(random() % 2);
+  bool isTied = random() % 2;
+  ProblemBuilder b("chain", 16);
+  int x = b.input("x", {16, s, h}), table = b.parameter("table", {h, h});
+  if (isTied) x = b.op("first", "Contract", "bsh,hk->bsk", {x, table});
+  for (int i = 0; i < before; ++i) {
+    int64_t width = size(5, 6);
+    std::string at = "before" + std::to_string(i);
+    x = b.op(at + "/up", "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".up", {h, width})});
+    x = b.op(at + "/down", "Contract", "bsf,fh->bsh", {x, b.parameter(at + ".down", {width, h})});
+  }
+  for (int i = 0; i < blocks; ++i) {
+    std::string at = "block" + std::to_string(i);
+    int y = b.op(at + "/up", "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".up", {h, wide})});
+    y = b.op(at + "/act", "Exp", "bsf->bsf", {y});
+    y = b.op(at + "/down", "Contract", "bsf,fh->bsh", {y, b.parameter(at + ".down", {wide, h})});
+    x = b.op(at + "/residual", "Add", "bsh,bsh->bsh", {x, y});
+  }
+  for (int i = 0; i < after; ++i) {
+    int64_t width = size(3, 9);
+    x = b.op("after" + std::to_string(i), "Contract", "bsh,hf->bsf",
+             {x, b.parameter("after" + std::to_string(i) + ".w", {h, width})});
+    h = width;
+  }
+  int64_t first = b.problem.tensors[size_t(table)].dims[0];
+  if (isTied) {
+    x = b.op("back", "Contract", "bsf,fk->bsk", {x, b.parameter("back.w", {h, first})});
+    x = b.op("last", "Contract", "bsh,kh->bsk", {x, table});
+  }
+  b.op("loss", "Sum", "bsh->", {x});
+  return b.problem;
+}
+
+void eachCut(int units, int stages, const std::function<void(const std::vector<int> &)> &visit) {
+  std::vector<int> starts(size_t(stages), 0);
+  std::function<void(int)> place = [&](int stage) {
+    if (stage == stages) return visit(starts);
+    for (int unit = starts[size_t(stage) - 1] + 1; unit <= units - (stages - stage); ++unit) {
+      starts[size_t(stage)] = unit;
+      place(stage + 1);
+    }
+  };
+  if (units >= stages) place(1);
+}
+
+void eachRecomputation(const std::vector<Unit> &units, const std::vector<Recompute> &ways,
+                       const std::function<void(const std::vector<Recompute> &)> &visit) {
+  std::vector<Recompute> recompute(units.size(), ways[0]);
+  std::function<void(size_t)> set = [&](size_t unit) {
+    if (unit == units.size()) return visit(recompute);
+    for (Recompute way : ways) {
+      if (!units[unit].isBlock && way != ways[0]) continue;
+      recompute[unit] = way;
+      set(unit + 1);
+    }
+    recompute[unit] = ways[0];
+  };
+  set(0);
+}
+
+struct Plans {
+  std::vector<std::pair<double, double>> all; // seconds, bytes
+  double best(double limit) const {
+    double least = infinity;
+    for (auto [seconds, bytes] : all)
+      if (bytes <= limit) least = std::min(least, seconds);
+    return least;
+  }
+};
+
+Plans enumerate(const StageProblem &problem) {
+  Plans plans;
+  const std::vector<Unit> &units = problem.model->layout->units;
+  std::vector<Recompute> ways = problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed;
+  eachCut(int(units.size()), problem.stages(), [&](const std::vector<int> &starts) {
+    eachRecomputation(units, ways, [&](const std::vector<Recompute> &recompute) {
+      StagePlan plan;
+      plan.firstUnits = starts;
+      plan.recompute = recompute;
+      PlanEvaluation evaluation = evaluatePlan(problem, plan);
+      plans.all.emplace_back(evaluation.predicted.stepSeconds, evaluation.predicted.memory.total());
+    });
+  });
+  return plans;
+}
+
+TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
+  std::mt19937 random(3);
+  const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};
+  int checked = 0, tight = 0, feasible = 0;
+  for (int round = 0; round < 60; ++round) {
+    Problem problem = chain(random);
+    Result<Cluster> cluster = parseCluster(round % 2 ? "a100-80g:2x4" : "v100-32g:8");
+    ASSERT_TRUE(cluster);
+    Constraints constraints;
+    ProblemFacts facts = gatherFacts(problem, constraints);
+    Setting setting;
+    setting.pp = round % 3 == 0 ? 4 : 2;
+    setting.tp = random() % 2 ? 2 : 1;
+    setting.dp = 8 / setting.pp / setting.tp;
+    setting.zero = setting.dp > 1 ? int(random() % 4) : 0;
+    setting.microbatches = round % 4 == 0 ? 4 : 8;
+    setting.schedule = kinds[random() % kinds.size()];
+    if (setting.microbatches % setting.pp != 0 || 16 / setting.microbatches % setting.dp != 0) continue;
+    auto model = buildModel(problem, facts, *cluster, constraints, setting);
+    ASSERT_TRUE(model) << model.status().message();
+    const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
+    if (!profile || profile->stages > int(model->layout->units.size())) continue;
+    std::vector<int> choice;
+    for (const Variable &variable : model->variables) choice.push_back(int(random() % variable.domain()));
+    if (!evaluate(*model, choice).isPossible) choice.assign(choice.size(), 0);
+    if (!evaluate(*model, choice).isPossible) continue;
+    ActivityCosts activity = costActivity(*model, choice);
+    StateCosts state = costState(*model, choice);
+    StageProblem stages{&*model,
+                        &activity,
+                        &state,
+                        profile,
+                        infinity,
+                        std::nullopt,
+                        {Recompute::None, Recompute::Selective, Recompute::Full},
+                        {}};
+    if (round % 5 == 0) stages.recompute = round % 2 ? Recompute::None : Recompute::Full;
+    Plans plans = enumerate(stages);
+    double leanest = infinity, fastest = infinity, bytesOfFastest = 0;
+    for (auto [seconds, bytes] : plans.all) {
+      leanest = std::min(leanest, bytes);
+      if (seconds < fastest) bytesOfFastest = bytes;
+      fastest = std::min(fastest, seconds);
+    }
+    for (double part : {2.0, 0.5, 0.05, -0.2}) {
+      stages.memoryLimit = part > 1 ? 2 * bytesOfFastest : leanest + part * (bytesOfFastest - leanest);
+      double best = plans.best(stages.memoryLimit);
+      std::optional<StagePlan> plan = planStages(stages);
+      ASSERT_TRUE(plan);
+      for (double incumbent : {infinity, 1.01 * best}) {
+        StageRelaxation relaxation(stages, *plan, incumbent);
+        relaxation.tighten(60, infinity);
+        ++checked;
+        EXPECT_LE(relaxation.bound(), best * (1 + 1e-9))
+            << "round " << round << " " << setting.str() << " limit " << part << " incumbent " << incumbent;
+        if (best == infinity) continue;
+        ++feasible;
+        tight += relaxation.bound() >= 0.97 * best;
+      }
+    }
+  }
+  EXPECT_GE(checked, 100);
+  EXPECT_GE(tight * 10,
+            feasible * 4); // a mixture of cuts can be faster than each of them, as can one of recomputations
+}
+
+TEST(BoundMixture, IsTheBestForTheWorstPoint) {
+  std::optional<BoundMixture> mixture = bestMixture({{4, 1}, {2, 3}}, {{}, {}}, 0);
+  ASSERT_TRUE(mixture);
+  EXPECT_NEAR(mixture->value, 2.5, 1e-9);
+  EXPECT_NEAR(mixture->weights[0], 0.5, 1e-9);
+  // The second point is over a limit by 0.1: a price for that makes it as good as the first.
+  mixture = bestMixture({{2}, {1}}, {{-0.1}, {0.1}}, 100);
+  ASSERT_TRUE(mixture);
+  EXPECT_NEAR(mixture->value, 1.5, 1e-9);
+  EXPECT_NEAR(mixture->prices[0], 5, 1e-9);
+}
+
+} // namespace
+} // namespace cleave::planner

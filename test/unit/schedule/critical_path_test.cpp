@@ -1,0 +1,58 @@
+// Paths through a schedule's table against the simulator: at the times they were found at they are as long as it says,
+// at other times never longer.
+#include "compiler/planner/schedule/critical_path.h"
+#include "test/unit/schedule/schedules.h"
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+std::vector<StageTimes> randomTimes(std::mt19937 &random, int stages, bool sends) {
+  std::uniform_real_distribution<double> pick(0.1, 2);
+  std::vector<StageTimes> times;
+  for (int s = 0; s < stages; ++s)
+    times.push_back({pick(random), pick(random), pick(random), sends ? pick(random) : 0, sends ? pick(random) : 0});
+  return times;
+}
+
+std::vector<double> rankEnds(const Simulation &simulation) {
+  std::vector<double> ends;
+  for (const auto &row : simulation.actions) {
+    ends.push_back(0);
+    for (const ActionTime &action : row) ends.back() = std::max(ends.back(), action.end);
+  }
+  return ends;
+}
+
+TEST(CriticalPath, IsAsLongAsTheSimulationAndNeverLongerAtOtherTimes) {
+  std::mt19937 random(1);
+  for (const std::string &kind : everyKind)
+    for (int ranks : {2, 4})
+      for (int64_t microbatches : {int64_t(ranks), int64_t(3 * ranks)}) {
+        const PipelineSchedule schedule = make(kind, ranks, microbatches);
+        const std::vector<StageTimes> times = randomTimes(random, schedule.stages, false);
+        const std::vector<double> ends = rankEnds(simulate(schedule, times));
+        const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
+        ASSERT_EQ(paths.size(), size_t(ranks));
+        for (const SchedulePath &path : paths)
+          EXPECT_NEAR(path.seconds(times), ends[size_t(path.rank)], 1e-9) << kind << " rank " << path.rank;
+        for (int other = 0; other < 5; ++other) {
+          const std::vector<StageTimes> changed = randomTimes(random, schedule.stages, other % 2);
+          const std::vector<double> changedEnds = rankEnds(simulate(schedule, changed));
+          for (const SchedulePath &path : paths)
+            EXPECT_LE(path.seconds(changed), changedEnds[size_t(path.rank)] * (1 + 1e-9)) << kind;
+        }
+      }
+}
+
+TEST(CriticalPath, SendsLieOnIt) {
+  const PipelineSchedule schedule = make("1f1b", 2, 1);
+  const std::vector<StageTimes> times = {{1, 2, 4, 8, 0}, {16, 32, 64, 0, 128}};
+  const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_DOUBLE_EQ(paths[1].seconds(times), 1 + 8 + 16 + 32 + 64);
+  EXPECT_DOUBLE_EQ(paths[0].seconds(times), 1 + 8 + 16 + 32 + 64 + 128 + 2 + 4);
+}
+
+} // namespace
+} // namespace cleave::planner
