@@ -33,6 +33,7 @@ struct ApplyDecision : PassWrapper<ApplyDecision, OperationPass<ModuleOp>> {
     module->setAttr(meshAttr, builder.getStringAttr(decision.mesh.str()));
     module->setAttr(zeroAxesAttr, axesAttribute(module.getContext(), decision.zeroAxes));
     module->setAttr(batchAxesAttr, axesAttribute(module.getContext(), decision.batchAxes));
+    if (decision.gathersAgain) module->setAttr(gathersAgainAttr, builder.getUnitAttr());
     llvm::StringMap<const planner::NodeDecision *> nodes;
     for (const planner::NodeDecision &node : decision.nodes) nodes[node.node] = &node;
     for (auto function : module.getOps<func::FuncOp>())

@@ -27,7 +27,12 @@ bool LayoutVersions::usable(const Version &version, const Sharding &wanted, Stri
   for (const std::string &axis : wanted.partial)
     if (!contains(version.layout.partial, axis)) return false;
   bool own = version.value == value;
-  return own || version.phase == phase || !value.getDefiningOp<onnx::ReadOp>();
+  if (own || version.phase == phase) return true;
+  if (value.getDefiningOp<onnx::ReadOp>()) return false;
+  if (!gathersAgain) return true;
+  double bytes = localBytes(mesh, value.getType(), version.layout);
+  return llvm::all_of(versions.find(value)->second,
+                      [&](const Version &other) { return localBytes(mesh, value.getType(), other.layout) >= bytes; });
 }
 
 const LayoutVersions::Version *LayoutVersions::cheapest(Value value, const Sharding &wanted, StringRef phase) const {

@@ -15,7 +15,8 @@ namespace cleave::partition {
 
 class LayoutVersions {
 public:
-  explicit LayoutVersions(const dist::Mesh &mesh) : mesh(mesh) {}
+  // `gathersAgain`: what a phase gathered of a split value is for that phase alone, as with parameters.
+  LayoutVersions(const dist::Mesh &mesh, bool gathersAgain) : mesh(mesh), gathersAgain(gathersAgain) {}
 
   void define(mlir::Value value, dist::Sharding layout);
   bool known(mlir::Value value) const { return versions.contains(value); }
@@ -44,6 +45,7 @@ private:
   mlir::Value spread(mlir::Value value, const dist::Sharding &layout, const dist::Axes &axes, mlir::Operation *user);
 
   const dist::Mesh &mesh;
+  bool gathersAgain;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Version, 1>> versions;
   llvm::DenseMap<mlir::Value, bool> generated;
 };

@@ -6,6 +6,8 @@
 //                              cleave.partial = ["tp"],                      partial axes that pass through the op
 //                              cleave.layout = [#dist.sharding<"...">]}      one entry a result
 //
+// `cleave.gathers_again` on the module: what the forward pass gathered the backward pass gathers again.
+//
 // ApplyDecision writes factors and partial on forward ops, PropagateShardings completes them and adds the layouts,
 // MaterializeCollectives removes all of them.
 #pragma once
@@ -21,7 +23,7 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
                                      partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
-                                     nodeAttr = "cleave.node";
+                                     nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again";
 
 // "forward" where the op does not say.
 llvm::StringRef phaseOf(mlir::Operation *op);

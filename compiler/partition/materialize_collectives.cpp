@@ -186,6 +186,7 @@ struct MaterializeCollectives : PassWrapper<MaterializeCollectives, OperationPas
     }
     module->removeAttr(zeroAxesAttr);
     module->removeAttr(batchAxesAttr);
+    module->removeAttr(gathersAgainAttr);
   }
 };
 

@@ -17,24 +17,27 @@ bool differentiates(onnx::ContractOp gradient, size_t own, onnx::ContractOp forw
          gradient.getResultIndices() == lettersOf(forward, 1 - shared);
 }
 
-onnx::ContractOp forwardOf(onnx::ContractOp gradient) {
+// The use of the operand that both have by the forward product; null for none.
+OpOperand *sharedUse(onnx::ContractOp gradient) {
   for (size_t own : {0, 1})
     for (OpOperand &use : gradient->getOperand(own).getUses()) {
       auto forward = dyn_cast<onnx::ContractOp>(use.getOwner());
       if (forward && phaseOf(forward) == "forward" && forward.getLoc() == gradient.getLoc() &&
           differentiates(gradient, own, forward, use.getOperandNumber()))
-        return forward;
+        return &use;
     }
-  return {};
+  return nullptr;
 }
 
 } // namespace
 
-std::optional<FactorSharding> mirroredSplit(Operation *op) {
+std::optional<MirroredProduct> mirroredProduct(Operation *op) {
   auto gradient = dyn_cast<onnx::ContractOp>(op);
   if (!gradient || phaseOf(op) != "backward") return std::nullopt;
-  onnx::ContractOp forward = forwardOf(gradient);
-  std::optional<FactorSharding> split = forward ? factorsOf(forward) : std::nullopt;
+  OpOperand *shared = sharedUse(gradient);
+  if (!shared) return std::nullopt;
+  auto forward = cast<onnx::ContractOp>(shared->getOwner());
+  std::optional<FactorSharding> split = factorsOf(forward);
   if (!split) return std::nullopt;
   // Both rules number their factors by letters, each in its own order.
   DenseMap<int64_t, Axes> axesOfLetter;
@@ -42,10 +45,10 @@ std::optional<FactorSharding> mirroredSplit(Operation *op) {
   for (size_t operand : {0, 1})
     for (auto [letter, factors] : llvm::zip_equal(lettersOf(forward, operand), from.operands[operand]))
       if (!factors.empty()) axesOfLetter[letter] = (*split)[factors[0]];
-  FactorSharding mirrored(to.factors.size());
+  MirroredProduct mirrored{FactorSharding(to.factors.size()), forward->getOperand(1 - shared->getOperandNumber())};
   for (size_t operand : {0, 1})
     for (auto [letter, factors] : llvm::zip_equal(lettersOf(gradient, operand), to.operands[operand]))
-      if (!factors.empty()) mirrored[factors[0]] = axesOfLetter.lookup(letter);
+      if (!factors.empty()) mirrored.split[factors[0]] = axesOfLetter.lookup(letter);
   return mirrored;
 }
 

@@ -4,12 +4,20 @@
 //   y = Contract x, w   b=dp s=cp n=tp       dw = Contract x, dy   takes b=dp s=cp n=tp: partial(dp,cp) [{},{tp}]
 //
 // Its operands alone would not say so: with dy split otherwise the cheapest next step may be to gather x.
+//
+// Its result is the gradient of the forward product's other operand, and lies as that operand does once its partial
+// sums are combined: a reduce-scatter where the operand was gathered, an all-reduce where it was whole.
 #pragma once
 #include "compiler/partition/layouts.h"
 
 namespace cleave::partition {
 
+struct MirroredProduct {
+  dist::FactorSharding split;
+  mlir::Value differentiated; // by which the result is the derivative
+};
+
 // Nothing for other operations, and for products of recomputed values.
-std::optional<dist::FactorSharding> mirroredSplit(mlir::Operation *op);
+std::optional<MirroredProduct> mirroredProduct(mlir::Operation *op);
 
 } // namespace cleave::partition

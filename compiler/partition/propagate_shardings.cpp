@@ -21,9 +21,10 @@ namespace {
 
 class Propagation {
 public:
-  Propagation(func::FuncOp function, const Mesh &mesh, SymbolTable &symbols, Axes zeroAxes, Axes batchAxes)
+  Propagation(func::FuncOp function, const Mesh &mesh, SymbolTable &symbols, Axes zeroAxes, Axes batchAxes,
+              bool gathersAgain)
       : function(function), mesh(mesh), symbols(symbols), zeroAxes(std::move(zeroAxes)),
-        batchAxes(std::move(batchAxes)), versions(mesh), hints(layoutHints(function, mesh, symbols)) {}
+        batchAxes(std::move(batchAxes)), versions(mesh, gathersAgain), hints(layoutHints(function, mesh, symbols)) {}
 
   LogicalResult run() {
     layOutArguments();
@@ -53,6 +54,7 @@ private:
     if (auto read = dyn_cast<onnx::ReadOp>(op)) return visitRead(read);
     if (auto write = dyn_cast<onnx::WriteOp>(op)) return visitWrite(write);
     if (isa<func::ReturnOp>(op)) return visitReturn(op);
+    if (auto sum = dyn_cast<onnx::SumOp>(op); sum && failed(sumPartial(sum))) return failure();
     if (isa<onnx::FactorRuleOpInterface>(op)) return visitCore(op);
     return op->emitOpError("has no factor rule: it cannot stand in a function that is split");
   }
@@ -108,6 +110,26 @@ private:
     return success();
   }
 
+  // Of a sum whose terms are partly partial those are added first, so that they are combined once: the gradients of
+  // queries, keys and values beside that of the residual.
+  LogicalResult sumPartial(onnx::SumOp sum) {
+    if (factorsOf(sum)) return success();
+    SmallVector<Value> partial, others;
+    for (Value term : sum.getOperands()) {
+      bool isPartial = versions.known(term) && term.hasOneUse() && versions.pending(term) &&
+                       versions.layout(term).reduction == Reduction::Sum &&
+                       (partial.empty() || versions.layout(term) == versions.layout(partial[0]));
+      (isPartial ? partial : others).push_back(term);
+    }
+    if (partial.size() < 2 || others.empty()) return success();
+    OpBuilder builder(sum);
+    auto first = onnx::SumOp::create(builder, sum.getLoc(), sum.getType(), partial);
+    first->setDiscardableAttrs(sum->getDiscardableAttrDictionary());
+    others.push_back(first);
+    sum->setOperands(others);
+    return visitCore(first);
+  }
+
   LogicalResult visitCore(Operation *op) {
     FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
     if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
@@ -116,7 +138,10 @@ private:
       if (!versions.known(operand)) return op->emitOpError("reads a value that has no layout");
     std::optional<FactorSharding> given = factorsOf(op);
     Axes passing = passingAxes(op, rule, given.has_value());
-    FactorSharding split = given ? fitted(mesh, rule, *given) : infer(op, rule, passing);
+    std::optional<MirroredProduct> mirrored = given ? std::nullopt : mirroredProduct(op);
+    FactorSharding split = given      ? fitted(mesh, rule, *given)
+                           : mirrored ? fitted(mesh, rule, mirrored->split)
+                                      : infer(op, rule, passing);
     for (Axes &axes : split)
       axes.erase(
           std::remove_if(axes.begin(), axes.end(), [&](const std::string &axis) { return contains(passing, axis); }),
@@ -139,7 +164,27 @@ private:
     pendingOperands.emplace_back(op, std::move(replacements));
     replacements.clear();
     annotate(op, split, layouts);
+    if (mirrored && !mirrored->differentiated.getDefiningOp<onnx::ReadOp>())
+      layGradient(op->getResult(0), versions.layout(mirrored->differentiated));
+    if (!passing.empty()) passLayout(op, rule);
     return success();
+  }
+
+  // The gradient of an activation will lie as the activation does, whatever reads it; so will what a partial sum of it
+  // becomes on its way.
+  void layGradient(Value gradient, Sharding layout) {
+    layout.partial.clear();
+    gradients.try_emplace(gradient, std::move(layout));
+  }
+  void passLayout(Operation *op, const FactorRule &rule) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto known = gradients.find(operand.get());
+      if (known == gradients.end() || !versions.pending(operand.get())) continue;
+      std::vector<const Sharding *> operands(op->getNumOperands());
+      operands[operand.getOperandNumber()] = &known->second;
+      FactorSharding split = inferFactorSharding(mesh, rule, operands, {nullptr}, {});
+      return layGradient(op->getResult(0), resultSharding(rule, split, 0));
+    }
   }
 
   // Is the value a partial sum over these axes that was not reduced for another use?
@@ -178,7 +223,6 @@ private:
   }
 
   FactorSharding infer(Operation *op, const FactorRule &rule, const Axes &passing) const {
-    if (std::optional<FactorSharding> split = mirroredSplit(op)) return fitted(mesh, rule, *split);
     SplitQuestion question{op, rule, {}, passing, nullptr, zeroAxes};
     for (Value operand : op->getOperands()) question.votes.push_back(without(vote(op, operand), passing));
     if (op->getNumResults() == 1)
@@ -188,6 +232,7 @@ private:
 
   // The layout an operand has for the purpose of choosing a split.
   Sharding vote(Operation *op, Value operand) const {
+    if (auto known = gradients.find(operand); known != gradients.end()) return known->second;
     if (operand.getDefiningOp<onnx::ReadOp>() && phaseOf(op) == "update" && !versions.pending(operand))
       return versions.layout(operand);
     Sharding layout = versions.latest(operand);
@@ -222,6 +267,7 @@ private:
   Axes zeroAxes, batchAxes;
   LayoutVersions versions;
   DenseMap<Value, Sharding> hints;
+  DenseMap<Value, Sharding> gradients; // how gradients of activations are to lie
   SmallVector<Value> replacements;
   std::vector<std::pair<Operation *, SmallVector<Value>>> pendingOperands;
 };
@@ -246,7 +292,7 @@ struct PropagateShardings : PassWrapper<PropagateShardings, OperationPass<Module
         functions.insert(function.getName() == "accumulate" ? functions.begin() : functions.end(), function);
     for (func::FuncOp function : functions) {
       Propagation propagation(function, *mesh, symbols, axesOf(module->getAttr(zeroAxesAttr)),
-                              axesOf(module->getAttr(batchAxesAttr)));
+                              axesOf(module->getAttr(batchAxesAttr)), module->hasAttr(gathersAgainAttr));
       if (failed(propagation.run())) return signalPassFailure();
     }
   }

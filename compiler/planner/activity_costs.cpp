@@ -117,11 +117,16 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
     const Variable &variable = model.variables[v];
     Price price = homePrice(model, variable, size_t(choice[v]));
     const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
+    double largest = model.parameterBytes(variable.index, variable.homes[size_t(choice[v])]);
     double count = double(variable.count);
-    UnitState state{price.parameters / count, price.gradients / count,  price.optimizer / count,
-                    price.update / count,     price.exposed / count,    price.hideable / count,
-                    tensor.bytes(),           double(tensor.elements())};
-    if (variable.homes[size_t(choice[v])] >= 0) state.largestParameter /= double(model.setting.tp);
+    UnitState state{price.parameters / count,
+                    price.gradients / count,
+                    price.optimizer / count,
+                    price.update / count,
+                    price.exposed / count,
+                    price.hideable / count,
+                    largest,
+                    double(tensor.elements())};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {

@@ -140,6 +140,51 @@ template <typename T> Status fix(std::optional<T> &slot, T value, const std::str
   return Status::ok();
 }
 
+// 2d: side * side devices; 2.5d: `depth` such planes, at most as many as the side (Tesseract), more than one where it
+// goes; 3d: side planes. False when so many devices form no such grid.
+bool formGrid(const std::string &like, int64_t devices, int64_t &side, int64_t &depth) {
+  for (int64_t s = 2; s * s <= devices; ++s) {
+    if (devices % (s * s) != 0) continue;
+    int64_t d = devices / (s * s);
+    bool fits = like == "2d" ? d == 1 : like == "3d" ? d == s : d <= s;
+    if (!fits || (side > 1 && d == 1)) continue; // 2.5d: planes of their own rather than one large one
+    side = s;
+    depth = d;
+  }
+  return side > 1;
+}
+
+Status applyGrid(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.cp, 1, like, "--mesh cp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.ep, 1, like, "--mesh ep"));
+  // Parameters lie in parts on one of the grid's axes and are gathered where they are used, as under ZeRO-3.
+  CLEAVE_RETURN_IF_ERROR(fix(constraints.zero, 3, like, "--zero"));
+  if (constraints.sequenceSplit == SequenceSplit::On)
+    return usage(fmt::format("--like {} splits features and samples; leave --sequence-parallel out", like));
+  int64_t devices = cluster.numDevices() / (constraints.pp.value_or(1) * constraints.dp.value_or(1));
+  bool forms = false;
+  if (constraints.tp)
+    forms = formGrid(like, *constraints.tp, constraints.gridSide, constraints.gridDepth);
+  else // as large as it can be
+    for (int64_t tp = devices; tp > 1 && !forms; --tp)
+      if (devices % tp == 0 && (constraints.dp || tp <= cluster.devicesPerNode) &&
+          formGrid(like, tp, constraints.gridSide, constraints.gridDepth)) {
+        forms = true;
+        constraints.tp = tp;
+      }
+  if (!forms)
+    return usage(fmt::format("--like {} needs tp = {}; {}={} is not, give --mesh tp=... and the rest to dp", like,
+                             like == "2d"     ? "q*q (4, 9, 16, ...)"
+                             : like == "2.5d" ? "d*q*q with d up to q (4, 8, 16, 18, ...)"
+                                              : "q*q*q (8, 27, ...)",
+                             constraints.tp ? "tp" : "devices", constraints.tp.value_or(devices)));
+  constraints.grid = like == "3d" ? TensorGrid::Cube : TensorGrid::Plane;
+  constraints.tensorSplit = TensorSplit::None;
+  constraints.sequenceSplit = SequenceSplit::Off;
+  return Status::ok();
+}
+
 Status applyPreset(const std::string &like, const Cluster &cluster, Constraints &constraints) {
   int64_t devices = cluster.numDevices();
   auto dataParallel = [&](int zero) -> Status {
@@ -203,8 +248,7 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
     constraints.attentionSplit = like == "ring" ? AttentionSplit::Ring : AttentionSplit::Ulysses;
     return Status::ok();
   }
-  if (like == "2d" || like == "2.5d" || like == "3d")
-    return usage(fmt::format("--like {} needs more than one tensor axis, which is not executable yet", like));
+  if (like == "2d" || like == "2.5d" || like == "3d") return applyGrid(like, cluster, constraints);
   return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));
 }
 

@@ -3,6 +3,7 @@
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
 //   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
 //                       along the vocabulary (vocabulary.h)
+//   --like 2.5d         tp=8 becomes tp_depth=2, tp_row=2, tp_col=2 (laid_axes.h)
 #pragma once
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"
@@ -37,6 +38,9 @@ struct StageCut {
 
 // Tensor parallelism that a preset demands instead of leaving it to the costs.
 enum class TensorSplit : uint8_t { Searched, None, Megatron };
+// Tensor parallelism over several axes (laid_axes.h): 2d and 2.5d on a plane of side * side devices, `depth` of them;
+// 3d in a cube.
+enum class TensorGrid : uint8_t { None, Plane, Cube };
 // The residual stream's sequence dimension over tp where no weight is split.
 enum class SequenceSplit : uint8_t { Searched, Off, On };
 
@@ -51,6 +55,8 @@ struct Constraints {
   std::optional<int64_t> microbatches;
   std::optional<Recompute> recompute;
   TensorSplit tensorSplit = TensorSplit::Searched;
+  TensorGrid grid = TensorGrid::None; // then tp is depth * side * side
+  int64_t gridSide = 1, gridDepth = 1;
   SequenceSplit sequenceSplit = SequenceSplit::Searched;
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Pin> pins;

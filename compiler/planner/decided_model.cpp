@@ -14,10 +14,14 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.cp = decision.mesh.axisSize("cp");
   setting.ep = decision.mesh.axisSize("ep");
   setting.tp = decision.mesh.axisSize("tp");
+  setting.gridSide = decision.mesh.axisSize("tp_col");
+  setting.gridDepth = decision.mesh.axisSize("tp_depth");
+  bool isPlane = std::find(decision.zeroAxes.begin(), decision.zeroAxes.end(), "tp_row") != decision.zeroAxes.end();
+  if (setting.gridSide > 1) setting.grid = isPlane ? TensorGrid::Plane : TensorGrid::Cube;
   setting.zero = decision.zero;
   setting.microbatches = decision.microbatches;
   setting.recompute = decision.recompute;
-  setting.batchDivides = problem.batch / decision.microbatches % (setting.dp * setting.fsdp) == 0;
+  setting.batchDivides = problem.batch / decision.microbatches % setting.batchWays() == 0;
   return setting;
 }
 

@@ -116,6 +116,7 @@ std::string Decision::text() const {
       memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu, searchSeconds,
       gap, candidates);
   if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
+  if (gathersAgain) out += "gathers-again 1\n";
   if (!like.empty()) out += fmt::format("like {}\n", quote(like));
   for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
   for (const NodeDecision &node : nodes) {
@@ -185,6 +186,9 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     } else if (key == "attention") {
       CLEAVE_RETURN_IF_ERROR(reader.choice(attentionNames, number));
       decision.attention = AttentionSplit(number);
+    } else if (key == "gathers-again") {
+      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
+      decision.gathersAgain = number != 0;
     } else if (key == "like")
       CLEAVE_RETURN_IF_ERROR(reader.quoted(decision.like));
     else if (key == "note") {

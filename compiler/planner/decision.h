@@ -117,7 +117,8 @@ struct Decision {
   std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
   int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
   AttentionSplit attention = AttentionSplit::Ring; // where the mesh has an axis cp
-  std::string like;                                // the preset asked for, or empty
+  bool gathersAgain = false; // activations gathered for an operation are gathered again in the backward pass
+  std::string like;          // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
   std::vector<ParameterDecision> parameters;
   std::vector<StageDecision> stageDecisions; // one a stage; not part of text()

@@ -133,7 +133,8 @@ private:
     for (size_t i = 0; i < settings.size(); ++i) {
       // A microbatch through the whole model, on the devices of one stage at their peak.
       const Setting &setting = settings[i];
-      double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.ep * setting.microbatches);
+      double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.microbatches);
+      for (const LaidAxis &axis : setting.laidAxes()) ways *= double(axis.size);
       queue.push({stepBound(setting, flops / ways / peak), i, Entry::Flops});
     }
     return true;
@@ -415,6 +416,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.recompute = mostRecomputed(solution);
   decision.schedule = setting.schedule;
   decision.attention = model.attentionSplit;
+  decision.gathersAgain = setting.gathersAgain();
   decision.stages = int(solution.plan.firstUnits.size());
   std::vector<int> starts;
   for (int unit : solution.plan.firstUnits) starts.push_back(units[size_t(unit)].first);
@@ -425,7 +427,9 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     NodeDecision node{problem.nodes[i].name, dist::FactorSharding(problem.nodes[i].rule.factors.size()), {}};
     int64_t batchFactor = model.batchFactors[i];
     if (batchFactor >= 0) node.split[size_t(batchFactor)] = decision.batchAxes;
-    if (chosen.factor >= 0) node.split[size_t(chosen.factor)] = {"tp"};
+    if (chosen.factor >= 0) node.split[size_t(chosen.factor)].push_back("tp");
+    for (const LaidAxis &axis : model.laid)
+      if (int64_t factor = axis.factors[i]; factor >= 0) node.split[size_t(factor)].push_back(axis.name);
     if (int64_t factor = model.contextFactors[i]; factor >= 0) {
       // A part of the sequence may be cut further for sequence parallelism; heads lie over tp before Ulysses.
       dist::Axes &axes = node.split[size_t(factor)];
@@ -443,10 +447,9 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     Layout home = model.variables[size_t(variable)].homes[size_t(choice[size_t(variable)])];
     ParameterDecision parameter;
     parameter.name = tensor.name;
-    dist::Sharding plain = dist::Sharding::replicated(tensor.dims.size());
-    if (home >= 0) plain.dims[size_t(home)] = {"tp"};
+    dist::Sharding plain = model.parameterLayout(int(t), home);
     dist::Sharding split = plain;
-    int64_t dim = zeroDimension(tensor, home, setting.tp, setting.zeroWays());
+    int64_t dim = model.zeroDimension(int(t), home);
     // ZeRO shards are cut from the tensor parallel shard: tp stays the major axis of its dimension.
     if (dim >= 0)
       for (const std::string &axis : decision.zeroAxes) split.dims[size_t(dim)].push_back(axis);

@@ -150,8 +150,8 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   const Setting &setting = model.setting;
   Layout layout = variable.homes[home];
   double count = double(variable.count), microbatches = double(setting.microbatches);
-  double local = tensor.bytes() / (layout >= 0 ? double(setting.tp) : 1.0);
-  int64_t ways = zeroDimension(tensor, layout, setting.tp, setting.zeroWays()) >= 0 ? setting.zeroWays() : 1;
+  double local = model.parameterBytes(variable.index, layout);
+  int64_t ways = model.zeroDimension(variable.index, layout) >= 0 ? setting.zeroWays() : 1;
   double shard = local / double(ways);
   double gradientRatio = double(tensor.gradientBytes) / double(tensor.elementBytes);
   Price price;
@@ -178,12 +178,12 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
         ledger.bucketed(Collective::AllReduce, all, gradient, count, "gradients are summed over the batch");
     return price;
   }
-  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.batchStride());
+  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.zeroStride());
   double reductions = count * (setting.zero >= 2 ? microbatches : 1.0);
   price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
                                    "gradients are summed over the batch, each device keeps its shard (ZeRO)");
-  if (setting.fsdp > 1) {
-    GroupShape replicas = groupAlong(*model.cluster, setting.dp, setting.batchStride() * setting.fsdp);
+  if (setting.replicas() > 1) {
+    GroupShape replicas = groupAlong(*model.cluster, setting.replicas(), setting.zeroStride() * setting.zeroWays());
     price.hideable += ledger.bucketed(Collective::AllReduce, replicas, gradientShard, reductions,
                                       "gradient shards are summed over the replicas");
   }

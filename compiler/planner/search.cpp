@@ -254,8 +254,6 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
     return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
                                                  name(*constraints.recompute)))};
-  if (constraints.ep.value_or(1) > 1)
-    return {Status(ErrorKind::Usage, fmt::format("--mesh ep={} is not executable yet", *constraints.ep))};
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
   auto counts = [](int64_t dim) { return dim >= 0; };

@@ -52,7 +52,8 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, false))
       for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
-        int64_t rest = devices / pp / cp / tp;
+        int64_t ep = constraints.ep.value_or(1), rest = devices / pp / cp / tp / ep;
+        if (rest * ep * tp * cp * pp != devices) continue;
         if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
         for (int64_t microbatches : microbatchCounts) {
           if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
@@ -61,9 +62,16 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           setting.dp = rest / fsdp;
           setting.fsdp = fsdp;
           setting.cp = cp;
+          setting.ep = ep;
           setting.tp = tp;
+          if (constraints.grid != TensorGrid::None) {
+            setting.tp = 1;
+            setting.grid = constraints.grid;
+            setting.gridSide = constraints.gridSide;
+            setting.gridDepth = constraints.gridDepth;
+          }
           setting.microbatches = microbatches;
-          setting.batchDivides = problem.batch / microbatches % rest == 0;
+          setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
           if (setting.batchDivides != mustDivide) continue;
           if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
           // Fewer microbatches than ranks leave most of them waiting.

@@ -38,6 +38,7 @@ struct LocalSizes {
   double batchScale = 1;
   int64_t contextFactor = -1;
   double contextScale = 1;
+  std::vector<std::pair<int64_t, double>> laid; // factors of laid axes and what is left of them
 };
 
 // The matrix product that a heavy node is: factors by which of its tensors have them. A convolution counts as the
@@ -53,6 +54,8 @@ Product productOf(const Node &node, const LocalSizes &local) {
     if (factor == local.split) size /= double(local.ways);
     if (factor == local.batchFactor) size *= local.batchScale;
     if (factor == local.contextFactor) size *= local.contextScale;
+    for (auto [laidFactor, scale] : local.laid)
+      if (factor == laidFactor) size *= scale;
     (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
   return product;
@@ -69,14 +72,20 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
                    double(problem.batch) / double(setting.microbatches) / double(problem.samples) /
                        double(setting.batchWays()),
                    model.contextFactors[size_t(index)],
-                   1.0 / double(setting.cp)};
+                   1.0 / double(setting.cp),
+                   {}};
   double part = local.batchFactor >= 0 ? local.batchScale : 1.0;
   if (local.contextFactor >= 0) part *= local.contextScale;
   if (candidate.factor >= 0) part /= double(setting.tp);
+  for (const LaidAxis &axis : model.laid)
+    if (int64_t factor = axis.factors[size_t(index)]; factor >= 0) {
+      local.laid.emplace_back(factor, 1.0 / double(axis.size));
+      part /= double(axis.size);
+    }
   auto bytes = [&](int tensor, Layout layout) {
     // Large constants are one value repeated: the operation has it at hand.
     if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return 0.0;
-    double size = problem.tensors[size_t(tensor)].bytes();
+    double size = problem.tensors[size_t(tensor)].bytes() / model.laidParts[size_t(tensor)];
     if (facts.batchDims[size_t(tensor)] >= 0) size *= local.batchScale;
     if (model.contextSplit[size_t(tensor)]) size *= local.contextScale;
     return layout >= 0 ? size / double(setting.tp) : size;
@@ -114,13 +123,14 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
 
 // Candidates that one factor (or none, or a passed partial sum) gives.
 void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, int64_t contextFactor,
-               std::vector<Candidate> &candidates) {
+               const std::vector<int64_t> &laidFactors, std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
   candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, {}});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
+    if (std::find(laidFactors.begin(), laidFactors.end(), int64_t(f)) != laidFactors.end()) continue;
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
     Candidate candidate{int64_t(f), false, {}, {}, 0, 0, {}};
     for (const auto &dims : node.rule.operands) {
@@ -174,25 +184,14 @@ bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &
   return false;
 }
 
-int64_t zeroDimension(const Tensor &tensor, Layout home, int64_t tp, int64_t ways) {
-  int64_t best = -1, size = 0;
-  if (ways <= 1) return -1;
-  for (size_t dim = 0; dim < tensor.dims.size(); ++dim) {
-    int64_t local = tensor.dims[dim] / (Layout(dim) == home ? tp : 1);
-    if (local % ways == 0 && local > size) {
-      best = int64_t(dim);
-      size = local;
-    }
-  }
-  return best;
-}
-
 std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                       const Constraints &constraints, const SplitModel &model, int index) {
   const Node &node = problem.nodes[size_t(index)];
   std::vector<Candidate> candidates;
+  std::vector<int64_t> laidFactors;
+  for (const LaidAxis &axis : model.laid) laidFactors.push_back(axis.factors[size_t(index)]);
   enumerate(node, model.setting.mesh(), facts.batchFactors[size_t(index)], model.contextFactors[size_t(index)],
-            candidates);
+            laidFactors, candidates);
 
   std::erase_if(candidates, [&](const Candidate &candidate) {
     for (size_t r = 0; r < node.results.size(); ++r) {
@@ -230,6 +229,8 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
   }
   if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
+  if (constraints.sequenceSplit == SequenceSplit::On && facts.residual[size_t(index)])
+    prefer(candidates, alongSequence);
 
   for (Candidate &candidate : candidates) price(problem, facts, cluster, model, index, candidate);
   return candidates;

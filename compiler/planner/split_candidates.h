@@ -11,8 +11,4 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
 // Pins that name this tensor, reduced to tp: the layout demanded. False when none does.
 bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &layout);
 
-// Whether and how ZeRO splits a parameter whose home over tp is `home`: the dimension, -1 for none. The largest
-// dimension that divides; the first of several.
-int64_t zeroDimension(const Tensor &tensor, Layout home, int64_t tp, int64_t ways);
-
 } // namespace cleave::planner

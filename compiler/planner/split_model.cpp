@@ -1,4 +1,5 @@
 #include "compiler/planner/split_model.h"
+#include "compiler/planner/laid_axes.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,7 +14,13 @@ dist::Mesh Setting::mesh() const {
   if (fsdp > 1) mesh.axes.push_back({"fsdp", fsdp});
   if (cp > 1) mesh.axes.push_back({"cp", cp});
   if (ep > 1) mesh.axes.push_back({"ep", ep});
-  mesh.axes.push_back({"tp", tp});
+  if (grid == TensorGrid::None) {
+    mesh.axes.push_back({"tp", tp});
+    return mesh;
+  }
+  if (gridDepth > 1) mesh.axes.push_back({"tp_depth", gridDepth});
+  mesh.axes.push_back({"tp_row", gridSide});
+  mesh.axes.push_back({"tp_col", gridSide});
   return mesh;
 }
 
@@ -22,10 +29,30 @@ dist::Axes Setting::batchAxes() const {
   dist::Axes axes;
   if (dp > 1) axes.push_back("dp");
   if (fsdp > 1) axes.push_back("fsdp");
+  if (gridDepth > 1) axes.push_back("tp_depth");
+  if (grid == TensorGrid::Plane) axes.push_back("tp_row");
   return axes;
 }
 
-dist::Axes Setting::zeroAxes() const { return {fsdp > 1 ? "fsdp" : "dp"}; }
+dist::Axes Setting::zeroAxes() const {
+  if (grid == TensorGrid::Plane) return {"tp_row"};
+  if (grid == TensorGrid::Cube) return {"tp_depth"};
+  return {fsdp > 1 ? "fsdp" : "dp"};
+}
+
+int64_t Setting::zeroStride() const {
+  if (grid == TensorGrid::Plane) return gridSide;
+  if (grid == TensorGrid::Cube) return gridSide * gridSide;
+  return batchStride();
+}
+
+std::vector<LaidAxis> Setting::laidAxes() const {
+  std::vector<LaidAxis> axes;
+  if (ep > 1) axes.push_back({"ep", ep, expertStride(), {}});
+  if (grid == TensorGrid::Cube) axes.push_back({"tp_row", gridSide, gridSide, {}});
+  if (grid != TensorGrid::None) axes.push_back({"tp_col", gridSide, 1, {}});
+  return axes;
+}
 
 std::string Setting::str() const {
   return fmt::format("{} zero {} microbatches {} recompute {}{}", mesh().str(), zero, microbatches, name(recompute),
@@ -33,11 +60,41 @@ std::string Setting::str() const {
 }
 
 double SplitModel::localBytes(int tensor) const {
-  double bytes = problem->tensors[size_t(tensor)].bytes();
+  double bytes = problem->tensors[size_t(tensor)].bytes() / laidParts[size_t(tensor)];
   if (contextSplit[size_t(tensor)]) bytes /= double(setting.cp);
   if (batchDims[size_t(tensor)] < 0) return bytes;
   return bytes * double(problem->batch) / double(setting.microbatches) / double(problem->samples) /
          double(setting.batchWays());
+}
+
+dist::Sharding SplitModel::parameterLayout(int tensor, Layout home) const {
+  size_t t = size_t(tensor);
+  dist::Sharding layout =
+      laidHomes.empty() ? dist::Sharding::replicated(problem->tensors[t].dims.size()) : laidHomes[t];
+  if (home >= 0) layout.dims[size_t(home)].push_back("tp");
+  return layout;
+}
+
+double SplitModel::parameterBytes(int tensor, Layout home) const {
+  return problem->tensors[size_t(tensor)].bytes() / laidParts[size_t(tensor)] / (home >= 0 ? double(setting.tp) : 1.0);
+}
+
+// A grid cuts a dimension that it has not cut yet, if it can; ZeRO else the largest.
+int64_t SplitModel::zeroDimension(int tensor, Layout home) const {
+  int64_t ways = setting.zeroWays(), best = -1, size = 0;
+  if (ways <= 1) return -1;
+  dist::Mesh mesh = setting.mesh();
+  dist::Sharding layout = parameterLayout(tensor, home);
+  bool isFresh = false;
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    int64_t local = problem->tensors[size_t(tensor)].dims[dim] / mesh.groupSize(layout.dims[dim]);
+    bool fresh = setting.grid != TensorGrid::None && layout.dims[dim].empty();
+    if (local % ways != 0 || std::pair(fresh, local) <= std::pair(isFresh, size)) continue;
+    best = int64_t(dim);
+    size = local;
+    isFresh = fresh;
+  }
+  return best;
 }
 
 namespace {
@@ -54,11 +111,13 @@ public:
 
   Result<SplitModel> build() {
     CLEAVE_RETURN_IF_ERROR(splitSequence());
+    CLEAVE_RETURN_IF_ERROR(lay());
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     for (Flow &flow : model.flows) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();
     addContextCollectives();
+    addLaidExchanges(model, facts);
     return std::move(model);
   }
 
@@ -107,6 +166,20 @@ private:
       return {ErrorKind::Usage, fmt::format("cp={} cannot split node '{}' ({}): {}; choose another --mesh cp",
                                             model.setting.cp, node.name, node.op, why)};
     }
+    return Status::ok();
+  }
+
+  Status lay() {
+    model.laidParts.assign(problem.tensors.size(), 1.0);
+    Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, model.setting);
+    if (!axes) return axes.status();
+    model.laid = std::move(*axes);
+    if (model.laid.empty()) return Status::ok();
+    std::vector<dist::Sharding> layouts = laidLayouts(model, facts);
+    for (size_t t = 0; t < layouts.size(); ++t)
+      for (const LaidAxis &axis : model.laid)
+        if (layouts[t].uses(axis.name)) model.laidParts[t] *= double(axis.size);
+    model.laidHomes = std::move(layouts);
     return Status::ok();
   }
 

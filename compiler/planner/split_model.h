@@ -48,31 +48,53 @@ struct Candidate {
   std::vector<Exchange> exchanges;  // collectives that the operation itself needs, whatever its neighbours do
 };
 
+// A mesh axis whose split of every node follows from the graph (laid_axes.h).
+struct LaidAxis {
+  const char *name = "";
+  int64_t size = 1;
+  int64_t stride = 1;           // devices between neighbours
+  std::vector<int64_t> factors; // per node; -1: none
+};
+
 // One point of the outer search.
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
-  int64_t pp = 1;         // pipeline ranks
-  int64_t cp = 1, ep = 1; // parts of the sequence; of the experts
+  int64_t pp = 1;                      // pipeline ranks
+  int64_t cp = 1, ep = 1;              // parts of the sequence; of the experts
+  TensorGrid grid = TensorGrid::None;  // then tp is 1
+  int64_t gridSide = 1, gridDepth = 1; // a cube's depth is its side
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline
 
-  int64_t batchWays() const { return batchDivides ? dp * fsdp : 1; }
+  // Devices of the grid, and those of its axes that split samples.
+  int64_t gridDevices() const { return gridDepth * gridSide * gridSide; }
+  int64_t gridBatchWays() const { return grid == TensorGrid::Plane ? gridDepth * gridSide : gridDepth; }
+  int64_t batchWays() const { return batchDivides ? dp * fsdp * gridBatchWays() : 1; }
   // Devices that have the same part of a parameter and other samples, or another part of the sequence.
   int64_t gradientWays() const { return batchWays() * cp; }
-  int64_t zeroWays() const { return fsdp > 1 ? fsdp : dp; }
-  int64_t devices() const { return pp * dp * fsdp * cp * ep * tp; }
+  int64_t zeroWays() const { return grid != TensorGrid::None ? gridSide : fsdp > 1 ? fsdp : dp; }
+  // Devices that have the same shard of a parameter under ZeRO, beside those along the sequence.
+  int64_t replicas() const { return grid != TensorGrid::None || fsdp > 1 ? batchWays() / zeroWays() : 1; }
+  int64_t devices() const { return pp * dp * fsdp * cp * ep * gridDevices() * tp; }
   int64_t tensorStride() const { return 1; } // devices between neighbours along tp, cp, and the batch axes
-  int64_t sequenceStride() const { return tp * ep; }
-  int64_t batchStride() const { return tp * ep * cp; }
-  int64_t stageStride() const { return tp * ep * cp * fsdp * dp; }
+  int64_t expertStride() const { return tp * gridDevices(); }
+  int64_t sequenceStride() const { return expertStride() * ep; }
+  int64_t batchStride() const { return sequenceStride() * cp; }
+  int64_t zeroStride() const;
+  int64_t stageStride() const { return batchStride() * fsdp * dp; }
   // Samples of one microbatch on one device.
   double localSamples(int64_t batch) const { return double(batch) / double(microbatches) / double(batchWays()); }
   dist::Mesh mesh() const;
   dist::Axes batchAxes() const;
   dist::Axes zeroAxes() const;
+  // The axes that are laid, without factors; in the order of the mesh.
+  std::vector<LaidAxis> laidAxes() const;
+  // Activations that were gathered for a product are gathered again for its backward pass: a grid is there to keep
+  // parts.
+  bool gathersAgain() const { return grid != TensorGrid::None; }
   std::string str() const; // "dp=2,tp=4 zero 1 microbatches 2 recompute none"
 };
 
@@ -141,11 +163,19 @@ struct SplitModel {
   std::vector<int64_t> contextFactors; // per node: that cp splits; -1: none
   std::vector<bool> contextByHeads;    // per node: and that factor counts heads
   std::vector<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
+  std::vector<LaidAxis> laid;
+  std::vector<double> laidParts; // per tensor: parts in which it lies over them; parameters too
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;
+  // Of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that divides.
+  double parameterBytes(int tensor, Layout home) const;
+  int64_t zeroDimension(int tensor, Layout home) const;
+  // How it lies over tp and the laid axes.
+  dist::Sharding parameterLayout(int tensor, Layout home) const;
+  std::vector<dist::Sharding> laidHomes; // per tensor; of parameters only
 };
 
 // Facts of a problem that every setting shares.
@@ -159,6 +189,7 @@ struct ProblemFacts {
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
+  std::vector<bool> residual;                  // per node (residual.h)
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };

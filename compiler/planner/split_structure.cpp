@@ -1,5 +1,6 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
+#include "compiler/planner/residual.h"
 #include "compiler/planner/sequence.h"
 #include "compiler/planner/split_candidates.h"
 #include "compiler/planner/stage_units.h"
@@ -231,6 +232,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
   facts.vocabularyFactors = findVocabularyFactors(problem);
+  facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();
   facts.producers = problem.producers();
   facts.readers.resize(problem.tensors.size());

@@ -60,9 +60,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
       homes += homePrice(model, variable, chosen, sink);
-      const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
-      largestParameter =
-          std::max(largestParameter, tensor.bytes() / (variable.homes[chosen] >= 0 ? double(model.setting.tp) : 1.0));
+      largestParameter = std::max(largestParameter, model.parameterBytes(variable.index, variable.homes[chosen]));
       continue;
     }
     passes += nodePrice(model, variable, chosen);

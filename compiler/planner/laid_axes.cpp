@@ -1,0 +1,178 @@
+#include "compiler/planner/laid_axes.h"
+#include "compiler/planner/laying.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+bool isAmong(const dist::Axes &axes, const std::string &axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+void dropAxes(dist::Sharding &sharding, const dist::Axes &axes) {
+  for (dist::Axes &dim : sharding.dims)
+    std::erase_if(dim, [&](const std::string &axis) { return isAmong(axes, axis); });
+  std::erase_if(sharding.partial, [&](const std::string &axis) { return isAmong(axes, axis); });
+}
+
+// Prices the changes of layout of one model and puts them where they happen.
+class Exchanges {
+public:
+  Exchanges(SplitModel &model, const ProblemFacts &facts)
+      : model(model), facts(facts), problem(*model.problem), mesh(model.setting.mesh()),
+        batchAxes(model.setting.batchAxes()), lies(laidLayouts(model, facts)) {}
+
+  void run() {
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      size_t v = size_t(model.variableOfNode[i]);
+      if (model.variables[v].index != int(i)) continue; // a repetition
+      std::vector<Exchange> made = exchangesOf(i);
+      for (Candidate &candidate : model.variables[v].candidates)
+        candidate.exchanges.insert(candidate.exchanges.end(), made.begin(), made.end());
+    }
+  }
+
+private:
+  std::vector<Exchange> exchangesOf(size_t i) {
+    const Node &node = problem.nodes[i];
+    dist::FactorSharding split = laidSplit(model, int(i));
+    std::vector<Exchange> made;
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      size_t t = size_t(node.operands[o]);
+      const Tensor &tensor = problem.tensors[t];
+      bool isParameter = tensor.kind == TensorKind::Parameter;
+      if (!isParameter && tensor.kind != TensorKind::Activation) continue;
+      dist::Sharding wanted = dist::operandSharding(node.rule, split, o);
+      if (isParameter) dropAxes(wanted, batchAxes);
+      if (!seen.insert({int(t), wanted.str()}).second) continue; // others want the same
+      add(made, t, lies[t], wanted, 1, 0, "a split tensor is brought to the layout of an operation");
+      if (!facts.needsGradient[t] || node.stopsGradient) continue;
+      dist::Sharding gradient = wanted;
+      for (const dist::Axes &axes : split)
+        for (const std::string &axis : axes)
+          if (!wanted.uses(axis) && !isAmong(batchAxes, axis)) gradient.partial.push_back(axis);
+      add(made, t, gradient, lies[t], 0, isParameter ? 1.0 / double(model.setting.microbatches) : 1,
+          "gradients are brought back to the layout of their tensor");
+    }
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      size_t t = size_t(node.results[r]);
+      dist::Sharding result = dist::resultSharding(node.rule, split, r);
+      std::erase_if(result.partial, [&](const std::string &axis) { return isAmong(batchAxes, axis); });
+      if (result.partial.empty()) continue;
+      add(made, t, result, lies[t], 1, 0, "partial results are summed up");
+      result.partial.clear();
+      if (facts.needsGradient[t]) add(made, t, lies[t], result, 0, 1, "gradients are brought to the operation");
+    }
+    return made;
+  }
+
+  void add(std::vector<Exchange> &made, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward,
+           double backward, const char *why) {
+    const Tensor &tensor = problem.tensors[t];
+    double bytes = tensor.bytes();
+    if (facts.batchDims[t] >= 0)
+      bytes *= double(problem.batch) / double(model.setting.microbatches) / double(problem.samples);
+    for (const dist::Axes &axes : from.dims) bytes /= double(mesh.groupSize(axes));
+    for (const dist::ReshardStep &step : dist::reshard(mesh, from, to)) {
+      double now = bytes, n = double(mesh.groupSize(step.axes));
+      bytes = dist::bytesAfter(mesh, step, bytes);
+      const LaidAxis *axis = minorLaid(step.axes);
+      if (!axis || step.kind == dist::ReshardStep::Slice) continue;
+      GroupShape group = groupAlong(*model.cluster, int64_t(n), axis->stride);
+      bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && model.setting.gathersAgain() &&
+                   tensor.kind == TensorKind::Activation;
+      Exchange exchange{collectiveOf(step.kind), axis->name, group, now, forward, backward + (again ? 1 : 0), why};
+      if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
+      made.push_back(exchange);
+    }
+  }
+
+  static Collective collectiveOf(dist::ReshardStep::Kind kind) {
+    switch (kind) {
+    case dist::ReshardStep::ReduceScatter:
+      return Collective::ReduceScatter;
+    case dist::ReshardStep::AllGather:
+      return Collective::AllGather;
+    case dist::ReshardStep::AllToAll:
+      return Collective::AllToAll;
+    case dist::ReshardStep::AllReduce:
+    case dist::ReshardStep::Slice:
+      return Collective::AllReduce;
+    }
+    return Collective::AllReduce;
+  }
+
+  const LaidAxis *minorLaid(const dist::Axes &axes) const {
+    for (size_t i = axes.size(); i-- > 0;)
+      for (const LaidAxis &axis : model.laid)
+        if (axis.name == axes[i]) return &axis;
+    return nullptr;
+  }
+
+  SplitModel &model;
+  const ProblemFacts &facts;
+  const Problem &problem;
+  dist::Mesh mesh;
+  dist::Axes batchAxes;
+  std::vector<dist::Sharding> lies;
+  std::set<std::pair<int, std::string>> seen;
+};
+
+} // namespace
+
+Result<std::vector<LaidAxis>> layAxes(const Problem &problem, const ProblemFacts &facts, const Setting &setting) {
+  std::vector<LaidAxis> axes = setting.laidAxes();
+  if (axes.empty()) return axes;
+  Laying laying(problem, facts, setting, axes);
+  if (setting.grid != TensorGrid::None)
+    layGrid(laying);
+  else
+    CLEAVE_RETURN_IF_ERROR(layExperts(laying));
+  laying.followReaders();
+  laying.followOperands();
+  return axes;
+}
+
+dist::FactorSharding laidSplit(const SplitModel &model, int node) {
+  dist::FactorSharding split(model.problem->nodes[size_t(node)].rule.factors.size());
+  if (int64_t factor = model.batchFactors[size_t(node)]; factor >= 0) split[size_t(factor)] = model.setting.batchAxes();
+  for (const LaidAxis &axis : model.laid)
+    if (int64_t factor = axis.factors[size_t(node)]; factor >= 0) split[size_t(factor)].push_back(axis.name);
+  return split;
+}
+
+std::vector<dist::Sharding> laidLayouts(const SplitModel &model, const ProblemFacts &facts) {
+  const Problem &problem = *model.problem;
+  dist::Axes batchAxes = model.setting.batchAxes();
+  std::vector<dist::Sharding> layouts;
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const Tensor &tensor = problem.tensors[t];
+    auto asRead = [&](const std::pair<int, size_t> &reader) {
+      return dist::operandSharding(problem.nodes[size_t(reader.first)].rule, laidSplit(model, reader.first),
+                                   reader.second);
+    };
+    dist::Sharding layout = dist::Sharding::replicated(tensor.dims.size());
+    if (tensor.kind == TensorKind::Parameter && !facts.readers[t].empty()) {
+      layout = asRead(facts.readers[t][0]);
+      dropAxes(layout, batchAxes);
+    } else if (int producer = facts.producers[t]; producer >= 0) {
+      const Node &node = problem.nodes[size_t(producer)];
+      size_t result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
+      layout = dist::resultSharding(node.rule, laidSplit(model, producer), result);
+      bool isSummed = std::any_of(model.laid.begin(), model.laid.end(),
+                                  [&](const LaidAxis &axis) { return isAmong(layout.partial, axis.name); });
+      if (isSummed && !facts.readers[t].empty()) layout = asRead(facts.readers[t][0]);
+      layout.partial.clear();
+    }
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+void addLaidExchanges(SplitModel &model, const ProblemFacts &facts) {
+  if (!model.laid.empty()) Exchanges(model, facts).run();
+}
+
+} // namespace cleave::planner
