@@ -6,10 +6,12 @@
 //     need not all live at once; an update of a reduced gradient waits for the next collective to start, so that
 //     compute does not stall;
 //   - stores stand at the end.
-// Collectives go to stream 1 right after their operands are there. Those that gather parameters (ZeRO-3) are issued one
-// block of gathers ahead of their use. Between pipeline stages: receives stand at the start, on stream 2; sends go to
-// stream 1 as collectives do. Sends, receives and collectives over "pp" follow one sequence that all ranks know (their
-// tags and sequence numbers): their members run different programs.
+// Collectives go to stream 1 right after their operands are there. What they bring may be wanted much later, while
+// their operands have to stay anyway (a gather of a saved value for the backward pass, the turns of a ring): gathers
+// and shifts are issued one turn ahead of their place in the program, those of parameters (ZeRO-3) one block of
+// gathers. Between pipeline stages: receives stand at the start, on stream 2; sends go to stream 1 as collectives do.
+// Sends, receives and collectives over "pp" follow one sequence that all ranks know (their tags and sequence numbers):
+// their members run different programs.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -98,6 +100,7 @@ private:
       }
     }
     orderBetweenStages();
+    limitPrefetch();
     // The command that makes a parameter's new value may overwrite the old one: after those that read it.
     for (Operation &op : block.without_terminator()) {
       auto store = dyn_cast<plan::StoreOp>(op);
@@ -110,6 +113,26 @@ private:
         consumers[reader].push_back(producer);
         ++pending[producer];
       }
+    }
+  }
+
+  // Gathers and shifts with no compute between them are a turn; they wait for the compute before the last turn.
+  void limitPrefetch() {
+    Operation *compute = nullptr, *beforeThis = nullptr, *beforeLast = nullptr;
+    for (Operation &op : block.without_terminator()) {
+      auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
+      if (!collective) {
+        bool keepsPlace = !isFree(&op) && !isLazy(&op) && !isUpdate(&op) && !isCollective(&op) &&
+                          !isa<plan::StoreOp, plan::ReceiveCommandOp>(op);
+        if (keepsPlace) compute = &op;
+        continue;
+      }
+      bool brings = collective.getOp() == "all_gather" || collective.getOp() == "shift";
+      if (!brings || isLazy(&op) || isUpdate(&op) || isBetweenStages(&op)) continue;
+      if (compute != beforeThis) beforeLast = std::exchange(beforeThis, compute);
+      if (!beforeLast) continue;
+      consumers[beforeLast].push_back(&op);
+      ++pending[&op];
     }
   }
 

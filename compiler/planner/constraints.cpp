@@ -163,16 +163,19 @@ Status applyGrid(const std::string &like, const Cluster &cluster, Constraints &c
   if (constraints.sequenceSplit == SequenceSplit::On)
     return usage(fmt::format("--like {} splits features and samples; leave --sequence-parallel out", like));
   int64_t devices = cluster.numDevices() / (constraints.pp.value_or(1) * constraints.dp.value_or(1));
+  // Without a number: as large as it can be inside a node; if no grid is so small, as small as it can be.
   bool forms = false;
+  auto attempt = [&](int64_t tp) {
+    if (forms || devices % tp != 0) return;
+    forms = formGrid(like, tp, constraints.gridSide, constraints.gridDepth);
+    if (forms) constraints.tp = tp;
+  };
   if (constraints.tp)
     forms = formGrid(like, *constraints.tp, constraints.gridSide, constraints.gridDepth);
-  else // as large as it can be
-    for (int64_t tp = devices; tp > 1 && !forms; --tp)
-      if (devices % tp == 0 && (constraints.dp || tp <= cluster.devicesPerNode) &&
-          formGrid(like, tp, constraints.gridSide, constraints.gridDepth)) {
-        forms = true;
-        constraints.tp = tp;
-      }
+  else {
+    for (int64_t tp = std::min(devices, cluster.devicesPerNode); tp > 1; --tp) attempt(tp);
+    for (int64_t tp = 2; tp <= devices; ++tp) attempt(tp);
+  }
   if (!forms)
     return usage(fmt::format("--like {} needs tp = {}; {}={} is not, give --mesh tp=... and the rest to dp", like,
                              like == "2d"     ? "q*q (4, 9, 16, ...)"

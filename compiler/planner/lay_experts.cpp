@@ -88,20 +88,23 @@ private:
     const Node &node = problem.nodes[i];
     int64_t experts = expertsOf(node), samples = facts.batchFactors[i];
     bool readsWeight = false, readsStack = false, readsSamples = false, readsExperts = false;
+    double read = 0, made = 0; // elements
+    for (int tensor : node.results) made += double(problem.tensors[size_t(tensor)].elements());
     for (size_t o = 0; o < node.operands.size(); ++o) {
       const Tensor &tensor = problem.tensors[size_t(node.operands[o])];
       readsWeight |= tensor.kind == TensorKind::Parameter;
       readsStack |= isStacked(tensor) && dimOf(node.rule, node.rule.operands[o], experts) >= 0;
       readsSamples |= tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Constant;
       readsExperts |= isOnExperts(node.operands[o]);
+      read += double(tensor.elements());
     }
     int64_t chosen = samples;
     if (readsStack && !node.cheap)
       chosen = experts;
-    else if (!readsSamples)
-      chosen = -1; // as its readers want it
     else if (node.cheap && readsExperts)
       chosen = experts;
+    else if (!readsSamples || (node.cheap && experts >= 0 && made > read))
+      chosen = -1; // as its readers want it; what is repeated for them goes to them before it is
     else if (!node.cheap && !readsWeight && experts >= 0 && experts != samples)
       chosen = bytes(i, experts) < bytes(i, samples) ? experts : samples;
     bool isGiven = laying.give(0, i, chosen);

@@ -47,10 +47,12 @@ private:
       if (isWeight(node.operands[o])) return int64_t(o);
     return -1;
   }
-  // A table's rows that are looked up count as one.
-  bool isProduct(size_t i) const {
-    return weightOf(i) >= 0 && (!problem.nodes[i].cheap || facts.vocabularyFactors[i] >= 0);
+  // A sum over a factor that only a table has.
+  bool isLookup(size_t i) const {
+    int64_t rows = facts.vocabularyFactors[i];
+    return rows >= 0 && problem.nodes[i].rule.factors[size_t(rows)].kind == dist::Factor::Reduced;
   }
+  bool isProduct(size_t i) const { return weightOf(i) >= 0 && (!problem.nodes[i].cheap || isLookup(i)); }
 
   // Where features do not divide.
   Form withoutFeatures(Form in) const { return isPlanar ? Form::Samples : in; }
@@ -100,7 +102,7 @@ private:
     int64_t input = inputOf(i);
     Form in = input < 0 ? Form::First : form[size_t(problem.nodes[i].operands[size_t(input)])];
     if (in == Form::Samples) in = Form::First;
-    if (facts.vocabularyFactors[i] >= 0 && problem.nodes[i].cheap) {
+    if (isLookup(i)) {
       int64_t columns = columnsOf(i, featureAxis(Form::First));
       place(i, Form::First, columns);
       return settle(i, columns < 0 ? withoutFeatures(Form::First) : Form::First, columns);

@@ -245,6 +245,28 @@ Status checkPins(const Problem &problem, const Constraints &constraints) {
   return Status::ok();
 }
 
+// Ulysses splits attention by its heads; where they do not divide, its queries stay split by their positions.
+void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequence, const SplitModel &model,
+                           std::vector<std::string> &notes) {
+  int64_t cp = model.setting.cp;
+  if (cp == 1 || model.attentionSplit != AttentionSplit::Ulysses) return;
+  size_t count = 0;
+  std::string first;
+  for (const AttentionNodes &attention : sequence.attentions) {
+    if (model.contextByHeads[size_t(attention.weigh)] || count++ > 0) continue;
+    const Node &node = problem.nodes[size_t(attention.weigh)];
+    int64_t heads = sequence.heads[size_t(attention.weigh)];
+    first = fmt::format("'{}' ({})", node.name,
+                        heads < 0 ? "one head" : fmt::format("{} heads", node.rule.factors[size_t(heads)].size));
+  }
+  if (count > 0)
+    notes.push_back(
+        fmt::format("Ulysses cannot split the heads of {} over cp={}{}: queries stay split by position, and "
+                    "every device gathers all keys and values, so that their memory does not fall; choose "
+                    "a cp that divides the heads, or --like ring",
+                    first, cp, count > 1 ? fmt::format(" and of {} more like it", count - 1) : ""));
+}
+
 } // namespace
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
@@ -270,6 +292,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = constraints.like;
   decision.notes = outcome.notes;
+  noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
   decision.collectives = totals(problem, *outcome.best);

@@ -271,7 +271,11 @@ private:
       };
       double travelling = bytes(attention.keys) + bytes(attention.values);
       std::vector<Exchange> exchanges;
-      if (constraints.attentionSplit == AttentionSplit::Ring) {
+      if (constraints.attentionSplit == AttentionSplit::Ulysses && !model.contextByHeads[size_t(attention.weigh)]) {
+        const char *why = "keys and values are gathered: the heads do not divide (Ulysses)";
+        exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 0, why});
+        exchanges.push_back({Collective::ReduceScatter, "cp", group, travelling, 0, 1, why});
+      } else if (constraints.attentionSplit == AttentionSplit::Ring) {
         const char *why = "keys and values travel round the ring";
         exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 1, why});
         exchanges.push_back({Collective::ReduceScatter, "cp", group, travelling, 0, 1, why});

@@ -38,8 +38,8 @@ UNREAD = L * (H + 3 * H + H + H + 4 * H + H + 2 * H) + 2 * H + S * H
 class Row:
     """`parts`: by phase and operation, (what, formula as text, bytes) that add up to what is counted."""
 
-    def __init__(self, title, devices, flags, parts):
-        self.title, self.devices, self.flags, self.parts = title, devices, flags, parts
+    def __init__(self, title, devices, flags, parts, model="gpt2_tiny"):
+        self.title, self.devices, self.flags, self.parts, self.model = title, devices, flags, parts, model
 
 
 def scalars(n, count):
@@ -75,11 +75,97 @@ def megatron(t):
         ("forward", "all_gather"): [("embeddings, whose table is split along h", "bsh(t-1)/t",
                                      B * S * H * ring_pass(t) * F32)],
         ("backward", "all_reduce"): [
-            ("activations' gradients", "4bsh(t-1)/t a layer", layer),
-            ("last normalization, split along h: two sums a row", "4bs(t-1)/t", 2 * B * S * again * F32)],
+            ("activations' gradients", "4bsh(t-1)/t a layer", layer)],
         ("backward", "all_gather"): [("the head's gradient, split along h", "bsh(t-1)/t",
                                       B * S * H * ring_pass(t) * F32)],
     })
+
+
+def megatron_sp(t):
+    half = L * 2 * B * S * H * ring_pass(t) * F32  # two of a layer's reduce-scatters, or all-gathers
+    logits = B * S * V * ring_pass(t) * F32
+    moved = B * S * H * ring_pass(t) / t * F32
+    return Row(f"Megatron sequence parallelism, t={t}", t, ["--like", "megatron-sp"], {
+        ("forward", "all_gather"): [("activations", "2bsh(t-1)/t a layer", half)],
+        ("forward", "reduce_scatter"): [("activations", "2bsh(t-1)/t a layer", half),
+                                        ("logits, summed up: the classes do not divide", "bsV(t-1)/t", logits)],
+        ("forward", "all_to_all"): [("embeddings, split along h, and the head's input", "2bsh(t-1)/t²", 2 * moved)],
+        ("backward", "all_gather"): [("activations' gradients", "2bsh(t-1)/t a layer", half),
+                                     ("the logits' gradient", "bsV(t-1)/t", logits)],
+        ("backward", "reduce_scatter"): [("activations' gradients", "2bsh(t-1)/t a layer", half)],
+        ("backward", "all_to_all"): [("gradients of embeddings and the head's input", "2bsh(t-1)/t²", 2 * moved)],
+        ("backward", "all_reduce"): [loss(t)],
+    })
+
+
+# Parameters of a layer's products (12h²), and all others: embeddings, biases, scales.
+PRODUCTS = L * 12 * H * H
+OTHERS = PSI - PRODUCTS
+
+
+def plane(q, d):
+    """2D (d=1) and 2.5D: every product gathers its input along the rows of the grid and its weight along the columns."""
+    pass_ = (q - 1) / q**2  # of a tensor split over q*q devices
+    inputs = L * 7 * B * S * H / d * pass_ * F32
+    logits = B * S * V / d * pass_ * F32
+    sums = (2 * L + 1) * 2 * 2 * B * S / d * pass_ * F32
+    over = "/d" if d > 1 else ""
+    parts = {
+        ("forward", "all_gather"): [("inputs of the products", f"7bsh(q-1)/q²{over} a layer", inputs),
+                                    ("parameters, 12h² of them a layer in products", "Ψ(q-1)/q²", PSI * pass_ * F32)],
+        ("forward", "reduce_scatter"): [("logits, summed up: the classes do not divide", f"bsV(q-1)/q²{over}", logits)],
+        ("forward", "all_reduce"): [("normalizations: two sums a row", f"4bs(q-1)/q²{over} each", sums)],
+        ("backward", "all_gather"): [("inputs of the products again", f"7bsh(q-1)/q²{over} a layer", inputs),
+                                     ("parameters again", "(Ψ-Ψ')(q-1)/q²", (PSI - UNREAD) * pass_ * F32),
+                                     ("the logits' gradient", f"bsV(q-1)/q²{over}", logits)],
+        ("backward", "reduce_scatter"): [("inputs' gradients", f"7bsh(q-1)/q²{over} a layer", inputs)],
+        ("backward", "all_reduce"): [("normalizations: two sums a row", f"4bs(q-1)/q²{over} each", sums), loss(q * q * d)],
+        ("update", "reduce_scatter"): [("gradients of parameters, 12h² a layer in products", "Ψ(q-1)/q²", PSI * pass_ * F32)],
+    }
+    if d > 1:
+        parts["update", "all_reduce"] = [("gradients over the depth", "2Ψ(d-1)/dq²", 2 * PSI * (d - 1) / d / q**2 * F32),
+                                         ("scalars of loss and gradient norm", "2(N-1)/N + 2(q²-1)/q²",
+                                          2 * (ring_pass(d * q * q) + ring_pass(q * q)) * F32)]
+    return Row(f"2.5D, q={q}, d={d}" if d > 1 else f"2D, q={q}", d * q * q, ["--like", "2.5d" if d > 1 else "2d"], parts)
+
+
+def cube(q):
+    """3D: every product gathers its input over one axis, its weight over another, and scatters its sum over the third."""
+    pass_ = (q - 1) / q**3
+    flat = (q - 1) / q**2  # of what is split over two axes only
+    inputs, outputs = L * 7 * B * S * H * pass_ * F32, L * 9 * B * S * H * pass_ * F32
+    sums = (2 * L + 1) * 2 * 2 * B * S * pass_ * F32
+    weights = PRODUCTS * pass_ * F32
+    return Row(f"3D, q={q}", q**3, ["--like", "3d"], {
+        ("forward", "all_gather"): [("inputs of the products", "7bsh(q-1)/q³ a layer", inputs),
+                                    ("weights of the products", "12h²(q-1)/q³ a layer", weights),
+                                    ("other parameters, which lie over two axes", "(Ψ-12h²L)(q-1)/q²", OTHERS * flat * F32)],
+        ("forward", "reduce_scatter"): [("results of the products", "9bsh(q-1)/q³ a layer", outputs)],
+        ("forward", "all_reduce"): [("normalizations: two sums a row", "4bs(q-1)/q³ each", sums),
+                                    ("logits, summed up: the classes do not divide", "2bsV(q-1)/q³", 2 * B * S * V * pass_ * F32)],
+        ("backward", "all_gather"): [("results' gradients", "9bsh(q-1)/q³ a layer", outputs),
+                                     ("inputs of the products again", "7bsh(q-1)/q³ a layer", inputs),
+                                     ("weights of the products again", "12h²(q-1)/q³ a layer", weights),
+                                     ("the head's weight again", "hV(q-1)/q²", H * V * flat * F32)],
+        ("backward", "reduce_scatter"): [("inputs' gradients", "7bsh(q-1)/q³ a layer", inputs)],
+        ("backward", "all_reduce"): [("normalizations: two sums a row", "4bs(q-1)/q³ each", sums), loss(q * q)],
+        ("update", "reduce_scatter"): [("gradients of the weights", "12h²(q-1)/q³ a layer", weights),
+                                       ("gradients of other parameters", "(Ψ-12h²L)(q-1)/q²", OTHERS * flat * F32)],
+    })
+
+
+# The golden gshard_tiny: batch, experts, capacity, width.
+G_B, G_E, G_C, G_M = 8, 4, 3, 16
+
+
+def experts(p):
+    exchange = 2 * G_E * G_B * G_C * G_M * ring_pass(p) / p * F32
+    return Row(f"expert parallelism, P={p}, model gshard_tiny: E = {G_E} experts, C = {G_C} places a sequence, width M = {G_M}", p,
+               ["--mesh", f"ep={p}"], {
+        ("forward", "all_to_all"): [("tokens to their experts and back", "2EbCM(P-1)/P²", exchange)],
+        ("backward", "all_to_all"): [("their gradients", "2EbCM(P-1)/P²", exchange)],
+        ("backward", "all_reduce"): [loss(p)],
+    }, "gshard_tiny")
 
 
 def ulysses(p):
@@ -108,7 +194,8 @@ def loss(n):
 
 # The update phase of tensor and sequence splits is not part of their formulas; it is shown, not compared.
 ROWS = {"ddp4": data_parallel(4), "zero1x4": zero(1, 4), "zero2x4": zero(2, 4), "zero3x4": zero(3, 4),
-        "megatron2": megatron(2), "ulysses2": ulysses(2), "ulysses4": ulysses(4), "ring2": ring(2), "ring4": ring(4)}
+        "megatron2": megatron(2), "megatronsp2": megatron_sp(2), "megatronsp4": megatron_sp(4), "grid2d": plane(2, 1),
+        "grid2.5d": plane(2, 2), "grid3d": cube(2), "experts2": experts(2), "experts4": experts(4), "ulysses2": ulysses(2), "ulysses4": ulysses(4), "ring2": ring(2), "ring4": ring(4)}
 
 
 def measure(build, model, row, scratch):
@@ -151,7 +238,13 @@ The model is the golden `gpt2_tiny`: b = %d samples, s = %d positions, h = %d, %
 parameters, in fp32 (4 bytes). A device's count is the mean over all devices: of a scalar's all-reduce one device sends
 more than the others. Formulas count elements: Rajbhandari et al. 2020 (ZeRO; data parallelism 2Ψ(N-1)/N as a ring
 all-reduce), Shoeybi et al. 2019 (Megatron: two all-reduces forward and two backward a layer, 8bsh(t-1)/t), Jacobs et
-al. 2023 (Ulysses: four all-to-alls forward and four backward a layer, 8bsh(P-1)/P²), Liu et al. 2023 (ring attention).
+al. 2023 (Ulysses: four all-to-alls forward and four backward a layer, 8bsh(P-1)/P²), Liu et al. 2023 (ring attention),
+Korthikanti et al. 2022 (Megatron's sequence parallelism: each all-reduce as a reduce-scatter and an all-gather, the same
+8bsh(t-1)/t), Xu et al. 2021 (Optimus, 2D: by SUMMA a layer moves 7bsh + 12h² forward and twice that backward, each of
+q² devices its part times (q-1)), Wang et al. 2021 (Tesseract, 2.5D: the samples over d such planes, weights once in each),
+Bian et al. 2021 (3D: of every product input, weight and result, (q-1)/q³ each), Lepikhin et al. 2020 (GShard: two
+all-to-alls forward and two backward of [E, b, C, M]). Optimus' broadcasts step by step bring a device the same blocks as
+the all-gathers here.
 
 One measured number stands beside all lines of its phase and operation; it is their sum. Ψ' are the parameters that
 the backward pass does not read (biases, positions, scales of normalizations) and does not gather again.
@@ -173,8 +266,8 @@ def main():
     lines, failed = [], []
     with tempfile.TemporaryDirectory(prefix="cleave-volumes-") as folder:
         scratch = pathlib.Path(folder)
-        model = golden.prepare("gpt2_tiny", scratch)
         for name in args.only.split(",") if args.only else ROWS:
+            model = golden.prepare(ROWS[name].model, scratch)
             made, agrees = compare(ROWS[name], measure(args.build.resolve(), model, ROWS[name], scratch))
             lines += made
             print(f"{'equal' if agrees else 'DIFFERS'}: {ROWS[name].title}", flush=True)

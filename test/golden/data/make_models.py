@@ -68,6 +68,37 @@ class Experts(nn.Module):
         return self.head(self.norm(x + (y * gate.unsqueeze(-1)).sum(2)))
 
 
+class DispatchedExperts(nn.Module):
+    """GShard's form (Lepikhin et al. 2020): each token goes to two experts, which take so many of a sequence as they
+    have room for; products with masks bring tokens to [experts, batch, capacity, width] and back."""
+
+    def __init__(self, width=16, experts=4, capacity=3):
+        super().__init__()
+        self.capacity = capacity
+        self.embed, self.router = nn.Embedding(40, width), nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, 2 * width) * 0.2)
+        self.down = nn.Parameter(torch.randn(experts, 2 * width, width) * 0.2)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 40)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        weight, index = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
+        weight = weight / weight.sum(-1, keepdim=True)
+        combine, taken = 0, 0
+        for choice in range(2):
+            mask = F.one_hot(index[..., choice], self.up.shape[0])
+            place = torch.cumsum(mask, 1) - mask + taken
+            taken = taken + mask.sum(1, keepdim=True)
+            slot = F.one_hot(place.clamp(max=self.capacity), self.capacity + 1)[..., :self.capacity]
+            kept = (mask.unsqueeze(-1) * slot).to(weight.dtype)
+            combine = combine + kept * weight[..., choice, None, None]
+        dispatch = (combine > 0).to(weight.dtype)
+        y = torch.einsum("bsec,bsd->ebcd", dispatch, x)
+        y = F.gelu(torch.einsum("ebcd,edf->ebcf", y, self.up))
+        y = torch.einsum("ebcf,efd->ebcd", y, self.down)
+        return self.head(self.norm(x + torch.einsum("bsec,ebcd->bsd", combine, y)))
+
+
 class EncoderDecoder(nn.Module):
     def __init__(self, width=32):
         super().__init__()
@@ -92,6 +123,7 @@ MODELS = {
     "unet_tiny": (UNet, lambda: [torch.randn(BATCH, 3, 16, 16)], lambda: torch.randn(BATCH, 3, 16, 16),
                   {"kind": "mse", "output": "y", "reduction": "mean"}),
     "experts_tiny": (Experts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
+    "gshard_tiny": (DispatchedExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
                              CROSS_ENTROPY),
 }

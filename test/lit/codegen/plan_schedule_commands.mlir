@@ -55,3 +55,26 @@ func.func @gathered(%x: tensor<64xf32>) -> tensor<64xf32> {
   %c = plan.launch @big(%b, %g2) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<2097152xf32>) -> tensor<64xf32>
   return %c : tensor<64xf32>
 }
+
+// A ring: a block is asked for one turn ahead, when the turn before has its own, and not all of them at once.
+// CHECK-LABEL: func.func @ring
+// CHECK: plan.launch {{.*}}name = "keys"
+// CHECK: %[[K1:.*]] = plan.collective
+// CHECK: name = "turn 0"
+// CHECK: %[[K2:.*]] = plan.collective %[[K1]]
+// CHECK: name = "turn 1"
+// CHECK: plan.collective %[[K2]]
+// CHECK: name = "turn 2"
+// CHECK: name = "turn 3"
+func.func @ring(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %h = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %k0 = plan.launch @k(%h, %h) {name = "keys", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %a0 = plan.launch @k(%h, %k0) {name = "turn 0", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %k1 = dist.shift %k0 {axes = ["cp"], distance = 1 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+  %a1 = plan.launch @k(%a0, %k1) {name = "turn 1", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %k2 = dist.shift %k1 {axes = ["cp"], distance = 1 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+  %a2 = plan.launch @k(%a1, %k2) {name = "turn 2", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %k3 = dist.shift %k2 {axes = ["cp"], distance = 1 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+  %a3 = plan.launch @k(%a2, %k3) {name = "turn 3", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  return %a3 : tensor<64xf32>
+}

@@ -127,7 +127,7 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_THAT(message({.pins = {"w=tp,tp"}}), HasSubstr("twice"));
   for (const std::string &preset : presetNames()) {
     auto parsed = parseConstraints({.like = preset}, *cluster);
-    if (!parsed) EXPECT_THAT(parsed.status().message(), HasSubstr("not executable yet")) << preset;
+    if (!parsed) EXPECT_THAT(parsed.status().message(), HasSubstr("--like 3d needs tp")) << preset;
   }
   auto parsed = parseConstraints({.mesh = "tp=2,pp=1", .zero = "3"}, *cluster);
   ASSERT_TRUE(parsed) << parsed.status().message();

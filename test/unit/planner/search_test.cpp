@@ -221,10 +221,12 @@ TEST(Search, HolesOfTheMeshAreSearched) {
 TEST(Search, ADecisionPricedAgainCostsTheSame) {
   Problem problem = gpt({64, 64, 128, 8, 8, 512});
   Result<Cluster> cluster = parseCluster("a100-80g:2x4");
-  for (SplitFlags flags : {SplitFlags{.mesh = "tp=4,dp=2"}, SplitFlags{.mesh = "pp=4,dp=2"},
-                           SplitFlags{.schedule = "interleaved:2", .recompute = "selective"},
-                           SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"},
-                           SplitFlags{.like = "hsdp"}, SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}}) {
+  for (SplitFlags flags :
+       {SplitFlags{.mesh = "tp=4,dp=2"}, SplitFlags{.mesh = "pp=4,dp=2"},
+        SplitFlags{.schedule = "interleaved:2", .recompute = "selective"},
+        SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"}, SplitFlags{.like = "hsdp"},
+        SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}, SplitFlags{.like = "2d"},
+        SplitFlags{.mesh = "tp=8", .like = "2.5d"}, SplitFlags{.mesh = "tp=8", .like = "3d"}}) {
     Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.executableOnly = false, .alternatives = false});
     std::string what = decision.mesh.str() + " " + decision.schedule;
     Result<Predicted> again = reprice(problem, *cluster, decision);

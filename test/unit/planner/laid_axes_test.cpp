@@ -1,0 +1,111 @@
+// The splits that 2D, 2.5D and 3D tensor parallelism and expert parallelism are known by, against the papers' layouts.
+#include "compiler/planner/search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gmock/gmock.h>
+
+namespace cleave::planner {
+namespace {
+
+using testing::gpt;
+using testing::ProblemBuilder;
+
+Result<Decision> decide(const Problem &problem, const std::string &cluster, const SplitFlags &flags) {
+  Result<Cluster> machines = parseCluster(cluster);
+  Result<Constraints> constraints = parseConstraints(flags, *machines);
+  if (!constraints) return constraints.status();
+  return solve(problem, *machines, *constraints, {.alternatives = false});
+}
+
+std::string layoutOf(const Decision &decision, const std::string &parameter) {
+  const ParameterDecision *found = decision.findParameter(parameter);
+  return found ? found->parameter.str() : "none";
+}
+
+std::string splitOf(const Decision &decision, const std::string &node) {
+  const NodeDecision *found = decision.findNode(node);
+  if (!found) return "none";
+  return dist::Sharding{found->split, {}, {}}.str();
+}
+
+TEST(LaidAxes, OnAPlaneEveryWeightLiesOverRowsAndColumns) {
+  Result<Decision> decision = decide(gpt({8, 64, 128, 8, 2, 512}), "cpu:4", {.like = "2d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(decision->mesh.str(), "dp=1,tp_row=2,tp_col=2");
+  EXPECT_EQ(layoutOf(*decision, "layers.0/q.weight"), "[{tp_row},{tp_col},{}]"); // heads, not their width
+  EXPECT_EQ(layoutOf(*decision, "layers.0/proj.weight"), "[{},{tp_row},{tp_col}]");
+  EXPECT_EQ(layoutOf(*decision, "layers.1/up.weight"), "[{tp_row},{tp_col}]");
+  EXPECT_EQ(layoutOf(*decision, "layers.1/down.weight"), "[{tp_row},{tp_col}]");
+  // Factors b s h f: columns of the result; the summed-over one is gathered.
+  EXPECT_EQ(splitOf(*decision, "layers.0/up"), "[{tp_row},{},{},{tp_col}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/down"), "[{tp_row},{},{},{tp_col}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/scores"), "[{tp_row},{},{tp_col},{},{}]"); // b s n d t: heads
+  EXPECT_EQ(splitOf(*decision, "layers.0/ln2/mean"), "[{tp_row},{},{tp_col}]");     // summed up over the columns
+}
+
+TEST(LaidAxes, ADeeperPlaneSplitsSamplesMoreAndWeightsNot) {
+  Result<Decision> decision = decide(gpt({8, 64, 128, 8, 2, 512}), "cpu:8", {.like = "2.5d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(decision->mesh.str(), "dp=1,tp_depth=2,tp_row=2,tp_col=2");
+  EXPECT_EQ(layoutOf(*decision, "layers.1/up.weight"), "[{tp_row},{tp_col}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/up"), "[{tp_depth,tp_row},{},{},{tp_col}]");
+}
+
+TEST(LaidAxes, InACubeProductsExchangeRowsAndColumns) {
+  Result<Decision> decision = decide(gpt({8, 64, 128, 8, 2, 512}), "cpu:8", {.like = "3d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(layoutOf(*decision, "layers.0/q.weight"), "[{tp_row},{tp_col},{tp_depth}]");
+  EXPECT_EQ(layoutOf(*decision, "layers.0/proj.weight"), "[{tp_col},{tp_depth},{tp_row}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/up"), "[{tp_depth},{},{tp_row},{tp_col}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/gelu"), "[{tp_depth,tp_row},{},{tp_col}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/down"), "[{tp_depth},{},{tp_col},{tp_row}]");
+  EXPECT_EQ(splitOf(*decision, "layers.0/mlp/residual"), "[{tp_depth,tp_col},{},{tp_row}]");
+}
+
+TEST(LaidAxes, DispatchedExpertsExchangeSamplesForExperts) {
+  ProblemBuilder b("moe", 8);
+  int x = b.op("in", "Contract", "bsk,kd->bsd", {b.input("x", {8, 6, 16}), b.parameter("in.weight", {16, 16})});
+  int gate = b.op("router", "Contract", "bsd,de->bse", {x, b.parameter("router.weight", {16, 4})});
+  int mask = b.op("mask", "Mul", "bse,c->bsec", {gate, b.parameter("places", {6})});
+  int y = b.op("dispatch", "Contract", "bsec,bsd->ebcd", {mask, x});
+  y = b.op("up", "Contract", "ebcd,edf->ebcf", {y, b.parameter("up.weight", {4, 16, 32})});
+  y = b.op("act", "Relu", "ebcf->ebcf", {y});
+  y = b.op("down", "Contract", "ebcf,efd->ebcd", {y, b.parameter("down.weight", {4, 32, 16})});
+  y = b.op("combine", "Contract", "bsec,ebcd->bsd", {mask, y});
+  b.op("loss", "Sum", "bsd->", {y});
+  Result<Decision> decision = decide(b.problem, "cpu:4", {.mesh = "ep=4"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(layoutOf(*decision, "up.weight"), "[{ep},{},{}]");
+  EXPECT_EQ(layoutOf(*decision, "router.weight"), "[{},{}]");
+  EXPECT_EQ(splitOf(*decision, "dispatch"), "[{ep},{},{},{},{}]"); // b s e c d
+  EXPECT_EQ(splitOf(*decision, "up"), "[{ep},{},{},{},{}]");       // e b c d f
+  EXPECT_EQ(splitOf(*decision, "act"), "[{ep},{},{},{}]");
+  EXPECT_EQ(splitOf(*decision, "combine"), "[{ep},{},{},{},{}]"); // b s e c d
+}
+
+TEST(LaidAxes, ExpertsThatComputeAllTokensAreSummedUp) {
+  ProblemBuilder b("moe", 8);
+  int x = b.op("in", "Contract", "bsk,kd->bsd", {b.input("x", {8, 6, 16}), b.parameter("in.weight", {16, 16})});
+  int y = b.op("up", "Contract", "bsd,edf->bsef", {x, b.parameter("up.weight", {4, 16, 32})});
+  y = b.op("act", "Relu", "bsef->bsef", {y});
+  y = b.op("down", "Contract", "bsef,efd->bsed", {y, b.parameter("down.weight", {4, 32, 16})});
+  y = b.op("mix", "Sum", "bsed->bsd", {y});
+  b.op("loss", "Sum", "bsd->", {y});
+  Result<Decision> decision = decide(b.problem, "cpu:4", {.mesh = "dp=2,ep=2"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(splitOf(*decision, "in"), "[{dp,ep},{},{},{}]");
+  EXPECT_EQ(splitOf(*decision, "up"), "[{dp},{},{},{ep},{}]"); // b s d e f
+  EXPECT_EQ(splitOf(*decision, "mix"), "[{dp},{},{ep},{}]");   // b s e d: partial
+}
+
+TEST(LaidAxes, WhatFormsNoGridOrHasNoExpertsIsRefused) {
+  Problem problem = gpt({8, 64, 128, 8, 2, 512});
+  Result<Decision> decision = decide(problem, "cpu:8", {.mesh = "tp=8", .like = "2d"});
+  ASSERT_FALSE(decision);
+  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("needs tp = q*q"));
+  decision = decide(problem, "cpu:4", {.mesh = "ep=4"});
+  ASSERT_FALSE(decision);
+  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("[experts, in, out]"));
+}
+
+} // namespace
+} // namespace cleave::planner
