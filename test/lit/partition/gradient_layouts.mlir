@@ -13,6 +13,7 @@ module attributes {cleave.mesh = "dp=1,tp=2", cleave.zero_axes = ["dp"], cleave.
     // CHECK: %[[WHOLE:.*]] = dist.reshard %{{.*}} from <"[{tp},{}]"> to <"[{},{}]"> {cleave.phase = "forward"}
     // KEPT-COUNT-1: dist.reshard %{{.*}} from <"[{tp},{}]"> to <"[{},{}]">
     // KEPT-NOT: from <"[{tp},{}]"> to <"[{},{}]"> {cleave.phase = "backward"}
+    // KEPT: onnx.Neg {{.*}}cleave.phase = "backward"
     %y = onnx.Contract %x, %w {cleave.phase = "forward", cleave.factors = [[], ["tp"], []], lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<8x64xf32>, tensor<64x256xf32>) -> tensor<8x256xf32> loc("mlp")
     %g = onnx.Mul %y, %dy {cleave.phase = "backward"} : (tensor<8x256xf32>, tensor<8x256xf32>) -> tensor<8x256xf32>
     %h = onnx.Mul %y, %dz {cleave.phase = "backward"} : (tensor<8x256xf32>, tensor<8x256xf32>) -> tensor<8x256xf32>
