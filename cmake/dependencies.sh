@@ -17,6 +17,9 @@ ONEDNN_DEVEL=(onednn-devel-cpu-gomp onednn_devel_cpu_gomp-2023.2.0-py2.py3-none-
   9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284)
 ONEDNN=(onednn-cpu-gomp onednn_cpu_gomp-2023.2.0-py2.py3-none-manylinux1_x86_64.whl
   2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb)
+# NVIDIA's assembler for GPU kernels, and its library of functions for them; no GPU or driver is needed.
+PTXAS=(nvidia-cuda-nvcc-cu12 nvidia_cuda_nvcc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl
+  5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0)
 CMAKE_VERSION=3.31.6  # ONNX needs 3.26 or later, Debian 12 has 3.25
 
 install_debian_packages() {
@@ -64,6 +67,17 @@ get_onednn() { # a wheel is a zip archive whose data folder holds lib/ and inclu
   ln -sf libdnnl.so.3.2 "$to/lib/libdnnl.so.3" && ln -sf libdnnl.so.3 "$to/lib/libdnnl.so"
 }
 
+get_ptxas() {
+  fetch "${PTXAS[@]}"
+  local to="$CLEAVE_DEPS/ptxas"
+  rm -rf "$to" && mkdir -p "$to"
+  logged ptxas unzip -q -o "$CLEAVE_DEPS/archives/${PTXAS[1]}" "nvidia/cuda_nvcc/bin/ptxas" \
+    "nvidia/cuda_nvcc/nvvm/libdevice/*" -d "$to/wheel"
+  cp -r "$to"/wheel/nvidia/cuda_nvcc/. "$to/"
+  chmod +x "$to/bin/ptxas"
+  rm -rf "$to/wheel"
+}
+
 CMAKE_COMPILER_FLAGS=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
   -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
@@ -98,6 +112,7 @@ install_dependencies() {
   step "Debian packages" install_debian_packages
   step "CMake $CMAKE_VERSION" built cmake "$CMAKE_VERSION" get_cmake
   step "oneDNN 3.2.0" built onednn "${ONEDNN[2]}" get_onednn
+  step "ptxas 12.9.86" built ptxas "${PTXAS[2]}" get_ptxas
   step "ONNX 1.22.0" built onnx "${ONNX[2]}" build_onnx
   step "HiGHS 1.15.1" built highs "${HIGHS[2]}" build_highs
 }

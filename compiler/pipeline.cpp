@@ -29,6 +29,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/stage_plan.h"
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
@@ -249,7 +250,9 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
     partition::buildPartitionPipeline(passes, decision.mesh, decision, *table);
   }));
-  auto plan = codegen::generate(*module, decision.mesh, {});
+  auto plan =
+      codegen::generate(*module, decision.mesh,
+                        {.gpu = planner::computeCapability(request.cluster.device.kind), .emulate = request.emulate});
   dump("codegen");
   if (failed(plan)) return failure("code generation failed");
   return std::move(*plan);

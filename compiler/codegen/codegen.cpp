@@ -1,7 +1,10 @@
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/command_kernels.h"
+#include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/memory_plan.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -22,15 +25,68 @@ MemoryReport memoryOf(ModuleOp module) {
   return report;
 }
 
+LogicalResult addCpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
+  KernelOptions kernelOptions;
+  if (!options.cpu.empty()) kernelOptions.target.cpu = options.cpu;
+  FailureOr<KernelLibrary> library = compileKernels(module, kernelOptions);
+  if (failed(library)) return failure();
+  plan.set_kernel_object(std::move(library->sharedObject));
+  plan.set_kernel_target(library->target);
+  for (auto [kernel, compiled] : llvm::zip_equal(*plan.mutable_kernels(), library->kernels)) {
+    kernel.set_symbol(compiled.symbol);
+    kernel.set_num_buffers(compiled.numBuffers);
+    kernel.set_num_scalars(compiled.numScalars);
+    kernel.set_description(compiled.description);
+  }
+  return success();
+}
+
+// Of each kernel's buffers, over all launches: the largest power of two that their places are multiples of. Views into
+// larger tensors may begin anywhere.
+BufferAlignments alignmentsOf(const plan::Plan &plan) {
+  BufferAlignments alignments;
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands()) {
+        if (!command.has_launch()) continue;
+        const plan::Launch &launch = command.launch();
+        auto &known = alignments[plan.kernels(launch.kernel()).symbol()];
+        known.resize(static_cast<size_t>(launch.buffers_size()), bufferAlignment);
+        for (auto [least, buffer] : llvm::zip_equal(known, launch.buffers()))
+          least = std::min(least, (buffer.offset() | bufferAlignment) & -(buffer.offset() | bufferAlignment));
+      }
+  return alignments;
+}
+
+LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
+  GpuKernels kernels(module, alignmentsOf(plan));
+  if (failed(kernels.build())) return failure();
+  for (auto [kernel, built] : llvm::zip_equal(*plan.mutable_kernels(), kernels.all())) {
+    kernel.set_threads(static_cast<int32_t>(built.threads));
+    kernel.set_shared_bytes(static_cast<int32_t>(built.sharedBytes));
+  }
+  if (failed(addCommandKernels(plan, kernels))) return failure();
+  CudaOptions cudaOptions{.target = options.gpu, .emulate = options.emulate};
+  if (!options.cpu.empty()) cudaOptions.host.cpu = options.cpu;
+  FailureOr<CudaLibrary> library = kernels.compile(cudaOptions);
+  if (failed(library)) return failure();
+  plan.mutable_cuda()->set_target(options.gpu);
+  plan.mutable_cuda()->set_ptx(std::move(library->ptx));
+  plan.mutable_cuda()->set_cubin(std::move(library->cubin));
+  plan.set_kernel_object(std::move(library->emulation));
+  plan.set_kernel_target(library->emulationTarget);
+  return success();
+}
+
 } // namespace
 
-void buildCodegenPipeline(OpPassManager &passes) {
+void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
   passes.addPass(createAbsorbContractTransposes());
-  passes.addPass(createSplitReductionsPass());
+  passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createRematerializeCheapPass());
   passes.addPass(createFormClustersPass());
   passes.addPass(createLowerKernelsToLinalgPass());
-  passes.addPass(createScheduleKernelsPass());
+  passes.addPass(createScheduleKernelsPass(gpu));
   passes.addPass(createLowerLibraryOps());
   passes.addPass(createLowerCollectives());
   passes.addPass(createCopyKeptValues());
@@ -51,23 +107,13 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
 
   PassManager passes(context);
   passes.enableVerifier(false); // VerifyPlan stands at the end
-  buildCodegenPipeline(passes);
+  buildCodegenPipeline(passes, !options.gpu.empty());
   if (failed(passes.run(module))) return failure();
   FailureOr<plan::Plan> plan = emitPlan(module, mesh);
   if (failed(plan)) return failure();
 
-  KernelOptions kernelOptions;
-  if (!options.cpu.empty()) kernelOptions.target.cpu = options.cpu;
-  FailureOr<KernelLibrary> library = compileKernels(module, kernelOptions);
-  if (failed(library)) return failure();
-  plan->set_kernel_object(std::move(library->sharedObject));
-  plan->set_kernel_target(library->target);
-  for (auto [kernel, compiled] : llvm::zip_equal(*plan->mutable_kernels(), library->kernels)) {
-    kernel.set_symbol(compiled.symbol);
-    kernel.set_num_buffers(compiled.numBuffers);
-    kernel.set_num_scalars(compiled.numScalars);
-    kernel.set_description(compiled.description);
-  }
+  if (failed(options.gpu.empty() ? addCpuKernels(module, options, *plan) : addGpuKernels(module, options, *plan)))
+    return failure();
   plan->set_threads_per_device(static_cast<int32_t>(options.threads));
   if (options.memory) *options.memory = memoryOf(module);
   return plan;

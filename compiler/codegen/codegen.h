@@ -28,6 +28,8 @@ struct MemoryReport {
 };
 
 struct CodegenOptions {
+  std::string gpu;                // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
+  bool emulate = false;           // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
   std::string cpu;                // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;            // a device; 0: decided when the plan runs
   MemoryReport *memory = nullptr; // filled when given
@@ -37,8 +39,8 @@ struct CodegenOptions {
 // Runs all passes above on the module, which then holds the commands. Errors are emitted as diagnostics.
 mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
 
-// The passes of generate, in order.
-void buildCodegenPipeline(mlir::OpPassManager &passes);
+// The passes of generate, in order, for CPUs or for GPUs.
+void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false);
 
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();

@@ -36,6 +36,19 @@ std::vector<std::string> presetKinds() {
   return kinds;
 }
 
+std::string computeCapability(const std::string &kind) {
+  // NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus).
+  static const std::pair<const char *, const char *> known[] = {
+      {"v100", "sm_70"}, {"t4", "sm_75"},    {"a100", "sm_80"},  {"a30", "sm_80"},   {"a10", "sm_86"},
+      {"a40", "sm_86"},  {"l4", "sm_89"},    {"l40", "sm_89"},   {"h100", "sm_90"},  {"h200", "sm_90"},
+      {"h20", "sm_90"},  {"gh200", "sm_90"}, {"b100", "sm_100"}, {"b200", "sm_100"}, {"gb200", "sm_100"}};
+  if (kind.rfind("sm_", 0) == 0) return kind;
+  std::string first = kind.substr(0, kind.find('-'));
+  for (auto [name, capability] : known)
+    if (first == name) return capability;
+  return "";
+}
+
 std::optional<Device> devicePreset(const std::string &kind) {
   const Row *row = find(kind);
   if (!row) return std::nullopt;

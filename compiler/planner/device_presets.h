@@ -9,6 +9,9 @@ namespace cleave::planner {
 
 // Device kinds: data sheets of the makers. Empty for a kind that is not known.
 std::optional<Device> devicePreset(const std::string &kind);
+// "sm_90": the compute capability of a GPU by its kind, from the first part of the name ("h100-80g", "h100-pcie"), or
+// a kind that is itself a capability ("sm_89"). Empty: no NVIDIA GPU.
+std::string computeCapability(const std::string &kind);
 // Links of the servers these devices are sold in: NVLink inside a node; between nodes one NIC a device.
 void linkPreset(const std::string &kind, Link &node, Link &network);
 // `devices` virtual devices of a machine with `cores` and `memoryBytes`: they share its cores, memory and its

@@ -85,7 +85,7 @@ Status Executor::open(ExecutorOptions options) {
     if (Status status = device->allocate(program.arena_bytes()); !status)
       return runError(fmt::format("rank {}: {}", id, status.message()));
     connection->attach(id, device->arena());
-    CLEAVE_RETURN_IF_ERROR(connection->openRoutes(id, routesOf(source, meshOfPlan, id)));
+    if (!options.null) CLEAVE_RETURN_IF_ERROR(connection->openRoutes(id, routesOf(source, meshOfPlan, id)));
     ranks.push_back(std::make_unique<Rank>(id, source, std::move(device), *connection));
   }
   for (const plan::Routine &routine : source.programs(0).routines())

@@ -107,9 +107,14 @@ Status Rank::prepareFragment(const plan::Fragment &fragment, int32_t slot, const
       events[command.record_event()] = {item.record, lane};
     }
     plan::Command placed = inSlot(command, *source, fragment, slot);
-    Result<Prepared> prepared = placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
-                                : placed.has_transfer() ? fabric.prepareTransfer(id, placed.transfer())
-                                                        : device->prepare(placed);
+    bool isNull = !device->arena(); // nothing is sent: collectives are only checked
+    if (isNull && placed.has_collective())
+      if (Result<Prepared> sound = fabric.prepare(id, lane, placed.collective()); !sound)
+        return inCommand(command, sound.status());
+    Result<Prepared> prepared = isNull                    ? device->prepare(placed)
+                                : placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
+                                : placed.has_transfer()   ? fabric.prepareTransfer(id, placed.transfer())
+                                                          : device->prepare(placed);
     if (!prepared) return inCommand(command, prepared.status());
     item.command = std::move(*prepared);
     item.sentBytes = item.command->sentBytes();

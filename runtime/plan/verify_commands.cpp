@@ -29,6 +29,20 @@ Status reaches(const char *role, const plan::Buffer &buffer, const Sizes &sizes,
   return Status::ok();
 }
 
+// Limits of every GPU that plans are made for (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability"): threads of a block, blocks in x, shared memory that a block may ask for (sm_80: 163 KiB).
+Status verifyGrid(const plan::Launch &c, const plan::Kernel &kernel) {
+  if (kernel.threads() < 1 || kernel.threads() > 1024)
+    return inputError(fmt::format("kernel '{}' has blocks of {} threads", kernel.symbol(), kernel.threads()));
+  if (kernel.shared_bytes() < 0 || kernel.shared_bytes() > (163 << 10))
+    return inputError(
+        fmt::format("kernel '{}' wants {} bytes of shared memory", kernel.symbol(), kernel.shared_bytes()));
+  if (c.grain() < 1 || c.extent() / c.grain() >= (int64_t(1) << 31) - 1)
+    return inputError(
+        fmt::format("kernel '{}': an extent of {} by {} is no grid", kernel.symbol(), c.extent(), c.grain()));
+  return Status::ok();
+}
+
 Status verifyLaunch(const plan::Launch &c, const plan::Plan &plan, const dist::Mesh &mesh) {
   if (c.kernel() < 0 || c.kernel() >= plan.kernels_size())
     return inputError(fmt::format("kernel {} of {}", c.kernel(), plan.kernels_size()));
@@ -39,7 +53,7 @@ Status verifyLaunch(const plan::Launch &c, const plan::Plan &plan, const dist::M
   for (const auto &scalar : c.scalars())
     if (Result<std::pair<int64_t, int64_t>> range = rangeOf(scalar, mesh); !range) return range.status();
   if (c.extent() < 0 || c.grain() < 0) return inputError("a negative extent or grain");
-  return Status::ok();
+  return plan.has_cuda() ? verifyGrid(c, kernel) : Status::ok();
 }
 
 Status verifyContract(const plan::Contract &c) {
@@ -181,6 +195,7 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
 } // namespace
 
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
+  for (const plan::Launch &launch : command.launches()) CLEAVE_RETURN_IF_ERROR(verifyLaunch(launch, plan, mesh));
   switch (command.kind_case()) {
   case plan::Command::kLaunch:
     return verifyLaunch(command.launch(), plan, mesh);

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--mpi] [--models a,b] [--splits x,y] [--keep FOLDER]
+    golden.py --build BUILD [--full] [--gpu] [--mpi] [--models a,b] [--splits x,y]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
 large power of two, the gradient of every parameter with `grads_step0_f64` (norm and sum, 1e-3 of the norm) and with
 `grads.npz` where there is one (1e-3 in the L2 norm).
+
+With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/cuda.md).
 """
 import argparse
 import json
@@ -102,6 +104,9 @@ QUICK = {
     "gshard_tiny": ["single", "ep4"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
+# Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
+GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
+GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
        ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
 
@@ -161,15 +166,20 @@ def read_safetensors(path):
     return out
 
 
-def compile_and_run(build, folder, devices, flags, steps, overrides, work, mpi):
+def compile_plan(build, folder, devices, flags, plan, gpu):
+    cluster = [f"h100-80g:{devices}", "--emulate"] if gpu else [f"cpu:{devices}"]
+    return [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster",
+            *cluster, "-o", plan, *flags]
+
+
+def compile_and_run(build, folder, devices, flags, steps, overrides, work, how):
     plan, metrics, snapshots = work / "x.plan", work / "metrics.jsonl", work / "snapshots"
-    command = [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml",
-               "--cluster", f"cpu:{devices}", "-o", plan] + flags
+    command = compile_plan(build, folder, devices, flags, plan, how == "gpu")
     for override in overrides:
         command += ["--set", override]
     call(command)
     run = [build / "bin" / "cleave", "run", plan, "--steps", steps, "--metrics", metrics, "--snapshot", snapshots]
-    if mpi:
+    if how == "mpi":
         run = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", devices] + run
     call(run)
     trained = work / "trained.safetensors"
@@ -211,26 +221,25 @@ def initial_weights(build, folder):
     if not (folder / "initial").exists():
         (folder / "initial").mkdir()
         overrides = ["optimizer={kind: sgd, lr: 0}", "clip_norm=null"]
-        compile_and_run(build, folder, 1, [], 1, overrides, folder / "initial", False)
+        compile_and_run(build, folder, 1, [], 1, overrides, folder / "initial", "")
     return read_safetensors(folder / "initial" / "trained.safetensors")
 
 
-def verify_case(build, folder, devices, flags):
+def verify_case(build, folder, devices, flags, how):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
-        call([build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml",
-              "--cluster", f"cpu:{devices}", "-o", plan] + flags)
+        call(compile_plan(build, folder, devices, flags, plan, how == "gpu"))
         return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"])
 
 
-def run_case(build, model, split, folder, mpi, gradients=True):
+def run_case(build, model, split, folder, how, gradients=True):
     devices, flags = SPLITS[split]
     golden = json.loads((DATA / model / "golden.json").read_text())
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         work = pathlib.Path(scratch)
         steps = len(golden["loss_f64"])
-        lines, final = compile_and_run(build, folder, devices, flags, steps, [], work, mpi)
+        lines, final = compile_and_run(build, folder, devices, flags, steps, [], work, how)
         if len(lines) != steps:
             raise Failure(f"{len(lines)} steps in the metrics, {steps} asked for")
         same = SAME_UP_TO_STEP.get(model, steps)
@@ -246,7 +255,7 @@ def run_case(build, model, split, folder, mpi, gradients=True):
         if gradients:
             (work / "g").mkdir()
             overrides = ["optimizer={kind: sgd, lr: %g}" % GRADIENT_LR, "clip_norm=null"]
-            _, after = compile_and_run(build, folder, devices, flags, 1, overrides, work / "g", mpi)
+            _, after = compile_and_run(build, folder, devices, flags, 1, overrides, work / "g", how)
             grads = np.load(DATA / model / "grads.npz") if (DATA / model / "grads.npz").exists() else None
             worst_gradient = check_gradients(initial_weights(build, folder), after, golden, grads)
         return worst, worst_gradient
@@ -275,6 +284,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--gpu", action="store_true", help="only plans for GPUs, on an emulated grid")
     parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
@@ -282,21 +292,25 @@ def main():
     models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
     cases = []
     for model in models:
-        chosen = args.splits.split(",") if args.splits else (full_list(model) if args.full else QUICK.get(model, ["single"]))
-        cases += [(model, split, args.mpi and SPLITS[split][0] > 1) for split in chosen]
-    if not args.mpi and not args.models and not args.splits and shutil.which("mpirun"):
-        cases += [(m, s, True) for m, s in MPI]
+        every = [split for split in GPU_FULL if stages_of(split) <= MOST_STAGES.get(model, 4)] if args.gpu else full_list(model)
+        quick = ["single"] if args.gpu else QUICK.get(model, ["single"])
+        chosen = args.splits.split(",") if args.splits else (every if args.full else quick)
+        cases += [(model, split, "gpu" if args.gpu else "mpi" if args.mpi and SPLITS[split][0] > 1 else "") for split in chosen]
+    if not args.models and not args.splits and not args.gpu and not args.mpi:
+        cases += [(m, s, "gpu") for m, s in GPU]
+        if shutil.which("mpirun"):
+            cases += [(m, s, "mpi") for m, s in MPI]
     passed = failed = skipped = 0
     with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
-        for model, split, mpi in cases:
+        for model, split, how in cases:
             start = time.monotonic()
-            label = f"golden {model} {split}{' mpi' if mpi else ''}"
+            label = f"golden {model} {split}{how and ' ' + how}"
             try:
                 folder = prepare(model, pathlib.Path(scratch))
                 if cuts_statistics(model, split):
-                    found = verify_case(args.build, folder, *SPLITS[split]).splitlines()[-2]
+                    found = verify_case(args.build, folder, *SPLITS[split], how).splitlines()[-2]
                 else:
-                    worst, gradient = run_case(args.build, model, split, folder, mpi)
+                    worst, gradient = run_case(args.build, model, split, folder, how)
                     found = f"loss within {worst:.1e}, gradients within {gradient:.1e}"
                 print(f"PASS {label}: {found} ({time.monotonic() - start:.1f} s)", flush=True)
                 passed += 1

@@ -11,7 +11,7 @@ namespace {
 struct Options {
   RequestOptions request;
   std::string output;
-  bool json = false, executable = false;
+  bool json = false, executable = false, emulate = false;
 };
 
 int runEstimate(const Options &options) {
@@ -26,6 +26,7 @@ int runEstimate(const Options &options) {
 int runCompile(const Options &options) {
   auto request = options.request.request();
   if (!request) return fail(request.status());
+  request->emulate = options.emulate;
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
   // What the runtime would refuse is not written.
@@ -39,6 +40,10 @@ int runCompile(const Options &options) {
                options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
                1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
                options.output);
+  if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
+    fmt::print("{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
+               plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"
+                                           : "assembled by ptxas");
   return written ? 0 : fail(written);
 }
 
@@ -60,6 +65,8 @@ void addCompile(CLI::App &app, int &status) {
   options->request.add(*command);
   command->add_option("-o,--output", options->output, "the plan to write")->required();
   command->add_flag("--json", options->json, "print the report for programs");
+  command->add_flag("--emulate", options->emulate,
+                    "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");
   command->callback([options, &status] { status = runCompile(*options); });
 }
 

@@ -77,7 +77,13 @@ Result<CompileRequest> RequestOptions::request() const {
   auto machines = planner::parseCluster(cluster);
   if (!machines) return machines.status();
   auto warn = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
-  CompileRequest request{model, *parsed, *machines, split, problemFile, irFolder, warn, {}};
+  CompileRequest request{.model = model,
+                         .recipe = *parsed,
+                         .cluster = *machines,
+                         .split = split,
+                         .problemFile = problemFile,
+                         .irFolder = irFolder,
+                         .warn = warn};
   request.search.top = top;
   request.search.seconds = searchSeconds;
   auto line = std::make_shared<ProgressLine>();

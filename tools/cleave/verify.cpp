@@ -1,6 +1,7 @@
 // cleave verify X.plan: static checks, then the plan's numbers against the unpartitioned reference.
-#include "runtime/plan/plan_file.h"
 #include "runtime/plan/verify.h"
+#include "runtime/executor/rehearse.h"
+#include "runtime/plan/plan_file.h"
 #include "runtime/verify/compare.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
@@ -19,9 +20,11 @@ int run(const Options &options) {
   auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
   Status valid = runtime::verifyPlan(*plan);
+  if (valid && options.onlyStatic) valid = runtime::rehearse(*plan);
   if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
   if (!options.json)
-    fmt::print("{}: static checks passed: buffers, events, order of collectives, transfers\n", options.plan);
+    fmt::print("{}: static checks passed: buffers, events, order of collectives, transfers{}\n", options.plan,
+               options.onlyStatic ? "; a step without memory" : "");
   if (options.onlyStatic) {
     if (options.json) fmt::print("{{\"static\": true}}\n");
     return 0;

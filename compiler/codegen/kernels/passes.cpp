@@ -1,11 +1,13 @@
 #include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/cuda/cuda_kernels.h"
 
 namespace cleave::codegen {
 void registerKernelPasses() {
-  mlir::registerPass(createSplitReductionsPass);
+  mlir::registerPass([] { return createSplitReductionsPass(); });
   mlir::registerPass(createRematerializeCheapPass);
   mlir::registerPass(createFormClustersPass);
   mlir::registerPass(createLowerKernelsToLinalgPass);
-  mlir::registerPass(createScheduleKernelsPass);
+  mlir::registerPass([] { return createScheduleKernelsPass(); });
+  mlir::registerPass(createLowerKernelsToGpuPass);
 }
 } // namespace cleave::codegen

@@ -6,8 +6,8 @@
 namespace cleave::codegen {
 
 // Cuts a reduction over very many elements to few results in two, so that threads share it: sum of 2^20 elements
-// becomes 64 sums of 2^14, then one of 64. The cut depends on the shape only.
-std::unique_ptr<mlir::Pass> createSplitReductionsPass();
+// becomes 64 sums of 2^14, then one of 64. The cut depends on the shape and the kind of device only.
+std::unique_ptr<mlir::Pass> createSplitReductionsPass(bool gpu = false);
 // Clones forward elementwise ops to where the backward phase needs their values, when what they are computed from is
 // alive then anyway.
 std::unique_ptr<mlir::Pass> createRematerializeCheapPass();
@@ -17,7 +17,8 @@ std::unique_ptr<mlir::Pass> createFormClustersPass();
 // Expresses the core ops of each plan.kernel as linalg.generic.
 std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 // Writes the range of each kernel (extent, grain) and its inplace pairs on the launches.
-std::unique_ptr<mlir::Pass> createScheduleKernelsPass();
+// `gpu`: the kernels are for a GPU, a grain is what a block of threads does.
+std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 
 // Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -form-clusters,
 // -lower-kernels-to-linalg, -schedule-kernels.

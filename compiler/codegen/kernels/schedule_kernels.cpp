@@ -1,6 +1,6 @@
 // ScheduleKernels: writes on every launch what its kernel's schedule says: the range's extent and grain, and which
 // inputs may share a buffer with a result.
-#include "compiler/codegen/kernels/kernel_schedule.h"
+#include "compiler/codegen/cuda/grid_schedule.h"
 #include "compiler/codegen/kernels/passes.h"
 
 using namespace mlir;
@@ -16,32 +16,45 @@ int64_t mostElements(plan::LaunchOp launch) {
 
 struct ScheduleKernels : PassWrapper<ScheduleKernels, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScheduleKernels)
+  explicit ScheduleKernels(bool forGpu = false) { gpu = forGpu; }
+  ScheduleKernels(const ScheduleKernels &other) : PassWrapper(other) { gpu = other.gpu; }
+  Option<bool> gpu{*this, "gpu", llvm::cl::desc("blocks of a grid of GPU threads instead of ranges for threads"),
+                   llvm::cl::init(false)};
   StringRef getArgument() const override { return "schedule-kernels"; }
   StringRef getDescription() const override {
     return "Choose each kernel's loops; write extent, grain, inplace on launches";
   }
   void runOnOperation() override {
-    DenseMap<StringAttr, KernelSchedule> schedules;
+    struct Range {
+      int64_t extent, grain;
+      SmallVector<int64_t> inplace;
+    };
+    DenseMap<StringAttr, Range> ranges;
     DenseSet<StringAttr> flat; // kernels that serve any number of elements
     for (auto kernel : getOperation().getOps<plan::KernelOp>()) {
       FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
       if (failed(schedule)) return signalPassFailure();
       if (kernel.getFlat()) flat.insert(kernel.getSymNameAttr());
-      schedules.try_emplace(kernel.getSymNameAttr(), std::move(*schedule));
+      Range range{schedule->extent, schedule->grain, schedule->inplace};
+      if (gpu) {
+        GridSchedule grid = GridSchedule::of(kernel, *schedule);
+        range = {grid.extent, grid.grain, grid.inplace};
+      }
+      ranges.try_emplace(kernel.getSymNameAttr(), std::move(range));
     }
     getOperation().walk([&](plan::LaunchOp launch) {
-      auto found = schedules.find(launch.getKernelAttr().getAttr());
-      if (found == schedules.end()) return; // the launch's own verifier reports it
-      const KernelSchedule &schedule = found->second;
-      launch.setExtent(flat.contains(found->first) ? mostElements(launch) : schedule.extent);
-      launch.setGrain(schedule.grain);
-      launch.setInplace(schedule.inplace);
+      auto found = ranges.find(launch.getKernelAttr().getAttr());
+      if (found == ranges.end()) return; // the launch's own verifier reports it
+      const Range &range = found->second;
+      launch.setExtent(flat.contains(found->first) ? mostElements(launch) : range.extent);
+      launch.setGrain(range.grain);
+      launch.setInplace(range.inplace);
     });
   }
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createScheduleKernelsPass() { return std::make_unique<ScheduleKernels>(); }
+std::unique_ptr<Pass> createScheduleKernelsPass(bool gpu) { return std::make_unique<ScheduleKernels>(gpu); }
 
 } // namespace cleave::codegen

@@ -3,6 +3,7 @@
 #pragma once
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Target/TargetMachine.h"
 #include <string>
 
 namespace cleave::codegen {
@@ -15,6 +16,9 @@ struct Target {
 
 // Fills in what is empty, for this machine.
 Target resolveTarget(Target target);
+
+// LLVM's O3 pipeline for a machine, in place.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine);
 
 // Optimizes the module for the (resolved) target and links it. Functions are exported under their names. Undefined
 // symbols (libm's) are left for the program that loads the object.

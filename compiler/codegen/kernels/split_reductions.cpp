@@ -3,7 +3,7 @@
 //   ReduceSum axes=[0,1] : 512x2048 -> scalar
 //   ->  Reshape 64x16384;  ReduceSum axes=[1] -> 64;  ReduceSum axes=[0] -> scalar
 //
-// The number of parts depends on the shape only, so the bits do not depend on the number of threads.
+// The number of parts depends on the shape and the kind of device only, so the bits do not depend on the number of threads.
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "dialects/onnx/Onnx.h"
@@ -13,9 +13,17 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int64_t maxParts = 64, minParts = 8;
-constexpr int64_t fewRows = 16, fewColumns = 128; // results that are too few to share
-constexpr int64_t manyElements = 16384;           // reduced to each of them
+constexpr int64_t minParts = 8;
+
+// When a reduction is cut: it has fewer results than `few`, and reduces at least `many` elements to each of them.
+struct Limits {
+  int64_t fewRows, fewColumns;
+  int64_t manyInRow, manyInColumn;
+  int64_t rowParts, columnParts; // at most
+};
+// A GPU has a block for a row, or for 128 columns, and should have some hundreds of blocks (an H100 has 132
+// multiprocessors).
+constexpr Limits cpuLimits{16, 128, 16384, 16384, 64, 64}, gpuLimits{128, 16384, 16384, 1024, 256, 64};
 
 int64_t largestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = limit; divisor > 1; --divisor)
@@ -23,7 +31,7 @@ int64_t largestDivisor(int64_t number, int64_t limit) {
   return 1;
 }
 
-void split(Operation *op) {
+void split(Operation *op, const Limits &limits) {
   Value x = op->getOperand(0);
   auto type = cast<RankedTensorType>(x.getType()), resultType = cast<RankedTensorType>(op->getResult(0).getType());
   ArrayRef<int64_t> axes = op->getAttrOfType<DenseI64ArrayAttr>("axes").asArrayRef();
@@ -32,7 +40,8 @@ void split(Operation *op) {
   int64_t innermost = type.getRank() - 1;
   while (innermost > 0 && type.getDimSize(innermost) == 1) --innermost;
   bool isRows = innermost >= 0 && isReduced(innermost);
-  if (each < manyElements || results >= (isRows ? fewRows : fewColumns)) return;
+  if (each < (isRows ? limits.manyInRow : limits.manyInColumn)) return;
+  if (results >= (isRows ? limits.fewRows : limits.fewColumns)) return;
 
   // The run of neighbouring reduced dimensions with the most elements is cut; the others stay as they are.
   int64_t first = -1, last = -1, most = 1;
@@ -46,7 +55,7 @@ void split(Operation *op) {
     }
     begin = std::max(begin, end - 1);
   }
-  int64_t parts = largestDivisor(most, maxParts);
+  int64_t parts = largestDivisor(most, isRows ? limits.rowParts : limits.columnParts);
   if (parts < minParts) return;
 
   SmallVector<int64_t> shape, inner;
@@ -86,6 +95,9 @@ void split(Operation *op) {
 
 struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitReductions)
+  explicit SplitReductions(bool forGpu = false) { gpu = forGpu; }
+  SplitReductions(const SplitReductions &other) : PassWrapper(other) { gpu = other.gpu; }
+  Option<bool> gpu{*this, "gpu", llvm::cl::desc("so that some hundreds of blocks share them"), llvm::cl::init(false)};
   StringRef getArgument() const override { return "split-reductions"; }
   StringRef getDescription() const override {
     return "Cut reductions of many elements to few, so that threads share them";
@@ -95,12 +107,12 @@ struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
     getOperation().walk([&](Operation *op) {
       if (isReduction(op)) found.push_back(op);
     });
-    for (Operation *op : found) split(op);
+    for (Operation *op : found) split(op, gpu ? gpuLimits : cpuLimits);
   }
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createSplitReductionsPass() { return std::make_unique<SplitReductions>(); }
+std::unique_ptr<Pass> createSplitReductionsPass(bool gpu) { return std::make_unique<SplitReductions>(gpu); }
 
 } // namespace cleave::codegen

@@ -44,6 +44,8 @@ Result<Prepared> prepareFill(const plan::Fill &command, const CpuContext &contex
 Result<Prepared> prepareCumSum(const plan::CumSum &command, const CpuContext &context);
 Result<Prepared> prepareCheckFinite(const plan::CheckFinite &command, const CpuContext &context);
 Result<Prepared> prepareLaunch(const plan::Launch &command, const CpuContext &context);
+// A command of a GPU's plan by the launches that do it, on an emulated grid.
+Result<Prepared> prepareEmulated(const plan::Command &command, const CpuContext &context);
 
 // A command that is one call of a callable: `prepared([=] { ...; return Status::ok(); })`.
 template <typename Body> class CallCommand final : public PreparedCommand {

@@ -60,6 +60,7 @@ public:
 
 private:
   Result<Prepared> build(const plan::Command &command) {
+    if (command.launches_size() > 0) return prepareEmulated(command, context);
     switch (command.kind_case()) {
     case plan::Command::kLaunch:
       return prepareLaunch(command.launch(), context);

@@ -1,4 +1,5 @@
 #include "runtime/device/cpu/kernel_object.h"
+#include "runtime/device/emulation/grid_services.h"
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
@@ -47,6 +48,11 @@ Result<std::unique_ptr<KernelObject>> KernelObject::load(const plan::Plan &plan)
   if (plan.kernels_size() == 0) return object;
   CLEAVE_RETURN_IF_ERROR(checkKernelTarget(plan.kernel_target()));
   const std::string &bytes = plan.kernel_object();
+  if (bytes.empty() && plan.has_cuda())
+    return inputError(
+        fmt::format("the plan is for GPUs of compute capability {}, and there is none here; compiled with "
+                    "--emulate, its kernels run on this CPU",
+                    plan.cuda().target()));
   if (bytes.empty()) return inputError("the plan names kernels but holds no kernel object");
   auto fail = [](const char *doing) {
     return runError(fmt::format("cannot {} the plan's kernels: {}", doing, std::strerror(errno)));
@@ -65,6 +71,7 @@ Result<std::unique_ptr<KernelObject>> KernelObject::load(const plan::Plan &plan)
     const char *why = ::dlerror();
     return inputError(fmt::format("the plan's kernels do not load: {}", why ? why : "no reason given"));
   }
+  attachGrid(object->handle);
   for (const plan::Kernel &kernel : plan.kernels()) {
     void *symbol = ::dlsym(object->handle, kernel.symbol().c_str());
     if (!symbol) return inputError(fmt::format("the plan's kernel object lacks the symbol '{}'", kernel.symbol()));

@@ -1,4 +1,5 @@
 // RUN: cleave-opt %s --split-reductions | FileCheck %s
+// RUN: cleave-opt %s --split-reductions=gpu=true | FileCheck %s --check-prefix=GPU
 
 // CHECK-LABEL: func.func @loss
 // CHECK: %[[R:.*]] = onnx.Reshape %arg0 {{.*}} -> tensor<64x16384xf32>
@@ -16,4 +17,16 @@ func.func @loss(%x: tensor<512x2048xf32>) -> tensor<f32> {
 func.func @rows(%x: tensor<512x20480xf32>) -> tensor<512xf32> {
   %0 = onnx.ReduceSum %x {axes = array<i64: 1>} : (tensor<512x20480xf32>) -> tensor<512xf32>
   return %0 : tensor<512xf32>
+}
+
+// On a GPU 768 columns are only six blocks: the gradient of a bias is cut.
+// CHECK-LABEL: func.func @bias_gradient
+// CHECK-NEXT: onnx.ReduceSum
+// CHECK-NEXT: return
+// GPU-LABEL: func.func @bias_gradient
+// GPU: onnx.ReduceSum {{.*}} -> tensor<64x768xf32>
+// GPU: onnx.ReduceSum {{.*}} -> tensor<768xf32>
+func.func @bias_gradient(%x: tensor<8192x768xf32>) -> tensor<768xf32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 0>} : (tensor<8192x768xf32>) -> tensor<768xf32>
+  return %0 : tensor<768xf32>
 }

@@ -5,12 +5,16 @@
 namespace cleave::test {
 namespace {
 
-// Compiles, expects this many kernels, compares.
+// Compiles, expects this many kernels, compares; on the CPU, and on an emulated grid of GPU threads.
 void check(const std::string &text, size_t kernels, double tolerance = 2e-6) {
-  KernelMachine machine(text);
-  ASSERT_TRUE(machine.compile());
-  EXPECT_EQ(machine.launches().size(), kernels) << machine.text();
-  for (unsigned seed : {1u, 2u}) machine.expectSame(machine.randomInputs(seed), tolerance);
+  for (KernelMachine::Device device : {KernelMachine::Device::Cpu, KernelMachine::Device::Gpu}) {
+    SCOPED_TRACE(device == KernelMachine::Device::Gpu ? "on an emulated grid" : "on the CPU");
+    KernelMachine machine(text);
+    ASSERT_TRUE(machine.compile(device));
+    // A GPU's column sums may be cut in two.
+    if (device == KernelMachine::Device::Cpu) EXPECT_EQ(machine.launches().size(), kernels) << machine.text();
+    for (unsigned seed : {1u, 2u}) machine.expectSame(machine.randomInputs(seed), tolerance);
+  }
 }
 
 TEST(Cluster, ElementwiseChain) {

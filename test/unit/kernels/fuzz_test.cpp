@@ -155,17 +155,19 @@ private:
   std::string body;
 };
 
-TEST(KernelFuzz, RandomProgramsMatchTheEvaluator) {
+void matchTheEvaluator(KernelMachine::Device device) {
   const char *first = std::getenv("KERNEL_FUZZ_FIRST"), *count = std::getenv("KERNEL_FUZZ_COUNT");
   unsigned begin = first ? std::atoi(first) : 1, end = begin + (count ? std::atoi(count) : 40);
   for (unsigned seed = begin; seed < end; ++seed) {
     std::string text = RandomProgram(seed).text();
     KernelMachine machine(text);
-    ASSERT_TRUE(machine.compile()) << "seed " << seed << "\n" << text;
+    ASSERT_TRUE(machine.compile(device)) << "seed " << seed << "\n" << text;
     machine.expectSame(machine.randomInputs(seed), 1e-4);
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed << "\n" << text;
   }
 }
+TEST(KernelFuzz, RandomProgramsMatchTheEvaluator) { matchTheEvaluator(KernelMachine::Device::Cpu); }
+TEST(KernelFuzz, RandomProgramsOnAnEmulatedGridMatchTheEvaluator) { matchTheEvaluator(KernelMachine::Device::Gpu); }
 
 } // namespace
 } // namespace cleave::test

@@ -1,4 +1,5 @@
 #include "test/unit/kernels/kernel_machine.h"
+#include "compiler/codegen/cuda/cuda_kernels.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/elements/element_data.h"
@@ -6,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "runtime/device/emulation/grid_services.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 #include <cstring>
@@ -68,17 +70,31 @@ KernelMachine::~KernelMachine() {
   if (object) dlclose(object);
 }
 
-bool KernelMachine::compile() {
+bool KernelMachine::compile(Device device) {
   compiled = original->clone();
   PassManager passes(&context);
-  passes.addPass(codegen::createSplitReductionsPass());
+  passes.addPass(codegen::createSplitReductionsPass(device == Device::Gpu));
   passes.addPass(codegen::createRematerializeCheapPass());
   passes.addPass(codegen::createFormClustersPass());
   passes.addPass(codegen::createLowerKernelsToLinalgPass());
-  passes.addPass(codegen::createScheduleKernelsPass());
+  passes.addPass(codegen::createScheduleKernelsPass(device == Device::Gpu));
   if (failed(passes.run(*compiled))) {
     ADD_FAILURE() << "a pass failed";
     return false;
+  }
+  if (device == Device::Gpu) {
+    codegen::GpuKernels gpu(*compiled);
+    if (failed(gpu.build())) {
+      ADD_FAILURE() << "building the kernels for a GPU failed";
+      return false;
+    }
+    kernels = gpu.all().size();
+    auto library = gpu.compile({.target = "sm_80", .emulate = true, .assemble = false});
+    if (failed(library)) {
+      ADD_FAILURE() << "compiling the kernels for a GPU failed";
+      return false;
+    }
+    return kernels == 0 || load(library->emulation);
   }
   codegen::KernelOptions options;
   if (const char *path = std::getenv("KERNELS_DUMP_LLVM")) options.dumpLlvmIr = path;
@@ -88,13 +104,16 @@ bool KernelMachine::compile() {
     return false;
   }
   kernels = library->kernels.size();
-  if (kernels == 0) return true;
+  return kernels == 0 || load(library->sharedObject);
+}
+
+bool KernelMachine::load(const std::string &bytes) {
   int file = memfd_create("kernels", MFD_CLOEXEC);
-  if (write(file, library->sharedObject.data(), library->sharedObject.size()) != ssize_t(library->sharedObject.size()))
-    ADD_FAILURE() << "memfd";
+  if (write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size())) ADD_FAILURE() << "memfd";
   object = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
   close(file);
   if (!object) ADD_FAILURE() << dlerror();
+  if (object) runtime::attachGrid(object);
   return object != nullptr;
 }
 

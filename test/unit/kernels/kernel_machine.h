@@ -24,7 +24,10 @@ public:
   ~KernelMachine();
 
   // Runs the passes and loads the kernels. False, with a test failure, if a step fails.
-  bool compile();
+  bool compile() { return compile(Device::Cpu); }
+  // Gpu: the kernels made for a GPU, run on an emulated grid (runtime/device/emulation).
+  enum class Device : uint8_t { Cpu, Gpu };
+  bool compile(Device device);
   size_t numKernels() const { return kernels; }
   std::vector<plan::LaunchOp> launches();
 
@@ -51,6 +54,7 @@ private:
                                  bool share);
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> original, compiled;
+  bool load(const std::string &object);
   void *object = nullptr;
   size_t kernels = 0;
 };

@@ -1,0 +1,406 @@
+#include "compiler/codegen/cuda/command_code.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/STLExtras.h"
+#include <tuple>
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t warp = 32;
+using Values = GridBuilder::Values;
+
+// The first of the thread's `width` elements.
+Value firstElement(GridBuilder &grid, int64_t width, int64_t threads) {
+  return grid.product(grid.sum(grid.product(grid.block(), threads), grid.thread()), width);
+}
+
+// Sums of 16-bit floats are kept in f32.
+Type sumType(Type element) {
+  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  return isNarrow ? Float32Type::get(element.getContext()) : element;
+}
+Value zeroOf(GridBuilder &grid, Type type) { return grid.constant(cast<TypedAttr>(grid.here().getZeroAttr(type))); }
+Value add(GridBuilder &grid, Value a, Value b) {
+  if (isa<FloatType>(a.getType())) return grid.make<arith::AddFOp>(a, b);
+  return grid.make<arith::AddIOp>(a, b);
+}
+Value widened(GridBuilder &grid, Value x) {
+  Type wide = sumType(x.getType());
+  return wide == x.getType() ? x : grid.make<arith::ExtFOp>(wide, x);
+}
+Value narrowed(GridBuilder &grid, Value x, Type element) {
+  return element == x.getType() ? x : grid.make<arith::TruncFOp>(element, x);
+}
+Value greater(GridBuilder &grid, Value a, Value b) { return grid.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, a, b); }
+
+// The fault that is found first stays.
+void leaveFault(GridBuilder &grid, Value condition, Value word, Value code) {
+  grid.when(condition, [&] {
+    Type i32 = grid.here().getI32Type();
+    Value known = grid.load(word, i32, grid.number(0)).front();
+    Value none = grid.equal(known, grid.constant(grid.here().getI32IntegerAttr(0)));
+    grid.when(none, [&] { grid.store(grid.make<arith::TruncIOp>(i32, code), word, grid.number(0)); });
+  });
+}
+
+// The row that index number `position` means: negative ones count from the end.
+Value globalRow(GridBuilder &grid, Value indices, const IndexedRows &rows, Value position) {
+  Type i64 = grid.here().getI64Type(), i32 = grid.here().getI32Type();
+  Value raw = grid.load(indices, rows.isWide ? i64 : i32, position).front();
+  if (!rows.isWide) raw = grid.make<arith::ExtSIOp>(i64, raw);
+  Value isNegative = grid.less(raw, grid.number(0));
+  return grid.select(isNegative, grid.sum(raw, grid.number(rows.globalRows)), raw);
+}
+// 0 <= a < b
+Value isWithin(GridBuilder &grid, Value a, int64_t b) {
+  return grid.make<arith::CmpIOp>(arith::CmpIPredicate::ult, a, grid.number(b));
+}
+Value negation(GridBuilder &grid, Value a) {
+  return grid.make<arith::XOrIOp>(a, grid.constant(grid.here().getBoolAttr(true)));
+}
+
+} // namespace
+
+StridedLoops::StridedLoops(ArrayRef<int64_t> sizes, ArrayRef<int64_t> source, ArrayRef<int64_t> target) {
+  for (auto [size, from, to] : llvm::zip_equal(sizes, source, target)) {
+    total *= size;
+    if (size != 1) loops.push_back({size, from, to});
+  }
+  llvm::sort(loops, [](const Loop &a, const Loop &b) {
+    return std::tie(a.target, a.source, a.size) > std::tie(b.target, b.source, b.size);
+  });
+  for (size_t i = 0; i + 1 < loops.size();) {
+    const Loop &outer = loops[i], &inner = loops[i + 1];
+    if (outer.source != inner.source * inner.size || outer.target != inner.target * inner.size) {
+      ++i;
+      continue;
+    }
+    loops[i] = {outer.size * inner.size, inner.source, inner.target};
+    loops.erase(loops.begin() + static_cast<int64_t>(i) + 1);
+  }
+  if (loops.empty()) loops.push_back({total, 1, 1});
+}
+
+SmallVector<int64_t> StridedLoops::outerStrides() const {
+  SmallVector<int64_t> strides;
+  for (const Loop &loop : ArrayRef<Loop>(loops).drop_back()) strides.append({loop.source, loop.target});
+  return strides;
+}
+
+namespace {
+template <typename... Numbers> std::string joined(const char *separator, Numbers... numbers) {
+  std::string text;
+  for (int64_t number : {static_cast<int64_t>(numbers)...})
+    text += (text.empty() ? "" : separator) + std::to_string(number);
+  return text;
+}
+} // namespace
+
+std::string StridedLoops::text() const {
+  std::string text;
+  for (const Loop &loop : loops)
+    text += (text.empty() ? "" : " ") + std::to_string(loop.size) + ":" + joined(">", loop.source, loop.target);
+  return text;
+}
+
+std::string IndexedRows::text() const {
+  return joined("x", outer, rows, inner) + " by " + std::to_string(count) + (isWide ? " i64" : " i32") + " of " +
+         std::to_string(globalRows);
+}
+
+std::string PoolWindow::text() const {
+  std::string text;
+  for (int d = 0; d < 3; ++d)
+    text += (d ? ", " : "") + joined(" ", in[d], out[d], kernel[d], stride[d], low[d], high[d], dilation[d]);
+  return text + (countsPads ? " counting pads" : "");
+}
+
+void copyCode(GridBuilder &grid, Type element, const StridedLoops &loops, int64_t width, int64_t threads) {
+  Value first = firstElement(grid, width, threads);
+  grid.when(grid.less(first, grid.extent()), [&] {
+    Value from = grid.scalar(0), to = grid.scalar(1), rest = first;
+    for (size_t i = loops.all().size(); i-- > 0;) {
+      const StridedLoops::Loop &loop = loops.all()[i];
+      Value index = i == 0 ? rest : grid.remainder(rest, loop.size);
+      if (i > 0) rest = grid.quotient(rest, loop.size);
+      from = grid.sum(from, grid.product(index, loop.source));
+      to = grid.sum(to, grid.product(index, loop.target));
+    }
+    grid.store(grid.load(grid.buffer(0), element, from, width, true), grid.buffer(1), to, true);
+  });
+}
+
+void fillCode(GridBuilder &grid, Type element, int64_t bits, int64_t width, int64_t threads) {
+  Value first = firstElement(grid, width, threads);
+  Value value = grid.constant(cast<TypedAttr>(
+      IntegerAttr::get(element, llvm::APInt(element.getIntOrFloatBitWidth(), bits, false, /*implicitTrunc=*/true))));
+  Value end = grid.sum(first, grid.number(width));
+  grid.when(
+      grid.less(grid.extent(), end),
+      [&] {
+        grid.loop(first, grid.extent(), 1, {}, [&](Value index, ValueRange) {
+          grid.store(value, grid.buffer(0), index);
+          return Values();
+        });
+      },
+      [&] { grid.store(Values(width, value), grid.buffer(0), first, true); });
+}
+
+void gatherCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_t width, int64_t threads) {
+  Value first = firstElement(grid, width, threads);
+  grid.when(grid.less(first, grid.extent()), [&] {
+    Value inner = grid.remainder(first, rows.inner), at = grid.quotient(first, rows.inner);
+    Value index = globalRow(grid, grid.buffer(1), rows, grid.remainder(at, rows.count));
+    leaveFault(grid, negation(grid, isWithin(grid, index, rows.globalRows)), grid.buffer(3), grid.scalar(1));
+    Value local = grid.difference(index, grid.scalar(0)), isHere = isWithin(grid, local, rows.rows);
+    Value row =
+        grid.sum(grid.product(grid.quotient(at, rows.count), rows.rows), grid.select(isHere, local, grid.number(0)));
+    Values values = grid.load(grid.buffer(0), element, grid.sum(grid.product(row, rows.inner), inner), width, true);
+    for (Value &value : values) value = grid.select(isHere, value, zeroOf(grid, element));
+    grid.store(values, grid.buffer(2), first, true);
+  });
+}
+
+// One word a thread, then one a warp.
+int64_t scatterSharedBytes(int64_t threads) { return 4 * (threads + threads / warp); }
+
+// Is the flag (i1) of any thread of the block set? Every thread's own is left in shared memory, as an i32 a thread.
+static Value anyOfBlock(GridBuilder &grid, Value flag, int64_t threads) {
+  Type i32 = grid.here().getI32Type();
+  Value word = grid.make<arith::ExtUIOp>(i32, flag);
+  grid.store(word, grid.shared(), grid.thread());
+  for (int64_t mask = warp / 2; mask > 0; mask /= 2) word = grid.make<arith::OrIOp>(word, grid.shuffle(word, mask));
+  Value slot = grid.sum(grid.quotient(grid.thread(), warp), grid.number(threads));
+  grid.when(grid.equal(grid.remainder(grid.thread(), warp), grid.number(0)),
+            [&] { grid.store(word, grid.shared(), slot); });
+  grid.barrier();
+  Value any = grid.constant(grid.here().getI32IntegerAttr(0));
+  for (int64_t w = 0; w < threads / warp; ++w)
+    any = grid.make<arith::OrIOp>(any, grid.load(grid.shared(), i32, grid.number(threads + w)).front());
+  return grid.make<arith::CmpIOp>(arith::CmpIPredicate::ne, any, grid.constant(grid.here().getI32IntegerAttr(0)));
+}
+
+void scatterAddCode(GridBuilder &grid, Type element, const IndexedRows &rows, int64_t width, int64_t threads) {
+  Value indices = grid.buffer(0), updates = grid.buffer(1), out = grid.buffer(2);
+  Value position = grid.remainder(grid.block(), rows.count), outer = grid.quotient(grid.block(), rows.count);
+  Value own = globalRow(grid, indices, rows, position);
+  leaveFault(grid, negation(grid, isWithin(grid, own, rows.globalRows)), grid.buffer(3), grid.scalar(1));
+  Value local = grid.difference(own, grid.scalar(0));
+  auto isOwn = [&](Value other) { return grid.equal(globalRow(grid, indices, rows, other), own); };
+
+  grid.when(isWithin(grid, local, rows.rows), [&] {
+    Value no = grid.constant(grid.here().getBoolAttr(false));
+    Value isLater = grid.loop(grid.thread(), position, threads, no,
+                              [&](Value other, ValueRange found) -> Values {
+                                return {grid.make<arith::OrIOp>(found[0], isOwn(other))};
+                              })
+                        .front();
+    Value isFirst = negation(grid, anyOfBlock(grid, isLater, threads));
+    grid.barrier(); // the memory is free again
+    grid.when(isFirst, [&] {
+      grid.loop(grid.number(0), grid.number(rows.inner), threads * width, {}, [&](Value begin, ValueRange) {
+        Value x = grid.sum(begin, grid.product(grid.thread(), width));
+        Value isInside = grid.less(x, grid.number(rows.inner)), column = grid.select(isInside, x, grid.number(0));
+        Values sums(width, zeroOf(grid, sumType(element)));
+        sums = grid.loop(position, grid.number(rows.count), threads, sums, [&](Value base, ValueRange soFar) {
+          Value mine = grid.sum(base, grid.thread()), last = grid.number(rows.count - 1);
+          Value isMatch = grid.both(grid.less(mine, grid.number(rows.count)), isOwn(grid.minimum(mine, last)));
+          Value any = anyOfBlock(grid, isMatch, threads);
+          Values next = grid.choose(any, soFar, [&] {
+            return grid.loop(grid.number(0), grid.number(threads), 1, soFar, [&](Value k, ValueRange partial) {
+              Value word = grid.load(grid.shared(), grid.here().getI32Type(), k).front();
+              Value isSet = grid.make<arith::CmpIOp>(arith::CmpIPredicate::ne, word,
+                                                     grid.constant(grid.here().getI32IntegerAttr(0)));
+              return grid.choose(isSet, partial, [&] {
+                Value update = grid.sum(grid.product(outer, rows.count), grid.sum(base, k));
+                Values added =
+                    grid.load(updates, element, grid.sum(grid.product(update, rows.inner), column), width, true);
+                for (auto [sum, term] : llvm::zip_equal(partial, added)) term = add(grid, sum, widened(grid, term));
+                return added;
+              });
+            });
+          });
+          grid.barrier();
+          return next;
+        });
+        for (Value &sum : sums) sum = narrowed(grid, sum, element);
+        grid.when(isInside, [&] {
+          Value row = grid.sum(grid.product(outer, rows.rows), local);
+          grid.store(sums, out, grid.sum(grid.product(row, rows.inner), x), true);
+        });
+        return Values();
+      });
+    });
+  });
+}
+
+namespace {
+
+// Where number `at` of a row-major box of three sizes lies; what is left over is the plane.
+struct Place {
+  Value at[3], plane;
+};
+Place placeIn(GridBuilder &grid, Value index, const int64_t (&sizes)[3]) {
+  Place place;
+  for (int d = 2; d >= 0; --d) {
+    place.at[d] = grid.remainder(index, sizes[d]);
+    index = grid.quotient(index, sizes[d]);
+  }
+  place.plane = index;
+  return place;
+}
+
+// The input element that number `k` of an output's window is.
+struct WindowElement {
+  Value index;   // in its plane; 0 outside
+  Value inside;  // i1
+  Value counted; // i1: in an average's divisor
+};
+WindowElement windowElement(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Value k) {
+  Place offset = placeIn(grid, k, w.kernel);
+  WindowElement element;
+  Value index = grid.number(0);
+  for (int d = 0; d < 3; ++d) {
+    Value position = grid.sum(grid.product(output[d], w.stride[d]),
+                              grid.sum(grid.product(offset.at[d], w.dilation[d]), grid.number(-w.low[d])));
+    element.inside = grid.both(element.inside, isWithin(grid, position, w.in[d]));
+    element.counted = grid.both(element.counted, grid.less(position, grid.number(w.in[d] + w.high[d])));
+    index = grid.sum(grid.product(index, w.in[d]), position);
+  }
+  if (!w.countsPads) element.counted = element.inside;
+  element.index = grid.select(element.inside, index, grid.number(0));
+  return element;
+}
+
+Value planeOffset(GridBuilder &grid, Value plane, const int64_t (&sizes)[3]) {
+  return grid.product(plane, sizes[0] * sizes[1] * sizes[2]);
+}
+
+Value negativeInfinity(GridBuilder &grid, Type type) {
+  return grid.constant(grid.here().getFloatAttr(
+      type, llvm::APFloat::getInf(cast<FloatType>(type).getFloatSemantics(), /*Negative=*/true)));
+}
+Value isNan(GridBuilder &grid, Value x) { return grid.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, x, x); }
+
+// How many elements an average divides by, as a float.
+Value divisor(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Type type) {
+  Value count = grid.loop(grid.number(0), grid.number(w.elements()), 1, grid.number(0),
+                          [&](Value k, ValueRange soFar) -> Values {
+                            Value counted = windowElement(grid, w, output, k).counted;
+                            return {grid.sum(soFar[0], grid.make<arith::ExtUIOp>(soFar[0].getType(), counted))};
+                          })
+                    .front();
+  return grid.make<arith::SIToFPOp>(type, grid.make<arith::MaxSIOp>(count, grid.number(1)));
+}
+
+// The number, in its plane, of the first largest element of a window; -1 for none.
+Value largest(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Value memory, Type element,
+              Value plane) {
+  Type type = sumType(element);
+  Values found = grid.loop(grid.number(0), grid.number(w.elements()), 1,
+                           {grid.number(-1), negativeInfinity(grid, type)}, [&](Value k, ValueRange best) -> Values {
+                             WindowElement at = windowElement(grid, w, output, k);
+                             Value x = widened(grid, grid.load(memory, element, grid.sum(plane, at.index)).front());
+                             Value isBetter =
+                                 grid.make<arith::OrIOp>(grid.less(best[0], grid.number(0)), greater(grid, x, best[1]));
+                             isBetter = grid.both(at.inside, grid.make<arith::OrIOp>(isBetter, isNan(grid, x)));
+                             return {grid.select(isBetter, at.index, best[0]), grid.select(isBetter, x, best[1])};
+                           });
+  return found.front();
+}
+
+} // namespace
+
+void poolCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, int64_t threads) {
+  Type type = sumType(element);
+  Value at = firstElement(grid, 1, threads);
+  grid.when(grid.less(at, grid.extent()), [&] {
+    Place output = placeIn(grid, at, w.out);
+    Value plane = planeOffset(grid, output.plane, w.in);
+    Value start = isMax ? negativeInfinity(grid, type) : zeroOf(grid, type);
+    Value result =
+        grid.loop(grid.number(0), grid.number(w.elements()), 1, start,
+                  [&](Value k, ValueRange soFar) -> Values {
+                    WindowElement place = windowElement(grid, w, output.at, k);
+                    Value x = widened(grid, grid.load(grid.buffer(0), element, grid.sum(plane, place.index)).front()),
+                          next;
+                    if (isMax)
+                      next =
+                          grid.select(grid.make<arith::OrIOp>(greater(grid, x, soFar[0]), isNan(grid, x)), x, soFar[0]);
+                    else
+                      next = add(grid, soFar[0], x);
+                    return {grid.select(place.inside, next, soFar[0])};
+                  })
+            .front();
+    if (!isMax) result = grid.make<arith::DivFOp>(result, divisor(grid, w, output.at, type));
+    grid.store(narrowed(grid, result, element), grid.buffer(1), at);
+  });
+}
+
+void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, int64_t threads) {
+  Type type = sumType(element);
+  Value at = firstElement(grid, 1, threads);
+  grid.when(grid.less(at, grid.extent()), [&] {
+    Place input = placeIn(grid, at, w.in);
+    Value plane = planeOffset(grid, input.plane, w.in), planeOut = planeOffset(grid, input.plane, w.out);
+    Value own = grid.difference(at, plane);
+    // The outputs whose window has this element, first to last: the window's elements from the last to the first.
+    Value sum =
+        grid.loop(grid.number(0), grid.number(w.elements()), 1, zeroOf(grid, type),
+                  [&](Value step, ValueRange soFar) {
+                    Place offset = placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel);
+                    Value exists, index = grid.number(0), output[3];
+                    for (int d = 0; d < 3; ++d) {
+                      Value begin = grid.difference(grid.sum(input.at[d], grid.number(w.low[d])),
+                                                    grid.product(offset.at[d], w.dilation[d]));
+                      Value isAhead = grid.less(begin, grid.number(0)),
+                            positive = grid.select(isAhead, grid.number(0), begin);
+                      output[d] = grid.quotient(positive, w.stride[d]);
+                      Value isWhole = grid.equal(grid.remainder(positive, w.stride[d]), grid.number(0));
+                      exists = grid.both(exists, grid.both(negation(grid, isAhead),
+                                                           grid.both(isWhole, isWithin(grid, output[d], w.out[d]))));
+                      index = grid.sum(grid.product(index, w.out[d]), output[d]);
+                    }
+                    return grid.choose(exists, soFar, [&]() -> Values {
+                      Value dy = widened(grid, grid.load(grid.buffer(1), element, grid.sum(planeOut, index)).front());
+                      if (!isMax)
+                        return {add(grid, soFar[0], grid.make<arith::DivFOp>(dy, divisor(grid, w, output, type)))};
+                      Value best = largest(grid, w, output, grid.buffer(0), element, plane);
+                      return {grid.select(grid.equal(best, own), add(grid, soFar[0], dy), soFar[0])};
+                    });
+                  })
+            .front();
+    grid.store(narrowed(grid, sum, element), grid.buffer(2), at);
+  });
+}
+
+void cumSumCode(GridBuilder &grid, Type element, int64_t length, int64_t inner, bool exclusive, bool reverse,
+                int64_t threads) {
+  Value line = firstElement(grid, 1, threads);
+  grid.when(grid.less(line, grid.extent()), [&] {
+    Value base = grid.sum(grid.product(grid.quotient(line, inner), length * inner), grid.remainder(line, inner));
+    grid.loop(grid.number(0), grid.number(length), 1, zeroOf(grid, sumType(element)),
+              [&](Value step, ValueRange soFar) -> Values {
+                Value place = reverse ? grid.difference(grid.number(length - 1), step) : step;
+                Value index = grid.sum(base, grid.product(place, inner));
+                Value x = widened(grid, grid.load(grid.buffer(0), element, index).front());
+                Value next = add(grid, soFar[0], x);
+                grid.store(narrowed(grid, exclusive ? soFar[0] : next, element), grid.buffer(1), index);
+                return {next};
+              });
+  });
+}
+
+void checkFiniteCode(GridBuilder &grid, Type element, int64_t threads) {
+  Value at = firstElement(grid, 1, threads);
+  grid.when(grid.less(at, grid.extent()), [&] {
+    Value x = grid.load(grid.buffer(0), element, at).front();
+    Value zero = zeroOf(grid, element);
+    // x - x is 0 for every finite number, and a NaN for all else.
+    Value isBad = grid.make<arith::CmpFOp>(arith::CmpFPredicate::UNE, grid.make<arith::SubFOp>(x, x), zero);
+    leaveFault(grid, isBad, grid.buffer(1), grid.scalar(0));
+  });
+}
+
+} // namespace cleave::codegen

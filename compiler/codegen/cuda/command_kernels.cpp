@@ -1,0 +1,280 @@
+#include "compiler/codegen/cuda/command_kernels.h"
+#include "compiler/codegen/cuda/command_code.h"
+#include "compiler/codegen/memory_plan.h"
+#include "runtime/plan/dtype.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t threads = 256;
+constexpr int64_t scatterThreads = 256;
+constexpr int64_t vectorBytes = 16;
+
+plan::AffineOfCoordinate constant(int64_t value) {
+  plan::AffineOfCoordinate affine;
+  affine.set_base(value);
+  return affine;
+}
+
+template <typename Field> SmallVector<int64_t> list(const Field &field) { return {field.begin(), field.end()}; }
+
+class CommandKernels {
+public:
+  CommandKernels(plan::Plan &plan, GpuKernels &kernels) : plan(plan), kernels(kernels), module(kernels.gpuModule()) {}
+
+  LogicalResult run() {
+    for (plan::Program &program : *plan.mutable_programs()) {
+      program.set_fault_offset(alignUp(program.arena_bytes()));
+      program.set_arena_bytes(program.fault_offset() + bufferAlignment);
+      fault.set_offset(program.fault_offset());
+      fault.set_dtype(plan::I32);
+      fault.clear_shape();
+      fault.add_shape(1);
+      for (int f = 0; f < program.fragments_size(); ++f) {
+        plan::Fragment &fragment = *program.mutable_fragments(f);
+        for (int c = 0; c < fragment.commands_size(); ++c) {
+          code = (int64_t(f) << 16) + c + 1;
+          if (failed(add(*fragment.mutable_commands(c)))) return failure();
+        }
+      }
+    }
+    return success();
+  }
+
+private:
+  LogicalResult add(plan::Command &command) {
+    switch (command.kind_case()) {
+    case plan::Command::kCopy:
+      addCopy(command, command.copy());
+      return success();
+    case plan::Command::kFill:
+      addFill(command, command.fill().target(), command.fill().value());
+      return success();
+    case plan::Command::kGather:
+      return addGather(command, command.gather());
+    case plan::Command::kScatterAdd:
+      return addScatterAdd(command, command.scatter_add());
+    case plan::Command::kPool:
+      return addPool(command, command.pool());
+    case plan::Command::kCumsum:
+      return addCumSum(command, command.cumsum());
+    case plan::Command::kCheckFinite:
+      return addCheck(command, command.check_finite());
+    default:
+      return success();
+    }
+  }
+
+  static LogicalResult refuse(const plan::Command &command, const plan::Buffer &buffer, Location loc) {
+    return emitError(loc) << "node '" << command.name() << "': no GPU kernel for " << runtime::name(buffer.dtype())
+                          << " elements";
+  }
+
+  // A launch of the kernel that `key` describes; `build` is called with a symbol when it is the first.
+  plan::Launch &launch(plan::Command &command, const std::string &key, int64_t buffers, int64_t scalars, int outputs,
+                       int64_t extent, int64_t grain, int64_t blockThreads, int64_t sharedBytes,
+                       llvm::function_ref<void(GridBuilder &)> build) {
+    auto [known, isNew] = numbers.try_emplace(key, plan.kernels_size());
+    if (isNew) {
+      std::string kind = key.substr(0, key.find(' '));
+      std::string symbol = fmt::format("{}_{}", kind, plan.kernels_size());
+      plan::Kernel &kernel = *plan.add_kernels();
+      kernel.set_symbol(symbol);
+      kernel.set_num_buffers(buffers);
+      kernel.set_num_scalars(scalars);
+      kernel.set_num_outputs(outputs);
+      kernel.set_description(key);
+      kernel.set_threads(static_cast<int32_t>(blockThreads));
+      kernel.set_shared_bytes(static_cast<int32_t>(sharedBytes));
+      kernels.add(
+          {.symbol = symbol, .grain = grain, .threads = blockThreads, .sharedBytes = sharedBytes, .buffers = buffers});
+      GridBuilder grid(module.getLoc(), module, symbol, buffers, scalars, blockThreads);
+      build(grid);
+      grid.finish();
+    }
+    plan::Launch &made = *command.add_launches();
+    made.set_kernel(known->second);
+    made.set_extent(extent);
+    made.set_grain(grain);
+    return made;
+  }
+
+  static void pass(plan::Launch &launch, std::initializer_list<const plan::Buffer *> buffers,
+                   std::initializer_list<plan::AffineOfCoordinate> scalars = {}) {
+    for (const plan::Buffer *buffer : buffers) *launch.add_buffers() = *buffer;
+    for (const plan::AffineOfCoordinate &scalar : scalars) *launch.add_scalars() = scalar;
+  }
+
+  Type elementOf(const plan::Buffer &buffer) {
+    MLIRContext *context = module.getContext();
+    switch (buffer.dtype()) {
+    case plan::F32:
+      return Float32Type::get(context);
+    case plan::F64:
+      return Float64Type::get(context);
+    case plan::F16:
+      return Float16Type::get(context);
+    case plan::BF16:
+      return BFloat16Type::get(context);
+    default:
+      return IntegerType::get(context, static_cast<unsigned>(8 * runtime::byteSize(buffer.dtype())));
+    }
+  }
+  // Elements as bits, for what only moves them.
+  Type bitsOf(const plan::Buffer &buffer) {
+    return IntegerType::get(module.getContext(), static_cast<unsigned>(8 * runtime::byteSize(buffer.dtype())));
+  }
+  // Neighbours that one 16-byte access moves, if `length` and all `offsets` (elements) allow it.
+  static int64_t widthFor(const plan::Buffer &a, const plan::Buffer &b, int64_t length, ArrayRef<int64_t> offsets) {
+    int64_t bytes = runtime::byteSize(a.dtype()), width = vectorBytes / bytes;
+    auto fits = [&](int64_t wide) {
+      return length % wide == 0 && a.offset() % (wide * bytes) == 0 && b.offset() % (wide * bytes) == 0 &&
+             llvm::all_of(offsets, [&](int64_t offset) { return offset % wide == 0; });
+    };
+    while (width > 1 && !fits(width)) width /= 2;
+    return width;
+  }
+
+  void addCopy(plan::Command &command, const plan::Copy &copy) {
+    StridedLoops loops(list(copy.sizes()), list(copy.source_strides()), list(copy.target_strides()));
+    if (loops.count() == 0) return;
+    SmallVector<int64_t> offsets;
+    for (const plan::AffineOfCoordinate *affine : {&copy.source_offset(), &copy.target_offset()}) {
+      offsets.push_back(affine->base());
+      for (const auto &term : affine->terms()) offsets.push_back(term.stride());
+    }
+    int64_t width = loops.isContiguous() ? widthFor(copy.source(), copy.target(), loops.innermost(), offsets) : 1;
+    for (int64_t stride : loops.outerStrides())
+      while (stride % width != 0) width /= 2;
+    std::string key =
+        fmt::format("copy {} bytes, {} x{}", runtime::byteSize(copy.source().dtype()), loops.text(), width);
+    Type element = bitsOf(copy.source());
+    plan::Launch &made = launch(command, key, 2, 2, 1, loops.count(), threads * width, threads, 0,
+                                [&](GridBuilder &grid) { copyCode(grid, element, loops, width, threads); });
+    pass(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
+  }
+
+  void addFill(plan::Command &command, const plan::Buffer &target, const std::string &value) {
+    int64_t count = runtime::elementCount(target.shape());
+    if (count == 0) return;
+    int64_t width = widthFor(target, target, vectorBytes, {});
+    uint64_t bits = 0;
+    for (size_t i = value.size(); i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(value[i]);
+    std::string key = fmt::format("fill {} bytes, {:#x} x{}", value.size(), bits, width);
+    Type element = bitsOf(target);
+    plan::Launch &made = launch(command, key, 1, 0, 1, count, threads * width, threads, 0, [&](GridBuilder &grid) {
+      fillCode(grid, element, static_cast<int64_t>(bits), width, threads);
+    });
+    pass(made, {&target});
+  }
+
+  LogicalResult addGather(plan::Command &command, const plan::Gather &gather) {
+    IndexedRows rows = rowsOf(gather);
+    int64_t total = rows.outer * rows.count * rows.inner;
+    if (total == 0) return success();
+    int64_t width = widthFor(gather.table(), gather.out(), rows.inner, {});
+    std::string key =
+        fmt::format("gather {} bytes, {} x{}", runtime::byteSize(gather.out().dtype()), rows.text(), width);
+    Type element = bitsOf(gather.out());
+    plan::Launch &made = launch(command, key, 4, 2, 2, total, threads * width, threads, 0,
+                                [&](GridBuilder &grid) { gatherCode(grid, element, rows, width, threads); });
+    pass(made, {&gather.table(), &gather.indices(), &gather.out(), &fault}, {gather.start(), constant(code)});
+    return success();
+  }
+
+  LogicalResult addScatterAdd(plan::Command &command, const plan::ScatterAdd &scatter) {
+    IndexedRows rows = rowsOf(scatter);
+    addFill(command, scatter.out(), std::string(static_cast<size_t>(runtime::byteSize(scatter.out().dtype())), '\0'));
+    if (rows.outer * rows.count * rows.inner == 0) return success();
+    int64_t width = std::min<int64_t>(4, widthFor(scatter.updates(), scatter.out(), rows.inner, {}));
+    std::string key = fmt::format("scatter_add {}, {} x{}", runtime::name(scatter.out().dtype()), rows.text(), width);
+    Type element = elementOf(scatter.out());
+    plan::Launch &made =
+        launch(command, key, 4, 2, 2, rows.outer * rows.count, 1, scatterThreads, scatterSharedBytes(scatterThreads),
+               [&](GridBuilder &grid) { scatterAddCode(grid, element, rows, width, scatterThreads); });
+    pass(made, {&scatter.indices(), &scatter.updates(), &scatter.out(), &fault}, {scatter.start(), constant(code)});
+    return success();
+  }
+  template <typename Message> static IndexedRows rowsOf(const Message &message) {
+    return {.outer = message.outer(),
+            .rows = message.rows(),
+            .inner = message.inner(),
+            .count = runtime::elementCount(message.indices().shape()),
+            .globalRows = message.global_rows(),
+            .isWide = message.indices().dtype() == plan::I64};
+  }
+
+  LogicalResult addPool(plan::Command &command, const plan::Pool &pool) {
+    if (!runtime::isFloat(pool.input().dtype())) return refuse(command, pool.input(), module.getLoc());
+    PoolWindow window;
+    int spatial = pool.kernel_size();
+    for (int d = 0; d < spatial; ++d) {
+      int to = 3 - spatial + d;
+      window.in[to] = pool.input().shape(2 + d), window.out[to] = pool.output().shape(2 + d);
+      window.kernel[to] = pool.kernel(d), window.stride[to] = pool.strides(d);
+      window.low[to] = pool.pads_begin(d), window.high[to] = pool.pads_end(d);
+      window.dilation[to] = pool.dilations_size() ? pool.dilations(d) : 1;
+    }
+    bool isMax = pool.kind() == plan::Pool::MAX || pool.kind() == plan::Pool::MAX_GRAD;
+    bool isGradient = pool.kind() >= plan::Pool::MAX_GRAD;
+    window.countsPads =
+        pool.kind() == plan::Pool::AVERAGE_INCLUDE_PAD || pool.kind() == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD;
+    int64_t extent = runtime::elementCount(isGradient ? pool.input().shape() : pool.output().shape());
+    if (extent == 0) return success();
+    std::string key = fmt::format("{}pool{} {}, {}", isMax ? "max" : "average", isGradient ? "_grad" : "",
+                                  runtime::name(pool.input().dtype()), window.text());
+    Type element = elementOf(pool.input());
+    plan::Launch &made =
+        launch(command, key, isGradient ? 3 : 2, 0, 1, extent, threads, threads, 0, [&](GridBuilder &grid) {
+          if (isGradient)
+            poolGradientCode(grid, element, window, isMax, threads);
+          else
+            poolCode(grid, element, window, isMax, threads);
+        });
+    if (isGradient)
+      pass(made, {&pool.input(), &pool.output(), &pool.grad_input()});
+    else
+      pass(made, {&pool.input(), &pool.output()});
+    return success();
+  }
+
+  LogicalResult addCumSum(plan::Command &command, const plan::CumSum &sum) {
+    int64_t lines = sum.outer() * sum.inner();
+    if (lines == 0) return success();
+    std::string key =
+        fmt::format("cumsum {}, {}x{}x{}{}{}", runtime::name(sum.input().dtype()), sum.outer(), sum.length(),
+                    sum.inner(), sum.exclusive() ? " exclusive" : "", sum.reverse() ? " reverse" : "");
+    Type element = elementOf(sum.input());
+    plan::Launch &made = launch(command, key, 2, 0, 1, lines, threads, threads, 0, [&](GridBuilder &grid) {
+      cumSumCode(grid, element, sum.length(), sum.inner(), sum.exclusive(), sum.reverse(), threads);
+    });
+    pass(made, {&sum.input(), &sum.output()});
+    return success();
+  }
+
+  LogicalResult addCheck(plan::Command &command, const plan::CheckFinite &check) {
+    if (!runtime::isFloat(check.buffer().dtype())) return refuse(command, check.buffer(), module.getLoc());
+    std::string key = fmt::format("check_finite {}", runtime::name(check.buffer().dtype()));
+    Type element = elementOf(check.buffer());
+    plan::Launch &made = launch(command, key, 2, 1, 1, runtime::elementCount(check.buffer().shape()), threads, threads,
+                                0, [&](GridBuilder &grid) { checkFiniteCode(grid, element, threads); });
+    pass(made, {&check.buffer(), &fault}, {constant(code)});
+    return success();
+  }
+
+  plan::Plan &plan;
+  GpuKernels &kernels;
+  gpu::GPUModuleOp module;
+  llvm::StringMap<int> numbers; // kernels by what they do
+  plan::Buffer fault;
+  int64_t code = 0; // of the command: what it leaves in the fault word
+};
+
+} // namespace
+
+LogicalResult addCommandKernels(plan::Plan &plan, GpuKernels &kernels) { return CommandKernels(plan, kernels).run(); }
+
+} // namespace cleave::codegen

@@ -1,0 +1,71 @@
+// Compiles the plan.kernel ops of a module for GPUs: one PTX module, and the cubin that ptxas makes of it.
+//
+//   GpuKernels kernels(module, alignments);
+//   kernels.build();                       // a gpu.func for each plan.kernel
+//   kernels.all()[0].threads               // of a block; a launch has ceil(extent / grain) blocks
+//   FailureOr<CudaLibrary> library = kernels.compile({.target = "sm_90"});
+//   library->ptx, library->cubin           // cuModuleLoadData; cuModuleGetFunction(kernels[0].symbol)
+//
+// The kernels must have been through lower-kernels-to-linalg and schedule-kernels for a GPU. The module is not changed.
+#pragma once
+#include "compiler/codegen/kernels/shared_object.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "llvm/ADT/StringMap.h"
+#include <string>
+#include <vector>
+
+namespace cleave::codegen {
+
+struct CudaOptions {
+  std::string target;   // "sm_80", "sm_90", "sm_100"
+  bool emulate = false; // also make the kernels for an emulated grid on this machine's CPU (emulated_grid.h)
+  bool assemble = true; // run ptxas where there is one
+  Target host = {};     // of the emulated grid
+};
+
+struct CudaKernel {
+  std::string symbol;
+  int64_t grain = 1;       // of a launch's extent, a block
+  int64_t threads = 0;     // of a block
+  int64_t sharedBytes = 0; // of a block
+  int64_t buffers = 0;     // the first parameters; scalars and the extent follow
+};
+
+struct CudaLibrary {
+  std::string ptx, cubin;                 // cubin: empty without ptxas
+  std::string emulation, emulationTarget; // an ELF shared object of the CPU's kernel ABI, and what it is for
+  std::vector<CudaKernel> kernels;        // in module order
+};
+
+// Least alignment of each buffer of a kernel over all its launches, bytes; kernels that are not in it are taken to get
+// buffers as the arena aligns them.
+using BufferAlignments = llvm::StringMap<llvm::SmallVector<int64_t>>;
+
+class GpuKernels {
+public:
+  explicit GpuKernels(mlir::ModuleOp module, BufferAlignments alignments = {});
+  // Adds the gpu.module to `target`; to a module of its own when none is given.
+  mlir::LogicalResult build(mlir::ModuleOp target = {});
+  // Another kernel: its gpu.func is the caller's to add to the gpu.module.
+  void add(CudaKernel kernel) { kernels.push_back(std::move(kernel)); }
+  llvm::ArrayRef<CudaKernel> all() const { return kernels; } // plan.kernels in module order, then what was added
+  mlir::gpu::GPUModuleOp gpuModule() const { return gpu; }
+  llvm::FailureOr<CudaLibrary> compile(const CudaOptions &options); // once: the gpu.module is used up
+
+private:
+  mlir::ModuleOp module;
+  BufferAlignments alignments;
+  mlir::OwningOpRef<mlir::ModuleOp> own;
+  mlir::gpu::GPUModuleOp gpu;
+  std::vector<CudaKernel> kernels;
+};
+
+// Leaves the gpu.module beside the kernels, for cleave-opt.
+std::unique_ptr<mlir::Pass> createLowerKernelsToGpuPass();
+
+// The dialects and translations that GpuKernels needs.
+void registerCudaDialects(mlir::DialectRegistry &registry);
+
+} // namespace cleave::codegen

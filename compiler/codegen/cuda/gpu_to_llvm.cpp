@@ -1,0 +1,102 @@
+#include "compiler/codegen/cuda/gpu_to_llvm.h"
+#include "compiler/codegen/cuda/cuda_kernels.h"
+#include "compiler/codegen/kernels/kernels.h"
+#include "compiler/codegen/kernels/math_expansion.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+bool isNarrow(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 32; }
+
+// Functions of 16-bit floats are those of f32: __nv_expf has no other, and the polynomials are for f32.
+void widenNarrowMath(Operation *root) {
+  SmallVector<Operation *> found;
+  root->walk([&](Operation *op) {
+    if (isa<math::MathDialect>(op->getDialect()) && isNarrow(op->getResult(0).getType())) found.push_back(op);
+  });
+  for (Operation *op : found) {
+    OpBuilder builder(op);
+    Type narrow = op->getResult(0).getType(), wide = builder.getF32Type();
+    for (OpOperand &operand : op->getOpOperands())
+      if (isNarrow(operand.get().getType()))
+        operand.set(arith::ExtFOp::create(builder, op->getLoc(), wide, operand.get()));
+    op->getResult(0).setType(wide);
+    builder.setInsertionPointAfter(op);
+    Value back = arith::TruncFOp::create(builder, op->getLoc(), narrow, op->getResult(0));
+    op->getResult(0).replaceAllUsesExcept(back, back.getDefiningOp());
+  }
+}
+
+// What GPUs have instructions for, called by LLVM's name: the conversion to NVVM would call libdevice for each.
+StringRef intrinsicFor(Operation *op) {
+  return llvm::TypeSwitch<Operation *, StringRef>(op)
+      .Case([](math::SqrtOp) { return "llvm.sqrt"; })
+      .Case([](math::AbsFOp) { return "llvm.fabs"; })
+      .Case([](math::AbsIOp) { return "llvm.abs"; })
+      .Case([](math::CopySignOp) { return "llvm.copysign"; })
+      .Case([](math::FloorOp) { return "llvm.floor"; })
+      .Case([](math::CeilOp) { return "llvm.ceil"; })
+      .Case([](math::RoundEvenOp) { return "llvm.roundeven"; })
+      .Case([](math::FmaOp) { return "llvm.fma"; })
+      .Default([](Operation *) { return ""; });
+}
+
+void useInstructions(Operation *root) {
+  SmallVector<Operation *> found;
+  root->walk([&](Operation *op) {
+    if (!intrinsicFor(op).empty()) found.push_back(op);
+  });
+  for (Operation *op : found) {
+    OpBuilder builder(op);
+    SmallVector<Value> operands(op->getOperands());
+    if (isa<math::AbsIOp>(op)) // the least integer stays itself
+      operands.push_back(arith::ConstantOp::create(builder, op->getLoc(), builder.getBoolAttr(false)));
+    auto call = LLVM::CallIntrinsicOp::create(builder, op->getLoc(), op->getResult(0).getType(),
+                                              builder.getStringAttr(intrinsicFor(op)), operands);
+    op->getResult(0).replaceAllUsesWith(call->getResult(0));
+    op->erase();
+  }
+}
+
+} // namespace
+
+void registerCudaDialects(DialectRegistry &registry) {
+  registerKernelDialects(registry);
+  registry.insert<cf::ControlFlowDialect, gpu::GPUDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect>();
+  registerGPUDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+}
+
+std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMContext &context) {
+  widenNarrowMath(module);
+  expandMath(module);
+  useInstructions(module);
+  PassManager passes(module.getContext());
+  passes.enableVerifier(false); // the modules are checked by the tests
+  passes.addPass(createSCFToControlFlowPass());
+  ConvertGpuOpsToNVVMOpsOptions toNvvm;
+  toNvvm.indexBitwidth = 64;
+  passes.addNestedPass<gpu::GPUModuleOp>(createConvertGpuOpsToNVVMOps(toNvvm));
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+  if (failed(passes.run(module->getParentOfType<ModuleOp>()))) return nullptr;
+  return translateModuleToLLVMIR(module, context, "cleave-kernels");
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,185 @@
+#include "compiler/codegen/cuda/grid_builder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr unsigned globalMemory = 1, sharedMemory = 3; // address spaces of NVPTX
+constexpr llvm::StringLiteral sharedSymbol = "cleave_shared";
+
+Type typeInMemory(Type element) { return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element; }
+
+// The dynamic shared memory of the module: an array without a length of its own.
+LLVM::GlobalOp sharedOf(gpu::GPUModuleOp module, Location loc) {
+  if (auto known = module.lookupSymbol<LLVM::GlobalOp>(sharedSymbol)) return known;
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToStart(module.getBody());
+  auto bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), 0);
+  return LLVM::GlobalOp::create(builder, loc, bytes, /*isConstant=*/false, LLVM::Linkage::External, sharedSymbol,
+                                Attribute(), /*alignment=*/16, sharedMemory);
+}
+
+} // namespace
+
+int64_t bytesInMemory(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
+
+GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol, int64_t buffers, int64_t scalars,
+                         int64_t threads)
+    : loc(loc), builder(module.getContext()), buffers(buffers) {
+  MLIRContext *context = module.getContext();
+  builder.setInsertionPointToEnd(module.getBody());
+  SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, globalMemory));
+  types.append(scalars + 1, builder.getI64Type());
+  function = gpu::GPUFuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  function.setKnownBlockSize(SmallVector<int32_t>{static_cast<int32_t>(threads), 1, 1});
+  builder.setInsertionPointToStart(&function.getBody().front());
+  auto toI64 = [&](Value index) -> Value {
+    return arith::IndexCastOp::create(builder, loc, builder.getI64Type(), index);
+  };
+  threadId = toI64(gpu::ThreadIdOp::create(builder, loc, builder.getIndexType(), gpu::Dimension::x));
+  blockId = toI64(gpu::BlockIdOp::create(builder, loc, builder.getIndexType(), gpu::Dimension::x));
+}
+
+Value GridBuilder::thread() { return threadId; }
+Value GridBuilder::block() { return blockId; }
+void GridBuilder::finish() { gpu::ReturnOp::create(builder, loc); }
+
+Value GridBuilder::address(Value memory, Type element, Value index) {
+  return LLVM::GEPOp::create(builder, loc, memory.getType(), typeInMemory(element), memory, ValueRange{index},
+                             LLVM::GEPNoWrapFlags::inbounds);
+}
+
+GridBuilder::Values GridBuilder::load(Value memory, Type element, Value index, int64_t count, bool aligned) {
+  Values values;
+  Type stored = typeInMemory(element);
+  if (count > 1 && aligned) {
+    auto type = VectorType::get({count}, stored);
+    Value all = LLVM::LoadOp::create(builder, loc, type, address(memory, element, index),
+                                     static_cast<unsigned>(count * bytesInMemory(element)));
+    for (int64_t i = 0; i < count; ++i) values.push_back(LLVM::ExtractElementOp::create(builder, loc, all, number(i)));
+  } else {
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(LLVM::LoadOp::create(builder, loc, stored, address(memory, element, sum(index, number(i)))));
+  }
+  if (element.isInteger(1)) {
+    Value zero = constant(builder.getI8IntegerAttr(0));
+    for (Value &value : values) value = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, value, zero);
+  }
+  return values;
+}
+
+void GridBuilder::store(ValueRange values, Value memory, Value index, bool aligned) {
+  Type element = values.front().getType();
+  Values stored(values);
+  if (element.isInteger(1))
+    for (Value &value : stored) value = arith::ExtUIOp::create(builder, loc, builder.getI8Type(), value);
+  auto count = static_cast<int64_t>(stored.size());
+  if (count > 1 && aligned) {
+    auto type = VectorType::get({count}, typeInMemory(element));
+    Value all = LLVM::UndefOp::create(builder, loc, type);
+    for (auto [i, value] : llvm::enumerate(stored))
+      all = LLVM::InsertElementOp::create(builder, loc, all, value, number(static_cast<int64_t>(i)));
+    LLVM::StoreOp::create(builder, loc, all, address(memory, element, index),
+                          static_cast<unsigned>(count * bytesInMemory(element)));
+    return;
+  }
+  for (auto [i, value] : llvm::enumerate(stored))
+    LLVM::StoreOp::create(builder, loc, value, address(memory, element, sum(index, number(static_cast<int64_t>(i)))));
+}
+
+Value GridBuilder::shared() {
+  LLVM::GlobalOp global = sharedOf(function->getParentOfType<gpu::GPUModuleOp>(), loc);
+  return LLVM::AddressOfOp::create(builder, loc, LLVM::LLVMPointerType::get(builder.getContext(), sharedMemory),
+                                   global.getSymName());
+}
+void GridBuilder::barrier() { gpu::BarrierOp::create(builder, loc); }
+
+// A shuffle moves 32 bits: smaller values are widened, larger ones move in two.
+Value GridBuilder::shuffle(Value value, int64_t mask) {
+  Type type = value.getType(), i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  Type sameBits = builder.getIntegerType(bits);
+  Value integer = type.isInteger() ? value : arith::BitcastOp::create(builder, loc, sameBits, value).getResult();
+  auto move = [&](Value word) -> Value {
+    return gpu::ShuffleOp::create(builder, loc, word, static_cast<int32_t>(mask), 32, gpu::ShuffleMode::XOR)
+        .getShuffleResult();
+  };
+  Value moved;
+  if (bits == 64) {
+    Value half = constant(builder.getI64IntegerAttr(32));
+    Value low = move(arith::TruncIOp::create(builder, loc, i32, integer));
+    Value high = move(
+        arith::TruncIOp::create(builder, loc, i32, arith::ShRUIOp::create(builder, loc, integer, half).getResult()));
+    Value upper =
+        arith::ShLIOp::create(builder, loc, arith::ExtUIOp::create(builder, loc, i64, high).getResult(), half);
+    moved = arith::OrIOp::create(builder, loc, arith::ExtUIOp::create(builder, loc, i64, low).getResult(), upper);
+  } else if (bits == 32) {
+    moved = move(integer);
+  } else {
+    moved = arith::TruncIOp::create(builder, loc, sameBits, move(arith::ExtUIOp::create(builder, loc, i32, integer)));
+  }
+  return type.isInteger() ? moved : arith::BitcastOp::create(builder, loc, type, moved).getResult();
+}
+
+void GridBuilder::when(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/static_cast<bool>(otherwise));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(branch.thenYield());
+  then();
+  if (!otherwise) return;
+  builder.setInsertionPoint(branch.elseYield());
+  otherwise();
+}
+
+GridBuilder::Values GridBuilder::choose(Value condition, ValueRange otherwise, llvm::function_ref<Values()> then) {
+  auto branch = scf::IfOp::create(builder, loc, otherwise.getTypes(), condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&branch.getThenRegion().front());
+  Values values = then();
+  scf::YieldOp::create(builder, loc, values);
+  builder.setInsertionPointToStart(&branch.getElseRegion().front());
+  scf::YieldOp::create(builder, loc, otherwise);
+  return Values(branch.getResults());
+}
+
+GridBuilder::Values GridBuilder::loop(Value begin, Value end, int64_t step, ValueRange carried,
+                                      llvm::function_ref<Values(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(builder, loc, begin, end, number(step), carried);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  if (carried.empty()) {
+    body(loop.getInductionVar(), {});
+  } else {
+    Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+    scf::YieldOp::create(builder, loc, next);
+  }
+  return Values(loop.getResults());
+}
+
+Value GridBuilder::number(int64_t value) { return constant(builder.getI64IntegerAttr(value)); }
+Value GridBuilder::constant(TypedAttr value) { return arith::ConstantOp::create(builder, loc, value); }
+Value GridBuilder::sum(Value a, Value b) { return builder.createOrFold<arith::AddIOp>(loc, a, b); }
+Value GridBuilder::difference(Value a, Value b) { return builder.createOrFold<arith::SubIOp>(loc, a, b); }
+Value GridBuilder::product(Value a, Value b) { return builder.createOrFold<arith::MulIOp>(loc, a, b); }
+Value GridBuilder::quotient(Value a, Value b) { return builder.createOrFold<arith::DivUIOp>(loc, a, b); }
+Value GridBuilder::remainder(Value a, Value b) { return builder.createOrFold<arith::RemUIOp>(loc, a, b); }
+Value GridBuilder::minimum(Value a, Value b) { return builder.createOrFold<arith::MinSIOp>(loc, a, b); }
+Value GridBuilder::less(Value a, Value b) {
+  return builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, a, b);
+}
+Value GridBuilder::equal(Value a, Value b) {
+  return builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, a, b);
+}
+Value GridBuilder::both(Value a, Value b) {
+  if (!a || !b) return a ? a : b;
+  return builder.createOrFold<arith::AndIOp>(loc, a, b);
+}
+Value GridBuilder::select(Value condition, Value a, Value b) {
+  return arith::SelectOp::create(builder, loc, condition, a, b);
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,429 @@
+#include "compiler/codegen/cuda/grid_kernel.h"
+#include "compiler/codegen/cuda/grid_builder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t warp = 32;
+
+class GridKernel {
+public:
+  GridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
+             ArrayRef<int64_t> alignment, gpu::GPUModuleOp module)
+      : kernel(kernel), s(schedule), g(grid), nodes(schedule.nodes), alignment(alignment),
+        grid(kernel.getLoc(), module, kernel.getSymName(), alignment.size(), kernel.getScalarArguments().size(),
+             g.threads),
+        reduced(nodes.size()), unit(nodes.size()) {}
+
+  void run() {
+    prepareCaptured();
+    if (s.shape == KernelSchedule::Flat)
+      emitFlat();
+    else
+      emitTeams();
+    grid.finish();
+  }
+
+private:
+  using Values = GridBuilder::Values;
+  using Nest = SmallVector<int>; // the nodes that a walk over the items is there for
+
+  // Values at one place of the iteration space: of `width` neighbours along the vector factor.
+  struct Frame {
+    explicit Frame(size_t nodes) : values(nodes) {}
+    DenseMap<int64_t, Value> indices; // of the factors; of the vector factor that of the first neighbour
+    SmallVector<Values> values;       // by node: one, or one a neighbour
+  };
+
+  static FactorSet bit(int64_t factor) { return FactorSet(1) << factor; }
+  static Type elementType(const KernelNode &node) {
+    Type type = cast<RankedTensorType>(node.op->getResult(0).getType()).getElementType();
+    return isa<IntegerType>(type) ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
+  }
+  bool dependsOnVector(const KernelNode &node) const { return s.vector >= 0 && (node.set & bit(s.vector)) != 0; }
+  bool isOfUnit(const KernelNode &node) const { return (node.set & s.reduced) == 0 && s.reduced != 0; }
+  bool isTarget(const KernelNode &node) const {
+    return node.kind == KernelNode::Reduce || node.kind == KernelNode::Store;
+  }
+  int64_t size(ArrayRef<int64_t> factors) const {
+    int64_t count = 1;
+    for (int64_t factor : factors) count *= s.sizes[factor];
+    return count;
+  }
+
+  void prepareCaptured() {
+    for (BlockArgument scalar : kernel.getScalarArguments())
+      captured.map(scalar, grid.scalar(scalar.getArgNumber() - kernel.getTensorArguments().size()));
+    for (Operation &op : kernel.getBlock()) {
+      if (isa<arith::ConstantOp>(op)) captured.map(op.getResult(0), grid.here().clone(op)->getResult(0));
+      if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+        APInt at;
+        matchPattern(extract.getIndices()[0], m_ConstantInt(&at));
+        int64_t buffer = cast<BlockArgument>(extract.getTensor()).getArgNumber();
+        captured.map(extract.getResult(),
+                     grid.load(grid.buffer(buffer), extract.getType(), grid.number(at.getSExtValue())).front());
+      }
+    }
+  }
+
+  // Cuts a row-major index over `factors` into theirs.
+  void unravel(Frame &frame, Value index, ArrayRef<int64_t> factors) {
+    for (size_t i = factors.size(); i-- > 0;) {
+      int64_t extent = s.sizes[factors[i]];
+      frame.indices[factors[i]] = i == 0 ? index : grid.remainder(index, extent);
+      if (i > 0) index = grid.quotient(index, extent);
+    }
+  }
+
+  //===--- Flat
+  //-----------------------------------------------------------------------------------------------------===//
+
+  void emitFlat() {
+    Value first = grid.product(grid.sum(grid.product(grid.block(), g.threads), grid.thread()), g.width);
+    if (!s.rangeIsVector || g.width == 1) {
+      grid.when(grid.less(first, grid.extent()), [&] { flatBody(first, g.width); });
+      return;
+    }
+    Value end = grid.sum(first, grid.number(g.width));
+    grid.when(
+        grid.less(grid.extent(), end),
+        [&] {
+          grid.loop(first, grid.extent(), 1, {}, [&](Value index, ValueRange) {
+            flatBody(index, 1);
+            return Values();
+          });
+        },
+        [&] { flatBody(first, g.width); });
+  }
+
+  void flatBody(Value first, int64_t width) {
+    Frame frame(nodes.size());
+    if (s.vector >= 0 && !s.rangeIsVector) {
+      frame.indices[s.vector] = grid.remainder(first, s.sizes[s.vector]);
+      unravel(frame, grid.quotient(first, s.sizes[s.vector]), s.outer);
+    } else if (s.vector >= 0) {
+      frame.indices[s.vector] = first;
+    }
+    Nest stores;
+    for (auto [number, node] : llvm::enumerate(nodes))
+      if (node.kind == KernelNode::Store) stores.push_back(number);
+    compute(stores, frame, width);
+    for (int number : stores) store(number, frame, width, {});
+  }
+
+  // All that the targets need, before anything is written: an input may lie where a result goes.
+  void compute(const Nest &targets, Frame &frame, int64_t width) {
+    for (int target : targets)
+      for (int64_t u = 0; u < width; ++u) value(nodes[target].producers.front(), u, frame, width);
+  }
+
+  //===--- Rows and Columns
+  //-----------------------------------------------------------------------------------------===//
+
+  void emitTeams() {
+    bool isRows = s.shape == KernelSchedule::Rows;
+    Value rest = grid.block();
+    if (isRows) {
+      member = grid.thread();
+      if (g.threads > g.team) {
+        member = grid.remainder(grid.thread(), g.team);
+        rest = grid.sum(grid.product(rest, g.threads / g.team), grid.quotient(grid.thread(), g.team));
+      }
+      if (g.extent % g.grain != 0) {
+        isActive = grid.less(rest, grid.number(g.extent));
+        rest = grid.minimum(rest, grid.number(g.extent - 1));
+      }
+      steps = s.rowElements() / g.width;
+    } else {
+      int64_t chunks = s.sizes[s.vector] / g.width, tiles = (chunks + g.lanes - 1) / g.lanes;
+      member = grid.quotient(grid.thread(), g.lanes);
+      Value chunk = grid.sum(grid.product(s.outer.empty() ? rest : grid.remainder(rest, tiles), g.lanes),
+                             grid.remainder(grid.thread(), g.lanes));
+      if (chunks % g.lanes != 0) {
+        isActive = grid.less(chunk, grid.number(chunks));
+        chunk = grid.minimum(chunk, grid.number(chunks - 1));
+      }
+      unit.indices[s.vector] = grid.product(chunk, g.width);
+      if (!s.outer.empty()) rest = grid.quotient(rest, tiles);
+      steps = size(s.inner);
+    }
+    unravel(unit, rest, s.outer);
+    if (g.unrolled)
+      for (int64_t item = 0; item < g.items; ++item) openItem(item);
+    for (int phase = 0; phase < s.phases; ++phase) emitPhase(phase);
+  }
+
+  // The thread's place in its chunk number `step` of the row (Rows), in its row of that number (Columns).
+  Frame frameAt(Value step) {
+    Frame frame(nodes.size());
+    frame.indices = unit.indices;
+    if (s.shape == KernelSchedule::Rows) {
+      Value element = grid.product(step, g.width);
+      frame.indices[s.vector] = s.inner.empty() ? element : grid.remainder(element, s.sizes[s.vector]);
+      if (!s.inner.empty()) unravel(frame, grid.quotient(element, s.sizes[s.vector]), s.inner);
+    } else {
+      unravel(frame, step, s.inner);
+    }
+    return frame;
+  }
+
+  void openItem(int64_t item) {
+    Value step = grid.sum(member, grid.number(item * g.team)), active;
+    if ((item + 1) * g.team > steps) {
+      active = grid.less(step, grid.number(steps));
+      step = grid.minimum(step, grid.number(steps - 1));
+    }
+    items.push_back(frameAt(step));
+    itemActive.push_back(active);
+  }
+
+  SmallVector<char> needed(const Nest &targets) const {
+    SmallVector<char> needs(nodes.size(), 0);
+    for (int target : targets) needs[target] = 1;
+    for (int i = static_cast<int>(nodes.size()) - 1; i >= 0; --i) {
+      if (!needs[i] || (nodes[i].kind == KernelNode::Reduce && !llvm::is_contained(targets, i))) continue;
+      for (int producer : nodes[i].producers) needs[producer] = 1;
+    }
+    return needs;
+  }
+
+  void emitPhase(int phase) {
+    Nest walk, sums, ofUnit;
+    for (auto [number, node] : llvm::enumerate(nodes)) {
+      if (!isTarget(node) || node.level != phase) continue;
+      if (node.kind == KernelNode::Reduce) sums.push_back(number);
+      (node.kind == KernelNode::Store && isOfUnit(node) ? ofUnit : walk).push_back(number);
+    }
+    Values carried;
+    for (int sum : sums) carried.append(g.width, neutral(sum));
+    if (!walk.empty()) {
+      // What does not change along the walk is computed before it.
+      SmallVector<char> needs = needed(walk);
+      for (size_t i = 0; i < nodes.size(); ++i)
+        if (needs[i] && isOfUnit(nodes[i]) && nodes[i].kind != KernelNode::Reduce)
+          for (int64_t u = 0; u < (dependsOnVector(nodes[i]) ? g.width : 1); ++u) value(i, u, unit, g.width);
+      if (g.unrolled) {
+        for (auto [frame, active] : llvm::zip_equal(items, itemActive))
+          carried = visit(walk, sums, frame, active, carried);
+      } else {
+        carried = grid.loop(member, grid.number(steps), g.team, carried, [&](Value step, ValueRange sumsSoFar) {
+          Frame frame = frameAt(step);
+          return visit(walk, sums, frame, {}, Values(sumsSoFar));
+        });
+      }
+    }
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      ArrayRef<Value> mine = ArrayRef<Value>(carried).slice(i * g.width, g.width);
+      reduced[sum] = s.shape == KernelSchedule::Rows ? Values{alongRow(sum, mine)} : downColumns(sum, mine);
+    }
+    if (ofUnit.empty()) return;
+    Value isFirst = g.team == 1 ? Value() : grid.equal(member, grid.number(0));
+    for (int number : ofUnit) store(number, unit, g.width, grid.both(isActive, isFirst));
+  }
+
+  // Stores and sums up at one item; the sums so far, with it.
+  Values visit(const Nest &walk, const Nest &sums, Frame &frame, Value active, Values carried) {
+    compute(walk, frame, g.width);
+    for (int number : walk)
+      if (nodes[number].kind == KernelNode::Store) store(number, frame, g.width, grid.both(isActive, active));
+    for (auto [i, number] : llvm::enumerate(sums))
+      for (int64_t u = 0; u < g.width; ++u) {
+        Value &sum = carried[i * g.width + u];
+        Value x = value(nodes[number].producers.front(), u, frame, g.width);
+        Value next = cloneBody(nodes[number], {x, sum}, u, frame);
+        sum = active ? grid.select(active, next, sum) : next;
+      }
+    return carried;
+  }
+
+  //===--- reductions
+  //-----------------------------------------------------------------------------------------------===//
+
+  Value neutral(int number) {
+    linalg::GenericOp op = nodes[number].op;
+    auto fill = op.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+    return captured.lookup(fill.getInputs()[0]);
+  }
+
+  // Two partial results of a reduction as one: the operation that the body ends with. Never contracted with what made
+  // one of them, or the lanes of a warp would end with different bits.
+  Value combine(int number, Value a, Value b) {
+    linalg::GenericOp op = nodes[number].op;
+    Operation *last = op.getBody()->getTerminator()->getOperand(0).getDefiningOp();
+    IRMapping mapping;
+    mapping.map(last->getOperand(0), a);
+    mapping.map(last->getOperand(1), b);
+    Operation *combined = grid.here().clone(*last, mapping);
+    if (auto fast = dyn_cast<arith::ArithFastMathInterface>(combined))
+      combined->setAttr(fast.getFastMathAttrName(),
+                        arith::FastMathFlagsAttr::get(combined->getContext(), arith::FastMathFlags::none));
+    return combined->getResult(0);
+  }
+
+  Value alongRow(int number, ArrayRef<Value> partials) {
+    Value sum = partials.front();
+    for (Value partial : partials.drop_front()) sum = combine(number, sum, partial);
+    sum = acrossWarp(number, sum, warp);
+    if (g.team == warp) return sum;
+    int64_t warps = g.team / warp;
+    Value lane = grid.remainder(grid.thread(), warp);
+    grid.when(grid.equal(lane, grid.number(0)),
+              [&] { grid.store(sum, grid.shared(), grid.quotient(grid.thread(), warp)); });
+    grid.barrier();
+    Value mine = grid.load(grid.shared(), sum.getType(), grid.remainder(lane, warps)).front();
+    grid.barrier(); // the memory is free for the next reduction
+    return acrossWarp(number, mine, warps);
+  }
+  // `lanes`: how many neighbouring lanes have values of their own.
+  Value acrossWarp(int number, Value sum, int64_t lanes) {
+    for (int64_t mask = lanes / 2; mask > 0; mask /= 2) sum = combine(number, sum, grid.shuffle(sum, mask));
+    return sum;
+  }
+
+  Values downColumns(int number, ArrayRef<Value> partials) {
+    if (g.team == 1) return Values(partials);
+    Type type = partials.front().getType();
+    Value column = grid.product(grid.remainder(grid.thread(), g.lanes), g.width);
+    int64_t row = g.lanes * g.width;
+    grid.store(partials, grid.shared(), grid.sum(grid.product(member, row), column));
+    grid.barrier();
+    Values sums;
+    for (int64_t u = 0; u < g.width; ++u) sums.push_back(neutral(number));
+    sums = grid.loop(grid.number(0), grid.number(g.team), 1, sums, [&](Value other, ValueRange soFar) {
+      Values next = grid.load(grid.shared(), type, grid.sum(grid.product(other, row), column), g.width);
+      for (int64_t u = 0; u < g.width; ++u) next[u] = combine(number, soFar[u], next[u]);
+      return next;
+    });
+    grid.barrier();
+    return sums;
+  }
+
+  //===--- values
+  //---------------------------------------------------------------------------------------------------===//
+
+  // The node's value for neighbour `u` of the frame.
+  Value value(int number, int64_t u, Frame &frame, int64_t width) {
+    const KernelNode &node = nodes[number];
+    if (node.kind == KernelNode::Reduce) return reduced[number][reduced[number].size() == 1 ? 0 : u];
+    Frame &home = isOfUnit(node) ? unit : frame;
+    Values &known = home.values[number];
+    bool isOfVector = dependsOnVector(node);
+    if (known.empty()) known.resize(isOfVector ? width : 1);
+    if (!isOfVector) u = 0;
+    if (known[u]) return known[u];
+    if (node.kind == KernelNode::Load) {
+      Values loaded = load(node, home, width);
+      for (size_t i = 0; i < known.size(); ++i)
+        home.values[number][i] = cloneBody(node, loaded[i], static_cast<int64_t>(i), home);
+      return home.values[number][u];
+    }
+    Values arguments;
+    for (int producer : node.producers) arguments.push_back(value(producer, u, home, width));
+    return home.values[number][u] = cloneBody(node, arguments, u, home);
+  }
+
+  Value address(const LinearForm &form, Frame &frame) {
+    Value index = grid.number(form.offset);
+    for (auto [factor, stride] : llvm::enumerate(form.strides))
+      if (stride != 0) index = grid.sum(index, grid.product(frame.indices[factor], stride));
+    return index;
+  }
+
+  // Is every place that the form leads to, for neighbours `width` apart, a multiple of so many bytes?
+  bool isAligned(const LinearForm &form, int64_t buffer, Type element, int64_t width) const {
+    int64_t bytes = bytesInMemory(element) * width;
+    if (form.strides[s.vector] != 1 || alignment[buffer] % bytes != 0 || form.offset % width != 0) return false;
+    for (auto [factor, stride] : llvm::enumerate(form.strides))
+      if (static_cast<int>(factor) != s.vector && stride % width != 0) return false;
+    return true;
+  }
+
+  Values load(const KernelNode &node, Frame &frame, int64_t width) {
+    Type element = elementType(node);
+    Value memory = grid.buffer(node.buffer), first = address(node.form, frame);
+    if (!dependsOnVector(node)) return grid.load(memory, element, first);
+    int64_t stride = node.form.strides[s.vector];
+    if (stride == 1) return grid.load(memory, element, first, width, isAligned(node.form, node.buffer, element, width));
+    Values loaded;
+    for (int64_t u = 0; u < width; ++u)
+      loaded.append(grid.load(memory, element, grid.sum(first, grid.number(u * stride))));
+    return loaded;
+  }
+
+  void store(int number, Frame &frame, int64_t width, Value condition) {
+    const KernelNode &node = nodes[number];
+    Values values;
+    int64_t count = dependsOnVector(node) ? width : 1;
+    for (int64_t u = 0; u < count; ++u)
+      values.push_back(cloneBody(node, value(node.producers.front(), u, frame, width), u, frame));
+    int64_t buffer = static_cast<int64_t>(kernel.getTensorArguments().size()) + node.buffer;
+    auto write = [&] {
+      Value memory = grid.buffer(buffer), first = address(node.form, frame);
+      int64_t stride = count > 1 ? node.form.strides[s.vector] : 1;
+      if (stride == 1) {
+        grid.store(values, memory, first, count > 1 && isAligned(node.form, buffer, values.front().getType(), width));
+        return;
+      }
+      for (int64_t u = 0; u < count; ++u) grid.store(values[u], memory, grid.sum(first, grid.number(u * stride)));
+    };
+    if (condition)
+      grid.when(condition, write);
+    else
+      write();
+  }
+
+  Value cloneBody(const KernelNode &node, ValueRange arguments, int64_t u, Frame &frame) {
+    linalg::GenericOp generic = node.op;
+    Block &body = *generic.getBody();
+    IRMapping mapping(captured);
+    for (auto [argument, value] : llvm::zip(body.getArguments(), arguments)) mapping.map(argument, value);
+    OpBuilder &builder = grid.here();
+    for (Operation &op : body.without_terminator()) {
+      if (auto index = dyn_cast<linalg::IndexOp>(op)) {
+        int64_t factor = node.loops[index.getDim()];
+        Value at = frame.indices[factor];
+        if (factor == s.vector) at = grid.sum(at, grid.number(u));
+        mapping.map(index.getResult(), arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(), at));
+      } else if (isa<UnrealizedConversionCastOp>(op)) { // between signed or unsigned and signless: the same bits
+        mapping.map(op.getResult(0), mapping.lookup(op.getOperand(0)));
+      } else {
+        Operation *clone = builder.clone(op, mapping);
+        if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone)) {
+          arith::FastMathFlagsAttr flags = fast.getFastMathFlagsAttr(); // conversions may have none
+          arith::FastMathFlags now = flags ? flags.getValue() : arith::FastMathFlags::none;
+          clone->setAttr(fast.getFastMathAttrName(),
+                         arith::FastMathFlagsAttr::get(op.getContext(), now | arith::FastMathFlags::contract));
+        }
+      }
+    }
+    return mapping.lookup(body.getTerminator()->getOperand(0));
+  }
+
+  plan::KernelOp kernel;
+  const KernelSchedule &s;
+  const GridSchedule &g;
+  const SmallVector<KernelNode> &nodes;
+  ArrayRef<int64_t> alignment;
+  GridBuilder grid;
+  IRMapping captured;
+  SmallVector<Values> reduced; // by node: results of the reductions, one or one a neighbour
+  Frame unit;                  // what does not change along a row or down a column
+  SmallVector<Frame> items;    // written-out items
+  SmallVector<Value> itemActive;
+  Value member, isActive; // number in the team; null: always
+  int64_t steps = 1;      // of a whole row or column
+};
+
+} // namespace
+
+void buildGridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
+                     ArrayRef<int64_t> alignment, gpu::GPUModuleOp module) {
+  GridKernel(kernel, schedule, grid, alignment, module).run();
+}
+
+} // namespace cleave::codegen

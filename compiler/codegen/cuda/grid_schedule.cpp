@@ -1,0 +1,103 @@
+#include "compiler/codegen/cuda/grid_schedule.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t warp = 32;
+constexpr int64_t vectorBytes = 16;    // the widest load of a thread
+constexpr int64_t flatThreads = 256;   // a multiple of every width keeps blocks on whole vectors
+constexpr int64_t warpRow = 1024;      // rows up to here are a warp's: 32 elements a lane, no barrier
+constexpr int64_t blockRow = 8192;     // rows up to here stay in the registers of 256 threads
+constexpr int64_t registersOfRow = 32; // elements of one row that a thread keeps
+constexpr int64_t writtenOut = 3000;   // operations a kernel may grow to by writing its items out
+constexpr int64_t longRowThreads = 512, rowThreads = 256;
+constexpr int64_t columnTeam = 16;       // rows that a block of column sums reads at a time
+constexpr int64_t widestAccumulator = 8; // bytes, f64
+
+int64_t bytesOf(Type element) { return (element.getIntOrFloatBitWidth() + 7) / 8; }
+
+int64_t product(const KernelSchedule &s, ArrayRef<int64_t> factors) {
+  int64_t count = 1;
+  for (int64_t factor : factors) count *= s.sizes[factor];
+  return count;
+}
+
+int64_t powerOfTwoUpTo(int64_t limit, int64_t most) {
+  int64_t power = 1;
+  while (power * 2 <= std::min(limit, most)) power *= 2;
+  return power;
+}
+
+// As many neighbours as one 16-byte access holds of the widest tensor that is read or written along the vector factor.
+int64_t chooseWidth(plan::KernelOp kernel, const KernelSchedule &s) {
+  if (s.vector < 0) return 1;
+  int64_t widest = 0;
+  for (const KernelNode &node : s.nodes) {
+    if (node.kind != KernelNode::Load && node.kind != KernelNode::Store) continue;
+    if (node.form.strides[s.vector] != 1) continue;
+    auto type = cast<RankedTensorType>(node.op->getResult(0).getType());
+    widest = std::max(widest, bytesOf(type.getElementType()));
+  }
+  int64_t width = widest == 0 ? 1 : std::min<int64_t>(8, vectorBytes / widest);
+  // A range of any length has a tail of its own; elsewhere a thread's chunk must not end in the middle.
+  if (!s.rangeIsVector)
+    while (s.sizes[s.vector] % width != 0) width /= 2;
+  return width;
+}
+
+bool isUnrolled(const KernelSchedule &s, const GridSchedule &grid) {
+  int64_t elements = grid.items * grid.width;
+  return elements <= registersOfRow && elements * static_cast<int64_t>(s.nodes.size()) <= writtenOut;
+}
+
+// Threads of a team read a row's or a column's own values at different times: only what one thread alone reads and
+// writes, element by element, may be written in place.
+bool isSafeInPlace(const KernelSchedule &s, int64_t input) {
+  if (s.reduced == 0) return true;
+  for (const KernelNode &node : s.nodes)
+    if (node.kind == KernelNode::Load && node.buffer == input && (node.set & s.reduced) != s.reduced) return false;
+  return true;
+}
+
+} // namespace
+
+GridSchedule GridSchedule::of(plan::KernelOp kernel, const KernelSchedule &s) {
+  GridSchedule grid;
+  grid.shape = s.shape;
+  grid.width = chooseWidth(kernel, s);
+  int64_t rows = product(s, s.outer), vector = s.vector >= 0 ? s.sizes[s.vector] : 1;
+  if (s.shape == KernelSchedule::Flat) {
+    grid.threads = flatThreads;
+    grid.extent = rows * vector;
+    grid.grain = grid.threads * grid.width;
+  } else if (s.shape == KernelSchedule::Rows) {
+    int64_t chunks = s.rowElements() / grid.width;
+    if (s.rowElements() <= warpRow) {
+      grid.team = warp;
+      grid.threads = rows >= 4 ? 4 * warp : warp;
+    } else {
+      grid.team = grid.threads = s.rowElements() <= blockRow ? rowThreads : longRowThreads;
+    }
+    grid.items = (chunks + grid.team - 1) / grid.team;
+    grid.unrolled = isUnrolled(s, grid);
+    grid.extent = rows;
+    grid.grain = grid.threads / grid.team;
+    if (grid.team > warp) grid.sharedBytes = (grid.team / warp) * widestAccumulator;
+  } else {
+    int64_t depth = product(s, s.inner), chunks = vector / grid.width;
+    grid.lanes = powerOfTwoUpTo(2 * chunks - 1, warp);
+    grid.team = powerOfTwoUpTo(std::max<int64_t>(1, depth / 2), columnTeam * warp / grid.lanes);
+    grid.threads = grid.lanes * grid.team;
+    grid.items = (depth + grid.team - 1) / grid.team;
+    grid.unrolled = isUnrolled(s, grid);
+    grid.extent = rows * ((chunks + grid.lanes - 1) / grid.lanes);
+    grid.grain = 1;
+    if (grid.team > 1) grid.sharedBytes = grid.threads * grid.width * widestAccumulator;
+  }
+  for (size_t i = 0; i < s.inplace.size(); i += 2)
+    if (isSafeInPlace(s, s.inplace[i])) grid.inplace.append({s.inplace[i], s.inplace[i + 1]});
+  return grid;
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,30 @@
+// How a kernel in linalg form lies on a grid of GPU threads. Made from the kernel's schedule (what is reduced, which
+// factor is contiguous); GridKernel builds the code from it, ScheduleKernels writes extent and grain on the launches.
+//
+//   x * y of 100000 elements        Flat     a thread has 4 neighbouring elements; extent 100000, grain 1024: 98 blocks
+//   softmax of 1024 rows of 64      Rows     a warp has a row; extent 1024 rows, grain 4 (four warps a block)
+//   layer norm of 512 rows of 4096  Rows     256 threads have a row, 16 elements each in registers from phase to phase
+//   store sum of 1024 rows of 512   Columns  a block has 128 columns: 32 lanes of 4, and 16 rows at a time
+//
+// A launch has ceil(extent / grain) blocks of `threads` threads.
+#pragma once
+#include "compiler/codegen/kernels/kernel_schedule.h"
+
+namespace cleave::codegen {
+
+struct GridSchedule {
+  KernelSchedule::Shape shape = KernelSchedule::Flat;
+  int64_t threads = 256;
+  int64_t width = 1;    // neighbouring elements along the vector factor that a thread has
+  int64_t team = 1;     // Rows: threads that share a row. Columns: threads that share a column
+  int64_t lanes = 1;    // Columns: threads side by side
+  int64_t items = 1;    // most chunks (Rows: of `width` elements; Columns: rows) that a thread has of its row or column
+  bool unrolled = true; // the items are written out, and their values stay in registers from phase to phase
+  int64_t extent = 1, grain = 1;
+  int64_t sharedBytes = 0;
+  llvm::SmallVector<int64_t> inplace; // pairs (input, result) that are safe when threads share a row
+
+  static GridSchedule of(cleave::plan::KernelOp kernel, const KernelSchedule &schedule);
+};
+
+} // namespace cleave::codegen

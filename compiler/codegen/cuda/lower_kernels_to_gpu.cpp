@@ -1,0 +1,62 @@
+// LowerKernelsToGpu: a gpu.module beside the plan.kernels, with one gpu.func each.
+#include "compiler/codegen/cuda/cuda_kernels.h"
+#include "compiler/codegen/cuda/grid_kernel.h"
+#include "compiler/codegen/memory_plan.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Pass/Pass.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+
+GpuKernels::GpuKernels(ModuleOp module, BufferAlignments alignments)
+    : module(module), alignments(std::move(alignments)) {
+  DialectRegistry registry;
+  registerCudaDialects(registry);
+  module.getContext()->appendDialectRegistry(registry);
+}
+
+LogicalResult GpuKernels::build(ModuleOp target) {
+  if (!target) {
+    module.getContext()->loadAllAvailableDialects();
+    own = ModuleOp::create(module.getLoc());
+    target = *own;
+  }
+  OpBuilder builder(target.getContext());
+  builder.setInsertionPointToEnd(target.getBody());
+  gpu = gpu::GPUModuleOp::create(builder, module.getLoc(), "kernels");
+  for (auto kernel : module.getOps<plan::KernelOp>()) {
+    FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
+    if (failed(schedule)) return failure();
+    GridSchedule grid = GridSchedule::of(kernel, *schedule);
+    SmallVector<int64_t> alignment(kernel.getTensorArguments().size() + kernel.getYield().getValues().size(),
+                                   bufferAlignment);
+    if (auto known = alignments.find(kernel.getSymName()); known != alignments.end()) alignment = known->second;
+    buildGridKernel(kernel, *schedule, grid, alignment, gpu);
+    add({.symbol = kernel.getSymName().str(),
+         .grain = grid.grain,
+         .threads = grid.threads,
+         .sharedBytes = grid.sharedBytes,
+         .buffers = static_cast<int64_t>(alignment.size())});
+  }
+  return success();
+}
+
+namespace {
+struct LowerKernelsToGpu : PassWrapper<LowerKernelsToGpu, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerKernelsToGpu)
+  StringRef getArgument() const override { return "lower-kernels-to-gpu"; }
+  StringRef getDescription() const override { return "Build a gpu.func for every kernel"; }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, gpu::GPUDialect, LLVM::LLVMDialect, scf::SCFDialect>();
+  }
+  void runOnOperation() override {
+    if (failed(GpuKernels(getOperation()).build(getOperation()))) signalPassFailure();
+  }
+};
+} // namespace
+
+std::unique_ptr<Pass> createLowerKernelsToGpuPass() { return std::make_unique<LowerKernelsToGpu>(); }
+
+} // namespace cleave::codegen

@@ -1,0 +1,142 @@
+#include "runtime/device/emulation/grid_services.h"
+#include "runtime/device/emulation/fiber.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <memory>
+#include <vector>
+
+namespace cleave::runtime {
+namespace {
+
+constexpr int warp = 32;
+// What memory holds before a kernel has written it: a NaN as a float or a double, so that no kernel relies on zeros.
+constexpr int unwritten = 0xff;
+
+[[noreturn]] void fault(const char *what) {
+  fmt::print(stderr, "emulated grid: {}\n", what);
+  std::abort();
+}
+
+class Block {
+public:
+  void run(GridThread thread, const void *context, int64_t number, int32_t threads, int32_t sharedBytes) {
+    block = static_cast<int32_t>(number);
+    prepareShared(sharedBytes);
+    if (lanes.size() < static_cast<size_t>(threads)) lanes.resize(static_cast<size_t>(threads));
+    for (int32_t i = 0; i < threads; ++i) {
+      Lane &lane = lanes[static_cast<size_t>(i)];
+      if (!lane.fiber) lane.fiber = std::make_unique<Fiber>();
+      lane.state = Ready;
+      lane.fiber->start(thread, context);
+    }
+    for (int finished = 0; finished < threads;) {
+      finished = 0;
+      for (int32_t begin = 0; begin < threads; begin += warp)
+        finished += runWarp(begin, std::min(threads, begin + warp));
+      if (finished != 0 && finished != threads)
+        fault("some threads of a block wait at a barrier that others never reach");
+      for (int32_t i = 0; finished == 0 && i < threads; ++i) lanes[static_cast<size_t>(i)].state = Ready;
+    }
+  }
+  // Threads that never wait for each other need no fibers.
+  void runInTurn(GridThread thread, const void *context, int64_t number, int32_t threads) {
+    block = static_cast<int32_t>(number);
+    for (own = 0; own < threads; ++own) thread(context);
+  }
+
+  void wait(int state) {
+    Lane &lane = lanes[static_cast<size_t>(own)];
+    lane.state = state;
+    lane.fiber->leave();
+  }
+  uint32_t shuffle(uint32_t value, int32_t mask) {
+    Lane &lane = lanes[static_cast<size_t>(own)];
+    lane.value = value;
+    lane.mask = mask;
+    wait(AtShuffle);
+    return lane.value;
+  }
+  void prepareShared(int32_t bytes) {
+    shared.resize((static_cast<size_t>(bytes) + sizeof(Aligned) - 1) / sizeof(Aligned));
+    std::memset(static_cast<void *>(shared.data()), unwritten, shared.size() * sizeof(Aligned));
+  }
+  void *sharedMemory() { return shared.data(); }
+
+  enum State { Ready, AtBarrier, AtShuffle };
+  int32_t own = 0, block = 0;
+
+private:
+  struct Lane {
+    std::unique_ptr<Fiber> fiber;
+    int state = Ready;
+    uint32_t value = 0;
+    int32_t mask = 0;
+  };
+
+  // Runs the lanes until all wait at a barrier or are done; how many are done.
+  int runWarp(int32_t begin, int32_t end) {
+    for (;;) {
+      int shuffling = 0, done = 0;
+      for (own = begin; own < end; ++own) {
+        Lane &lane = lanes[static_cast<size_t>(own)];
+        if (!lane.fiber->isDone() && lane.state == Ready) lane.fiber->enter();
+        done += lane.fiber->isDone();
+        shuffling += !lane.fiber->isDone() && lane.state == AtShuffle;
+      }
+      if (shuffling == 0) return done;
+      if (shuffling != end - begin) fault("some lanes of a warp are in a shuffle that others are not in");
+      uint32_t values[warp];
+      for (int32_t i = begin; i < end; ++i) {
+        int32_t other = begin + ((i - begin) ^ lanes[static_cast<size_t>(i)].mask);
+        if (other >= end) fault("a shuffle reads a lane that is not there");
+        values[i - begin] = lanes[static_cast<size_t>(other)].value;
+      }
+      for (int32_t i = begin; i < end; ++i) {
+        lanes[static_cast<size_t>(i)].value = values[i - begin];
+        lanes[static_cast<size_t>(i)].state = Ready;
+      }
+    }
+  }
+
+  std::vector<Lane> lanes;
+  struct alignas(16) Aligned {
+    unsigned char bytes[16];
+  };
+  std::vector<Aligned> shared;
+};
+
+Block &current() {
+  thread_local Block block;
+  return block;
+}
+
+void runBlocks(GridThread thread, const void *context, int64_t first, int64_t last, int32_t threads,
+               int32_t sharedBytes, int32_t synchronizes) {
+  Block &block = current();
+  block.prepareShared(sharedBytes);
+  for (int64_t number = first; number < last; ++number)
+    if (synchronizes)
+      block.run(thread, context, number, threads, sharedBytes);
+    else
+      block.runInTurn(thread, context, number, threads);
+}
+
+const GridServices services = {
+    runBlocks,
+    [] { return current().own; },
+    [] { return current().block; },
+    [] { current().wait(Block::AtBarrier); },
+    [](uint32_t value, int32_t mask) { return current().shuffle(value, mask); },
+    [] { return current().sharedMemory(); },
+};
+
+} // namespace
+
+void attachGrid(void *object) {
+  if (auto *table = static_cast<const GridServices **>(::dlsym(object, "cleave_grid_services"))) *table = &services;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,30 @@
+// An emulated grid of GPU threads on the CPU: what kernels made by compiler/codegen/cuda/emulated_grid.h call.
+//
+// Blocks run one after another. The threads of a block are fibers: each runs until it waits at a barrier or a shuffle;
+// when all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not,
+// which would hang a GPU, ends the program with a message.
+//
+//   attachGrid(dlopen(...));                           // fills in the object's table
+//   kernel(0, extent, buffers, scalars);               // the CPU's kernel ABI
+#pragma once
+#include <cstdint>
+
+namespace cleave::runtime {
+
+using GridThread = void (*)(const void *context);
+
+struct GridServices {
+  // Runs blocks [first, last) of `threads` threads. `synchronizes`: threads wait for each other.
+  void (*runBlocks)(GridThread thread, const void *context, int64_t first, int64_t last, int32_t threads,
+                    int32_t sharedBytes, int32_t synchronizes);
+  int32_t (*threadNumber)();
+  int32_t (*blockNumber)();
+  void (*barrier)();
+  uint32_t (*shuffleXor)(uint32_t value, int32_t mask); // the value of lane `own ^ mask` of the warp
+  void *(*sharedMemory)();
+};
+
+// Gives the kernels of a loaded object (a handle of dlopen) an emulated grid, if they were made for one.
+void attachGrid(void *object);
+
+} // namespace cleave::runtime

@@ -1,0 +1,23 @@
+#include "runtime/executor/rehearse.h"
+#include "runtime/comm/local.h"
+#include "runtime/executor/executor.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/routine.h"
+
+namespace cleave::runtime {
+
+Status rehearse(const plan::Plan &plan) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  if (!mesh) return mesh.status();
+  auto executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {.null = true, .threads = 1});
+  if (!executor) return executor.status();
+  for (const plan::Routine &routine : plan.programs(0).routines()) {
+    size_t inputs = inputsOf(plan, routine.name()).size() * static_cast<size_t>(microbatchesOf(plan, routine.name()));
+    std::vector<const std::byte *> none(inputs, nullptr);
+    auto outputs = (*executor)->run(routine.name(), none, 0);
+    if (!outputs) return outputs.status();
+  }
+  return Status::ok();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,14 @@
+// A plan run without memory: every device of the mesh prepares all its commands on the null driver and goes through its
+// routines once, with their events and the waits between streams. Finds what only shows when a plan is opened, on any
+// machine, however large the model is.
+//
+//   Status sound = rehearse(plan);    // "rank 3, command 'h.0.attn' (launch): ..."
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
+
+namespace cleave::runtime {
+
+Status rehearse(const plan::Plan &plan);
+
+} // namespace cleave::runtime

@@ -1,0 +1,237 @@
+// Commands by their GPU kernels on an emulated grid, beside the CPU's own implementation of the same commands.
+#include "compiler/codegen/cuda/command_kernels.h"
+#include "compiler/codegen/cuda/ptx.h"
+#include "mlir/IR/MLIRContext.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace cleave::codegen {
+namespace {
+
+constexpr int64_t slot = 1 << 16; // bytes of the arena for each buffer
+
+class Commands : public testing::Test {
+protected:
+  Commands() {
+    plan::MeshAxis &axis = *plan.mutable_mesh()->add_axes();
+    axis.set_name("dp");
+    axis.set_size(1);
+    plan.add_programs()->add_fragments()->set_name("final");
+  }
+  plan::Buffer buffer(plan::DType dtype, std::vector<int64_t> shape, int64_t shift = 0) {
+    plan::Buffer made;
+    made.set_offset(buffers++ * slot + shift);
+    made.set_dtype(dtype);
+    for (int64_t size : shape) made.add_shape(size);
+    return made;
+  }
+  plan::Command &command() { return *plan.mutable_programs(0)->mutable_fragments(0)->add_commands(); }
+
+  // Floats in (-2, 2); `indices`: i64 in [low, high).
+  void fillIndices(const plan::Buffer &indices, int64_t low, int64_t high) { ranges.push_back({indices, low, high}); }
+  std::vector<std::byte> memory() const {
+    std::mt19937 generator(7);
+    std::vector<std::byte> bytes(static_cast<size_t>(buffers * slot + 64));
+    for (size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+      float value = std::uniform_real_distribution<float>(-2, 2)(generator);
+      std::memcpy(bytes.data() + i, &value, 4);
+    }
+    for (const auto &[indices, low, high] : ranges)
+      for (int64_t i = 0; i < indices.shape(0); ++i) {
+        int64_t value = std::uniform_int_distribution<int64_t>(low, high - 1)(generator);
+        std::memcpy(bytes.data() + indices.offset() + i * 8, &value, 8);
+      }
+    std::memset(bytes.data() + bytes.size() - 64, 0, 64);
+    return bytes;
+  }
+
+  // The arena after all commands; empty when one reports `failure`.
+  std::vector<std::byte> run(const plan::Plan &which, Status *failure = nullptr) {
+    auto kernels = runtime::KernelObject::load(which);
+    EXPECT_TRUE(kernels) << kernels.status().message();
+    if (!kernels) return {};
+    auto device = runtime::openCpuDevice(dist::Mesh{{{"dp", 1}}}, {0, 2, std::move(*kernels)});
+    std::vector<std::byte> bytes = memory();
+    EXPECT_TRUE(device->allocate(static_cast<int64_t>(bytes.size())));
+    EXPECT_TRUE(device->write(0, bytes.data(), static_cast<int64_t>(bytes.size())));
+    std::vector<runtime::Prepared> prepared;
+    for (const plan::Command &one : which.programs(0).fragments(0).commands()) {
+      auto made = device->prepare(one);
+      EXPECT_TRUE(made) << made.status().message();
+      if (!made) return {};
+      prepared.push_back(std::move(*made));
+    }
+    EXPECT_TRUE(device->finishPreparing());
+    for (auto &one : prepared)
+      if (Status status = one->run(); !status) {
+        EXPECT_TRUE(failure) << status.message();
+        if (failure) *failure = status;
+        return {};
+      }
+    EXPECT_TRUE(device->read(0, bytes.data(), static_cast<int64_t>(bytes.size())));
+    return bytes;
+  }
+
+  plan::Plan forGpu() {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+    plan::Plan gpu = plan;
+    gpu.mutable_programs(0)->set_arena_bytes(buffers * slot);
+    GpuKernels kernels(*module);
+    EXPECT_TRUE(succeeded(kernels.build()));
+    EXPECT_TRUE(succeeded(addCommandKernels(gpu, kernels)));
+    auto library = kernels.compile({.target = "sm_80", .emulate = true, .assemble = false});
+    EXPECT_TRUE(succeeded(library));
+    if (failed(library)) return gpu;
+    gpu.set_kernel_object(library->emulation);
+    gpu.mutable_cuda()->set_ptx(library->ptx);
+    if (findPtxas()) {
+      auto cubin = assemblePtx(library->ptx, "sm_80");
+      EXPECT_TRUE(static_cast<bool>(cubin)) << llvm::toString(cubin.takeError()) << library->ptx;
+    }
+    return gpu;
+  }
+
+  void expectSame(double tolerance = 0) {
+    std::vector<std::byte> expected = run(plan), got = run(forGpu());
+    ASSERT_EQ(expected.size(), got.size());
+    for (size_t i = 0; i + 4 <= expected.size() - 64; i += 4) {
+      if (std::memcmp(expected.data() + i, got.data() + i, 4) == 0) continue;
+      float a, b;
+      std::memcpy(&a, expected.data() + i, 4);
+      std::memcpy(&b, got.data() + i, 4);
+      ASSERT_LE(std::abs(a - b), tolerance) << "buffer " << i / slot << " element " << i % slot / 4;
+    }
+  }
+  plan::Plan plan;
+  int64_t buffers = 0;
+
+private:
+  struct Range {
+    plan::Buffer indices;
+    int64_t low, high;
+  };
+  std::vector<Range> ranges;
+};
+
+TEST_F(Commands, StridedCopies) {
+  auto copy = [&](plan::DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> from, std::vector<int64_t> to,
+                  int64_t sourceOffset = 0, int64_t shift = 0) {
+    plan::Copy &made = *command().mutable_copy();
+    *made.mutable_source() = buffer(dtype, {4000}, shift);
+    *made.mutable_target() = buffer(dtype, {4000});
+    for (int64_t size : sizes) made.add_sizes(size);
+    for (int64_t stride : from) made.add_source_strides(stride);
+    for (int64_t stride : to) made.add_target_strides(stride);
+    made.mutable_source_offset()->set_base(sourceOffset);
+    made.mutable_target_offset();
+  };
+  copy(plan::F32, {4000}, {1}, {1});                      // all at once
+  copy(plan::F32, {3999}, {1}, {1}, 1);                   // not aligned
+  copy(plan::F32, {1000}, {1}, {1}, 0, 4);                // a buffer that begins anywhere
+  copy(plan::F32, {20, 30, 6}, {6, 120, 1}, {180, 6, 1}); // a transpose of rows
+  copy(plan::F32, {64, 32}, {1, 64}, {32, 1});            // a transpose of elements
+  copy(plan::F32, {10, 8}, {0, 1}, {8, 1});               // a broadcast
+  copy(plan::I64, {5, 7}, {14, 2}, {7, 1});               // a slice with steps
+  copy(plan::BOOL, {17, 3}, {3, 1}, {1, 17});
+  copy(plan::BF16, {33, 8}, {16, 1}, {8, 1});
+  expectSame();
+}
+
+TEST_F(Commands, Fills) {
+  auto fill = [&](plan::DType dtype, int64_t count, std::string value) {
+    plan::Fill &made = *command().mutable_fill();
+    *made.mutable_target() = buffer(dtype, {count});
+    made.set_value(value);
+  };
+  fill(plan::F32, 1025, std::string("\x00\x00\x80\x3f", 4));
+  fill(plan::I64, 3, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8));
+  fill(plan::BOOL, 37, "\x01");
+  fill(plan::F16, 2000, std::string("\x00\x3c", 2));
+  expectSame();
+}
+
+TEST_F(Commands, Gathers) {
+  for (int64_t inner : {1, 24, 7}) {
+    plan::Gather &made = *command().mutable_gather();
+    *made.mutable_table() = buffer(plan::F32, {2, 30, inner});
+    *made.mutable_indices() = buffer(plan::I64, {50});
+    *made.mutable_out() = buffer(plan::F32, {2, 50, inner});
+    fillIndices(made.indices(), -60, 60);
+    made.set_outer(2), made.set_rows(30), made.set_inner(inner), made.set_global_rows(60);
+    made.mutable_start()->set_base(20); // rows 20 to 49 of 60 are here
+  }
+  expectSame();
+}
+
+TEST_F(Commands, AGatherOutsideOfItsTableIsAFault) {
+  plan::Gather &made = *command().mutable_gather();
+  *made.mutable_table() = buffer(plan::F32, {30, 4});
+  *made.mutable_indices() = buffer(plan::I64, {5});
+  *made.mutable_out() = buffer(plan::F32, {5, 4});
+  fillIndices(made.indices(), 30, 31);
+  made.set_outer(1), made.set_rows(30), made.set_inner(4), made.set_global_rows(30);
+  made.mutable_start();
+  Status failure;
+  run(forGpu(), &failure);
+  EXPECT_EQ(failure.message(), "an index is out of range");
+}
+
+// Sums are made in the order of the indices, as on the CPU: the same bits.
+TEST_F(Commands, ScatterAdds) {
+  for (int64_t inner : {1, 24, 7}) {
+    plan::ScatterAdd &made = *command().mutable_scatter_add();
+    *made.mutable_indices() = buffer(plan::I64, {300});
+    *made.mutable_updates() = buffer(plan::F32, {2, 300, inner});
+    *made.mutable_out() = buffer(plan::F32, {2, 30, inner});
+    fillIndices(made.indices(), 0, 40);
+    made.set_outer(2), made.set_rows(30), made.set_inner(inner), made.set_global_rows(40);
+    made.mutable_start()->set_base(5);
+  }
+  expectSame();
+}
+
+TEST_F(Commands, Pools) {
+  for (int kind = 0; kind <= plan::Pool::AVERAGE_INCLUDE_PAD_GRAD; ++kind) {
+    plan::Pool &made = *command().mutable_pool();
+    made.set_kind(static_cast<plan::Pool::Kind>(kind));
+    *made.mutable_input() = buffer(plan::F32, {2, 3, 9, 8});
+    *made.mutable_output() = buffer(plan::F32, {2, 3, 5, 4});
+    if (kind >= plan::Pool::MAX_GRAD) *made.mutable_grad_input() = buffer(plan::F32, {2, 3, 9, 8});
+    for (int64_t value : {3, 2}) made.add_kernel(value);
+    for (int64_t value : {2, 2}) made.add_strides(value);
+    for (int64_t value : {1, 0}) made.add_pads_begin(value), made.add_pads_end(value);
+    for (int64_t value : {1, 1}) made.add_dilations(value);
+  }
+  expectSame(1e-6);
+}
+
+TEST_F(Commands, CumulativeSums) {
+  for (bool exclusive : {false, true})
+    for (bool reverse : {false, true}) {
+      plan::CumSum &made = *command().mutable_cumsum();
+      *made.mutable_input() = buffer(plan::F32, {3, 20, 5});
+      *made.mutable_output() = buffer(plan::F32, {3, 20, 5});
+      made.set_outer(3), made.set_length(20), made.set_inner(5);
+      made.set_exclusive(exclusive), made.set_reverse(reverse);
+    }
+  expectSame();
+}
+
+TEST_F(Commands, ALossThatIsNoNumberIsAFault) {
+  plan::Fill &fill = *command().mutable_fill();
+  *fill.mutable_target() = buffer(plan::F32, {1});
+  fill.set_value(std::string("\x00\x00\x80\x7f", 4)); // infinity
+  plan::CheckFinite &check = *command().mutable_check_finite();
+  *check.mutable_buffer() = fill.target();
+  check.set_what("the loss");
+  Status failure;
+  run(forGpu(), &failure);
+  EXPECT_EQ(failure.message().rfind("the loss is not finite", 0), 0u) << failure.message();
+}
+
+} // namespace
+} // namespace cleave::codegen

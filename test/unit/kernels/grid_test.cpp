@@ -1,0 +1,75 @@
+// Kernels of every shape that a grid has, on an emulated grid: rows for a warp, for a block in registers, for a block
+// that reads again; columns with and without whole tiles; ends that are no multiple of anything; 16-bit elements.
+#include "test/unit/kernels/kernel_machine.h"
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace cleave::test {
+namespace {
+
+void check(const std::string &text, double tolerance) {
+  SCOPED_TRACE(text);
+  KernelMachine machine(text);
+  ASSERT_TRUE(machine.compile(KernelMachine::Device::Gpu));
+  machine.expectSame(machine.randomInputs(3), tolerance);
+}
+
+std::string softmax(int64_t rows, int64_t columns, const char *element = "f32") {
+  std::string whole = fmt::format("tensor<{}x{}x{}>", rows, columns, element);
+  std::string row = fmt::format("tensor<{}x{}>", rows, element);
+  std::string spread =
+      fmt::format("{{shape = array<i64: {}, {}>, dims = array<i64: 0>}} : ({}) -> {}", rows, columns, row, whole);
+  std::string same = fmt::format("({}, {}) -> {}", whole, whole, whole);
+  return fmt::format(R"(func.func @f(%x: {0}) -> {0} {{
+    %0 = onnx.ReduceMax %x {{axes = array<i64: 1>}} : ({0}) -> {1}
+    %1 = onnx.Broadcast %0 {2}
+    %2 = onnx.Sub %x, %1 : {3}
+    %3 = onnx.Exp %2 : ({0}) -> {0}
+    %4 = onnx.ReduceSum %3 {{axes = array<i64: 1>}} : ({0}) -> {1}
+    %5 = onnx.Broadcast %4 {2}
+    %6 = onnx.Div %3, %5 : {3}
+    return %6 : {0}
+  }})",
+                     whole, row, spread, same);
+}
+
+TEST(Grid, RowsOfEveryLength) {
+  for (int64_t columns : {1, 3, 32, 37, 64, 1000, 1024}) check(softmax(6, columns), 2e-6);
+  for (int64_t columns : {1028, 3001, 8192}) check(softmax(3, columns), 2e-6);
+  for (int64_t columns : {8196, 20001}) check(softmax(2, columns), 2e-6);
+}
+
+TEST(Grid, ColumnsOfEveryNumber) {
+  for (int64_t rows : {1, 2, 7, 100, 513})
+    for (int64_t columns : {3, 37, 128, 260}) {
+      std::string whole = fmt::format("tensor<{}x{}xf32>", rows, columns),
+                  sums = fmt::format("tensor<{}xf32>", columns);
+      check(fmt::format(R"(func.func @f(%x: {0}, %y: {0}) -> ({1}, {1}) {{
+        %0 = onnx.Mul %x, %y : ({0}, {0}) -> {0}
+        %1 = onnx.ReduceSum %0 {{axes = array<i64: 0>}} : ({0}) -> {1}
+        %2 = onnx.ReduceMax %0 {{axes = array<i64: 0>}} : ({0}) -> {1}
+        return %1, %2 : {1}, {1}
+      }})",
+                        whole, sums),
+            2e-6);
+    }
+}
+
+TEST(Grid, ElementsOfEveryNumber) {
+  for (int64_t count : {1, 3, 4, 1023, 1024, 1025, 5000})
+    check(fmt::format(R"(func.func @f(%x: tensor<{0}xf32>, %m: tensor<{0}xi1>) -> tensor<{0}xf32> {{
+      %0 = onnx.Neg %x : (tensor<{0}xf32>) -> tensor<{0}xf32>
+      %1 = onnx.Where %m, %x, %0 : (tensor<{0}xi1>, tensor<{0}xf32>, tensor<{0}xf32>) -> tensor<{0}xf32>
+      return %1 : tensor<{0}xf32>
+    }})",
+                      count),
+          0);
+}
+
+TEST(Grid, SixteenBitElements) {
+  check(softmax(5, 200, "bf16"), 1e-2);
+  check(softmax(5, 200, "f16"), 2e-3);
+}
+
+} // namespace
+} // namespace cleave::test
