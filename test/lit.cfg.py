@@ -18,6 +18,8 @@ config.environment["PATH"] = os.pathsep.join(
 for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+config.substitutions.append(("%root", root))
+config.substitutions.append(("%build", build))
 config.substitutions.append(("%models", os.path.join(root, "models")))
 config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "data")))
 config.substitutions.append(("%python", "/usr/bin/python3"))

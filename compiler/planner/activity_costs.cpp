@@ -1,5 +1,6 @@
 #include "compiler/planner/activity_costs.h"
 #include <algorithm>
+#include <limits>
 
 namespace cleave::planner {
 namespace {
@@ -18,6 +19,22 @@ double weightPart(const SplitModel &model, const Node &node) {
   return weights == 0 ? 0 : double(weights) / double(weights + others);
 }
 
+// Seconds the host needs to hand over what a unit's passes launch.
+struct UnitDispatch {
+  double forward = 0, backwardInput = 0, backwardWeight = 0, again = 0;
+};
+
+// Passes that the host cannot feed fast enough wait for it.
+void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
+  double device = unit.seconds();
+  double again = std::max(unit.again, host.again);
+  unit.forward = std::max(unit.forward, host.forward);
+  unit.backwardInput = std::max(unit.backwardInput - unit.again, host.backwardInput) + again;
+  unit.backwardWeight = std::max(unit.backwardWeight, host.backwardWeight);
+  unit.again = again;
+  unit.waiting = unit.seconds() - device;
+}
+
 } // namespace
 
 UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
@@ -26,6 +43,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   backwardWeight += other.backwardWeight;
   communication += other.communication;
   again += other.again;
+  waiting += other.waiting;
   kept += other.kept;
   transient = std::max(transient, other.transient);
   workspace = std::max(workspace, other.workspace);
@@ -51,9 +69,20 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   costs.forwardCrossing.assign(layout.units.size() + 1, 0.0);
   costs.backwardCrossing = costs.forwardCrossing;
   SplitModel model = given;
-  double microbatches = double(model.setting.microbatches);
+  double microbatches = double(model.setting.microbatches), dispatch = model.cluster->device.dispatchSeconds;
   for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
     model.setting.recompute = how;
+    std::vector<UnitDispatch> host(costs.kinds.size());
+    auto launch = [&](const std::vector<UnitShare> &shares, const Candidate &candidate, double weights, bool again) {
+      for (const UnitShare &share : shares) {
+        UnitDispatch &sum = host[size_t(share.kind)];
+        double seconds = dispatch * double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+        sum.forward += seconds * candidate.forwardLaunches;
+        sum.backwardInput += seconds * candidate.backwardLaunches * (1 - weights);
+        sum.backwardWeight += seconds * candidate.backwardLaunches * weights;
+        if (again) sum.again += seconds * candidate.forwardLaunches;
+      }
+    };
     auto add = [&](const std::vector<UnitShare> &shares, UnitActivity one) {
       for (const UnitShare &share : shares) {
         UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
@@ -83,8 +112,9 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.backwardWeight = backward * weights;
       one.backwardInput = backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one.again;
       one.communication = exchange.exposed / times;
-      one.workspace = nodeWorkspace(model, variable, chosen);
+      one.workspace = nodeWorkspace(variable, chosen);
       add(variable.shares, one);
+      launch(variable.shares, variable.candidates[chosen], weights, one.again > 0);
     }
     for (const Flow &flow : model.flows) {
       Price price = flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
@@ -97,6 +127,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
           price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
       add(flow.shares, one);
     }
+    for (size_t kind = 0; kind < host.size(); ++kind) waitForHost(costs.kinds[kind][size_t(how)], host[kind]);
   }
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
@@ -107,6 +138,64 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       if (flow.gradient) costs.backwardCrossing[border] += bytes;
     }
   return costs;
+}
+
+double leastPassSeconds(const SplitModel &model, Recompute how) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  struct Least {
+    UnitActivity device;
+    UnitDispatch host;
+    double together = 0; // of candidates that are fast in both directions
+  };
+  std::vector<Least> kinds(size_t(model.layout->kinds));
+  double dispatch = model.cluster->device.dispatchSeconds;
+  for (const Variable &variable : model.variables) {
+    if (variable.isHome || variable.candidates.empty()) continue;
+    double forward = infinity, backward = infinity, together = infinity;
+    double forwardLaunches = infinity, backwardLaunches = infinity;
+    bool again = variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && variable.inCore));
+    for (const Candidate &candidate : variable.candidates) {
+      forward = std::min(forward, candidate.forward);
+      backward = std::min(backward, candidate.backward);
+      forwardLaunches = std::min(forwardLaunches, candidate.forwardLaunches);
+      backwardLaunches = std::min(backwardLaunches, candidate.backwardLaunches);
+      together = std::min(together, candidate.forward * (again ? 2 : 1) + candidate.backward);
+    }
+    double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
+    for (const UnitShare &share : variable.shares) {
+      Least &sum = kinds[size_t(share.kind)];
+      double times = double(share.count);
+      sum.together += times * together;
+      sum.device.forward += times * forward;
+      sum.device.again += again ? times * forward : 0;
+      sum.device.backwardInput += times * (backward * (1 - weights) + (again ? forward : 0));
+      sum.device.backwardWeight += times * backward * weights;
+      sum.host.forward += times * dispatch * forwardLaunches;
+      sum.host.again += again ? times * dispatch * forwardLaunches : 0;
+      sum.host.backwardInput += times * dispatch * backwardLaunches * (1 - weights);
+      sum.host.backwardWeight += times * dispatch * backwardLaunches * weights;
+    }
+  }
+  double seconds = 0;
+  for (Least &sum : kinds) {
+    waitForHost(sum.device, sum.host);
+    seconds += std::max(sum.together, sum.device.seconds());
+  }
+  return seconds * double(model.setting.microbatches);
+}
+
+double leastUpdateSeconds(const SplitModel &model) {
+  double seconds = 0;
+  for (const Variable &variable : model.variables) {
+    if (!variable.isHome) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t home = 0; home < variable.domain(); ++home) {
+      Price price = homePrice(model, variable, home);
+      least = std::min(least, price.update + price.exposed);
+    }
+    seconds += least;
+  }
+  return seconds;
 }
 
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {

@@ -1,6 +1,10 @@
 // What one unit of the model (stage_units.h) costs: seconds of one microbatch and bytes of one device, for each way of
 // recomputation, and what passes between units. Stages are sums of these.
 //
+// The host hands kernels over one after the other, ahead of the device where the device is the slower of the two: a
+// unit's pass takes the longer of all its kernels' dispatch and of all that the device does, collectives included. The
+// backward pass is two of them (gradients of inputs, of weights), and work done again one more.
+//
 //   ActivityCosts costs = costActivity(model, choice);
 //   costs.of(kind, Recompute::Full).backwardInput    // with the forward pass done again
 #pragma once
@@ -13,6 +17,7 @@ struct UnitActivity {
   double forward = 0, backwardInput = 0, backwardWeight = 0; // seconds, with the collectives that nothing hides
   double communication = 0;                                  // those collectives
   double again = 0;                                          // of backwardInput: forward work done again
+  double waiting = 0;                                        // of all three: the device waits for the host
   double kept = 0;                                           // bytes for each microbatch in flight
   double transient = 0;                                      // bytes once, while the unit is computed again
   double workspace = 0;                                      // bytes of its largest operation
@@ -28,6 +33,11 @@ struct ActivityCosts {
   const UnitActivity &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
 };
 ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choice);
+
+// A step without pipeline takes at least so long, whatever is chosen: every unit the least compute of its operations,
+// or their dispatch.
+double leastPassSeconds(const SplitModel &model, Recompute how);
+double leastUpdateSeconds(const SplitModel &model); // of the parameters, with what nothing hides
 
 // What a unit costs once a step: its parameters.
 struct UnitState {

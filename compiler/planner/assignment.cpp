@@ -11,6 +11,8 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+// More than any all-reduce can cost for a gather.
+constexpr double unwantedWeight = 1e3;
 // A tensor's readers can want this many different sets of layouts before rare combinations are left out.
 constexpr size_t mostUseSets = 160;
 
@@ -68,7 +70,7 @@ InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : mode
       Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
       if (!variable.isHome) price += exchangePrice(model, variable, d);
       table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
-                             price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
+                             price.memory(), variable.isHome ? 0 : nodeWorkspace(variable, d)});
     }
     tables.push_back(std::move(table));
   }
@@ -80,7 +82,7 @@ void InnerProblem::addFlow(const Flow &flow) {
   for (const Flow::Read &read : flow.reads)
     if (std::find(readers.begin(), readers.end(), read.variable) == readers.end()) readers.push_back(read.variable);
   auto cell = [&](Layout layout, UseSet uses) {
-    Price price = flowPrice(model, flow, layout, uses);
+    Price price = flowPrice(model, flow, layout, uses, nullptr, model.onlyAllReduces ? unwantedWeight : 1);
     return Cell{price.exposed, 0, 0, 0, price.memory()};
   };
   size_t made = producerDomain(model, flow);
@@ -246,7 +248,7 @@ Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best)
     double largest = 0;
     for (size_t v = 0; v < model.variables.size(); ++v)
       if (!model.variables[v].isHome)
-        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least->assignment[v])));
+        largest = std::max(largest, nodeWorkspace(model.variables[v], size_t(least->assignment[v])));
     workspace = largest * (1 - 1e-9);
   }
   return 0.0;
@@ -274,13 +276,15 @@ Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent) co
     if (!minimum) return minimum.status();
     if (minimum->bound == infinity)
       return {Status(ErrorKind::NoFit, fmt::format("no assignment of {} is allowed by the pins", model.setting.str()))};
-    best.bound = std::max(best.bound, minimum->bound);
+    double seconds = evaluate(model, minimum->assignment).predicted.stepSeconds;
+    // Where the preset's wish could not be met, its weight is part of the minimum.
+    best.bound = std::max(best.bound, std::min(minimum->bound, seconds));
     if (best.bound >= incumbent) {
       best.isPruned = true;
       return best;
     }
     offer(minimum->assignment, memoryLimit, best);
-    isTight = evaluate(model, minimum->assignment).predicted.stepSeconds <= minimum->value * (1 + 1e-9);
+    isTight = seconds <= minimum->value * (1 + 1e-9);
     if (isTight) break;
   }
   if (best.fits) return best;

@@ -60,6 +60,7 @@ public:
     addNodes();
     addFlows();
     addParameters();
+    addWaiting();
     for (TimePart &row : rows) {
       row.computeSeconds /= double(model.setting.pp);
       row.communicationSeconds /= double(model.setting.pp);
@@ -83,8 +84,7 @@ private:
       const Variable &variable = model.variables[v];
       const Candidate &chosen = variable.candidates[size_t(decided.choice[v])];
       Recompute how = decision.nodes[i].recompute;
-      bool again =
-          variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && problem.nodes[i].cheap));
+      bool again = variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && variable.inCore));
       TimePart &time = row(int(i), problem.nodes[i].op);
       ++time.count;
       time.computeSeconds += (chosen.forward * (again ? 2 : 1) + chosen.backward) * microbatches;
@@ -115,6 +115,18 @@ private:
       time.computeSeconds += price.update;
       time.communicationSeconds += price.exposed;
       time.besideSeconds += price.hideable;
+    }
+  }
+
+  // The device is through with a unit before the host has handed the next one over.
+  void addWaiting() {
+    const std::vector<Unit> &units = model.layout->units;
+    for (size_t u = 0; u < units.size(); ++u) {
+      double waiting = decided.activity.of(units[u].kind, decided.plan.recompute[u]).waiting;
+      if (waiting <= 0) continue;
+      TimePart &time = row(units[u].first, "waiting for the host");
+      ++time.count;
+      time.computeSeconds += waiting * double(model.setting.microbatches);
     }
   }
 

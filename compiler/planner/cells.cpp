@@ -23,32 +23,38 @@ Cell &Cells::at(const Setting &setting) {
     cell.secondsBound = infinity;
     return cell;
   }
-  for (const Variable &variable : model->variables) {
-    double least = variable.isHome ? 0 : infinity;
-    for (const Candidate &candidate : variable.candidates)
-      least = std::min(least, candidate.forward + candidate.backward);
-    cell.secondsBound += least * double(variable.count);
-  }
+  cell.secondsBound = leastPassSeconds(*model, Recompute::None) / double(setting.microbatches);
   cell.model = std::make_shared<SplitModel>(std::move(*model));
   return cell;
 }
 
-void Cells::solve(Cell &cell) {
-  if (cell.isSolved || !cell.model) return;
-  cell.isSolved = true;
+namespace {
+
+// What a cell's shardings are chosen by: the setting with nothing that only counts once a step or for a pipeline.
+SplitModel plainModel(const Cell &cell) {
   SplitModel model = *cell.model;
   model.setting.zero = 0;
   model.setting.recompute = Recompute::None;
   model.setting.pp = 1;
   model.setting.schedule = "none";
+  return model;
+}
+
+void add(Cell &cell, const SplitModel &model, Result<Minimum> minimum) {
+  if (!minimum || minimum->value == infinity) return;
+  for (const CellVariant &variant : cell.variants)
+    if (variant.choice == minimum->assignment) return;
+  ActivityCosts activity = costActivity(model, minimum->assignment);
+  cell.variants.push_back({std::move(minimum->assignment), std::move(activity)});
+}
+
+} // namespace
+
+void Cells::solve(Cell &cell) {
+  if (cell.isSolved || !cell.model) return;
+  cell.isSolved = true;
+  SplitModel model = plainModel(cell);
   InnerProblem inner(model, 0);
-  auto add = [&](Result<Minimum> minimum) {
-    if (!minimum || minimum->value == infinity) return;
-    for (const CellVariant &variant : cell.variants)
-      if (variant.choice == minimum->assignment) return;
-    ActivityCosts activity = costActivity(model, minimum->assignment);
-    cell.variants.push_back({std::move(minimum->assignment), std::move(activity)});
-  };
   Result<Minimum> fastest = inner.fastest();
   if (!fastest || fastest->value == infinity) {
     cell.reason = fastest
@@ -58,12 +64,23 @@ void Cells::solve(Cell &cell) {
     return;
   }
   cell.isExact = inner.wasExact();
-  cell.secondsBound =
-      std::max(cell.secondsBound, (fastest->bound - inner.mostUpdateSeconds()) / double(model.setting.microbatches));
-  double memory = evaluate(model, fastest->assignment).predicted.memory.total(), value = fastest->value;
-  add(std::move(fastest));
-  for (double price : memoryPrices) add(inner.weighted(price * value / std::max(1.0, memory)));
-  add(inner.leanest());
+  // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
+  Price price = evaluate(model, fastest->assignment).price;
+  double seconds = price.forward + price.backward + price.update + price.exposed;
+  cell.secondsBound = std::max(cell.secondsBound, (std::min(fastest->bound, seconds) - inner.mostUpdateSeconds()) /
+                                                      double(model.setting.microbatches));
+  cell.fastestValue = fastest->value;
+  add(cell, model, std::move(fastest));
+}
+
+void Cells::addLeaner(Cell &cell) {
+  if (cell.hasLeaner || cell.variants.empty()) return;
+  cell.hasLeaner = true;
+  SplitModel model = plainModel(cell);
+  InnerProblem inner(model, 0);
+  double memory = evaluate(model, cell.variants[0].choice).predicted.memory.total();
+  for (double price : memoryPrices) add(cell, model, inner.weighted(price * cell.fastestValue / std::max(1.0, memory)));
+  add(cell, model, inner.leanest());
 }
 
 SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {

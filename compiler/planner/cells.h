@@ -21,8 +21,9 @@ struct CellVariant {
 struct Cell {
   std::shared_ptr<const SplitModel> model; // of the first setting that asked
   std::vector<CellVariant> variants;
+  double fastestValue = 0; // seconds of the first variant, as the inner problem counts them
   double secondsBound = 0; // of one microbatch through the whole model: compute, and once solved, communication
-  bool isSolved = false, isExact = true;
+  bool isSolved = false, hasLeaner = false, isExact = true;
   Status reason; // why it cannot be built
 };
 
@@ -33,8 +34,10 @@ public:
 
   // Built, with the bound of compute alone.
   Cell &at(const Setting &setting);
-  // Fills `variants` and tightens the bound.
+  // Finds the fastest variant and tightens the bound.
   void solve(Cell &cell);
+  // Adds the variants that need less memory: for settings whose memory the fastest one does not fit.
+  void addLeaner(Cell &cell);
   // The cell's model with the setting's own axes and microbatches; the variants' choices are of it too.
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
 

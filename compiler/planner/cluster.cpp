@@ -70,9 +70,10 @@ private:
 
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us",
-                                            "overlap", "compute_efficiency", "bandwidth_efficiency",
-                                            "half_rate_dimension", "kernel_traffic", "cache_mib", "cache_gbps"}));
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys(
+      {"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us", "overlap", "compute_efficiency",
+       "bandwidth_efficiency", "half_rate_dimension", "kernel_traffic", "score_traffic", "update_traffic",
+       "gradient_overlap", "tensor_overlap", "fused_attention", "cache_mib", "cache_gbps"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
   device.kind = kind.as<std::string>();
@@ -87,7 +88,14 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
+  if (YAML::Node fused = reader.child("fused_attention");
+      fused && !YAML::convert<bool>::decode(fused, device.fusedAttention))
+    return reader.error(fused, "'fused_attention' of device must be true or false");
+  CLEAVE_RETURN_IF_ERROR(reader.number("score_traffic", 1, 1e-3, device.scoreTraffic, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("update_traffic", 1, 1e-3, device.updateTraffic, false));
   for (auto [key, value] : {std::pair{"overlap", &device.overlap},
+                            {"gradient_overlap", &device.gradientOverlap},
+                            {"tensor_overlap", &device.tensorOverlap},
                             {"compute_efficiency", &device.computeEfficiency},
                             {"bandwidth_efficiency", &device.bandwidthEfficiency}}) {
     CLEAVE_RETURN_IF_ERROR(reader.number(key, 1, 0, *value, false));
@@ -233,12 +241,15 @@ std::string Cluster::yaml() const {
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"
       "device:\n  kind: {}\n  memory_gib: {:.12g}\n  tflops: {{{}}}\n  memory_gbps: {:.12g}\n  launch_us: {:.12g}\n"
-      "  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  overlap: {:.12g}\n"
+      "  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  score_traffic: {:.12g}\n"
+      "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
+      "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  cache_mib: {:.12g}\n  cache_gbps: {:.12g}\n"
       "links:\n  node:    {}\n  network: {}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
-      device.overlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
+      device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
+      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
       device.cacheBandwidth / 1e9, link(node), link(network));
 }
 

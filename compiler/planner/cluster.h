@@ -22,14 +22,19 @@ struct Device {
   std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
   double memoryBandwidth = 0;          // bytes/s of one device
   double launchSeconds = 0;            // fixed cost of one kernel on the device
-  double dispatchSeconds = -1;         // what the host needs to hand one kernel over; shorter kernels wait for it
+  double dispatchSeconds = -1;         // what the host needs to hand one kernel over
   double overlap = 0;                  // part of compute time behind which communication can hide, 0..1
+  double gradientOverlap = -1;         // the same for gradients that are summed once a step (ZeRO 0 and 1)
   double computeEfficiency = 0;        // reached part of `flops` by large matrix products
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
   double cacheBytes = 0;               // what an operation touches stays in the cache up to here; 0: no such cache
   double cacheBandwidth = 0;           // bytes/s of operations that stay in it
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
+  bool fusedAttention = false;         // scores stay on the chip (FlashAttention)
+  double scoreTraffic = -1;            // the same as kernelTraffic for attention's scores, where they do not
+  double tensorOverlap = -1;           // part of tensor parallel gathers and scatters that products next to them hide
   double kernelTraffic = 0;            // bytes that fused kernels move for each byte that they must
+  double updateTraffic = 0;            // the same for the optimizer
 
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;

@@ -81,19 +81,20 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
 
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
-  if (work.kernels <= 0 && work.bytes <= 0) return 0;
   double bandwidth = device.memoryBandwidth * device.bandwidthEfficiency;
   if (work.bytes <= device.cacheBytes && device.cacheBandwidth > bandwidth) bandwidth = device.cacheBandwidth;
   double seconds = work.bytes / bandwidth;
   if (work.memoryBound) {
-    seconds *= device.kernelTraffic;
+    // Arithmetic of its own units; small beside the traffic, but work done twice shows.
+    double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
+    seconds = seconds * traffic + work.flops / device.flopsAt("fp32");
   } else if (work.flops > 0) {
     const Product &p = work.product;
     double half = device.halfRateDimension;
     double efficiency = device.computeEfficiency / ((1 + half / p.m) * (1 + half / p.n) * (1 + half / p.k));
     seconds = std::max(seconds, work.flops / (device.flopsAt(precision) * efficiency));
   }
-  return std::max(work.kernels * device.dispatchSeconds, work.kernels * device.launchSeconds + seconds);
+  return work.kernels * device.launchSeconds + seconds;
 }
 
 } // namespace cleave::planner

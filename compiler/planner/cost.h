@@ -42,13 +42,15 @@ struct LocalWork {
   double flops = 0, bytes = 0; // FLOP; bytes read and written
   Product product;
   bool memoryBound = false;
-  double kernels = 1; // launches; a part of one where a fused kernel is shared
+  bool isScores = false; // memory bound, in the core of an attention
+  bool isUpdate = false; // memory bound, of the optimizer
+  double kernels = 1;    // launches; a part of one where a fused kernel is shared
 };
 
-// The larger of what the host needs to hand the kernels over and what the device needs to run them:
-//   kernels * dispatch   or   kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth)
+// What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth)
 // with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
-// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n).
+// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). The host hands
+// kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
 
 } // namespace cleave::planner

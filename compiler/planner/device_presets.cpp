@@ -59,6 +59,10 @@ std::optional<Device> devicePreset(const std::string &kind) {
   if (row->tf32 > 0) device.flops["tf32"] = row->tf32 * tera;
   device.flops["bf16"] = (row->tf32 > 0 ? row->half : row->fp32) * tera; // V100 has no bf16 units
   device.memoryBandwidth = row->memoryGbps * giga;
+  // The software of the times that these devices' measured runs are of: Megatron-LM of 2021 and 2022 with scores in
+  // memory and gradients summed after the backward pass, Megatron-Core of 2024 with FlashAttention and gradients summed
+  // beside it.
+  device.fusedAttention = !kind.starts_with("v100") && !kind.starts_with("a100");
   fillDefaults(device);
   return device;
 }
@@ -80,14 +84,18 @@ void fillDefaults(Device &device) {
   if (device.computeEfficiency <= 0) device.computeEfficiency = cpu ? 0.9 : constants::gpuComputeEfficiency;
   if (device.bandwidthEfficiency <= 0) device.bandwidthEfficiency = cpu ? 0.8 : constants::gpuBandwidthEfficiency;
   if (device.kernelTraffic <= 0) device.kernelTraffic = cpu ? 1.0 : constants::gpuKernelTraffic;
-  // A CUDA kernel launch costs about 4 us; a command of the CPU executor with its barrier about as much.
-  if (device.launchSeconds <= 0) device.launchSeconds = 4e-6;
+  if (device.updateTraffic <= 0) device.updateTraffic = cpu ? 1.0 : constants::gpuUpdateTraffic;
+  // A command of the CPU executor with its barrier costs about 4 us.
+  if (device.launchSeconds <= 0) device.launchSeconds = cpu ? 4e-6 : constants::gpuLaunchSeconds;
+  fill(device.scoreTraffic, cpu ? device.kernelTraffic : constants::gpuScoreTraffic);
+  fill(device.tensorOverlap, device.fusedAttention ? constants::gpuTensorOverlap : 0.0);
   fill(device.dispatchSeconds, cpu ? 0.0 : constants::gpuDispatchSeconds);
   // oneDNN reaches 90 % of its rate at 512x2048x512.
   fill(device.halfRateDimension, cpu ? 24 : constants::gpuHalfRateDimension);
   // NCCL's kernels take some multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. On the
   // CPU the same cores compute and copy: nothing hides.
   if (device.overlap <= 0) device.overlap = cpu ? 0.0 : 1 / 1.126;
+  fill(device.gradientOverlap, device.fusedAttention ? device.overlap : 0.0);
 }
 
 Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {

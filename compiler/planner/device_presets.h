@@ -33,12 +33,28 @@ inline constexpr double usableMemory = 0.94;
 // rows of up to 16384.
 inline constexpr double fusedRow = 16384;
 
+// Megatron-LM's fused softmax takes matrices of scores (samples times heads of a device) only in fours
+// (FusedScaleMaskSoftmax.is_kernel_available). Otherwise scores are copied to fp32, scaled, masked, normalised and
+// copied back by a kernel each: 5 for 1, and 34 bytes a score for 4; dropout after it, 5 bytes, stays.
+inline constexpr double fusedSoftmaxMatrices = 4;
+inline constexpr double unfusedSoftmaxKernels = 5;
+inline constexpr double unfusedSoftmaxTraffic = (34.0 + 5) / (4 + 5);
+
 // Fitted on the calibration rows (docs/cost-model.md; `./dev bench cost-model` names them). One set for all GPUs.
-inline constexpr double gpuComputeEfficiency = 0.81;
-inline constexpr double gpuBandwidthEfficiency = 0.7;
-inline constexpr double gpuKernelTraffic = 1.4;
-inline constexpr double gpuHalfRateDimension = 12;
-inline constexpr double gpuDispatchSeconds = 70e-6;
+inline constexpr double gpuComputeEfficiency = 0.8;
+inline constexpr double gpuBandwidthEfficiency = 0.85;
+inline constexpr double gpuKernelTraffic = 1.15;
+// Softmax and dropout are kernels of their own in Megatron-LM, each reads and writes the scores.
+inline constexpr double gpuScoreTraffic = 2.7;
+// Megatron-Core's --tp-comm-overlap; presets with fused attention.
+inline constexpr double gpuTensorOverlap = 0.8;
+// Not fitted: an fp16 or bf16 optimizer of Megatron-LM copies gradients to fp32 (6 bytes a parameter), unscales them
+// (8), takes their norm (4), clips them (8), updates (28) and copies parameters back (6), 60 bytes, of 30 that it must.
+inline constexpr double gpuUpdateTraffic = 2;
+inline constexpr double gpuHalfRateDimension = 4;
+// From the end of one kernel to the full speed of the next; a kernel here stands for two or three of Megatron-LM's.
+inline constexpr double gpuLaunchSeconds = 9e-6;
+inline constexpr double gpuDispatchSeconds = 89e-6;
 inline constexpr double nodeLatency = 20e-6;
 inline constexpr double networkLatency = 20e-6;
 inline constexpr double localPass = 0.48;

@@ -31,7 +31,7 @@ struct Minimum {
 std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest = size_t(1) << 20);
 // For graphs too wide to eliminate: variables with most neighbours are held fixed, the others are eliminated exactly,
 // and in turns others are held, until nothing improves. A good assignment; bound is -infinity.
-Minimum improveInTurns(const FactorGraph &graph, size_t widest = size_t(1) << 18);
+Minimum improveInTurns(const FactorGraph &graph, size_t widest = size_t(1) << 15);
 // Within a time limit; deterministic apart from it. Nothing when HiGHS finds no assignment.
 std::optional<Minimum> minimizeAsMilp(const FactorGraph &graph, double seconds);
 

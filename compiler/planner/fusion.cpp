@@ -22,15 +22,27 @@ public:
       : problem(problem), producers(problem.producers()), parent(problem.nodes.size()), breaks(problem.nodes.size()) {
     std::iota(parent.begin(), parent.end(), 0);
     std::vector<int> depth(problem.nodes.size(), 0); // heavy operations on the longest way to the node
+    std::vector<bool> isGenerated(problem.nodes.size(), false);
+    std::vector<int> readers(problem.tensors.size(), 0);
+    for (const Node &node : problem.nodes)
+      for (int tensor : node.operands) ++readers[size_t(tensor)];
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
       for (int tensor : node.operands)
         if (int p = producers[size_t(tensor)]; p >= 0)
           depth[i] = std::max(depth[i], depth[size_t(p)] + !problem.nodes[size_t(p)].cheap);
       if (!node.cheap) continue;
-      for (int tensor : node.operands)
-        if (int p = producers[size_t(tensor)]; p >= 0 && problem.nodes[size_t(p)].cheap && depth[size_t(p)] == depth[i])
-          parent[size_t(root(p))] = root(int(i));
+      isGenerated[i] = std::ranges::all_of(node.operands, [&](int tensor) {
+        int p = producers[size_t(tensor)];
+        return p >= 0 ? bool(isGenerated[size_t(p)]) : problem.tensors[size_t(tensor)].kind == TensorKind::Constant;
+      });
+      for (int tensor : node.operands) {
+        int p = producers[size_t(tensor)];
+        if (p < 0 || !problem.nodes[size_t(p)].cheap) continue;
+        // What is made from nothing (random masks) is made where it is read.
+        bool isMadeHere = isGenerated[size_t(p)] && readers[size_t(tensor)] == 1;
+        if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(root(p))] = root(int(i));
+      }
     }
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       double row = 1;
@@ -41,11 +53,11 @@ public:
         breaks[size_t(root(int(i)))] = true;
     }
   }
-  int root(int node) {
-    while (parent[size_t(node)] != node) node = parent[size_t(node)] = parent[size_t(parent[size_t(node)])];
+  int root(int node) const {
+    while (parent[size_t(node)] != node) node = parent[size_t(node)];
     return node;
   }
-  bool isFused(int node) { return !breaks[size_t(root(node))]; }
+  bool isFused(int node) const { return !breaks[size_t(root(node))]; }
   // The tensor that stands in memory for one that views make, and -1 for values computed from indices.
   int stored(int tensor) const {
     for (int p = producers[size_t(tensor)]; p >= 0 && isView(problem.nodes[size_t(p)]); p = producers[size_t(tensor)]) {
@@ -54,7 +66,7 @@ public:
     }
     return tensor;
   }
-  bool isInside(int node, int tensor) {
+  bool isInside(int node, int tensor) const {
     int p = producers[size_t(tensor)];
     return p >= 0 && problem.nodes[size_t(p)].cheap && root(p) == root(node);
   }
@@ -65,7 +77,94 @@ private:
   std::vector<bool> breaks;
 };
 
+class KeptTensors {
+public:
+  KeptTensors(const Problem &problem, const std::vector<int64_t> &batchFactors)
+      : problem(problem), batchFactors(batchFactors), clusters(problem, batchFactors), producers(problem.producers()),
+        isWritten(problem.tensors.size()), kept(problem.tensors.size()), seen(problem.tensors.size()) {
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Node &node = problem.nodes[i];
+      for (int tensor : node.operands) {
+        int source = clusters.stored(tensor);
+        bool isRead =
+            !node.cheap || (!isView(node) && !(clusters.isFused(int(i)) && clusters.isInside(int(i), source)));
+        if (source >= 0 && isRead) isWritten[size_t(source)] = true;
+      }
+    }
+  }
+
+  std::vector<bool> find() {
+    for (size_t t = 0; t < problem.tensors.size(); ++t)
+      if (problem.tensors[t].saved) need(int(t));
+    keepConstants();
+    return std::move(kept);
+  }
+
+private:
+  // A constant with more bytes than are stored in a plan, or with a part for each sample, is one value repeated.
+  void keepConstants() {
+    for (size_t t = 0; t < problem.tensors.size(); ++t)
+      kept[t] = kept[t] || (problem.tensors[t].kind == TensorKind::Constant &&
+                            problem.tensors[t].bytes() <= constants::storedConstantBytes);
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Node &node = problem.nodes[i];
+      for (size_t o = 0; o < node.operands.size(); ++o)
+        for (const auto &factors : node.rule.operands[o])
+          if (problem.tensors[size_t(node.operands[o])].kind == TensorKind::Constant && batchFactors[i] >= 0 &&
+              std::ranges::find(factors, batchFactors[i]) != factors.end())
+            kept[size_t(node.operands[o])] = false;
+    }
+  }
+  // Keeps the tensor or what it is made of.
+  void need(int tensor) {
+    tensor = clusters.stored(tensor);
+    if (tensor < 0 || seen[size_t(tensor)]) return;
+    seen[size_t(tensor)] = true;
+    int producer = producers[size_t(tensor)];
+    if (producer >= 0 && isMadeAgain(problem.nodes[size_t(producer)], producer, tensor)) {
+      for (int operand : problem.nodes[size_t(producer)].operands) need(operand);
+      return;
+    }
+    kept[size_t(tensor)] = producer >= 0;
+  }
+  bool isMadeAgain(const Node &node, int index, int tensor) const {
+    if (!node.cheap || !clusters.isFused(index) || isWritten[size_t(tensor)]) return false;
+    if (problem.tensors[size_t(tensor)].elementBytes == 1) return false;
+    return std::ranges::none_of(node.rule.factors,
+                                [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; });
+  }
+
+  const Problem &problem;
+  const std::vector<int64_t> &batchFactors;
+  Clusters clusters;
+  std::vector<int> producers;
+  std::vector<bool> isWritten, kept, seen;
+};
+
 } // namespace
+
+std::vector<bool> findKept(const Problem &problem, const std::vector<int64_t> &batchFactors) {
+  return KeptTensors(problem, batchFactors).find();
+}
+
+std::vector<bool> findAttentionCore(const Problem &problem, const SequenceFactors &sequence) {
+  std::vector<bool> core(problem.nodes.size(), false), reached(problem.tensors.size(), false);
+  std::vector<bool> needsGradient = problem.needsGradient();
+  for (const AttentionNodes &attention : sequence.attentions) {
+    core[size_t(attention.score)] = true;
+    for (int tensor : problem.nodes[size_t(attention.score)].results) reached[size_t(tensor)] = true;
+  }
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    if (!node.cheap || !sequence.inAttention[i]) continue;
+    auto isReached = [&](int tensor) { return bool(reached[size_t(tensor)]); };
+    auto hasGradient = [&](int tensor) { return bool(needsGradient[size_t(tensor)]); };
+    bool follows = std::ranges::any_of(node.operands, isReached);
+    core[i] = follows || std::ranges::none_of(node.results, hasGradient); // masks belong to what reads them
+    for (int tensor : node.results) reached[size_t(tensor)] = reached[size_t(tensor)] || follows;
+  }
+  return core;
+}
 
 std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
                                      const std::vector<int64_t> &batchFactors) {

@@ -9,6 +9,7 @@
 // cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
 #pragma once
 #include "compiler/planner/problem.h"
+#include "compiler/planner/sequence.h"
 
 namespace cleave::planner {
 
@@ -25,5 +26,21 @@ struct FusedWork {
 // against each other with the whole batch, so that a problem built with fewer samples gives the same.
 std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
                                      const std::vector<int64_t> &batchFactors);
+
+// Per tensor: is it kept in memory from the forward pass to the backward pass? Not all that the backward operations
+// read (Tensor::saved): a fused kernel makes what is inside of it again from what stands in memory anyway.
+//
+//   y = Contract x, w;  u = Mul y, y;  e = Erf u;  g = Mul e, y;  z = Contract g, v      the backward reads y, u, e, g
+//   kept: x and g (operands of the products) and y (the cluster's input), but not u and e
+//
+// Sums and maxima of rows are kept, and so are masks (booleans): a byte each, as PyTorch and Megatron-LM keep those of
+// dropout.
+std::vector<bool> findKept(const Problem &problem, const std::vector<int64_t> &batchFactors);
+
+// Per node: the core of attention, from the product of queries and keys up to, but without, the one with the values.
+// Its tensors have an element for every pair of positions. Selective recomputation does it again (Korthikanti et al.
+// 2022, section 5); a device with Device::fusedAttention has it on the chip (Dao et al. 2022): no traffic, nothing
+// kept, one product more in the backward pass.
+std::vector<bool> findAttentionCore(const Problem &problem, const SequenceFactors &sequence);
 
 } // namespace cleave::planner

@@ -97,7 +97,6 @@ private:
               collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
       }
       bool crossesNodes = sameStage >= model.cluster->devicesPerNode;
-      double in = s > 0 ? problem.activity->forwardCrossing[size_t(first)] : 0;
       double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;
       double back = s > 0 ? problem.activity->backwardCrossing[size_t(first)] : 0;
       bool sends = problem.ranks() > 1;
@@ -118,8 +117,7 @@ private:
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);
-      // Each transfer has two buffers, so that it overlaps with computing; gradients take as much the other way.
-      if (sends) rank.buffers += 2 * (in + out) + 2 * back;
+      rank.buffers += transferBytes(problem, first, end);
       rank.kept += problem.live(stage.rank) * work.kept;
       rank.state += state;
       double kept = work.kept;

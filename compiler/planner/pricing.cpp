@@ -16,14 +16,18 @@ GroupShape tensorGroup(const SplitModel &model) { return groupAlong(*model.clust
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
-  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink) : model(model), tensor(tensor), sink(sink) {}
+  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1)
+      : model(model), tensor(tensor), sink(sink), unwanted(unwanted) {}
   double tensorAxis(Collective collective, double bytes, double times, const char *why) {
-    return add(collective, tensorGroup(model), "tp", bytes, times, why);
+    double seconds = add(collective, tensorGroup(model), "tp", bytes, times, why);
+    if (collective == Collective::AllReduce) return seconds;
+    return seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
   }
-  double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why) {
+  double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why,
+             bool isHideable = false) {
     if (group.size <= 1 || times <= 0) return 0;
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bytes);
-    if (sink) sink->push_back({collective, axis, false, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axis, isHideable, bytes, seconds, times, tensor, why});
     return seconds;
   }
   // Of many small tensors put together into buckets: latency is shared.
@@ -39,11 +43,12 @@ private:
   const SplitModel &model;
   int tensor;
   CollectiveSink *sink;
+  double unwanted;
 };
 
-bool recomputes(const SplitModel &model, bool inBlock, bool cheap) {
+bool recomputes(const SplitModel &model, bool inBlock, bool inCore) {
   if (!inBlock) return false;
-  return model.setting.recompute == Recompute::Full || (model.setting.recompute == Recompute::Selective && cheap);
+  return model.setting.recompute == Recompute::Full || (model.setting.recompute == Recompute::Selective && inCore);
 }
 
 // Forward collectives that bring a tensor from `produced` to all of `uses`.
@@ -86,9 +91,11 @@ double backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double byte
                                      "gradients come back split and are needed whole");
 }
 
-// Bytes kept for the backward pass: the copies that the readers got, and the producer's own.
-double keptBytes(Layout produced, UseSet uses, double bytes, double ways) {
-  bool wantsWhole = uses & wholeBits;
+// Bytes kept for the backward pass: the copies that the readers got, and the producer's own. Where communication can
+// run beside compute a split tensor that was gathered is gathered again in the backward pass instead, behind the
+// product of the other gradient (Korthikanti et al. 2022, section 4.2.2).
+double keptBytes(Layout produced, UseSet uses, double bytes, double ways, bool gathersAgain) {
+  bool wantsWhole = (uses & wholeBits) && !(gathersAgain && produced >= 0);
   UseSet splits = uses & ~UseSet(7);
   if (produced == whole || uses == 0) return produced >= 0 ? bytes / ways : bytes;
   if (produced >= 0) {
@@ -124,26 +131,14 @@ UseSet bit(const Use &use) {
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
   const Candidate &chosen = variable.candidates[candidate];
   double times = double(variable.count) * double(model.setting.microbatches);
-  bool again = recomputes(model, variable.inBlock, model.problem->nodes[size_t(variable.index)].cheap);
+  bool again = recomputes(model, variable.inBlock, variable.inCore);
   Price price;
   price.forward = chosen.forward * times * (again ? 2 : 1);
   price.backward = chosen.backward * times;
   return price;
 }
 
-double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate) {
-  const Node &node = model.problem->nodes[size_t(variable.index)];
-  const Candidate &chosen = variable.candidates[candidate];
-  double bytes = 0;
-  auto add = [&](int tensor, Layout layout) {
-    bytes += model.localBytes(tensor) / (layout >= 0 ? double(model.setting.tp) : 1.0);
-  };
-  for (size_t o = 0; o < node.operands.size(); ++o)
-    if (model.problem->tensors[size_t(node.operands[o])].kind == TensorKind::Activation)
-      add(node.operands[o], chosen.uses[o].layout);
-  for (size_t r = 0; r < node.results.size(); ++r) add(node.results[r], chosen.results[r]);
-  return 2 * bytes;
-}
+double nodeWorkspace(const Variable &variable, size_t candidate) { return variable.candidates[candidate].workspace; }
 
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
@@ -164,9 +159,12 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;
   update.memoryBound = true;
+  update.isUpdate = true;
   update.kernels = 0; // one for many parameters
-  update.bytes =
-      stateElements * (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+  update.bytes = model.cluster->device.updateTraffic * stateElements *
+                 (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+  // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
+  update.bytes += (microbatches - 1) * 3 * (setting.zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
   int64_t gradientWays = setting.gradientWays();
@@ -193,31 +191,32 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
                                       "gradient shards are summed over the parts of the sequence");
   }
   if (setting.zero >= 3) {
-    // Recomputation in the backward pass uses the same gathered parameter as the backward itself.
-    price.hideable += ledger.bucketed(Collective::AllGather, shards, local, 2 * count * microbatches,
-                                      "parameters are gathered where they are used, forward and backward (ZeRO-3)");
+    // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
+    // parameters are gathered one by one, where they are used.
+    price.hideable += ledger.add(Collective::AllGather, shards, "batch", local, 2 * count * microbatches,
+                                 "parameters are gathered where they are used, forward and backward (ZeRO-3)", true);
   } else {
-    price.exposed =
+    // Layer by layer before the next step's forward pass needs them, which hides them.
+    price.hideable +=
         ledger.bucketed(Collective::AllGather, shards, local, count, "updated parameter shards are gathered (ZeRO)");
   }
   return price;
 }
 
-Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink) {
+Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
+                double unwanted) {
   const Setting &setting = model.setting;
   const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
   bool isParameter = tensor.kind == TensorKind::Parameter;
   Price price;
   if (flow.producer < 0) {
     if (uses & partialBit) price.exposed = infinity;
-    // Constants with more bytes than are stored in a plan are one value repeated: nobody holds them.
-    if (tensor.kind != TensorKind::Constant || flow.bytes <= constants::storedConstantBytes)
-      price.activations = flow.bytes * double(flow.count);
+    if (tensor.kind != TensorKind::Constant || flow.saved) price.activations = flow.bytes * double(flow.count);
     return price;
   }
-  Ledger ledger(model, flow.tensor, sink);
+  Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
   double count = double(flow.count), microbatches = double(setting.microbatches);
-  bool again = recomputes(model, flow.inBlock || flow.leavesBlock, flow.cheap) &&
+  bool again = recomputes(model, flow.inBlock || flow.leavesBlock, flow.inCore) &&
                (setting.recompute == Recompute::Full || flow.inBlock);
   if (setting.tp > 1 && uses) {
     price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));
@@ -228,15 +227,17 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   }
   if (isParameter) return price;
   bool crosses = setting.recompute == Recompute::Full && flow.leavesBlock && flow.gradient;
-  if (!flow.saved && !crosses) return price;
+  bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
+  if ((!flow.saved || isOnChip) && !crosses) return price;
   // A recomputed block's activations are there one repetition at a time.
   double live = isRecomputed(model, flow) ? 1 : count;
-  price.activations = live * keptBytes(produced, uses, flow.bytes, double(setting.tp));
+  price.activations =
+      live * keptBytes(produced, uses, flow.bytes, double(setting.tp), model.cluster->device.overlap > 0);
   return price;
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {
-  return flow.inBlock && recomputes(model, true, flow.cheap);
+  return flow.inBlock && recomputes(model, true, flow.inCore);
 }
 
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {

@@ -37,10 +37,11 @@ using CollectiveSink = std::vector<ImpliedCollective>;
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
 // What one node and its backward have in hand: operands, results, and their gradients; bytes. The largest counts.
-double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
+double nodeWorkspace(const Variable &variable, size_t candidate);
+// `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
 // `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
-Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
-                CollectiveSink *sink = nullptr);
+Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
+                double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Is what this flow carries computed again in the backward pass? Then it is kept for one repetition at a time.

@@ -34,9 +34,8 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
   // weights' gradients may fill everything else.
   profile.leastBubble = profile.bubble;
   if (profile.splitsBackward)
-    profile.leastBubble = std::min(
-        profile.bubble, std::max(double(ranks - 1) * forwardPart / double(profile.chunks),
-                                 double(ranks) * 2 * forwardPart - double(microbatches)));
+    profile.leastBubble = std::min(profile.bubble, std::max(double(ranks - 1) * forwardPart / double(profile.chunks),
+                                                            double(ranks) * 2 * forwardPart - double(microbatches)));
   return profile;
 }
 

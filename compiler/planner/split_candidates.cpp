@@ -1,5 +1,7 @@
 #include "compiler/planner/split_candidates.h"
+#include "compiler/planner/device_presets.h"
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace cleave::planner {
@@ -39,6 +41,16 @@ struct LocalSizes {
   int64_t contextFactor = -1;
   double contextScale = 1;
   std::vector<std::pair<int64_t, double>> laid; // factors of laid axes and what is left of them
+
+  double of(const Node &node, int64_t factor) const {
+    double size = double(node.rule.factors[size_t(factor)].size);
+    if (factor == split) size /= double(ways);
+    if (factor == batchFactor) size *= batchScale;
+    if (factor == contextFactor) size *= contextScale;
+    for (auto [laidFactor, scale] : laid)
+      if (factor == laidFactor) size *= scale;
+    return size;
+  }
 };
 
 // The matrix product that a heavy node is: factors by which of its tensors have them. A convolution counts as the
@@ -50,12 +62,7 @@ Product productOf(const Node &node, const LocalSizes &local) {
     int64_t factor = int64_t(f);
     bool inA = indexes(node.rule.operands[0], factor), inB = indexes(node.rule.operands[1], factor);
     bool inResult = indexes(node.rule.results[0], factor);
-    double size = double(node.rule.factors[f].size);
-    if (factor == local.split) size /= double(local.ways);
-    if (factor == local.batchFactor) size *= local.batchScale;
-    if (factor == local.contextFactor) size *= local.contextScale;
-    for (auto [laidFactor, scale] : local.laid)
-      if (factor == laidFactor) size *= scale;
+    double size = local.of(node, factor);
     (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
   return product;
@@ -82,7 +89,13 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
       local.laid.emplace_back(factor, 1.0 / double(axis.size));
       part /= double(axis.size);
     }
+  // What attention keeps on the chip.
+  auto isOnChip = [&](int tensor) {
+    int producer = facts.producers[size_t(tensor)];
+    return cluster.device.fusedAttention && producer >= 0 && facts.core[size_t(producer)];
+  };
   auto bytes = [&](int tensor, Layout layout) {
+    if (isOnChip(tensor)) return 0.0;
     // Large constants are one value repeated: the operation has it at hand.
     if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return 0.0;
     double size = problem.tensors[size_t(tensor)].bytes() / model.laidParts[size_t(tensor)];
@@ -91,16 +104,38 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     return layout >= 0 ? size / double(setting.tp) : size;
   };
   LocalWork work;
+  bool fusedCore = cluster.device.fusedAttention && facts.core[size_t(index)];
   work.memoryBound = node.cheap;
-  if (node.cheap) work.kernels = fused.kernels;
+  work.isScores = facts.core[size_t(index)];
+  if (node.cheap) work.kernels = fusedCore ? 0 : fused.kernels;
   for (size_t o = 0; o < node.operands.size(); ++o)
     work.bytes += node.cheap ? bytes(fused.sources[o], candidate.uses[o].layout) * fused.reads[o]
                              : bytes(node.operands[o], candidate.uses[o].layout);
   for (size_t r = 0; r < node.results.size(); ++r)
     work.bytes += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
-  work.flops = node.flops * part;
+  int64_t heads = facts.sequence.heads[size_t(index)];
+  if (node.cheap && work.isScores && !fusedCore && !cluster.device.isCpu() && heads >= 0 && local.batchFactor >= 0 &&
+      std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), constants::fusedSoftmaxMatrices) != 0) {
+    // Of the two reductions that a softmax is made of.
+    auto isReduced = [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; };
+    if (std::ranges::any_of(node.rule.factors, isReduced)) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
+    work.bytes *= constants::unfusedSoftmaxTraffic;
+  }
+  // In hand: what is not kept anyway, and everything's gradient.
+  auto inHand = [&](int tensor, Layout layout) {
+    if (problem.tensors[size_t(tensor)].kind != TensorKind::Activation) return;
+    candidate.workspace += bytes(tensor, layout) * (facts.kept[size_t(tensor)] ? 1 : 2);
+  };
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    if (!node.cheap || fused.reads[o] > 0) inHand(fused.sources[o], candidate.uses[o].layout);
+  for (size_t r = 0; r < node.results.size(); ++r)
+    if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);
+  // Of memory-bound operations only those that draw and compare numbers count their arithmetic: inside a fused kernel
+  // nothing else tells a split mask from a whole one.
+  if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;
   if (!node.cheap) work.product = productOf(node, local);
   candidate.forward = operationSeconds(cluster, problem.precision, work);
+  candidate.forwardLaunches = work.kernels;
   size_t gradients = 0;
   for (int tensor : node.operands) gradients += facts.needsGradient[size_t(tensor)];
   if (gradients == 0 || node.stopsGradient) return;
@@ -108,6 +143,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
     if (fused.isFused) work.bytes *= 2;
     candidate.backward = operationSeconds(cluster, problem.precision, work);
+    candidate.backwardLaunches = work.kernels;
     return;
   }
   // One operation an operand: of as much work, with one of its dimensions summed over instead of k.
@@ -118,21 +154,23 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.product = o == 0 ? Product{forward.m, forward.k, forward.n, forward.batch}
                           : Product{forward.k, forward.n, forward.m, forward.batch};
     candidate.backward += operationSeconds(cluster, problem.precision, work);
+    candidate.backwardLaunches += work.kernels;
   }
+  if (fusedCore) candidate.backward += candidate.forward;
 }
 
 // Candidates that one factor (or none, or a passed partial sum) gives.
 void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, int64_t contextFactor,
                const std::vector<int64_t> &laidFactors, std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
-  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, {}});
+  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, {}});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
     if (std::find(laidFactors.begin(), laidFactors.end(), int64_t(f)) != laidFactors.end()) continue;
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
-    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, {}};
+    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, {}};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
       candidate.uses.push_back({layout, layout == whole});
@@ -150,7 +188,7 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
   }
   if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
   auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
-  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, {}};
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, {}};
   if (node.rule.linearity == dist::FactorRule::LinearJointly) {
     for (size_t o = 0; o < operands; ++o)
       if (isLinear(o)) pass.uses[o].layout = partialSum;
@@ -222,10 +260,14 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
     prefer(candidates, [](const Candidate &c) { return c.factor >= 0; });
   if (constraints.tensorSplit == TensorSplit::None) prefer(candidates, [](const Candidate &c) { return c.factor < 0; });
   if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
-  if (constraints.tensorSplit == TensorSplit::Megatron && readsWeight(problem, node)) {
-    prefer(candidates, splitsWeight);
-    if (int64_t vocabulary = facts.vocabularyFactors[size_t(index)]; vocabulary >= 0)
-      prefer(candidates, [&](const Candidate &c) { return c.factor == vocabulary; });
+  if (constraints.tensorSplit == TensorSplit::Megatron) {
+    int64_t vocabulary = facts.vocabularyFactors[size_t(index)], heads = facts.sequence.heads[size_t(index)];
+    if (readsWeight(problem, node)) {
+      if (!node.cheap || vocabulary >= 0) prefer(candidates, splitsWeight);
+      if (vocabulary >= 0) prefer(candidates, [&](const Candidate &c) { return c.factor == vocabulary; });
+    } else if (heads >= 0) {
+      prefer(candidates, [&](const Candidate &c) { return c.factor == heads; });
+    }
   }
   if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });

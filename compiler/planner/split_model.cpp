@@ -107,6 +107,8 @@ public:
       : problem(problem), facts(facts), constraints(constraints), model(*facts.structure) {
     model.cluster = &cluster;
     model.setting = setting;
+    model.onlyAllReduces =
+        constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
   }
 
   Result<SplitModel> build() {

@@ -42,10 +42,12 @@ struct Exchange {
 struct Candidate {
   int64_t factor = -1; // that tp splits; -1: none
   bool passesPartial = false;
-  std::vector<Use> uses;            // an operand each
-  std::vector<Layout> results;      // a result each
-  double forward = 0, backward = 0; // compute seconds of one microbatch
-  std::vector<Exchange> exchanges;  // collectives that the operation itself needs, whatever its neighbours do
+  std::vector<Use> uses;                            // an operand each
+  std::vector<Layout> results;                      // a result each
+  double forward = 0, backward = 0;                 // compute seconds of one microbatch on the device
+  double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
+  double workspace = 0;            // bytes in hand at once: operands and results in memory, and their gradients
+  std::vector<Exchange> exchanges; // collectives that the operation itself needs, whatever its neighbours do
 };
 
 // A mesh axis whose split of every node follows from the graph (laid_axes.h).
@@ -108,6 +110,7 @@ struct Variable {
   int index = 0;       // node or tensor, of the first repetition
   int count = 1;       // how many nodes or parameters it stands for
   bool inBlock = false;
+  bool inCore = false;               // of an attention
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
   std::vector<UnitShare> shares;     // parameters that several units read: UnitLayout::shared
@@ -131,7 +134,7 @@ struct Flow {
   bool anyLayout = false;        // an input: every device takes the part it wants
   bool inBlock = false;          // made and read inside one repetition of a block
   bool leavesBlock = false;      // made in a block, or read in another than its own
-  bool cheap = false;            // made by a cheap node
+  bool inCore = false;           // made in the core of an attention (fusion.h)
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
 
@@ -167,6 +170,10 @@ struct SplitModel {
   std::vector<double> laidParts; // per tensor: parts in which it lies over them; parameters too
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
+  // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
+  // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
+  // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
+  bool onlyAllReduces = false;
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;
@@ -188,6 +195,8 @@ struct ProblemFacts {
   std::vector<Repeat> repeats;
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
+  std::vector<bool> kept;                      // per tensor (fusion.h)
+  std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
   std::vector<bool> residual;                  // per node (residual.h)
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes

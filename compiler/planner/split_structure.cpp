@@ -111,6 +111,7 @@ private:
         Variable variable;
         variable.index = int(i);
         variable.inBlock = at.run >= 0;
+        variable.inCore = facts.core[i];
         model.variableOfNode[i] = int(model.variables.size());
         model.variables.push_back(std::move(variable));
       }
@@ -165,12 +166,12 @@ private:
         const Node &node = problem.nodes[size_t(producer)];
         flow.producer = model.variableOfNode[size_t(producer)];
         flow.result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
-        flow.cheap = node.cheap;
+        flow.inCore = facts.core[size_t(producer)];
       } else if (tensor.kind == TensorKind::Parameter)
         flow.producer = model.variableOfTensor[t];
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
-      flow.saved = tensor.saved;
+      flow.saved = facts.kept[t];
       flow.inBlock = producer >= 0 && place[size_t(producer)].run >= 0;
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       for (auto [reader, operand] : facts.readers[t]) {
@@ -231,6 +232,8 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
+  facts.core = findAttentionCore(problem, facts.sequence);
+  facts.kept = findKept(problem, facts.batchFactors);
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();

@@ -58,6 +58,7 @@ public:
         one.backwardWeight *= times;
         one.communication *= times;
         one.again *= times;
+        one.waiting *= times;
         one.kept *= times;
         sum += one;
       }
@@ -66,7 +67,7 @@ public:
 
   double memory() const {
     UnitActivity sum = total();
-    return state.bytes() + problem.live(rank) * sum.kept + sum.transient +
+    return state.bytes() + problem.live(rank) * sum.kept + sum.transient + buffers +
            workspaceBytes(problem.model->setting, sum.workspace, state.largestParameter, state.gradients,
                           state.parameters);
   }
@@ -85,6 +86,7 @@ public:
   }
 
   UnitState state;
+  double buffers = 0; // of its stages' transfers
 
 private:
   struct Count {
@@ -366,6 +368,7 @@ private:
       double seconds = 0;
       while (start > stage) {
         load.add(start - 1);
+        load.buffers = transferBytes(problem, start - 1, end);
         if (!load.fit(seconds) || seconds > slowest) break;
         --start;
       }
@@ -391,6 +394,7 @@ private:
           load.add(unit);
           mine.push_back(unit);
         }
+        load.buffers += transferBytes(problem, plan.firstUnits[size_t(stage)], end);
       }
       double time = 0;
       plan.fits = load.fit(time) && plan.fits;
@@ -420,6 +424,16 @@ private:
 };
 
 } // namespace
+
+double transferBytes(const StageProblem &problem, int first, int end) {
+  if (problem.ranks() <= 1) return 0;
+  const ActivityCosts &activity = *problem.activity;
+  double bytes = 0;
+  for (int border : {first, end})
+    if (border > 0 && border < int(problem.model->layout->units.size()))
+      bytes += activity.forwardCrossing[size_t(border)] + activity.backwardCrossing[size_t(border)];
+  return 2 * bytes;
+}
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
   return StagePlanner(problem).plan(worth);

@@ -32,9 +32,13 @@ struct StagePlan {
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
   double bound = 0;                 // no plan of evenly loaded ranks that fits is faster; of any: stage_bound.h
-  double bytes = 0;                 // of the device that needs most, without buffers of transfers
+  double bytes = 0;                 // of the device that needs most
   bool fits = false;
 };
+
+// Bytes that a stage of units [first, end) needs for what it sends and receives, activations and gradients: two buffers
+// a transfer, so that it overlaps with computing.
+double transferBytes(const StageProblem &problem, int first, int end);
 
 // Nothing when there are fewer units than stages. Cuts that give what must recompute fewer units are tried only where
 // the plan may be faster than `worth`.

@@ -13,8 +13,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Overlap overlapOf(const SplitModel &model) {
   double part = model.cluster->device.overlap;
   if (model.setting.zero >= 3) return {part, part};
-  if (model.setting.zero == 2) return {0, part};
-  return {0, part / double(model.setting.microbatches)}; // only the last microbatch's backward makes final gradients
+  if (model.setting.zero == 2) return {part / double(model.setting.microbatches), part};
+  // Only the last microbatch's backward makes final gradients; only the first one's forward waits for parameters.
+  part = model.cluster->device.gradientOverlap / double(model.setting.microbatches);
+  return {model.setting.zero == 1 ? part : 0, part};
 }
 
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
@@ -65,7 +67,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     }
     passes += nodePrice(model, variable, chosen);
     passes += exchangePrice(model, variable, chosen, sink);
-    workspace = std::max(workspace, nodeWorkspace(model, variable, chosen));
+    workspace = std::max(workspace, nodeWorkspace(variable, chosen));
   }
   for (const Flow &flow : model.flows)
     passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);

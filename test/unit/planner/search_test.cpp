@@ -79,11 +79,15 @@ TEST(Search, MegatronSplitsTheVocabularyOfTableAndHead) {
 }
 
 TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
-  Decision decision = mustSolve(gpt({8, 64, 128, 8, 3, 512}), "a100-80g:4x1");
-  EXPECT_LE(decision.gap, 1e-6);
-  ASSERT_GE(decision.alternatives.size(), 14u);
-  for (const Alternative &row : decision.alternatives)
-    if (row.fits) EXPECT_GE(row.stepSeconds, decision.predicted.stepSeconds * (1 - 1e-9)) << row.name;
+  for (const char *cluster : {"cpu:4", "a100-80g:4x1"}) {
+    Decision decision = mustSolve(gpt({8, 64, 128, 8, 3, 512}), cluster);
+    // So small a model keeps a GPU waiting for its host. What the device does is minimal; which split waits least is
+    // only bounded (leastPassSeconds).
+    EXPECT_LE(decision.gap, std::string(cluster) == "cpu:4" ? 1e-6 : 1e-4) << cluster;
+    ASSERT_GE(decision.alternatives.size(), 14u);
+    for (const Alternative &row : decision.alternatives)
+      if (row.fits) EXPECT_GE(row.stepSeconds, decision.predicted.stepSeconds * (1 - 1e-4)) << cluster << row.name;
+  }
 }
 
 TEST(Search, The175BModelFitsOn1024Devices) {

@@ -1,0 +1,64 @@
+// What fusion leaves in memory, and what the host's dispatch does to a pass, against hand counts.
+#include "compiler/planner/activity_costs.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+// y = x w;  u = y y;  e = erf u;  g = e y;  z = g v, all of the middle read by the backward pass.
+struct Gelu {
+  ProblemBuilder b{"gelu", 16};
+  int x = b.input("x", {16, 64}), w = b.parameter("w", {64, 256}), v = b.parameter("v", {256, 64});
+  int y = b.op("up", "Contract", "bk,kn->bn", {x, w});
+  int u = b.op("square", "Mul", "bn,bn->bn", {y, y});
+  int e = b.op("erf", "Erf", "bn->bn", {u});
+  int g = b.op("gate", "Mul", "bn,bn->bn", {e, y});
+  int z = b.op("down", "Contract", "bk,kn->bn", {g, v});
+  int loss = b.op("loss", "Sum", "bn->", {z});
+  Gelu() {
+    for (int tensor : {y, u, e, g}) b.problem.tensors[size_t(tensor)].saved = true;
+  }
+};
+
+std::vector<int64_t> batchFactorsOf(const Problem &problem) {
+  std::vector<int64_t> dims = problem.batchDims(), factors;
+  for (const Node &node : problem.nodes) factors.push_back(Problem::batchFactor(node, dims));
+  return factors;
+}
+
+TEST(Fusion, TheBackwardPassMakesWhatIsInsideAKernelAgain) {
+  Gelu gelu;
+  std::vector<bool> kept = findKept(gelu.b.problem, batchFactorsOf(gelu.b.problem));
+  EXPECT_TRUE(kept[size_t(gelu.y)]);
+  EXPECT_FALSE(kept[size_t(gelu.u)]);
+  EXPECT_FALSE(kept[size_t(gelu.e)]);
+  EXPECT_TRUE(kept[size_t(gelu.g)]);
+  EXPECT_FALSE(kept[size_t(gelu.z)]);
+}
+
+TEST(Dispatch, APassTakesAtLeastItsKernelsDispatch) {
+  Gelu gelu;
+  Cluster cluster = *parseCluster("a100-80g:1");
+  Constraints constraints;
+  ProblemFacts facts = gatherFacts(gelu.b.problem, constraints);
+  double forward = 0, backward = 0;
+  cluster.device.dispatchSeconds = 1; // nothing that the device does takes as long
+  auto model = buildModel(gelu.b.problem, facts, cluster, constraints, Setting{});
+  ASSERT_TRUE(model);
+  ActivityCosts costs = costActivity(*model, std::vector<int>(model->variables.size(), 0));
+  for (const Unit &unit : model->layout->units) {
+    forward += costs.of(unit.kind, Recompute::None).forward;
+    backward +=
+        costs.of(unit.kind, Recompute::None).backwardInput + costs.of(unit.kind, Recompute::None).backwardWeight;
+  }
+  // Forward: two products, the fused gate, the loss. Backward: x needs no gradient, so one product and then two.
+  EXPECT_NEAR(forward, 4, 1e-3);
+  EXPECT_NEAR(backward, 5, 1e-3);
+  EXPECT_LE(leastPassSeconds(*model, Recompute::None), forward + backward + 1e-9);
+}
+
+} // namespace
+} // namespace cleave::planner
