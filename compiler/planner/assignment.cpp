@@ -194,6 +194,55 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
   return *minimum;
 }
 
+// Choices that no choice of a neighbour goes with are crossed out until nothing changes.
+std::string InnerProblem::contradiction() const {
+  std::vector<std::vector<bool>> open;
+  for (int domain : domains) open.emplace_back(size_t(domain), true);
+  auto nameOf = [&](int v) -> std::string {
+    if (size_t(v) >= model.variables.size()) return "";
+    const Variable &variable = model.variables[size_t(v)];
+    return variable.isHome ? "parameter '" + model.problem->tensors[size_t(variable.index)].name + "'"
+                           : "node '" + model.problem->nodes[size_t(variable.index)].name + "' (" +
+                                 model.problem->nodes[size_t(variable.index)].op + ")";
+  };
+  for (bool isChanging = true; isChanging;) {
+    isChanging = false;
+    for (const PricedTable &table : tables) {
+      std::vector<std::vector<bool>> supported;
+      for (int v : table.scope) supported.emplace_back(size_t(domains[size_t(v)]), false);
+      for (size_t cell = 0; cell < table.cells.size(); ++cell) {
+        if (table.cells[cell].seconds == infinity) continue;
+        std::vector<size_t> values(table.scope.size());
+        size_t rest = cell;
+        bool isOpen = true;
+        for (size_t i = table.scope.size(); i-- > 0;) {
+          size_t domain = size_t(domains[size_t(table.scope[i])]);
+          values[i] = rest % domain;
+          rest /= domain;
+          isOpen = isOpen && open[size_t(table.scope[i])][values[i]];
+        }
+        for (size_t i = 0; isOpen && i < values.size(); ++i) supported[i][values[i]] = true;
+      }
+      for (size_t i = 0; i < table.scope.size(); ++i) {
+        std::vector<bool> &values = open[size_t(table.scope[i])];
+        for (size_t d = 0; d < values.size(); ++d)
+          if (values[d] && !supported[i][d]) {
+            values[d] = false;
+            isChanging = true;
+          }
+        if (std::find(values.begin(), values.end(), true) != values.end()) continue;
+        std::string name;
+        for (size_t j = i; j < i + table.scope.size() && name.empty(); ++j)
+          name = nameOf(table.scope[j % table.scope.size()]);
+        for (int other : table.scope)
+          if (std::string beside = nameOf(other); !beside.empty() && beside != name) return name + " beside " + beside;
+        return name;
+      }
+    }
+  }
+  return "";
+}
+
 void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const {
   Evaluation evaluation = evaluate(model, choice);
   if (!evaluation.isPossible) return;

@@ -36,6 +36,9 @@ public:
   Result<Minimum> weighted(double lambda) const { return minimize({0, lambda, 1}); }
   Result<Minimum> leanest() const { return minimize({0, 1, 1e-6}); }
   bool wasExact() const { return isExact; }
+  // The operation or tensor that has no allowed choice left, by what its neighbours can still be; empty when each has
+  // one.
+  std::string contradiction() const;
   // Of all parameters, however they lie.
   double mostUpdateSeconds() const;
 

@@ -1,5 +1,6 @@
 #include "compiler/planner/cells.h"
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <string_view>
 
@@ -11,6 +12,18 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double memoryPrices[] = {0.05, 0.5, 5};
 
 } // namespace
+
+Status Cells::nothingAllowed(const InnerProblem &inner, const Setting &setting) const {
+  std::string where = inner.contradiction(), asked = constraints.like.empty() ? "" : "--like " + constraints.like;
+  for (const Pin &pin : constraints.pins) asked += (asked.empty() ? "--pin " : ", --pin ") + pin.text;
+  if (constraints.like.empty() && constraints.sequenceSplit == SequenceSplit::On)
+    asked += asked.empty() ? "--sequence-parallel" : ", --sequence-parallel";
+  return {ErrorKind::NoFit,
+          fmt::format("{} on mesh {} leaves {} no split that fits what its neighbours make and read; choose another "
+                      "--mesh, or leave it out",
+                      asked.empty() ? "the model" : asked, setting.mesh().str(),
+                      where.empty() ? "some operation" : where)};
+}
 
 Cell &Cells::at(const Setting &setting) {
   auto [found, isNew] = cells.try_emplace({setting.tp, setting.cp, setting.ep, setting.localSamples(problem.batch),
@@ -57,9 +70,7 @@ void Cells::solve(Cell &cell) {
   InnerProblem inner(model, 0);
   Result<Minimum> fastest = inner.fastest();
   if (!fastest || fastest->value == infinity) {
-    cell.reason = fastest
-                      ? Status(ErrorKind::NoFit, "no assignment of " + model.setting.str() + " is allowed by the pins")
-                      : fastest.status();
+    cell.reason = fastest ? nothingAllowed(inner, model.setting) : fastest.status();
     cell.secondsBound = infinity;
     return;
   }

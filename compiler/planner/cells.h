@@ -42,6 +42,8 @@ public:
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
 
 private:
+  Status nothingAllowed(const InnerProblem &inner, const Setting &setting) const;
+
   const Problem &problem;
   const ProblemFacts &facts;
   const Cluster &cluster;

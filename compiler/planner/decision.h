@@ -128,6 +128,7 @@ struct Decision {
   int64_t candidates =
       0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
   std::vector<Alternative> alternatives;
+  double twiceMemorySeconds = 0;  // a step's, searched for devices with twice the memory; 0: not searched
   std::vector<std::string> notes; // what a person should know: a dimension left whole and why
 
   const NodeDecision *findNode(const std::string &node) const;

@@ -362,6 +362,7 @@ private:
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
     int64_t refined = 0;
     for (const Solution &solution : finalists) {
+      if (isLate()) break;
       if (solution.model->setting.pp > 1 || ++refined > mostRefinements) continue;
       SplitModel model = *solution.model;
       for (Recompute how : openRecomputation(constraints, options, !facts.repeats.empty())) {

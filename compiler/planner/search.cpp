@@ -51,12 +51,40 @@ Alternative refused(const std::string &name, const std::string &why) {
   return row;
 }
 
+// A search that takes no longer than its part of the time that is left, where there is a limit.
+class TimeLeft {
+public:
+  explicit TimeLeft(const SearchOptions &options) : options(options), start(std::chrono::steady_clock::now()) {}
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  // One of `parts` searches beside the one that was asked for.
+  SearchOptions beside(size_t parts) const {
+    constexpr double least = 1e-6; // 0 would be no limit
+    SearchOptions one = options;
+    one.top = 0;
+    one.progress = {};
+    if (options.seconds > 0) one.seconds = std::max(least, (options.seconds - elapsed()) / double(parts));
+    return one;
+  }
+  // The one that was asked for, where others come after it.
+  SearchOptions first() const {
+    constexpr double part = 0.6;
+    SearchOptions one = options;
+    if (options.alternatives) one.seconds *= part;
+    return one;
+  }
+
+private:
+  const SearchOptions &options;
+  std::chrono::steady_clock::time_point start;
+};
+
 std::vector<Alternative> priceAlternatives(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                           const Constraints &given, const SearchOptions &options,
-                                           const Outcome &outcome) {
+                                           const Constraints &given, const TimeLeft &time, const Outcome &outcome) {
   std::vector<Alternative> rows;
   double limit = usableMemory(cluster), best = outcome.best->seconds();
+  size_t left = presetNames().size() + 1; // and the search with more memory
   for (const std::string &preset : presetNames()) {
+    SearchOptions how = time.beside(left--);
     if (cluster.numDevices() == 1 && preset != "ddp") continue;
     SplitFlags flags;
     flags.like = preset;
@@ -67,10 +95,6 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
     }
     constraints->microbatches = given.microbatches;
     constraints->recompute = given.recompute;
-    SearchOptions how = options;
-    how.top = 0;
-    how.progress = {};
-    how.seconds /= double(presetNames().size()); // so that all of them together take as long as the search
     Outcome priced = searchSettings(problem, facts, cluster, *constraints, how);
     const auto &solution = priced.best ? priced.best : priced.leastMemory;
     if (!solution)
@@ -83,6 +107,15 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
     }
   }
   return rows;
+}
+
+// With devices of twice the memory everything may be chosen again: the least step time known of it.
+double secondsWithTwiceTheMemory(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                 const Constraints &constraints, const TimeLeft &time, const Outcome &outcome) {
+  Cluster larger = cluster;
+  larger.device.memoryBytes *= 2;
+  Outcome priced = searchSettings(problem, facts, larger, constraints, time.beside(1));
+  return priced.best ? std::min(priced.best->seconds(), outcome.best->seconds()) : outcome.best->seconds();
 }
 
 // The best of every other mesh, the fastest first.
@@ -271,7 +304,7 @@ void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequen
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options) {
-  auto start = std::chrono::steady_clock::now();
+  TimeLeft time(options);
   CLEAVE_RETURN_IF_ERROR(problem.check());
   if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
     return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
@@ -285,7 +318,14 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                                "(beside samples and features); leave it out",
                                constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like,
                                problem.name.empty() ? "this model" : problem.name))};
-  Outcome outcome = searchSettings(problem, facts, cluster, constraints, options);
+  Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first());
+  if (!outcome.best && outcome.leastMemory && !outcome.isComplete)
+    return {
+        Status(ErrorKind::NoFit,
+               fmt::format("no plan that fits was found in {:.3g} s of search; the leanest so far ({}) needs {} on a "
+                           "device, of which {} can be used: give --search-seconds more time, or leave it out",
+                           time.elapsed(), outcome.leastMemory->model->setting.str(),
+                           bytesText(outcome.leastMemory->bytes()), bytesText(usableMemory(cluster))))};
   if (!outcome.best && outcome.leastMemory)
     return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
   if (!outcome.best) return {outcome.reason};
@@ -296,10 +336,12 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
   decision.collectives = totals(problem, *outcome.best);
-  if (options.alternatives)
-    decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, options, outcome);
+  if (options.alternatives) {
+    decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, time, outcome);
+    decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome);
+  }
   for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));
-  decision.searchSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  decision.searchSeconds = time.elapsed();
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
   return decision;
 }

@@ -1,5 +1,6 @@
 // `--explain NODE` and `--diff`.
 #include "compiler/report/report.h"
+#include "compiler/report/single_changes.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -31,6 +32,24 @@ std::string change(double left, double right) {
 void line(std::string &out, const char *what, const std::string &left, const std::string &right,
           const std::string &note = "") {
   if (left != right) out += fmt::format("  {:<24} {} -> {}{}\n", what, left, right, note);
+}
+
+// One choice at a time; nothing when only names differ or the reports are older.
+std::string singleChanges(const Report &left, const Report &right) {
+  Result<std::vector<SingleChange>> rows = priceSingleChanges(left, right);
+  if (!rows || rows->size() < 2) return "";
+  std::string out = "each change by itself, all else as before (shardings chosen again)\n";
+  const SingleChange &before = rows->front();
+  for (const SingleChange &row : *rows) {
+    if (row.stepSeconds <= 0) {
+      out += fmt::format("  {:<40} {}\n", row.what, row.whyNot);
+      continue;
+    }
+    out += fmt::format("  {:<40} {:>10}{}, {}{}{}\n", row.what, formatSeconds(row.stepSeconds),
+                       change(before.stepSeconds, row.stepSeconds), formatBytes(row.memoryBytes),
+                       change(before.memoryBytes, row.memoryBytes), row.whyNot.empty() ? "" : ", " + row.whyNot);
+  }
+  return out;
 }
 
 } // namespace
@@ -116,6 +135,8 @@ std::string diff(const Report &left, const Report &right) {
   bytes("  activations", a.activations, b.activations);
   bytes("  workspace", a.workspace, b.workspace);
   if (!worth.empty()) what += "what it is worth\n" + worth;
+
+  if (what.starts_with("what changed")) what += singleChanges(left, right);
 
   std::map<std::string, std::pair<double, double>> traffic;
   for (const auto &row : left.collectives)

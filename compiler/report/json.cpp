@@ -185,6 +185,7 @@ Report reportOf(const Json &json) {
             listOf<CandidateCost>(entry.at("candidates"), candidateOf)};
   });
   report.notes = json.at("notes").get<std::vector<std::string>>();
+  report.source = json.value("source", "");
   return report;
 }
 
@@ -227,6 +228,7 @@ std::string renderJson(const Report &report) {
       {"notes", report.notes},
       {"parameters", Json::array()},
       {"nodes", Json::array()},
+      {"source", report.source},
   };
   for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));
   for (const planner::TimePart &row : report.timeParts)

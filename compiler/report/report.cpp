@@ -1,6 +1,7 @@
 #include "compiler/report/report.h"
 #include "compiler/planner/cost.h"
 #include "compiler/planner/search.h"
+#include "compiler/report/pricing_source.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/message_routes.h"
 #include "runtime/plan/routine.h"
@@ -175,6 +176,9 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   take(planner::timeParts(problem, cluster, decision), report.timeParts, "times by layer");
   take(planner::memoryOverTime(problem, cluster, decision), report.memoryOverTime, "memory over time");
   take(planner::sensitivities(problem, cluster, decision), report.sensitivities, "sensitivity");
+  if (decision.twiceMemorySeconds > 0)
+    report.sensitivities.push_back({"memory (split chosen again)", decision.twiceMemorySeconds});
+  report.source = packSource(problem, cluster);
   return report;
 }
 

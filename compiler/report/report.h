@@ -55,6 +55,7 @@ struct Report {
   std::vector<planner::MemoryPoint> memoryOverTime;
   std::vector<planner::Sensitivity> sensitivities;
   std::vector<std::string> notes;
+  std::string source; // problem and cluster it was made from (pricing_source.h), for --diff
 };
 
 // Never fails: what cannot be explained becomes a note.
@@ -72,7 +73,8 @@ std::string renderHtml(const Report &report);
 // Candidate splits of one node, their costs, the chosen one and what it saves. An unknown name is an error that lists
 // names like it.
 Result<std::string> explain(const Report &report, const std::string &node);
-// What differs between two reports, and what it is worth.
+// What differs between two reports, and what it is worth: each of the right one's choices is also priced by itself, in
+// the left one's place.
 std::string diff(const Report &left, const Report &right);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.

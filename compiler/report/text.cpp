@@ -103,7 +103,8 @@ std::string sensitivityTable(const Report &report) {
   for (const planner::Sensitivity &row : report.sensitivities)
     rows.push_back({row.what, formatSeconds(row.stepSeconds),
                     fmt::format("{:.1f} % less", 100 * (1 - row.stepSeconds / report.predicted.stepSeconds))});
-  return "\nwhat better machines would bring (this split, priced again)\n" + table(rows);
+  return "\nwhat better machines would bring (this split, priced again; with more memory another may be better)\n" +
+         table(rows);
 }
 
 } // namespace

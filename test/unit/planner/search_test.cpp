@@ -270,6 +270,35 @@ TEST(Search, StoppedEarlyItGivesWhatItHasAndSaysSo) {
   EXPECT_THAT(decision.notes[0], ::testing::HasSubstr("the search was stopped"));
 }
 
+TEST(Search, WhatAPresetLeavesNoSplitForIsNamed) {
+  // A sum of maxima can only pass partial sums on where its operands are sums; along the sequence it is asked to.
+  testing::ProblemBuilder b("maxima", 16);
+  int x = b.op("up", "Contract", "bsk,kh->bsh", {b.input("x", {16, 64, 64}), b.parameter("w", {64, 64})});
+  int top = b.op("top", "Max", "bsh->", {x});
+  b.op("twice", "Add", ",->", {top, top});
+  Result<Cluster> cluster = parseCluster("a100-80g:2");
+  Result<Constraints> constraints = parseConstraints({.mesh = "tp=2", .sequenceParallel = true}, *cluster);
+  ASSERT_TRUE(constraints);
+  Result<Decision> decision = solve(b.problem, *cluster, *constraints, {});
+  ASSERT_FALSE(decision);
+  EXPECT_THAT(decision.status().message(),
+              ::testing::HasSubstr("--sequence-parallel on mesh dp=1,tp=2 leaves node 't"));
+}
+
+TEST(Search, TwiceTheMemoryIsNeverSlowerAndFreesRecomputation) {
+  Problem problem = gpt({64, 512, 1024, 16, 8, 4096});
+  Decision roomy = mustSolve(problem, "a100-80g:4", {}, {.executableOnly = false});
+  EXPECT_DOUBLE_EQ(roomy.twiceMemorySeconds, roomy.predicted.stepSeconds);
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  cluster->device.memoryBytes = roomy.predicted.memory.total() * 0.7;
+  Result<Constraints> constraints = parseConstraints({}, *cluster);
+  ASSERT_TRUE(constraints);
+  Result<Decision> tight = solve(problem, *cluster, *constraints, {.executableOnly = false});
+  ASSERT_TRUE(tight) << tight.status().message();
+  EXPECT_GT(tight->predicted.stepSeconds, roomy.predicted.stepSeconds);
+  EXPECT_NEAR(tight->twiceMemorySeconds, roomy.predicted.stepSeconds, 1e-3 * roomy.predicted.stepSeconds);
+}
+
 TEST(Search, DevicesDoNotRepeatEachOthersMatrixProducts) {
   // So small that computing everything everywhere would be the fastest.
   Decision decision = mustSolve(mlp(8, 16, 16, 8), "cpu:4", {.mesh = "dp=1,tp=4"});

@@ -1,5 +1,7 @@
 #include "compiler/planner/search.h"
+#include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
+#include "compiler/report/single_changes.h"
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -100,6 +102,30 @@ TEST(Report, DiffSaysWhatChanged) {
   EXPECT_THAT(text, HasSubstr("zero                     0 -> 3"));
   EXPECT_THAT(text, HasSubstr("optimizer"));
   EXPECT_THAT(text, HasSubstr("parameters that lie differently: 1"));
+}
+
+TEST(Report, DiffPricesEachChangeByItself) {
+  Report left = made({.mesh = "dp=4,tp=1", .zero = "0"}), right = made({.mesh = "dp=2,tp=2", .zero = "1"});
+  Result<std::vector<SingleChange>> rows = priceSingleChanges(left, right);
+  ASSERT_TRUE(rows) << rows.status().message();
+  std::vector<std::string> names;
+  for (const SingleChange &row : *rows) names.push_back(row.what);
+  EXPECT_THAT(names, testing::ElementsAre("as it is", "mesh dp=2,tp=2", "zero 1", "all of these"));
+  // The same figures as when each is asked for by itself.
+  EXPECT_DOUBLE_EQ((*rows)[0].stepSeconds, left.predicted.stepSeconds);
+  EXPECT_DOUBLE_EQ((*rows)[1].stepSeconds, made({.mesh = "dp=2,tp=2", .zero = "0"}).predicted.stepSeconds);
+  EXPECT_DOUBLE_EQ((*rows)[2].stepSeconds, made({.mesh = "dp=4,tp=1", .zero = "1"}).predicted.stepSeconds);
+  EXPECT_DOUBLE_EQ((*rows)[3].stepSeconds, right.predicted.stepSeconds);
+  EXPECT_THAT(diff(left, right), HasSubstr("each change by itself"));
+  left.source = "nonsense";
+  EXPECT_FALSE(priceSingleChanges(left, right));
+}
+
+TEST(Report, SourceReadsBack) {
+  Report report = made({});
+  Result<PricingSource> source = unpackSource(report.source);
+  ASSERT_TRUE(source) << source.status().message();
+  EXPECT_EQ(packSource(source->problem, source->cluster), report.source);
 }
 
 TEST(Report, HtmlIsOnePageWithEscapedNames) {
