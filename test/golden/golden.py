@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--mpi] [--models a,b] [--splits x,y] [--keep FOLDER]
+    golden.py --build BUILD [--full] [--models a,b] [--splits x,y] [--precision bf16|fp16]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
 large power of two, the gradient of every parameter with `grads_step0_f64` (norm and sum, 1e-3 of the norm) and with
 `grads.npz` where there is one (1e-3 in the L2 norm).
+
+In bf16 and fp16 every step's loss is within 1e-2 of `loss_f64`, and with a loss scale that overflows fp16 at first, steps
+are skipped on all devices alike until it fits.
 """
 import argparse
 import json
@@ -25,6 +28,7 @@ HERE = pathlib.Path(__file__).parent
 DATA = HERE / "data"
 PATIENCE = 600  # seconds for one command that takes a few
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
+LOW_LOSS_TOLERANCE = 1e-2  # of bf16 and fp16
 GRADIENT_LR = 1024.0
 # A ReLU's derivative jumps at 0. In the recorded training of this model, done in doubles, steps 3 to 6 have
 # pre-activations as near to 0 as 2e-7 of their root mean square (smallest of 65,536), which is float32's rounding: an
@@ -90,6 +94,11 @@ QUICK = {
     "experts_tiny": ["searched4", "megatron2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
+# In 16 bits: one device, and splits of every kind.
+LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
+       ("llama_tiny", "pp2", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
+       ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"), ("mingpt_nano", "zero3x4", "fp16"),
+       ("mlp", "pp2", "fp16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
        ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
 
@@ -203,12 +212,12 @@ def initial_weights(build, folder):
     return read_safetensors(folder / "initial" / "trained.safetensors")
 
 
-def verify_case(build, folder, devices, flags):
+def verify_case(build, folder, devices, flags, overrides):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
         call([build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml",
-              "--cluster", f"cpu:{devices}", "-o", plan] + flags)
+              "--cluster", f"cpu:{devices}", "-o", plan] + flags + overrides)
         return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"])
 
 
@@ -240,6 +249,37 @@ def run_case(build, model, split, folder, mpi, gradients=True):
         return worst, worst_gradient
 
 
+def run_low_case(build, model, split, folder, precision, mpi):
+    devices, flags = SPLITS[split]
+    golden = json.loads((DATA / model / "golden.json").read_text())
+    steps = len(golden["loss_f64"])
+    with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
+        work = pathlib.Path(scratch)
+        lines, _ = compile_and_run(build, folder, devices, flags, steps, [f"precision={precision}"], work, mpi)
+        # Beyond the kink two errors add up: that of another rounding, and that of 16 bits.
+        same = SAME_UP_TO_STEP.get(model, steps)
+        worst = max(check(f"loss of step {k + 1}", line["loss"], expected,
+                          LOW_LOSS_TOLERANCE + (LOSS_AFTER_KINK if k >= same else 0))
+                    for k, (line, expected) in enumerate(zip(lines, golden["loss_f64"])))
+        if precision == "bf16":
+            return f"loss within {worst:.1e}"
+        if lines[-1]["skipped"] != 0:
+            raise Failure(f"{lines[-1]['skipped']} steps were skipped with the default loss scale")
+        # Far above what fp16 holds: 2^100 overflows, 2^60 does, 2^20 or 2^-20 does not.
+        (work / "overflow").mkdir()
+        scale = "loss_scale={init: %d, backoff: %r}" % (2 ** 100, 2.0 ** -40)
+        lines, _ = compile_and_run(build, folder, devices, flags, steps, ["precision=fp16", scale], work / "overflow", mpi)
+        skipped = [line["skipped"] for line in lines]
+        count = skipped[-1]
+        if not 2 <= count < steps or skipped != [min(k + 1, count) for k in range(steps)]:
+            raise Failure(f"steps skipped so far, with an overflowing loss scale: {skipped}")
+        check("loss scale after the overflows", lines[-1]["loss_scale"], 2.0 ** (100 - 40 * count), 0)
+        if any(line["grad_norm"] is not None for line in lines[:count]) or lines[count]["grad_norm"] is None:
+            raise Failure("a skipped step has a gradient norm, or the first that is not has none")
+        check("loss of step 1", lines[0]["loss"], golden["loss_f64"][0], LOW_LOSS_TOLERANCE)
+        return f"loss within {worst:.1e}, {count} steps skipped"
+
+
 def stages_of(split):
     """Pipeline stages of a split: ranks times the stages that the schedule lays on each."""
     flags = dict(zip(SPLITS[split][1][::2], SPLITS[split][1][1::2]))
@@ -266,23 +306,28 @@ def main():
     parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
+    parser.add_argument("--precision", default="", choices=["", "bf16", "fp16"])
     args = parser.parse_args()
     models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
     cases = []
     for model in models:
         chosen = args.splits.split(",") if args.splits else (full_list(model) if args.full else QUICK.get(model, ["single"]))
-        cases += [(model, split, args.mpi and SPLITS[split][0] > 1) for split in chosen]
-    if not args.mpi and not args.models and not args.splits and shutil.which("mpirun"):
-        cases += [(m, s, True) for m, s in MPI]
+        cases += [(model, split, args.mpi and SPLITS[split][0] > 1, args.precision) for split in chosen]
+    if not args.mpi and not args.models and not args.splits and not args.precision:
+        cases += [(model, split, False, precision) for model, split, precision in LOW]
+        if shutil.which("mpirun"):
+            cases += [(m, s, True, "") for m, s in MPI]
     passed = failed = skipped = 0
     with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
-        for model, split, mpi in cases:
+        for model, split, mpi, precision in cases:
             start = time.monotonic()
-            label = f"golden {model} {split}{' mpi' if mpi else ''}"
+            label = f"golden {model} {split}{' mpi' if mpi else ''}{' ' + precision if precision else ''}"
             try:
                 folder = prepare(model, pathlib.Path(scratch))
-                if cuts_statistics(model, split):
-                    found = verify_case(args.build, folder, *SPLITS[split]).splitlines()[-2]
+                if precision and not cuts_statistics(model, split):
+                    found = run_low_case(args.build, model, split, folder, precision, mpi)
+                elif cuts_statistics(model, split):
+                    found = verify_case(args.build, folder, *SPLITS[split], ["--set", f"precision={precision or 'fp32'}"]).splitlines()[-2]
                 else:
                     worst, gradient = run_case(args.build, model, split, folder, mpi)
                     found = f"loss within {worst:.1e}, gradients within {gradient:.1e}"
