@@ -66,6 +66,12 @@ bool readInBackward(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
 }
 
+// A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast<onnx::CastOp>(op);
+  return cast && bytesOf(cast.getX().getType()) < bytesOf(cast.getY().getType());
+}
+
 bool isHeavy(Operation *op) {
   return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
 }
@@ -134,7 +140,8 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     node.backwardFlops = isHeavy(&op) ? gradients * node.flops : (gradients ? node.flops : 0);
     for (Value result : op.getResults()) {
       int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
-      problem.tensors[id].saved = readInBackward(result);
+      planner::Tensor &kept = problem.tensors[isWidening(&op) ? node.operands[0] : id];
+      kept.saved |= kept.kind == TensorKind::Activation && readInBackward(result);
       state.tensorOf[result] = id;
       node.results.push_back(id);
       if (gradients) needsGradient.insert(result);

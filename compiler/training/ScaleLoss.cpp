@@ -4,6 +4,10 @@
 //
 //   %l = loss_sum          ->   %s = onnx.read @loss_scale;  result "scaled_loss" = %l * %s, for BuildBackward
 //
+// A mean whose weight is known only when all microbatches are done is differentiated as a sum (AccumulateGradients
+// divides): it is scaled by the number of labels, too, so that the scale means the same whatever the microbatches. The
+// module attribute cleave.loss_factor tells UnscaleGradients.
+//
 // The scale is a persistent tensor, as are the finite steps since it last changed and the steps that were skipped:
 // loss_scale (the recipe's `init`), loss_scale.good_steps, loss_scale.skipped. SkipOverflow changes them.
 #include "compiler/training/loss_scale.h"
@@ -11,6 +15,7 @@
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
+#include <cmath>
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -27,7 +32,15 @@ namespace {
 class ScaleLoss : public RecipePass<ScaleLoss> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScaleLoss)
-  using RecipePass::RecipePass;
+  ScaleLoss() = default;
+  ScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options) : RecipePass(recipe) {
+    microbatches = options.microbatches;
+    pipeline = options.pipeline;
+  }
+  ScaleLoss(const ScaleLoss &other) : RecipePass(other) {
+    microbatches = other.microbatches.getValue();
+    pipeline = other.pipeline.getValue();
+  }
   StringRef getArgument() const final { return "scale-loss"; }
   StringRef getDescription() const final { return "differentiate a multiple of the loss, for fp16"; }
 
@@ -46,11 +59,31 @@ public:
     PhaseBuilder builder(model, Phase::Forward);
     Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
     Value scale = readScalar(builder, NameLoc::get(builder.getStringAttr("loss")), scaleName);
-    results.push_back({"scaled_loss", {}, f.mul(loss, f.cast(scale, onnx::tensorType(loss).getElementType()))});
+    Value scaled = f.mul(loss, f.cast(scale, onnx::tensorType(loss).getElementType()));
+    if (double factor = factorOf(model, namedResult(results, "loss_weight")); factor != 1) {
+      scaled = f.scale(scaled, factor);
+      getOperation()->setAttr(lossFactorName, builder.getF64FloatAttr(factor));
+    }
+    results.push_back({"scaled_loss", {}, scaled});
     setStepResults(model, results);
   }
 
+  Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
+  Option<bool> pipeline{*this, "pipeline", llvm::cl::desc("to be cut in stages"), llvm::cl::init(false)};
+
 private:
+  // A power of two, at most 1 / the labels of a step; 1 where BuildBackward divides by the weight itself.
+  double factorOf(func::FuncOp model, Value weight) {
+    bool known = !weight || weight.getDefiningOp<onnx::ConstantOp>();
+    if (known || (microbatches == 1 && !pipeline)) return 1;
+    int64_t labels = 1;
+    for (BlockArgument argument : model.getArguments())
+      if (auto role = model.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
+          role && role == "label")
+        labels = std::max(labels, cast<RankedTensorType>(argument.getType()).getNumElements());
+    return std::exp2(-std::ceil(std::log2(static_cast<double>(labels * microbatches))));
+  }
+
   void define(func::FuncOp model, StringRef name, double fill) {
     OpBuilder before(model);
     SymbolTable symbols(getOperation());
@@ -64,7 +97,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> createScaleLoss(const recipe::Recipe &recipe) { return std::make_unique<ScaleLoss>(recipe); }
+std::unique_ptr<Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options) {
+  return std::make_unique<ScaleLoss>(recipe, options);
+}
 void registerScaleLoss() { PassRegistration<ScaleLoss>(); }
 
 } // namespace cleave::training

@@ -25,6 +25,10 @@ public:
     Location loc = NameLoc::get(builder.getStringAttr(scaleName));
     Formula f(builder, loc);
     Value inverse = f.make<onnx::ReciprocalOp>(readScalar(builder, loc, scaleName));
+    if (auto factor = getOperation()->getAttrOfType<FloatAttr>(lossFactorName)) {
+      inverse = f.scale(inverse, 1 / factor.getValueAsDouble());
+      getOperation()->removeAttr(lossFactorName);
+    }
     SmallVector<StepResult> results = stepResults(final);
     for (StepResult &result : results) {
       if (!result.gradientOf) continue;

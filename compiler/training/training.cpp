@@ -10,7 +10,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
   bool scaled = recipe.precision == recipe::Precision::Fp16;
-  if (scaled) passes.addPass(createScaleLoss(recipe));
+  if (scaled) passes.addPass(createScaleLoss(recipe, options));
   passes.addPass(createBuildBackward(options));
   if (options.recompute) passes.addPass(createRecompute());
   passes.addPass(createAccumulateGradients(options));

@@ -53,7 +53,7 @@ std::unique_ptr<mlir::Pass> createRecompute();
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
-std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createUnscaleGradients();
 std::unique_ptr<mlir::Pass> createSkipOverflow(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createVerifyTraining();

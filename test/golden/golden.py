@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--models a,b] [--splits x,y] [--precision bf16|fp16]
+    golden.py --build BUILD [--full] [--mpi] [--models a,b] [--splits x,y] [--precision bf16|fp16]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
