@@ -37,14 +37,13 @@ Status writeProblem(const std::string &path, const planner::Problem &problem) {
 
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool forCode) {
-  if (request.recipe.precision != recipe::Precision::Fp32 && executableOnly)
-    return inputError("precision " + recipe::toString(request.recipe.precision) +
-                      " cannot be compiled yet, only fp32; `cleave estimate` prices it");
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}};
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(1, false));
   planned.warnings = planned.pipeline->warnings();
+  if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())
+    planned.warnings.push_back("precision tf32 is fp32 on a CPU: only NVIDIA GPUs have it");
   for (const std::string &warning : planned.warnings) request.warn(warning);
   auto problem = planned.pipeline->problem(1);
   if (!problem) return problem.status();

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/onnx_pb.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/master_weights.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/state/snapshot.h"
 #include <fstream>
@@ -29,6 +30,12 @@ bool isWeight(const SnapshotManifest::Tensor &tensor) {
   return tensor.role == plan::Parameter::PARAMETER || tensor.role == plan::Parameter::RUNNING_STATISTIC;
 }
 
+// Where a weight's value is: in its fp32 copy, if the training kept it in 16 bits.
+std::string sourceOf(const SnapshotManifest &manifest, const std::string &weight) {
+  std::string master = runtime::masterName(weight);
+  return manifest.tensors.count(master) ? master : weight;
+}
+
 const std::vector<int64_t> &fileShape(const SnapshotManifest::Tensor &tensor) {
   return tensor.originalShape.empty() ? tensor.shape : tensor.originalShape;
 }
@@ -36,9 +43,11 @@ const std::vector<int64_t> &fileShape(const SnapshotManifest::Tensor &tensor) {
 Status exportSafetensors(const Snapshot &snapshot, const std::string &output) {
   std::vector<std::vector<std::byte>> storage;
   std::vector<runtime::TensorView> views;
-  for (const auto &[name, tensor] : snapshot.manifest().tensors) {
-    if (!isWeight(tensor)) continue;
-    auto bytes = readWhole(snapshot, name, tensor);
+  for (const auto &[name, weight] : snapshot.manifest().tensors) {
+    if (!isWeight(weight)) continue;
+    std::string source = sourceOf(snapshot.manifest(), name);
+    const SnapshotManifest::Tensor &tensor = snapshot.manifest().tensors.at(source);
+    auto bytes = readWhole(snapshot, source, tensor);
     if (!bytes) return bytes.status();
     storage.push_back(std::move(*bytes));
     views.push_back({name, tensor.dtype, fileShape(tensor), storage.back()});
@@ -82,8 +91,9 @@ std::vector<std::byte> transposed(const std::vector<std::byte> &bytes, int64_t r
 
 Status replaceInitializer(const Snapshot &snapshot, const Origin &origin, ::onnx::TensorProto &initializer,
                           int64_t &total) {
-  const SnapshotManifest::Tensor &tensor = snapshot.manifest().tensors.at(origin.parameter);
-  auto bytes = readWhole(snapshot, origin.parameter, tensor);
+  std::string source = sourceOf(snapshot.manifest(), origin.parameter);
+  const SnapshotManifest::Tensor &tensor = snapshot.manifest().tensors.at(source);
+  auto bytes = readWhole(snapshot, source, tensor);
   if (!bytes) return bytes.status();
   const std::vector<int64_t> &shape = fileShape(tensor);
   if (initializer.data_type() != ::onnx::TensorProto::FLOAT || tensor.dtype != plan::F32)

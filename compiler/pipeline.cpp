@@ -10,6 +10,7 @@
 //               VerifyTraining
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
 //               ExpandAttention after the training phase
+//   precision   only in bf16 and fp16: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, PropagateShardings, MaterializeCollectives, ElideCollectives, BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
@@ -167,8 +168,12 @@ Status Pipeline::buildStep(int64_t microbatches, bool recompute, int64_t sequenc
     };
   CLEAVE_RETURN_IF_ERROR(run(
       "training", [&](OpPassManager &passes) { training::buildTrainingPipeline(passes, request.recipe, training); }));
-  if (sequenceBlocks == 1) return Status::ok();
-  return run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); });
+  if (sequenceBlocks > 1)
+    CLEAVE_RETURN_IF_ERROR(
+        run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); }));
+  if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
+    return run("precision", [&](OpPassManager &passes) { passes.addPass(training::createLowerPrecision(element)); });
+  return Status::ok();
 }
 
 Result<import_::Inspection> Pipeline::inspect() {

@@ -19,15 +19,7 @@ struct Extraction {
   llvm::StringMap<double> optimizerBytes; // by parameter
   llvm::StringSet<> names;
 
-  bool isMixed() const { return problem.precision != "fp32"; }
-
-  // Mixed precision as PyTorch's autocast and Megatron-LM do it: values have two bytes, but for those of the loss.
-  int64_t storedBytes(Type element, bool inFull) const {
-    if (isMixed() && !inFull && element.isF32()) return 2;
-    return std::max<int64_t>(1, element.getIntOrFloatBitWidth() / 8);
-  }
-
-  int addTensor(std::string name, TensorKind kind, Type type, bool inFull = false) {
+  int addTensor(std::string name, TensorKind kind, Type type) {
     auto ranked = cast<RankedTensorType>(type);
     std::string unique = name;
     for (int number = 2; !names.insert(unique).second; ++number) unique = name + "#" + std::to_string(number);
@@ -35,7 +27,7 @@ struct Extraction {
     tensor.name = std::move(unique);
     tensor.kind = kind;
     tensor.dims.assign(ranked.getShape().begin(), ranked.getShape().end());
-    tensor.elementBytes = storedBytes(ranked.getElementType(), inFull);
+    tensor.elementBytes = std::max<int64_t>(1, ranked.getElementType().getIntOrFloatBitWidth() / 8);
     problem.tensors.push_back(std::move(tensor));
     return static_cast<int>(problem.tensors.size()) - 1;
   }
@@ -59,21 +51,12 @@ struct Extraction {
   int addParameter(onnx::ParamOp param) {
     auto [entry, fresh] = parameterOf.try_emplace(param.getSymName(), 0);
     if (fresh) {
-      // Running statistics stay in fp32.
-      entry->second =
-          addTensor(param.getSymName().str(), TensorKind::Parameter, param.getType(), param.getRole() != "parameter");
+      entry->second = addTensor(param.getSymName().str(), TensorKind::Parameter, param.getType());
       planner::Tensor &tensor = problem.tensors[entry->second];
       tensor.trainable = param.getTrainable() && param.getRole() == "parameter";
       auto state = optimizerBytes.find(param.getSymName());
       if (state != optimizerBytes.end() && tensor.elements() > 0)
         tensor.optimizerBytes = state->second / static_cast<double>(tensor.elements());
-      // Beside the two bytes the optimizer keeps its state and a copy of the parameter in fp32. fp16: gradients of two
-      // bytes, 16 a parameter with Adam (Rajbhandari et al. 2020, section 3.1); bf16: summed up in fp32, 18
-      // (Megatron-LM).
-      if (isMixed() && tensor.trainable && tensor.elementBytes == 2) {
-        tensor.optimizerBytes += 4;
-        tensor.gradientBytes = problem.precision == "fp16" ? 2 : 4;
-      }
     }
     return entry->second;
   }
@@ -83,10 +66,10 @@ bool readInBackward(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
 }
 
-// The training phase gives what it adds for the loss this location.
-bool isOfLoss(Operation *op) {
-  auto location = op->getLoc()->findInstanceOf<NameLoc>();
-  return location && location.getName() == "loss";
+// A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast<onnx::CastOp>(op);
+  return cast && bytesOf(cast.getX().getType()) < bytesOf(cast.getY().getType());
 }
 
 bool isHeavy(Operation *op) {
@@ -156,8 +139,9 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     if (node.stopsGradient) gradients = 0;
     node.backwardFlops = isHeavy(&op) ? gradients * node.flops : (gradients ? node.flops : 0);
     for (Value result : op.getResults()) {
-      int id = state.addTensor(node.name, TensorKind::Activation, result.getType(), isOfLoss(&op));
-      problem.tensors[id].saved = readInBackward(result);
+      int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
+      planner::Tensor &kept = problem.tensors[isWidening(&op) ? node.operands[0] : id];
+      kept.saved |= kept.kind == TensorKind::Activation && readInBackward(result);
       state.tensorOf[result] = id;
       node.results.push_back(id);
       if (gradients) needsGradient.insert(result);

@@ -202,6 +202,17 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   readOptimizer(reader.map("optimizer"), recipe.optimizer);
   if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), {.above = 0});
   reader.word("precision", recipe.precision);
+  if (reader.has("loss_scale")) {
+    if (recipe.precision != Precision::Fp16)
+      reader.fail("loss_scale", fmt::format("'loss_scale' is for precision fp16, this recipe's is {}; leave it out",
+                                            toString(recipe.precision)));
+    MapReader scale = reader.map("loss_scale");
+    scale.number("init", recipe.lossScale.init, {.above = 0, .most = 0x1p126});
+    scale.number("growth", recipe.lossScale.growth, {.least = 1});
+    scale.number("backoff", recipe.lossScale.backoff, {.above = 0, .below = 1});
+    scale.integer("interval", recipe.lossScale.interval, {.least = 1});
+    scale.finish();
+  }
   recipe.trainableGiven = reader.has("trainable");
   reader.texts("trainable", recipe.trainable);
   reader.word("batch_norm", recipe.batchNorm);

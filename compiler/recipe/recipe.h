@@ -19,7 +19,7 @@ namespace cleave::recipe {
 enum class LossKind { SoftmaxCrossEntropy, Nll, Bce, BceWithLogits, Mse, L1, Huber, Output };
 enum class OptimizerKind { Sgd, Adam, AdamW, Adagrad, Lamb, Lion, Adafactor, Muon };
 enum class Reduction { Mean, Sum };
-enum class Precision { Fp32, Bf16, Fp16 };
+enum class Precision { Fp32, Tf32, Bf16, Fp16 };
 enum class BatchNorm { AsExported, Training, Frozen };
 enum class Ties { Auto, AsExported, None };
 enum class ScheduleKind { Constant, Linear, Cosine, Step };
@@ -115,12 +115,19 @@ struct Eval {
   int64_t batches = 10;
 };
 
+// Of a training in fp16: as torch.amp.GradScaler adapts it.
+struct LossScale {
+  double init = 65536, growth = 2, backoff = 0.5;
+  int64_t interval = 2000; // finite steps in a row after which it grows
+};
+
 struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
   Loss loss;
   Optimizer optimizer;
   std::optional<double> clipNorm;
   Precision precision = Precision::Fp32;
+  LossScale lossScale;
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
   BatchNorm batchNorm = BatchNorm::AsExported;
@@ -172,6 +179,8 @@ std::string toString(LossKind kind);
 std::string toString(OptimizerKind kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
+// What products are computed on: "bf16" or "f16"; "" where it is fp32.
+const char *lowElement(Precision kind);
 std::string toString(BatchNorm kind);
 std::string toString(Ties kind);
 std::string toString(ScheduleKind kind);

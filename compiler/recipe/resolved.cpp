@@ -127,6 +127,11 @@ std::string Recipe::resolved() const {
   to.map("optimizer", [&] { writeOptimizer(to, optimizer); });
   if (clipNorm) to.number("clip_norm", *clipNorm);
   to.word("precision", toString(precision));
+  if (precision == Precision::Fp16)
+    to.map("loss_scale", [&] {
+      to.number("init", lossScale.init).number("growth", lossScale.growth).number("backoff", lossScale.backoff);
+      to.integer("interval", lossScale.interval);
+    });
   if (trainableGiven) to.texts("trainable", trainable);
   to.word("batch_norm", toString(batchNorm)).word("ties", toString(ties));
   if (dropout.kind == Dropout::Kind::Rate)

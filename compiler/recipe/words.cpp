@@ -30,7 +30,7 @@ template <> std::span<const Word<Reduction>> words() {
 }
 template <> std::span<const Word<Precision>> words() {
   static constexpr Word<Precision> table[] = {
-      {Precision::Fp32, "fp32"}, {Precision::Bf16, "bf16"}, {Precision::Fp16, "fp16"}};
+      {Precision::Fp32, "fp32"}, {Precision::Tf32, "tf32"}, {Precision::Bf16, "bf16"}, {Precision::Fp16, "fp16"}};
   return table;
 }
 template <> std::span<const Word<BatchNorm>> words() {
@@ -68,6 +68,9 @@ std::string toString(LossKind kind) { return wordOf(kind); }
 std::string toString(OptimizerKind kind) { return wordOf(kind); }
 std::string toString(Reduction kind) { return wordOf(kind); }
 std::string toString(Precision kind) { return wordOf(kind); }
+const char *lowElement(Precision kind) {
+  return kind == Precision::Bf16 ? "bf16" : kind == Precision::Fp16 ? "f16" : "";
+}
 std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }

@@ -46,6 +46,10 @@ public:
       model.emitError() << "has no result loss_sum; AttachLoss must run before";
       return signalPassFailure();
     }
+    if (Value scaled = namedResult(results, "scaled_loss")) { // only for this
+      loss = scaled;
+      llvm::erase_if(results, [](const StepResult &result) { return result.name == "scaled_loss"; });
+    }
     active.clear();
     contributions.clear();
     parameterGrads.clear();

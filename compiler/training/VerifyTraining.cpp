@@ -34,6 +34,7 @@ private:
     std::vector<std::string> results;
     for (const StepResult &result : stepResults(function)) results.push_back(result.name);
     if (name == "evaluate" && results.size() == 2) wanted.push_back("loss_weight"); // none: the loss is a plain sum
+    if (name == "final" && results.size() == 4) wanted.insert(wanted.end(), {"loss_scale", "skipped"}); // fp16
     if (results != wanted) fail(function, "results must be " + llvm::join(wanted, ", "));
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       bool host = function.getArgAttr(i, "cleave.host") != nullptr;

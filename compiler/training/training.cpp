@@ -9,11 +9,15 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createAttachLoss(recipe));
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
+  bool scaled = recipe.precision == recipe::Precision::Fp16;
+  if (scaled) passes.addPass(createScaleLoss(recipe, options));
   passes.addPass(createBuildBackward(options));
   if (options.recompute) passes.addPass(createRecompute());
   passes.addPass(createAccumulateGradients(options));
+  if (scaled) passes.addPass(createUnscaleGradients());
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
+  if (scaled) passes.addPass(createSkipOverflow(recipe));
   passes.addPass(createVerifyTraining());
 }
 
@@ -27,6 +31,10 @@ void registerAccumulateGradients();
 void registerClipGradients();
 void registerApplyOptimizer();
 void registerVerifyTraining();
+void registerLowerPrecision();
+void registerScaleLoss();
+void registerUnscaleGradients();
+void registerSkipOverflow();
 
 namespace {
 
@@ -49,6 +57,10 @@ void registerTrainingPasses() {
   registerClipGradients();
   registerApplyOptimizer();
   registerVerifyTraining();
+  registerLowerPrecision();
+  registerScaleLoss();
+  registerUnscaleGradients();
+  registerSkipOverflow();
   mlir::PassPipelineRegistration<PipelineOptions>(
       "training", "the whole training phase", [](mlir::OpPassManager &passes, const PipelineOptions &options) {
         Result<recipe::Recipe> recipe = parseRecipeOption(options.recipe);

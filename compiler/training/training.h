@@ -1,7 +1,8 @@
 // The training phase: from the forward graph to the whole training step, still on one device.
 //
 //   in    func @model(inputs) -> (outputs)            core ops; parameters by onnx.read
-//   out   func @final(inputs, labels, host scalars) -> (loss, grad_norm)     forward, backward, update
+//   out   func @final(inputs, labels, host scalars) -> (loss, grad_norm)     forward, backward, update; in fp16 also
+//                                                      (..., loss_scale, skipped)
 //         func @accumulate(inputs, labels)            microbatches > 1: runs microbatches - 1 times before @final
 //         func @evaluate(inputs, labels) -> (loss)    forward and loss only
 //
@@ -14,6 +15,10 @@
 //   ClipGradients        computes grad_norm, scales the gradients
 //   ApplyOptimizer       writes parameters and optimizer state
 //   VerifyTraining       checks what the later phases rely on
+// With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipOverflow after
+// ApplyOptimizer: a loss scale that adapts, and steps that are skipped when gradients overflow.
+// and, after the attention of a ring is written out (compiler/attention), of a step in bf16 or fp16:
+//   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
 // (absent when the loss is a plain sum), "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
@@ -38,8 +43,6 @@ struct TrainingOptions {
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options);
 
-// Before the phase's own passes, on the module as imported: where trained parameters get their first values from.
-std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
 // Before the normalize phase, on the imported module: the recipe's `init`.
 std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
 
@@ -50,7 +53,12 @@ std::unique_ptr<mlir::Pass> createRecompute();
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);
+std::unique_ptr<mlir::Pass> createUnscaleGradients();
+std::unique_ptr<mlir::Pass> createSkipOverflow(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createVerifyTraining();
+// `element`: bf16 or f16.
+std::unique_ptr<mlir::Pass> createLowerPrecision(llvm::StringRef element);
 
 // For cleave-opt. Passes that follow the recipe take it as YAML text:
 //   --attach-loss="recipe={loss: {kind: mse}}"    --build-backward="microbatches=4"

@@ -16,10 +16,11 @@ defvar Tensor = AnyStaticShapeTensor;
 defvar Facets = [DeclareOpInterfaceMethods<FactorRuleOpInterface>, DeclareOpInterfaceMethods<CostOpInterface>,
                  DeclareOpInterfaceMethods<LoweringOpInterface>];
 
-class Core_Op<string mnemonic, list<Trait> traits = []>
-    : Onnx_Op<mnemonic, !listconcat([Pure, InferTypeOpAdaptor], Facets, traits)> {
+class Core_Typed<string mnemonic, Trait types, list<Trait> traits>
+    : Onnx_Op<mnemonic, !listconcat([Pure, types], Facets, traits)> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
+class Core_Op<string mnemonic, list<Trait> traits = []> : Core_Typed<mnemonic, InferTypeOpAdaptor, traits>;
 class Core_Differentiable<string mnemonic, list<Trait> traits = []>
     : Core_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<GradientOpInterface>], traits)>;
 
@@ -215,13 +216,17 @@ def ReduceSumOp : Core_Reduce<"ReduceSum", "sum over `axes` (sorted), which disa
 def ReduceMaxOp : Core_Reduce<"ReduceMax", "maximum over `axes`; the gradient is shared by tied elements">;
 def ReduceMinOp : Core_Reduce<"ReduceMin", "minimum over `axes`; the gradient is shared by tied elements">;
 
+// A sum of products. Of 16-bit elements it may be given in f32: the sum before it is rounded.
+class Core_Product<string mnemonic, list<Trait> traits = [DeclareOpInterfaceMethods<GradientOpInterface>]>
+    : Core_Typed<mnemonic, InferTypeOpAdaptorWithIsCompatible, traits>;
+
 def SumOp : Core_Differentiable<"Sum", [PerElement, DeclareOpInterfaceMethods<LoweringOpInterface, ["emitScalar"]>]> {
   let summary = "sum of one or more operands of the same shape, in operand order";
   let arguments = (ins Variadic<Tensor>:$xs);
   let results = (outs Tensor:$y);
 }
 
-def ContractOp : Core_Differentiable<"Contract"> {
+def ContractOp : Core_Product<"Contract"> {
   let summary = "sum of products over index letters, as einsum with two operands";
   let description = [{
     Each array gives the index (0, 1, 2 ...) of every dimension. An index in both operands and the result is a batch
@@ -237,20 +242,20 @@ def ContractOp : Core_Differentiable<"Contract"> {
 
 //===--- convolution, pooling (NC + spatial) ------------------------------------------------------------------------===//
 
-def ConvOp : Core_Differentiable<"Conv"> {
+def ConvOp : Core_Product<"Conv"> {
   let summary = "convolution x[N,C,spatial] * w[O,C/groups,kernel], no bias";
   let arguments = (ins Tensor:$x, Tensor:$w, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_begin,
                    DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations, I64Attr:$groups);
   let results = (outs Tensor:$y);
 }
-def ConvGradInputOp : Core_Differentiable<"ConvGradInput"> {
+def ConvGradInputOp : Core_Product<"ConvGradInput"> {
   let summary = "gradient of Conv with respect to x, whose shape is `input_shape`; also ConvTranspose's forward";
   let arguments = (ins Tensor:$dy, Tensor:$w, DenseI64ArrayAttr:$input_shape, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,
                    I64Attr:$groups);
   let results = (outs Tensor:$dx);
 }
-def ConvGradWeightOp : Core_Op<"ConvGradWeight"> {
+def ConvGradWeightOp : Core_Product<"ConvGradWeight", []> {
   let summary = "gradient of Conv with respect to w, whose shape is `weight_shape`";
   let arguments = (ins Tensor:$x, Tensor:$dy, DenseI64ArrayAttr:$weight_shape, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$pads_begin, DenseI64ArrayAttr:$pads_end, DenseI64ArrayAttr:$dilations,

@@ -157,7 +157,7 @@ bool Executor::reads(const std::string &name, const std::string &input) const {
 }
 
 Result<std::map<std::string, double>> Executor::run(const std::string &name, std::span<const std::byte *const> inputs,
-                                                    int64_t step) {
+                                                    int64_t step, int64_t skipped) {
   if (!failure) return failure;
   auto known = inputCounts.find(name);
   if (known == inputCounts.end()) return inputError(fmt::format("the plan has no routine '{}'", name));
@@ -167,7 +167,7 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
                                   inputs.size()));
   currentStep = step;
   for (std::unique_ptr<Rank> &rank : ranks) {
-    RankWork work{0, step, inputs.data()};
+    RankWork work{0, step, skipped, inputs.data()};
     while (rank->program().routines(work.routine).name() != name) ++work.routine;
     rank->begin(work);
   }

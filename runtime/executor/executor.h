@@ -44,10 +44,10 @@ public:
   bool has(const std::string &routine) const;
   // Runs a routine on all devices. `inputs`: for every microbatch of it, the global arrays, dense, of inputsOf(plan,
   // routine), in that order (those of the first microbatch, then those of the second, ...); null where no device of
-  // this process reads the input. Gives the outputs (equal on all devices) as numbers. Error: which rank, step and
+  // this process reads the input. `skipped`: how many of the steps before were skipped (fp16). Gives the outputs (equal on all devices) as numbers. Error: which rank, step and
   // command failed; the executor is then of no further use.
   Result<std::map<std::string, double>> run(const std::string &routine, std::span<const std::byte *const> inputs,
-                                            int64_t step);
+                                            int64_t step, int64_t skipped = 0);
   // Whether a device of this process reads the input in the routine.
   bool reads(const std::string &routine, const std::string &input) const;
 

@@ -12,6 +12,8 @@ namespace cleave::runtime {
 std::string StepMetrics::json() const {
   nlohmann::ordered_json line = {{"step", step}, {"loss", loss}};
   if (gradNorm) line["grad_norm"] = *gradNorm;
+  if (lossScale) line["loss_scale"] = *lossScale;
+  if (skipped) line["skipped"] = *skipped;
   line["lr"] = learningRate;
   line["step_time_s"] = stepSeconds;
   line["samples_per_s"] = samplesPerSecond;

@@ -202,7 +202,7 @@ Status Rank::beginAction(const PreparedAction &action, size_t number) {
   int64_t microbatch = action.source->microbatch();
   for (const plan::HostScalar &scalar : source->host_scalars()) {
     if (number > 0 && scalar.kind() != plan::HostScalar::STEP) continue; // the same for all microbatches
-    CLEAVE_RETURN_IF_ERROR(hostScalarBytes(scalar, plan.training(), work.step, microbatch, scalarBytes));
+    CLEAVE_RETURN_IF_ERROR(hostScalarBytes(scalar, plan.training(), work.step, work.skipped, microbatch, scalarBytes));
     CLEAVE_RETURN_IF_ERROR(
         device->write(scalar.buffer().offset(), scalarBytes.data(), static_cast<int64_t>(scalarBytes.size())));
   }

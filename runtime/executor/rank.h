@@ -52,7 +52,7 @@ struct PreparedRoutine {
 // What a rank does next. Set by the executor before it wakes the ranks.
 struct RankWork {
   int routine = 0; // index into Program.routines
-  int64_t step = 0;
+  int64_t step = 0, skipped = 0; // steps before this one; those of them that changed nothing
   const std::byte *const *inputs = nullptr; // of all microbatches: those of inputsOf(routine) for each
 };
 

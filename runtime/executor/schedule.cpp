@@ -62,8 +62,8 @@ Status appendInteger(std::string &bytes, plan::DType dtype, uint64_t value) {
 }
 } // namespace
 
-Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &training, int64_t step, int64_t microbatch,
-                       std::string &bytes) {
+Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &training, int64_t step, int64_t skipped,
+                       int64_t microbatch, std::string &bytes) {
   plan::DType dtype = scalar.buffer().dtype();
   uint64_t counter = static_cast<uint64_t>(step + 1) + (static_cast<uint64_t>(microbatch) << 32);
   bytes.clear();
@@ -71,7 +71,7 @@ Status hostScalarBytes(const plan::HostScalar &scalar, const plan::Training &tra
   case plan::HostScalar::LEARNING_RATE:
     return appendNumber(bytes, dtype, learningRate(training.lr(), step));
   case plan::HostScalar::ONE_MINUS_POWER:
-    return appendNumber(bytes, dtype, 1.0 - std::pow(scalar.base(), static_cast<double>(step + 1)));
+    return appendNumber(bytes, dtype, 1.0 - std::pow(scalar.base(), static_cast<double>(step - skipped + 1)));
   case plan::HostScalar::STEP:
     if (elementCount(scalar.buffer().shape()) == 2)
       CLEAVE_RETURN_IF_ERROR(appendInteger(bytes, dtype, training.seed()));

@@ -5,6 +5,7 @@
 #include "runtime/executor/metrics_file.h"
 #include "runtime/executor/schedule.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/loss_scale_names.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
 #include "runtime/state/snapshot.h"
@@ -62,7 +63,7 @@ private:
   DataSource data;
   std::unique_ptr<Sampler> sampler;
   Feeds stepFeeds, evaluateFeeds;
-  int64_t total = 0, done = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
+  int64_t total = 0, done = 0, skipped = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
 };
 
 Status PlanTrainer::open() {
@@ -189,6 +190,14 @@ Status PlanTrainer::loadParameters() {
   return Status::ok();
 }
 
+// Of the steps that a snapshot stands after.
+Result<int64_t> skippedBefore(const Snapshot &saved) {
+  if (!saved.manifest().tensors.count(skippedName)) return int64_t{0};
+  float count = 0;
+  CLEAVE_RETURN_IF_ERROR(saved.read(skippedName, plan::F32, {}, Shard{}, std::as_writable_bytes(std::span(&count, 1))));
+  return std::llround(count);
+}
+
 Status PlanTrainer::resume() {
   Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(options.snapshots);
   if (!opened) return opened.status();
@@ -207,6 +216,9 @@ Status PlanTrainer::resume() {
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }
   done = resumedAt = saved.manifest().step;
+  Result<int64_t> before = skippedBefore(saved);
+  if (!before) return before.status();
+  skipped = *before;
   return sampler ? sampler->restore(saved.manifest().sampler) : Status::ok();
 }
 
@@ -253,7 +265,7 @@ Result<double> PlanTrainer::evaluate() {
 Result<StepMetrics> PlanTrainer::step() {
   int64_t begin = nowNanoseconds();
   CLEAVE_RETURN_IF_ERROR(fill(stepFeeds, data.train.get(), sampler.get()));
-  Result<std::map<std::string, double>> outputs = engine->run("step", stepFeeds.pointers, done);
+  Result<std::map<std::string, double>> outputs = engine->run("step", stepFeeds.pointers, done, skipped);
   if (!outputs) return outputs.status();
   StepMetrics metrics;
   metrics.learningRate = learningRate(training.lr(), done);
@@ -261,6 +273,8 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.stepSeconds = static_cast<double>(nowNanoseconds() - begin) / 1e9;
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
+  if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
+  if (outputs->count("skipped")) metrics.skipped = skipped = std::llround(outputs->at("skipped"));
   metrics.samplesPerSecond = static_cast<double>(training.global_batch()) / metrics.stepSeconds;
   metrics.tokensPerSecond = metrics.samplesPerSecond * static_cast<double>(training.tokens_per_sample());
   metrics.tflopsPerDevice =

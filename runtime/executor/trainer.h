@@ -19,6 +19,8 @@ struct StepMetrics {
   int64_t step = 0; // counted from 1
   double loss = 0, learningRate = 0, stepSeconds = 0, samplesPerSecond = 0, tokensPerSecond = 0, tflopsPerDevice = 0;
   std::optional<double> gradNorm, evalLoss;
+  std::optional<double> lossScale; // fp16: of the next step
+  std::optional<int64_t> skipped;  // fp16: steps so far whose gradients overflowed, so that nothing was updated
   int64_t peakBytesPerDevice = 0;
   std::string json() const; // one line, without the newline, with interface.md's keys
 };

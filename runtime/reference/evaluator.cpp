@@ -48,6 +48,10 @@ static const EvaluatorTable &evaluators() {
   return table;
 }
 
+plan::DType heldAs(plan::DType dtype, Precision precision) {
+  return precision == Precision::Double && dtype == plan::F32 ? plan::F64 : dtype;
+}
+
 bool canEvaluate(const std::string &op) { return evaluators().contains(op); }
 
 Result<std::vector<HostTensor>> evaluate(const std::string &op, std::span<const HostTensor *const> operands,
@@ -59,7 +63,7 @@ Result<std::vector<HostTensor>> evaluate(const std::string &op, std::span<const 
   if (attributes.contains("shard_axes"))
     return inputError(op + " is partitioned (shard_axes); the reference evaluator knows one device");
   Evaluation evaluation{op, operands, attributes, resultTypes[0]};
-  if (precision == Precision::Double && isFloat(evaluation.type.dtype)) evaluation.type.dtype = plan::F64;
+  evaluation.type.dtype = heldAs(evaluation.type.dtype, precision);
   try {
     HostTensor result = found->second(evaluation);
     evaluation.check(result.shape == resultTypes[0].shape,

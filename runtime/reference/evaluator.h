@@ -20,9 +20,10 @@ using Ints = std::vector<int64_t>;
 using Attribute = std::variant<Ints, double, std::string, HostTensor>;
 using Attributes = std::map<std::string, Attribute>;
 
-// AsTyped rounds every result to its type; Double keeps floating-point results as F64 whatever their type says
-// (operands may be F64 too).
+// AsTyped rounds every result to its type. Double keeps f32 results as F64 (operands may be F64 too); results of 16 bits
+// are rounded to them: a model computed on bf16 is another one than in fp32, in whatever precision its sums are done.
 enum class Precision { AsTyped, Double };
+plan::DType heldAs(plan::DType dtype, Precision precision);
 
 // One tensor for each result type. Fails with a message for an unknown op, a missing attribute or shapes that do not
 // agree with the op.

@@ -20,7 +20,7 @@ std::string describe(const TensorType &type) {
 TensorType ReferenceExecutor::typeOf(int32_t value) const {
   const plan::GraphValue &proto = graph->values(value);
   TensorType type{proto.dtype(), {proto.shape().begin(), proto.shape().end()}};
-  if (precision == Precision::Double && isFloat(type.dtype)) type.dtype = plan::F64;
+  type.dtype = heldAs(type.dtype, precision);
   return type;
 }
 
@@ -111,7 +111,7 @@ Result<HostTensor> ReferenceExecutor::input(const plan::GraphInput &proto, const
     case plan::HostScalar::LEARNING_RATE:
       return HostTensor::ofReals(type.dtype, type.shape, {host.learningRate});
     case plan::HostScalar::ONE_MINUS_POWER:
-      return HostTensor::ofReals(type.dtype, type.shape, {1 - std::pow(scalar.base(), static_cast<double>(host.step))});
+      return HostTensor::ofReals(type.dtype, type.shape, {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped))});
     case plan::HostScalar::STEP:
       return HostTensor::ofIntegers(type.dtype, type.shape,
                                     {static_cast<int64_t>(host.seed), host.step + (microbatch << 32)});
@@ -183,7 +183,9 @@ Result<StepOutcome> ReferenceExecutor::step(const std::vector<NamedTensors> &mic
   }
   auto outputs = run("final", microbatches.back(), host, static_cast<int64_t>(microbatches.size()) - 1);
   if (!outputs) return outputs.status();
-  return StepOutcome{outputs->at("loss").reals().at(0), outputs->at("grad_norm").reals().at(0)};
+  StepOutcome outcome{outputs->at("loss").reals().at(0), outputs->at("grad_norm").reals().at(0), {}};
+  if (auto skipped = outputs->find("skipped"); skipped != outputs->end()) outcome.skipped = skipped->second.reals().at(0);
+  return outcome;
 }
 
 } // namespace cleave::runtime

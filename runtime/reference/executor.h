@@ -7,7 +7,7 @@
 //   auto step = executor->step({{{"input", x}, {"labels", t}}}, {.step = 1, .learningRate = 1e-3});
 //   step->loss, step->gradNorm                                // executor->state holds the new parameters
 //
-// Double: every floating-point value is held as F64 from the inputs on, whatever its type says.
+// Double: every f32 value is held as F64 from the inputs on; values of 16 bits are rounded to them (evaluator.h).
 #pragma once
 #include "graph.pb.h"
 #include "runtime/reference/evaluator.h"
@@ -19,13 +19,15 @@ using NamedTensors = std::map<std::string, HostTensor>;
 
 // What the host tells a step.
 struct HostValues {
-  int64_t step = 1; // counted from 1
+  int64_t step = 1;    // counted from 1
+  int64_t skipped = 0; // of the steps before, those that changed nothing (fp16)
   double learningRate = 0;
   uint64_t seed = 0;
 };
 struct StepOutcome {
   double loss = 0;
   double gradNorm = 0;
+  std::optional<double> skipped; // fp16: so far
 };
 
 class ReferenceExecutor {
@@ -62,7 +64,7 @@ private:
 
   Status prepare(const plan::GraphFunction &proto);
   Status prepareNode(const plan::GraphNode &proto, Node &node) const;
-  TensorType typeOf(int32_t value) const; // as held: F64 for floats in double precision
+  TensorType typeOf(int32_t value) const; // as held: F64 for f32 in double precision
   Result<HostTensor> input(const plan::GraphInput &proto, const NamedTensors &inputs, const HostValues &host,
                            int64_t microbatch) const;
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--gpu] [--mpi] [--models a,b] [--splits x,y]
+    golden.py --build BUILD [--full] [--gpu] [--mpi] [--models a,b] [--splits x,y] [--precision bf16|fp16]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
@@ -9,6 +9,8 @@ large power of two, the gradient of every parameter with `grads_step0_f64` (norm
 `grads.npz` where there is one (1e-3 in the L2 norm).
 
 With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/cuda.md).
+In bf16 and fp16 every step's loss is within 1e-2 of `loss_f64`, and with a loss scale that overflows fp16 at first, steps
+are skipped on all devices alike until it fits.
 """
 import argparse
 import json
@@ -27,6 +29,7 @@ HERE = pathlib.Path(__file__).parent
 DATA = HERE / "data"
 PATIENCE = 600  # seconds for one command that takes a few
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
+LOW_LOSS_TOLERANCE = 1e-2  # of bf16 and fp16
 GRADIENT_LR = 1024.0
 # A ReLU's derivative jumps at 0. In the recorded training of this model, done in doubles, steps 3 to 6 have
 # pre-activations as near to 0 as 2e-7 of their root mean square (smallest of 65,536), which is float32's rounding: an
@@ -107,6 +110,11 @@ QUICK = {
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
 GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
+# In 16 bits: one device, and splits of every kind.
+LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
+       ("llama_tiny", "pp2", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
+       ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"), ("mingpt_nano", "zero3x4", "fp16"),
+       ("mlp", "pp2", "fp16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
        ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
 
@@ -225,11 +233,11 @@ def initial_weights(build, folder):
     return read_safetensors(folder / "initial" / "trained.safetensors")
 
 
-def verify_case(build, folder, devices, flags, how):
+def verify_case(build, folder, devices, flags, how, precision):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
-        call(compile_plan(build, folder, devices, flags, plan, how == "gpu"))
+        call(compile_plan(build, folder, devices, flags, plan, how == "gpu") + ["--set", f"precision={precision or 'fp32'}"])
         return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"])
 
 
@@ -261,6 +269,37 @@ def run_case(build, model, split, folder, how, gradients=True):
         return worst, worst_gradient
 
 
+def run_low_case(build, model, split, folder, precision, how):
+    devices, flags = SPLITS[split]
+    golden = json.loads((DATA / model / "golden.json").read_text())
+    steps = len(golden["loss_f64"])
+    with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
+        work = pathlib.Path(scratch)
+        lines, _ = compile_and_run(build, folder, devices, flags, steps, [f"precision={precision}"], work, how)
+        # Beyond the kink two errors add up: that of another rounding, and that of 16 bits.
+        same = SAME_UP_TO_STEP.get(model, steps)
+        worst = max(check(f"loss of step {k + 1}", line["loss"], expected,
+                          LOW_LOSS_TOLERANCE + (LOSS_AFTER_KINK if k >= same else 0))
+                    for k, (line, expected) in enumerate(zip(lines, golden["loss_f64"])))
+        if precision == "bf16":
+            return f"loss within {worst:.1e}"
+        if lines[-1]["skipped"] != 0:
+            raise Failure(f"{lines[-1]['skipped']} steps were skipped with the default loss scale")
+        # Far above what fp16 holds: 2^100 overflows, 2^60 does, 2^20 or 2^-20 does not.
+        (work / "overflow").mkdir()
+        scale = "loss_scale={init: %d, backoff: %r}" % (2 ** 100, 2.0 ** -40)
+        lines, _ = compile_and_run(build, folder, devices, flags, steps, ["precision=fp16", scale], work / "overflow", how)
+        skipped = [line["skipped"] for line in lines]
+        count = skipped[-1]
+        if not 2 <= count < steps or skipped != [min(k + 1, count) for k in range(steps)]:
+            raise Failure(f"steps skipped so far, with an overflowing loss scale: {skipped}")
+        check("loss scale after the overflows", lines[-1]["loss_scale"], 2.0 ** (100 - 40 * count), 0)
+        if any(line["grad_norm"] is not None for line in lines[:count]) or lines[count]["grad_norm"] is None:
+            raise Failure("a skipped step has a gradient norm, or the first that is not has none")
+        check("loss of step 1", lines[0]["loss"], golden["loss_f64"][0], LOW_LOSS_TOLERANCE)
+        return f"loss within {worst:.1e}, {count} steps skipped"
+
+
 def stages_of(split):
     """Pipeline stages of a split: ranks times the stages that the schedule lays on each."""
     flags = dict(zip(SPLITS[split][1][::2], SPLITS[split][1][1::2]))
@@ -288,6 +327,7 @@ def main():
     parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
+    parser.add_argument("--precision", default="", choices=["", "bf16", "fp16"])
     args = parser.parse_args()
     models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
     cases = []
@@ -295,20 +335,25 @@ def main():
         every = [split for split in GPU_FULL if stages_of(split) <= MOST_STAGES.get(model, 4)] if args.gpu else full_list(model)
         quick = ["single"] if args.gpu else QUICK.get(model, ["single"])
         chosen = args.splits.split(",") if args.splits else (every if args.full else quick)
-        cases += [(model, split, "gpu" if args.gpu else "mpi" if args.mpi and SPLITS[split][0] > 1 else "") for split in chosen]
-    if not args.models and not args.splits and not args.gpu and not args.mpi:
-        cases += [(m, s, "gpu") for m, s in GPU]
+        for split in chosen:
+            how = "gpu" if args.gpu else "mpi" if args.mpi and SPLITS[split][0] > 1 else ""
+            cases.append((model, split, how, args.precision))
+    if not (args.models or args.splits or args.gpu or args.mpi or args.precision):
+        cases += [(model, split, "gpu", "") for model, split in GPU]
+        cases += [(model, split, "", precision) for model, split, precision in LOW]
         if shutil.which("mpirun"):
-            cases += [(m, s, "mpi") for m, s in MPI]
+            cases += [(model, split, "mpi", "") for model, split in MPI]
     passed = failed = skipped = 0
     with tempfile.TemporaryDirectory(prefix="cleave-golden-models-") as scratch:
-        for model, split, how in cases:
+        for model, split, how, precision in cases:
             start = time.monotonic()
-            label = f"golden {model} {split}{how and ' ' + how}"
+            label = " ".join(filter(None, ["golden", model, split, how, precision]))
             try:
                 folder = prepare(model, pathlib.Path(scratch))
                 if cuts_statistics(model, split):
-                    found = verify_case(args.build, folder, *SPLITS[split], how).splitlines()[-2]
+                    found = verify_case(args.build, folder, *SPLITS[split], how, precision).splitlines()[-2]
+                elif precision:
+                    found = run_low_case(args.build, model, split, folder, precision, how)
                 else:
                     worst, gradient = run_case(args.build, model, split, folder, how)
                     found = f"loss within {worst:.1e}, gradients within {gradient:.1e}"

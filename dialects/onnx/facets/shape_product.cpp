@@ -71,6 +71,18 @@ LogicalResult ReduceMinOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return reduced(loc, adaptor, results);
 }
 
+// The inferred type, or of 16-bit operands the same shape in f32.
+static bool isProductType(TypeRange inferred, TypeRange actual) {
+  auto element = cast<RankedTensorType>(inferred[0]).getElementType();
+  if (inferred == actual) return true;
+  bool isLow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  return isLow && cast<RankedTensorType>(inferred[0]).clone(Float32Type::get(element.getContext())) == actual[0];
+}
+bool ContractOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
+bool ConvOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
+bool ConvGradInputOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
+bool ConvGradWeightOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return isProductType(a, b); }
+
 LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                            Types &results) {
   auto lhs = shaped(adaptor.getLhs()), rhs = shaped(adaptor.getRhs());

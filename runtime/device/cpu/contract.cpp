@@ -1,4 +1,6 @@
-// Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have.
+// Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where it has no product
+// of 16-bit elements (bf16 before AVX-512, fp16 nearly everywhere) the operands are widened to f32 around an f32
+// product: the same exact products of rounded operands, summed in f32 and rounded once.
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
@@ -119,21 +121,55 @@ bool isReference(const dnnl::matmul::primitive_desc &desc) {
   return std::string(desc.impl_info_str()).find("ref") != std::string::npos;
 }
 
-// Creates the primitive over the last `inside` batch dimensions; null when oneDNN has only its reference loops for it.
-Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, size_t inside,
-                        bool allowReference) {
-  const plan::Buffer &left = p.swapped ? c.rhs() : c.lhs(), &right = p.swapped ? c.lhs() : c.rhs();
-  std::vector<int64_t> sizes[3], strides[3];
-  size_t outside = p.batch.size() - inside;
-  for (size_t d = outside; d < p.batch.size(); ++d) {
-    const Problem::Batch &b = p.batch[d];
-    sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size),
-        sizes[2].push_back(b.size);
-    strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
+// Where a product finds an operand: in the arena, or widened in the scratch.
+struct Place {
+  plan::DType dtype;
+  std::byte *address = nullptr; // null: at `scratch`
+  size_t scratch = 0;
+
+  void bind(BoundPrimitive &call, int argument, const dnnl::memory::desc &desc, int64_t element) const {
+    int64_t offset = element * byteSize(dtype);
+    if (address)
+      call.bind(argument, desc, address + offset);
+    else
+      call.bindScratch(argument, desc, scratch + static_cast<size_t>(offset));
   }
-  auto lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(left.dtype()));
-  auto rhs = matrix(sizes[1], strides[1], p.k, p.n, p.rhsK, p.rhsN, dnnlType(right.dtype()));
-  auto out = matrix(sizes[2], strides[2], p.m, p.n, p.outM, p.outN, dnnlType(c.out().dtype()));
+};
+struct Places {
+  Place lhs, rhs, out;
+  size_t scratchBytes = 0; // taken by them
+};
+
+Places inArena(const plan::Contract &c, const CpuContext &context, const Problem &p) {
+  const plan::Buffer &left = p.swapped ? c.rhs() : c.lhs(), &right = p.swapped ? c.lhs() : c.rhs();
+  return {{left.dtype(), context.at(left)}, {right.dtype(), context.at(right)}, {c.out().dtype(), context.at(c.out())}};
+}
+
+// The three matrices over batch dimensions from `outside` on.
+struct Matrices {
+  dnnl::memory::desc lhs, rhs, out;
+
+  Matrices(const Problem &p, size_t outside, const Places &places) {
+    std::vector<int64_t> sizes[3], strides[3];
+    for (size_t d = outside; d < p.batch.size(); ++d) {
+      const Problem::Batch &b = p.batch[d];
+      sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size),
+          sizes[2].push_back(b.size);
+      strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
+    }
+    lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(places.lhs.dtype));
+    rhs = matrix(sizes[1], strides[1], p.k, p.n, p.rhsK, p.rhsN, dnnlType(places.rhs.dtype));
+    out = matrix(sizes[2], strides[2], p.m, p.n, p.outM, p.outN, dnnlType(places.out.dtype));
+  }
+};
+
+using Sequence = std::unique_ptr<PrimitiveSequence>;
+
+// Creates the primitive over the last `inside` batch dimensions; null when oneDNN has only its reference loops for it.
+Sequence matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, const Places &places,
+                size_t inside, bool allowReference) {
+  size_t outside = p.batch.size() - inside;
+  auto [lhs, rhs, out] = Matrices(p, outside, places);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (c.accumulate()) {
@@ -151,14 +187,12 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
   }
   auto desc = c.has_bias() ? dnnl::matmul::primitive_desc(cpuEngine(), lhs, rhs, bias, out, attributes, true)
                            : dnnl::matmul::primitive_desc(cpuEngine(), lhs, rhs, out, attributes, true);
-  if (!desc)
-    return allowReference ? Result<Prepared>(inputError("oneDNN has no matmul for these strides"))
-                          : Result<Prepared>(Prepared());
+  if (!desc) return {};
   while (isReference(desc) && desc.next_impl()) {
   }
-  if (isReference(desc) && !allowReference) return Prepared();
+  if (isReference(desc) && !allowReference) return {};
   dnnl::matmul primitive(desc);
-  context.scratch->need(desc.scratchpad_desc().get_size());
+  context.scratch->need(places.scratchBytes + desc.scratchpad_desc().get_size());
   // One oneDNN matmul over the trailing batch dimensions, executed once for every index of those before.
   auto command = std::make_unique<PrimitiveSequence>(context.stream);
   int64_t calls = 1;
@@ -170,15 +204,75 @@ Result<Prepared> matmul(const plan::Contract &c, const CpuContext &context, cons
       l += at * p.batch[d].lhs, r += at * p.batch[d].rhs, o += at * p.batch[d].out;
     }
     BoundPrimitive bound(primitive);
-    int64_t size = byteSize(left.dtype()), rhsSize = byteSize(right.dtype()), outSize = byteSize(c.out().dtype());
-    bound.bind(DNNL_ARG_SRC, lhs, context.at(left) + l * size);
-    bound.bind(DNNL_ARG_WEIGHTS, rhs, context.at(right) + r * rhsSize);
-    bound.bind(DNNL_ARG_DST, out, context.at(c.out()) + o * outSize);
+    places.lhs.bind(bound, DNNL_ARG_SRC, lhs, l);
+    places.rhs.bind(bound, DNNL_ARG_WEIGHTS, rhs, r);
+    places.out.bind(bound, DNNL_ARG_DST, out, o);
     if (c.has_bias()) bound.bind(DNNL_ARG_BIAS, bias, context.at(c.bias()));
-    bound.bindScratch(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), 0);
+    bound.bindScratch(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), places.scratchBytes);
     command->calls.push_back(std::move(bound));
   }
-  return Prepared(std::move(command));
+  return command;
+}
+
+// The most batch dimensions in one primitive that oneDNN has fast code for; the rest become separate executions.
+Sequence fastMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p, const Places &places) {
+  for (size_t inside = p.batch.size() + 1; inside-- > 0;)
+    if (Sequence command = matmul(c, context, p, places, inside, false)) return command;
+  return {};
+}
+
+// Operands of 16 bits copied to dense f32, multiplied there, the result rounded. Null: oneDNN lacks a part of it.
+Sequence widenedMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p) {
+  if (c.has_bias()) return {};
+  Places from = inArena(c, context, p), wide;
+  auto [lhs, rhs, out] = Matrices(p, 0, from);
+  Problem dense = p;
+  auto take = [&](const Place &narrow, int64_t elements) {
+    if (narrow.dtype == plan::F32) return narrow;
+    size_t at = wide.scratchBytes;
+    wide.scratchBytes += (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64;
+    return Place{plan::F32, nullptr, at};
+  };
+  // Strides of the dense copies, the last batch dimension first; operands that stay where they are keep theirs.
+  int64_t sizes[3] = {p.m * p.k, p.k * p.n, p.m * p.n};
+  bool copied[3] = {from.lhs.dtype != plan::F32, from.rhs.dtype != plan::F32, from.out.dtype != plan::F32};
+  if (copied[0]) dense.lhsM = p.k, dense.lhsK = 1;
+  if (copied[1]) dense.rhsK = p.n, dense.rhsN = 1;
+  if (copied[2]) dense.outM = p.n, dense.outN = 1;
+  for (size_t d = dense.batch.size(); d-- > 0;) {
+    Problem::Batch &b = dense.batch[d];
+    int64_t *strides[3] = {&b.lhs, &b.rhs, &b.out};
+    for (int i = 0; i < 3; ++i)
+      if (copied[i] && *strides[i] != 0) *strides[i] = sizes[i], sizes[i] *= b.size;
+  }
+  wide.lhs = take(from.lhs, sizes[0]), wide.rhs = take(from.rhs, sizes[1]), wide.out = take(from.out, sizes[2]);
+  Sequence product = fastMatmul(c, context, dense, wide);
+  if (!product) product = matmul(c, context, dense, wide, dense.batch.size(), true);
+  if (!product) return {};
+  Matrices to(dense, 0, wide);
+  bool whole = true;
+  auto reorder = [&](const Place &narrow, const Place &target, const dnnl::memory::desc &a, const dnnl::memory::desc &b,
+                     bool in, std::vector<BoundPrimitive> &calls) {
+    if (narrow.dtype == plan::F32) return;
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    dnnl::reorder::primitive_desc desc(cpuEngine(), in ? a : b, cpuEngine(), in ? b : a, attributes, true);
+    if (!desc) return void(whole = false);
+    BoundPrimitive call{dnnl::reorder(desc)};
+    narrow.bind(call, in ? DNNL_ARG_FROM : DNNL_ARG_TO, a, 0);
+    target.bind(call, in ? DNNL_ARG_TO : DNNL_ARG_FROM, b, 0);
+    call.bindScratch(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), wide.scratchBytes);
+    context.scratch->need(wide.scratchBytes + desc.scratchpad_desc().get_size());
+    calls.push_back(std::move(call));
+  };
+  std::vector<BoundPrimitive> before;
+  reorder(from.lhs, wide.lhs, lhs, to.lhs, true, before);
+  reorder(from.rhs, wide.rhs, rhs, to.rhs, true, before);
+  if (c.accumulate()) reorder(from.out, wide.out, out, to.out, true, before);
+  product->calls.insert(product->calls.begin(), std::make_move_iterator(before.begin()),
+                        std::make_move_iterator(before.end()));
+  reorder(from.out, wide.out, out, to.out, false, product->calls);
+  return whole ? std::move(product) : Sequence();
 }
 
 } // namespace
@@ -196,13 +290,12 @@ Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &cont
       c.rhs().dtype() == plan::F64)
     return inputError(
         fmt::format("no contraction of {} and {} into {}", name(c.lhs().dtype()), name(c.rhs().dtype()), name(type)));
-  // The most batch dimensions in one primitive that oneDNN has fast code for; the rest become separate executions.
-  for (size_t inside = p.batch.size() + 1; inside-- > 0;) {
-    Result<Prepared> command = matmul(c, context, p, inside, false);
-    if (!command || *command) return command;
-  }
+  Places places = inArena(c, context, p);
+  if (Sequence command = fastMatmul(c, context, p, places)) return Prepared(std::move(command));
   if (same && type == plan::F32) return loops<float, float>(c, context);
-  return matmul(c, context, p, p.batch.size(), true);
+  if (Sequence command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
+  if (Sequence command = matmul(c, context, p, places, p.batch.size(), true)) return Prepared(std::move(command));
+  return inputError("oneDNN has no matmul for these strides");
 }
 
 } // namespace cleave::runtime

@@ -1,4 +1,6 @@
 // Convolutions by oneDNN in its blocked layouts; operands that the plan holds as NCHW / OIHW are reordered around it.
+// Where it has no convolution of 16-bit elements they are widened to f32 by the same reorders: exact products of
+// rounded operands, summed in f32 and rounded once.
 #include "runtime/device/cpu/commands.h"
 #include "runtime/plan/dtype.h"
 #include <fmt/format.h>
@@ -46,86 +48,115 @@ void addReorder(PrimitiveSequence &command, const Operand &operand, bool in, Lay
   command.calls.push_back(std::move(call));
 }
 
+// One pass as oneDNN computes it.
+struct Pass {
+  dnnl::primitive primitive;
+  Desc scratchpad;
+  Desc input, weight, output; // as the primitive wants them
+};
+
+struct Window {
+  Dims strides, low, high, dilations;
+};
+
+// Null primitive: oneDNN does not have it for these types.
+Pass choosePass(plan::Convolution::Pass kind, const Desc &input, const Desc &weight, const Desc &output,
+                const Window &w) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  // Of a backward pass: the gradient of the weights may be of another type than the forward pass has them in.
+  Desc forwardWeight(weight.get_dims(), input.get_data_type(), dnnl::memory::format_tag::any);
+  dnnl::convolution_forward::primitive_desc forward(
+      cpuEngine(),
+      kind == plan::Convolution::FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
+      algorithm, input, forwardWeight, output, w.strides, w.dilations, w.low, w.high, attributes, true);
+  if (!forward) return {};
+  switch (kind) {
+  case plan::Convolution::GRAD_INPUT: {
+    dnnl::convolution_backward_data::primitive_desc desc(cpuEngine(), algorithm, input, weight, output, w.strides,
+                                                         w.dilations, w.low, w.high, forward, attributes, true);
+    if (!desc) return {};
+    return {dnnl::convolution_backward_data(desc), desc.scratchpad_desc(), desc.diff_src_desc(), desc.weights_desc(),
+            desc.diff_dst_desc()};
+  }
+  case plan::Convolution::GRAD_WEIGHT: {
+    dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, input, weight, output, w.strides,
+                                                            w.dilations, w.low, w.high, forward, attributes, true);
+    if (!desc) return {};
+    return {dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(), desc.src_desc(), desc.diff_weights_desc(),
+            desc.diff_dst_desc()};
+  }
+  default:
+    return {dnnl::convolution_forward(forward), forward.scratchpad_desc(), forward.src_desc(), forward.weights_desc(),
+            forward.dst_desc()};
+  }
+}
+
 } // namespace
 
 Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext &context) {
-  auto type = dnnlType(c.input().dtype());
-  if (type == dnnl::memory::data_type::undef || c.weight().dtype() != c.input().dtype() ||
-      c.output().dtype() != c.input().dtype())
-    return inputError(fmt::format("no convolution of {}", name(c.input().dtype())));
+  for (const plan::Buffer *buffer : {&c.input(), &c.weight(), &c.output()})
+    if (dnnlType(buffer->dtype()) == dnnl::memory::data_type::undef)
+      return inputError(fmt::format("no convolution of {}", name(buffer->dtype())));
   if (elementCount(c.input().shape()) == 0 || elementCount(c.output().shape()) == 0)
     return inputError("a convolution of an empty tensor");
-  auto dense = [&](const Dims &dims) {
+  auto dense = [](const Dims &dims, plan::DType type) {
     Dims strides = dims;
     int64_t step = 1;
     for (size_t d = dims.size(); d-- > 0;) strides[d] = step, step *= dims[d];
-    return Desc(dims, type, strides);
+    return Desc(dims, dnnlType(type), strides);
   };
-  auto any = [&](const Desc &desc) { return Desc(desc.get_dims(), type, dnnl::memory::format_tag::any); };
   Dims weightDims(c.weight().shape().begin(), c.weight().shape().end());
   if (c.groups() > 1) {
     weightDims[0] /= c.groups();
     weightDims.insert(weightDims.begin(), c.groups());
   }
-  Desc input = dense({c.input().shape().begin(), c.input().shape().end()}), weight = dense(weightDims);
-  Desc output = dense({c.output().shape().begin(), c.output().shape().end()});
-  Dims strides(c.strides().begin(), c.strides().end()), low(c.pads_begin().begin(), c.pads_begin().end());
-  Dims high(c.pads_end().begin(), c.pads_end().end()), dilations;
-  for (int64_t dilation : c.dilations()) dilations.push_back(dilation - 1); // oneDNN counts the holes
-
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto algorithm = dnnl::algorithm::convolution_direct;
-  dnnl::convolution_forward::primitive_desc forward(
-      cpuEngine(),
-      c.pass() == plan::Convolution::FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
-      algorithm, any(input), any(weight), any(output), strides, dilations, low, high, attributes);
-  std::byte *inputAt = context.at(c.input()), *weightAt = context.at(c.weight()), *outputAt = context.at(c.output());
+  Desc input = dense({c.input().shape().begin(), c.input().shape().end()}, c.input().dtype());
+  Desc weight = dense(weightDims, c.weight().dtype());
+  Desc output = dense({c.output().shape().begin(), c.output().shape().end()}, c.output().dtype());
+  Window window{{c.strides().begin(), c.strides().end()},
+                {c.pads_begin().begin(), c.pads_begin().end()},
+                {c.pads_end().begin(), c.pads_end().end()},
+                {}};
+  for (int64_t dilation : c.dilations()) window.dilations.push_back(dilation - 1); // oneDNN counts the holes
+  auto any = [](const Desc &desc, dnnl::memory::data_type type) {
+    return Desc(desc.get_dims(), type, dnnl::memory::format_tag::any);
+  };
+  const auto full = dnnl::memory::data_type::f32;
+  Pass pass = choosePass(c.pass(), any(input, input.get_data_type()), any(weight, weight.get_data_type()),
+                         any(output, output.get_data_type()), window);
+  if (!pass.primitive) pass = choosePass(c.pass(), any(input, full), any(weight, full), any(output, full), window);
+  if (!pass.primitive) return inputError("oneDNN has no such convolution");
+  Operand x{DNNL_ARG_SRC, input, pass.input, context.at(c.input())};
+  Operand w{DNNL_ARG_WEIGHTS, weight, pass.weight, context.at(c.weight())};
+  Operand y{DNNL_ARG_DST, output, pass.output, context.at(c.output())};
   std::vector<Operand> read;
   Operand written;
-  dnnl::primitive primitive;
-  Desc scratchpad;
   switch (c.pass()) {
-  case plan::Convolution::GRAD_INPUT: {
-    dnnl::convolution_backward_data::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight), any(output),
-                                                         strides, dilations, low, high, forward, attributes);
-    read = {{DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt},
-            {DNNL_ARG_WEIGHTS, weight, desc.weights_desc(), weightAt}};
-    written = {DNNL_ARG_DIFF_SRC, input, desc.diff_src_desc(), inputAt};
-    primitive = dnnl::convolution_backward_data(desc);
-    scratchpad = desc.scratchpad_desc();
+  case plan::Convolution::GRAD_INPUT:
+    x.argument = DNNL_ARG_DIFF_SRC, y.argument = DNNL_ARG_DIFF_DST;
+    read = {y, w}, written = x;
     break;
-  }
-  case plan::Convolution::GRAD_WEIGHT: {
-    dnnl::convolution_backward_weights::primitive_desc desc(cpuEngine(), algorithm, any(input), any(weight),
-                                                            any(output), strides, dilations, low, high, forward,
-                                                            attributes);
-    read = {{DNNL_ARG_SRC, input, desc.src_desc(), inputAt},
-            {DNNL_ARG_DIFF_DST, output, desc.diff_dst_desc(), outputAt}};
-    written = {DNNL_ARG_DIFF_WEIGHTS, weight, desc.diff_weights_desc(), weightAt};
-    primitive = dnnl::convolution_backward_weights(desc);
-    scratchpad = desc.scratchpad_desc();
+  case plan::Convolution::GRAD_WEIGHT:
+    w.argument = DNNL_ARG_DIFF_WEIGHTS, y.argument = DNNL_ARG_DIFF_DST;
+    read = {x, y}, written = w;
     break;
-  }
   default:
-    read = {{DNNL_ARG_SRC, input, forward.src_desc(), inputAt},
-            {DNNL_ARG_WEIGHTS, weight, forward.weights_desc(), weightAt}};
-    written = {DNNL_ARG_DST, output, forward.dst_desc(), outputAt};
-    primitive = dnnl::convolution_forward(forward);
-    scratchpad = forward.scratchpad_desc();
+    read = {x, w}, written = y;
   }
 
   // reorder in, convolve, reorder out: as many of them as the layouts need.
   auto command = std::make_unique<PrimitiveSequence>(context.stream);
   Layout layout;
-  size_t scratchpadBytes = scratchpad.get_size();
+  size_t scratchpadBytes = pass.scratchpad.get_size();
   std::vector<std::pair<size_t, Desc>> scratchpads;
   for (Operand &operand : read) {
     if (!operand.reordered()) continue;
     operand.offset = layout.take(operand.preferred.get_size());
     addReorder(*command, operand, true, layout, scratchpadBytes, scratchpads);
   }
-  BoundPrimitive call(primitive);
+  BoundPrimitive call(pass.primitive);
   for (const Operand &operand : read) {
     if (operand.reordered())
       call.bindScratch(operand.argument, operand.preferred, operand.offset);
@@ -137,7 +168,7 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
     call.bindScratch(written.argument, written.preferred, written.offset);
   } else
     call.bind(written.argument, written.plain, written.address);
-  scratchpads.emplace_back(command->calls.size(), scratchpad);
+  scratchpads.emplace_back(command->calls.size(), pass.scratchpad);
   command->calls.push_back(std::move(call));
   if (written.reordered()) addReorder(*command, written, false, layout, scratchpadBytes, scratchpads);
   size_t at = layout.take(scratchpadBytes);

@@ -3,6 +3,7 @@
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/verify.h"
+#include "runtime/state/float_convert.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -39,7 +40,22 @@ protected:
     return reinterpret_cast<T *>(device->arena() + buffer.offset());
   }
   std::vector<float> copyOf(const plan::Buffer &buffer) {
-    return {at(buffer), at(buffer) + elementCount(buffer.shape())};
+    std::vector<float> values;
+    for (int64_t i = 0, width = byteSize(buffer.dtype()); i < elementCount(buffer.shape()); ++i)
+      values.push_back(static_cast<float>(loadFloat(buffer.dtype(), at<std::byte>(buffer) + i * width)));
+    return values;
+  }
+  // What reset() leaves in 16 bits is no number between -1 and 1.
+  void randomize(const plan::Buffer &buffer) {
+    std::mt19937 engine(static_cast<unsigned>(buffer.offset()));
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    for (int64_t i = 0, width = byteSize(buffer.dtype()); i < elementCount(buffer.shape()); ++i)
+      storeFloat(buffer.dtype(), uniform(engine), at<std::byte>(buffer) + i * width);
+  }
+  // What a sum of `terms` products of such values may be off by: fp32 sums, and one rounding of the result.
+  static double roundingOf(plan::DType dtype, double value) {
+    double unit = dtype == plan::BF16 ? 0x1p-8 : dtype == plan::F16 ? 0x1p-11 : 0;
+    return 1e-5 + unit * std::abs(value);
   }
   Status run(const plan::Command &command) {
     plan::Plan plan;
@@ -97,15 +113,25 @@ TEST_F(Commands, ContractWithAnyStrides) {
       {{1}, 1, 6, 4, {4, 4, 1}, {24, 6, 1}, {6, 6, 1}},
       {{7}, 1, 6, 4, {4, 4, 1}, {0, 6, 1}, {6, 6, 1}}, // rows from the batch
   };
-  for (size_t index = 0; index < cases.size(); ++index) {
-    const ContractCase &c = cases[index];
-    SCOPED_TRACE(index);
+  // Operands and result: of 16-bit operands the result may be the sum before it is rounded.
+  const std::pair<plan::DType, plan::DType> types[] = {{plan::F32, plan::F32},
+                                                       {plan::BF16, plan::BF16},
+                                                       {plan::BF16, plan::F32},
+                                                       {plan::F16, plan::F16},
+                                                       {plan::F16, plan::F32}};
+  for (size_t index = 0; index < cases.size() * std::size(types); ++index) {
+    const ContractCase &c = cases[index % cases.size()];
+    auto [type, resultType] = types[index / cases.size()];
+    if (c.bias && type != plan::F32) continue;
+    SCOPED_TRACE(name(type) + std::string(" to ") + name(resultType) + ", case " +
+                 std::to_string(index % cases.size()));
     reset();
     plan::Command command;
     plan::Contract &contract = *command.mutable_contract();
-    *contract.mutable_lhs() = buffer({reach(c.batch, c.m, c.k, c.lhs)});
-    *contract.mutable_rhs() = buffer({reach(c.batch, c.k, c.n, c.rhs)});
-    *contract.mutable_out() = buffer({reach(c.batch, c.m, c.n, c.out)});
+    *contract.mutable_lhs() = buffer({reach(c.batch, c.m, c.k, c.lhs)}, type);
+    *contract.mutable_rhs() = buffer({reach(c.batch, c.k, c.n, c.rhs)}, type);
+    *contract.mutable_out() = buffer({reach(c.batch, c.m, c.n, c.out)}, resultType);
+    for (const plan::Buffer *operand : {&contract.lhs(), &contract.rhs(), &contract.out()}) randomize(*operand);
     if (c.bias) *contract.mutable_bias() = buffer({c.n});
     for (int64_t size : c.batch) contract.add_batch(size);
     contract.set_m(c.m), contract.set_n(c.n), contract.set_k(c.k);
@@ -134,7 +160,8 @@ TEST_F(Commands, ContractWithAnyStrides) {
     }
     expectRuns(command);
     std::vector<float> got = copyOf(contract.out());
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << "element " << i;
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], roundingOf(resultType, expected[i])) << "element " << i;
   }
 }
 
@@ -152,10 +179,12 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
       {{2, 3, 10}, {5, 3, 4}, {2}, {1}, {2}, {1}},
       {{1, 2, 4, 5, 6}, {3, 2, 2, 2, 3}, {1, 1, 2}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}},
   };
-  for (size_t index = 0; index < cases.size(); ++index)
+  const plan::DType types[] = {plan::F32, plan::BF16, plan::F16};
+  for (size_t index = 0; index < cases.size() * std::size(types); ++index)
     for (auto pass : {plan::Convolution::FORWARD, plan::Convolution::GRAD_INPUT, plan::Convolution::GRAD_WEIGHT}) {
-      SCOPED_TRACE(testing::Message() << "case " << index << " pass " << pass);
-      const ConvolutionCase &c = cases[index];
+      plan::DType type = types[index / cases.size()];
+      SCOPED_TRACE(testing::Message() << name(type) << ", case " << index % cases.size() << " pass " << pass);
+      const ConvolutionCase &c = cases[index % cases.size()];
       reset();
       plan::Command command;
       plan::Convolution &conv = *command.mutable_convolution();
@@ -168,8 +197,11 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
             conv.add_dilations(c.dilations[d]);
       }
       conv.set_pass(pass), conv.set_groups(c.groups);
-      *conv.mutable_input() = buffer(c.input), *conv.mutable_weight() = buffer(c.weight),
-      *conv.mutable_output() = buffer(outShape);
+      // The gradient of 16-bit weights is the sum before it is rounded.
+      plan::DType weightType = pass == plan::Convolution::GRAD_WEIGHT ? plan::F32 : type;
+      *conv.mutable_input() = buffer(c.input, type), *conv.mutable_weight() = buffer(c.weight, weightType),
+      *conv.mutable_output() = buffer(outShape, type);
+      for (const plan::Buffer *operand : {&conv.input(), &conv.weight(), &conv.output()}) randomize(*operand);
       std::vector<float> x = copyOf(conv.input()), w = copyOf(conv.weight()), y = copyOf(conv.output());
       std::vector<double> gx(x.size()), gw(w.size()), gy(y.size());
       auto lift = [&](std::vector<int64_t> shape, int64_t fill) { // spatial dimensions padded to three
@@ -210,7 +242,8 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
                                             : pass == plan::Convolution::GRAD_INPUT ? gx
                                                                                     : gw;
       std::vector<float> got = copyOf(written);
-      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 2e-4) << "element " << i;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], expected[i], 2e-4 + roundingOf(written.dtype(), expected[i])) << "element " << i;
     }
 }
 

@@ -1,0 +1,304 @@
+// LowerPrecision: the products of a training step on 16-bit elements, everything else in fp32 (docs/precision.md).
+//
+//   %y = onnx.Contract %x, %w : (f32, f32) -> f32        %xl = onnx.Cast %x {to = bf16}
+//                                                        %yl = onnx.Contract %xl, %w : (bf16, bf16) -> bf16
+//                                                        %y = onnx.Cast %yl {to = f32}
+//
+// Low are the operands and results of products: Contract, Conv, ConvGradInput, ConvGradWeight. A product that is the
+// gradient of a parameter gives its sum in fp32, so that gradients are added up, reduced and clipped in fp32.
+// Casts stand where they cost least: one a value, right after it is made (in the kernel that makes it); movement
+// between a cast and a product moves 16 bits.
+//
+// A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
+// "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written.
+//
+//   onnx.param @w : tensor<64x64xbf16> "parameter"      onnx.param @"master/w" : tensor<64x64xf32> "optimizer_state"
+//   onnx.write @"master/w", %new                        onnx.write @w, (onnx.Cast %new {to = bf16})
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "mlir/IR/IRMapping.h"
+#include "runtime/plan/master_weights.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+namespace cleave::training {
+namespace {
+
+Type elementOf(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type ? type.getElementType() : Type();
+}
+Type withElement(Value value, Type element) { return cast<RankedTensorType>(value.getType()).clone(element); }
+
+bool isUpdate(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>(phaseName);
+  return phase && phase == phaseText(Phase::Update);
+}
+
+bool isProduct(Operation *op) {
+  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
+}
+
+// Gives elements of its operands, and zeros: rounding before it is rounding after it.
+bool isMovement(Operation *op) {
+  if (auto pad = dyn_cast<onnx::PadOp>(op)) return pad.getValue().isZero();
+  return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp, onnx::RollOp>(op);
+}
+
+// What is added for an op belongs where the op does. The number of a forward op stays its own.
+void inheritPlace(Operation *made, Operation *from) {
+  auto phase = from->getAttrOfType<StringAttr>(phaseName);
+  if (!phase) return;
+  made->setAttr(phaseName, phase);
+  if (Attribute origin = from->getAttr(originName); origin && phase == phaseText(Phase::Backward))
+    made->setAttr(originName, origin);
+}
+
+// One function: products become low, casts are put in place.
+class FunctionLowering {
+public:
+  FunctionLowering(func::FuncOp function, FloatType low) : function(function), low(low) {}
+
+  void run() {
+    SmallVector<Operation *> products;
+    for (Operation &op : function.front())
+      if (isProduct(&op) && !isUpdate(&op) && isFull(op.getResult(0)) && llvm::all_of(op.getOperands(), isFull))
+        products.push_back(&op);
+    for (Operation *op : products) lowerProduct(op);
+    for (Operation &op : llvm::make_early_inc_range(function.front())) sinkWidening(&op);
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      SmallVector<Operation *> casts; // the last first, so that what it frees can move, too
+      for (Operation &op : llvm::reverse(function.front()))
+        if (isNarrowing(&op)) casts.push_back(&op);
+      for (Operation *cast : casts) changed |= hoistNarrowing(cast);
+    }
+    eraseDeadOps(function);
+  }
+
+private:
+  func::FuncOp function;
+  FloatType low;
+  DenseMap<Value, Value> lowOf; // of a value, its cast
+
+  static bool isFull(Value value) { return elementOf(value) && elementOf(value).isF32(); }
+
+  bool isNarrowing(Operation *op) {
+    return isa<onnx::CastOp>(op) && isFull(op->getOperand(0)) && isLow(op->getResult(0));
+  }
+  bool isWidening(Operation *op) {
+    return op && isa<onnx::CastOp>(op) && isLow(op->getOperand(0)) && isFull(op->getResult(0));
+  }
+  bool isLow(Value value) { return elementOf(value) == low; }
+
+  // Nothing but sums and movement between the value and the update: it is a parameter's gradient, or a part of it.
+  static bool isParameterGradient(Value value) {
+    return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
+      if (isUpdate(user) || isa<func::ReturnOp, onnx::WriteOp>(user)) return true;
+      return (isMovement(user) || isa<onnx::SumOp, onnx::AddOp>(user)) && isParameterGradient(user->getResult(0));
+    });
+  }
+
+  void lowerProduct(Operation *op) {
+    for (OpOperand &operand : op->getOpOperands()) operand.set(lowered(operand.get(), op));
+    Value result = op->getResult(0);
+    if (isParameterGradient(result)) return;
+    Type full = elementOf(result);
+    result.setType(withElement(result, low));
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    auto wide = onnx::CastOp::create(builder, op->getLoc(), result, full);
+    inheritPlace(wide, op);
+    result.replaceAllUsesExcept(wide.getY(), wide);
+  }
+
+  // The value rounded; `user` asks for it.
+  Value lowered(Value value, Operation *user) {
+    Operation *made = value.getDefiningOp();
+    if (isWidening(made)) return made->getOperand(0);
+    if (Value known = lowOf.lookup(value)) return known;
+    OpBuilder builder(user->getContext());
+    if (made)
+      builder.setInsertionPointAfter(made);
+    else
+      builder.setInsertionPointToStart(&function.front());
+    // The first to ask comes first in the function: when it is of the backward pass, no forward op needs the cast.
+    auto phase = user->getAttrOfType<StringAttr>(phaseName);
+    bool ofUser = !made || isa<onnx::ReadOp>(made) || made->getAttr(phaseName) != phase;
+    auto cast = onnx::CastOp::create(builder, (made ? made : user)->getLoc(), value, low);
+    inheritPlace(cast, ofUser ? user : made);
+    return lowOf[value] = cast.getY();
+  }
+
+  Operation *moved(Operation *movement, ValueRange operands, Type element, Operation *before) {
+    OpBuilder builder(before);
+    IRMapping mapping;
+    mapping.map(movement->getOperands(), operands);
+    Operation *clone = builder.clone(*movement, mapping);
+    clone->getResult(0).setType(withElement(clone->getResult(0), element));
+    return clone;
+  }
+
+  // Move(Cast_f32(x)) -> Cast_f32(Move(x)). A Broadcast stays: the fewer elements are cast.
+  void sinkWidening(Operation *op) {
+    if (!isMovement(op) || isa<onnx::BroadcastOp>(op) || op->getNumOperands() == 0) return;
+    SmallVector<Value> sources;
+    for (Value operand : op->getOperands()) {
+      if (!isWidening(operand.getDefiningOp())) return;
+      sources.push_back(operand.getDefiningOp()->getOperand(0));
+    }
+    Operation *narrow = moved(op, sources, low, op);
+    OpBuilder builder(op);
+    auto wide = onnx::CastOp::create(builder, op->getLoc(), narrow->getResult(0), elementOf(op->getResult(0)));
+    inheritPlace(wide, op);
+    if (Value known = lowOf.lookup(op->getResult(0))) known.replaceAllUsesWith(narrow->getResult(0));
+    lowOf.erase(op->getResult(0));
+    op->getResult(0).replaceAllUsesWith(wide.getY());
+    op->erase();
+  }
+
+  // Cast_low(Cast_f32(x)) -> x; Cast_low(Move(x)) -> Move(Cast_low(x)) where nobody else reads the moved value.
+  bool hoistNarrowing(Operation *op) {
+    Operation *made = op->getOperand(0).getDefiningOp();
+    if (isWidening(made)) {
+      replace(op, made->getOperand(0));
+      return true;
+    }
+    if (!made || !isMovement(made) || !made->hasOneUse() || made->getNumOperands() == 0) return false;
+    SmallVector<Value> sources;
+    for (Value operand : made->getOperands()) sources.push_back(lowered(operand, op));
+    Operation *narrow = moved(made, sources, low, op);
+    replace(op, narrow->getResult(0));
+    made->erase();
+    return true;
+  }
+  void replace(Operation *cast, Value value) {
+    lowOf.erase(cast->getOperand(0));
+    cast->getResult(0).replaceAllUsesWith(value);
+    cast->erase();
+  }
+};
+
+class LowerPrecision : public PassWrapper<LowerPrecision, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerPrecision)
+  LowerPrecision() = default;
+  explicit LowerPrecision(StringRef element) { type = element.str(); }
+  LowerPrecision(const LowerPrecision &other) : PassWrapper(other) { type = other.type.getValue(); }
+  StringRef getArgument() const final { return "lower-precision"; }
+  StringRef getDescription() const final { return "products on 16-bit elements, master weights in fp32"; }
+
+  void runOnOperation() override {
+    low = llvm::StringSwitch<FloatType>(type.getValue())
+              .Case("bf16", BFloat16Type::get(&getContext()))
+              .Case("f16", Float16Type::get(&getContext()))
+              .Default(FloatType());
+    if (!low) {
+      getOperation().emitError() << "lower-precision: type must be bf16 or f16, is '" << type << "'";
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>()) FunctionLowering(function, low).run();
+    lowerParameters();
+  }
+
+  Option<std::string> type{*this, "type", llvm::cl::desc("bf16 or f16"), llvm::cl::init("bf16")};
+
+private:
+  FloatType low;
+
+  void lowerParameters() {
+    SymbolTable symbols(getOperation());
+    llvm::MapVector<StringAttr, onnx::ParamOp> lowered; // those that a product reads
+    SmallVector<Operation *> accesses;
+    getOperation().walk([&](Operation *op) {
+      if (isa<onnx::ReadOp, onnx::WriteOp>(op)) accesses.push_back(op);
+      auto read = dyn_cast<onnx::ReadOp>(op);
+      auto param = read ? symbols.lookup<onnx::ParamOp>(read.getParamAttr().getAttr()) : onnx::ParamOp();
+      if (param && param.getRole() == "parameter" && llvm::any_of(read.getValue().getUsers(), isCastToLow))
+        lowered[param.getSymNameAttr()] = param;
+    });
+    llvm::StringMap<FlatSymbolRefAttr> masters;
+    for (Operation *op : accesses) {
+      auto write = dyn_cast<onnx::WriteOp>(op);
+      if (write && lowered.count(write.getParamAttr().getAttr())) lowerWrite(write, symbols, masters);
+    }
+    for (Operation *op : accesses) {
+      auto read = dyn_cast<onnx::ReadOp>(op);
+      if (!read || !lowered.count(read.getParamAttr().getAttr())) continue;
+      auto master = masters.find(read.getParam());
+      if (isUpdate(read) && master != masters.end())
+        read.setParamAttr(master->second);
+      else
+        lowerRead(read);
+    }
+    for (auto &[name, param] : lowered) {
+      auto full = cast<RankedTensorType>(param.getType());
+      if (param.getPath() && !param.getFileType()) param.setFileTypeAttr(TypeAttr::get(full.getElementType()));
+      param.setTypeAttr(TypeAttr::get(full.clone(low)));
+    }
+  }
+
+  static bool isCastToLow(Operation *user) {
+    auto cast = dyn_cast<onnx::CastOp>(user);
+    return cast && !isUpdate(user) && elementOf(cast.getY()).getIntOrFloatBitWidth() == 16 &&
+           isa<FloatType>(elementOf(cast.getY()));
+  }
+
+  // The optimizer writes the master, and its rounded copy.
+  void lowerWrite(onnx::WriteOp write, SymbolTable &symbols, llvm::StringMap<FlatSymbolRefAttr> &masters) {
+    auto param = symbols.lookup<onnx::ParamOp>(write.getParamAttr().getAttr());
+    FlatSymbolRefAttr &master = masters[param.getSymName()];
+    if (!master) {
+      OpBuilder builder(param->getContext());
+      builder.setInsertionPointAfter(param);
+      auto made = cast<onnx::ParamOp>(builder.clone(*param));
+      made.setSymName(runtime::masterName(param.getSymName().str()));
+      made.setRole("optimizer_state");
+      made.setTrainable(false);
+      made.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
+      made.removeAliasesAttr();
+      symbols.insert(made);
+      master = FlatSymbolRefAttr::get(made.getSymNameAttr());
+    }
+    OpBuilder builder(write);
+    FlatSymbolRefAttr own = write.getParamAttr();
+    auto rounded = onnx::CastOp::create(builder, write.getLoc(), write.getValue(), low);
+    inheritPlace(rounded, write);
+    auto copy = onnx::WriteOp::create(builder, write.getLoc(), own, rounded.getY());
+    inheritPlace(copy, write);
+    write.setParamAttr(master);
+  }
+
+  // Products read the low value as it is; others widen it.
+  void lowerRead(onnx::ReadOp read) {
+    Value value = read.getValue();
+    Type full = elementOf(value);
+    value.setType(withElement(value, low));
+    onnx::CastOp wide;
+    for (OpOperand &use : llvm::make_early_inc_range(value.getUses())) {
+      Operation *user = use.getOwner();
+      auto cast = dyn_cast<onnx::CastOp>(user);
+      if (cast && cast.getTo() == low) {
+        cast.getY().replaceAllUsesWith(value);
+        cast.erase();
+        continue;
+      }
+      if (!wide) {
+        OpBuilder builder(read.getContext());
+        builder.setInsertionPointAfter(read);
+        wide = onnx::CastOp::create(builder, user->getLoc(), value, full);
+        inheritPlace(wide, read);
+        if (isUpdate(user)) inheritPlace(wide, user);
+      }
+      if (user != wide) use.set(wide.getY());
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createLowerPrecision(StringRef element) { return std::make_unique<LowerPrecision>(element); }
+void registerLowerPrecision() { PassRegistration<LowerPrecision>(); }
+
+} // namespace cleave::training

@@ -1,0 +1,48 @@
+// UnscaleGradients: undoes ScaleLoss in @final, before the gradients' norm is taken and they are clipped: every
+// gradient is multiplied by 1 / loss_scale, in fp32. The scale is a power of two unless the recipe says otherwise, so
+// nothing is rounded.
+#include "compiler/training/loss_scale.h"
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/formula.h"
+
+using namespace mlir;
+using cleave::onnx::Formula;
+
+namespace cleave::training {
+namespace {
+
+class UnscaleGradients : public PassWrapper<UnscaleGradients, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(UnscaleGradients)
+  StringRef getArgument() const final { return "unscale-gradients"; }
+  StringRef getDescription() const final { return "divide the gradients by the loss scale"; }
+
+  void runOnOperation() override {
+    func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
+    if (!final) return signalPassFailure();
+    PhaseBuilder builder(final, Phase::Update);
+    Location loc = NameLoc::get(builder.getStringAttr(scaleName));
+    Formula f(builder, loc);
+    Value inverse = f.make<onnx::ReciprocalOp>(readScalar(builder, loc, scaleName));
+    if (auto factor = getOperation()->getAttrOfType<FloatAttr>(lossFactorName)) {
+      inverse = f.scale(inverse, 1 / factor.getValueAsDouble());
+      getOperation()->removeAttr(lossFactorName);
+    }
+    SmallVector<StepResult> results = stepResults(final);
+    for (StepResult &result : results) {
+      if (!result.gradientOf) continue;
+      Formula at(builder, result.value.getLoc());
+      auto type = onnx::tensorType(result.value);
+      result.value = at.mul(result.value, at.spread(at.cast(inverse, type.getElementType()), type.getShape()));
+    }
+    setStepResults(final, results);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createUnscaleGradients() { return std::make_unique<UnscaleGradients>(); }
+void registerUnscaleGradients() { PassRegistration<UnscaleGradients>(); }
+
+} // namespace cleave::training
