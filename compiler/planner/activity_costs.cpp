@@ -1,5 +1,6 @@
 #include "compiler/planner/activity_costs.h"
 #include <algorithm>
+#include <map>
 
 namespace cleave::planner {
 namespace {
@@ -18,6 +19,35 @@ double weightPart(const SplitModel &model, const Node &node) {
   return weights == 0 ? 0 : double(weights) / double(weights + others);
 }
 
+// A segment of several units (a model without repeated blocks) is computed again as a whole.
+void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments, ActivityCosts &costs) {
+  std::map<int, std::vector<int>> unitsOf;
+  for (size_t u = 0; u < layout.units.size(); ++u)
+    if (int segment = segments.segmentOf[size_t(layout.units[u].first)]; segment >= 0 && !layout.units[u].isBlock)
+      unitsOf[segment].push_back(layout.units[u].kind);
+  for (const auto &[segment, kinds] : unitsOf)
+    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+      double sum = 0;
+      for (int kind : kinds) sum += costs.of(kind, how).transient;
+      for (int kind : kinds) costs.kinds[size_t(kind)][size_t(how)].transient = sum;
+    }
+}
+
+// One of the microbatches is not computed again: times are means over all.
+void keepLast(ActivityCosts &costs, double microbatches) {
+  for (std::array<UnitActivity, 3> &kind : costs.kinds)
+    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+      UnitActivity &one = kind[size_t(how)];
+      const UnitActivity &plain = kind[size_t(Recompute::None)];
+      auto mean = [&](double &value, double other) { value += (other - value) / microbatches; };
+      mean(one.backwardInput, plain.backwardInput);
+      mean(one.backwardWeight, plain.backwardWeight);
+      mean(one.communication, plain.communication);
+      mean(one.again, 0);
+      one.keptOfLast = plain.kept - one.kept;
+    }
+}
+
 } // namespace
 
 UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
@@ -28,6 +58,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   again += other.again;
   kept += other.kept;
   transient = std::max(transient, other.transient);
+  keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
   return *this;
 }
@@ -98,6 +129,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       add(flow.shares, one);
     }
   }
+  shareTransients(layout, model.segments, costs);
+  if (model.setting.exceptLast) keepLast(costs, microbatches);
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
       const Flow &flow = model.flows[size_t(index)];

@@ -11,7 +11,7 @@
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
 #include "compiler/planner/problem.h"
-#include "compiler/planner/sequence.h"
+#include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
 #include <memory>
 
@@ -66,8 +66,10 @@ struct Setting {
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
+  bool exceptLast = false;       // the last microbatch keeps all it makes
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline
+  int weightVersions = 1;        // that its schedule keeps
 
   // Devices of the grid, and those of its axes that split samples.
   int64_t gridDevices() const { return gridDepth * gridSide * gridSide; }
@@ -104,10 +106,11 @@ struct UnitShare {
 };
 
 struct Variable {
-  bool isHome = false; // of a parameter; else a node's split
-  int index = 0;       // node or tensor, of the first repetition
-  int count = 1;       // how many nodes or parameters it stands for
-  bool inBlock = false;
+  bool isHome = false;               // of a parameter; else a node's split
+  int index = 0;                     // node or tensor, of the first repetition
+  int count = 1;                     // how many nodes or parameters it stands for
+  bool inSegment = false;            // of recomputation
+  bool inAttention = false;          // and computed again by selective recomputation
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
   std::vector<UnitShare> shares;     // parameters that several units read: UnitLayout::shared
@@ -129,9 +132,9 @@ struct Flow {
   bool gradient = false;         // flows back
   bool saved = false;            // kept for the backward pass
   bool anyLayout = false;        // an input: every device takes the part it wants
-  bool inBlock = false;          // made and read inside one repetition of a block
-  bool leavesBlock = false;      // made in a block, or read in another than its own
-  bool cheap = false;            // made by a cheap node
+  bool inSegment = false;        // made and read inside one segment of recomputation
+  bool leavesSegment = false;    // made in a segment, or read in another than its own
+  bool inAttention = false;      // made by what selective recomputation computes again
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
 
@@ -167,6 +170,7 @@ struct SplitModel {
   std::vector<double> laidParts; // per tensor: parts in which it lies over them; parameters too
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
+  RecomputeSegments segments;
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;

@@ -10,10 +10,10 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
   passes.addPass(createBuildBackward(options));
-  if (options.recompute) passes.addPass(createRecompute());
   passes.addPass(createAccumulateGradients(options));
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
+  if (options.delayWeights) passes.addPass(createDelayWeights());
   passes.addPass(createVerifyTraining());
 }
 
@@ -22,10 +22,10 @@ void registerInitializeParameters();
 void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
-void registerRecompute();
 void registerAccumulateGradients();
 void registerClipGradients();
 void registerApplyOptimizer();
+void registerDelayWeights();
 void registerVerifyTraining();
 
 namespace {
@@ -33,8 +33,6 @@ namespace {
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("compute activations again in the backward phase"),
-                         llvm::cl::init(false)};
 };
 
 } // namespace
@@ -44,10 +42,10 @@ void registerTrainingPasses() {
   registerAttachLoss();
   registerBuildEvaluate();
   registerBuildBackward();
-  registerRecompute();
   registerAccumulateGradients();
   registerClipGradients();
   registerApplyOptimizer();
+  registerDelayWeights();
   registerVerifyTraining();
   mlir::PassPipelineRegistration<PipelineOptions>(
       "training", "the whole training phase", [](mlir::OpPassManager &passes, const PipelineOptions &options) {
@@ -56,7 +54,7 @@ void registerTrainingPasses() {
           llvm::errs() << recipe.status().message() << "\n";
           return;
         }
-        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches, .recompute = options.recompute});
+        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches});
       });
 }
 

@@ -9,10 +9,10 @@
 //   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
 //   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
-//   Recompute            (option) the backward phase computes block activations again instead of keeping them
 //   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
 //   ClipGradients        computes grad_norm, scales the gradients
 //   ApplyOptimizer       writes parameters and optimizer state
+//   DelayWeights         (option) gradients are taken at the weights before the last update
 //   VerifyTraining       checks what the later phases rely on
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
@@ -29,8 +29,8 @@
 namespace cleave::training {
 
 struct TrainingOptions {
-  int64_t microbatches = 1; // the module is built at the size of one microbatch
-  bool recompute = false;   // full: keep only block boundaries
+  int64_t microbatches = 1;  // the module is built at the size of one microbatch
+  bool delayWeights = false; // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
   // Passes over the forward graph with its loss and labels, before the backward pass is built.
   std::function<void(mlir::OpPassManager &)> onForward = {};
@@ -46,10 +46,10 @@ std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &rec
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
 std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);
-std::unique_ptr<mlir::Pass> createRecompute();
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createDelayWeights();
 std::unique_ptr<mlir::Pass> createVerifyTraining();
 
 // For cleave-opt. Passes that follow the recipe take it as YAML text:
