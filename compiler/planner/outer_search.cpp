@@ -387,8 +387,9 @@ private:
         asked = fmt::format(", --mesh pp={} asks for {}{}", *constraints.pp, shape->stages,
                             constraints.schedule ? " with --schedule " + *constraints.schedule : "");
     }
-    outcome.reason = {ErrorKind::Usage, fmt::format("{} can be cut into at most {} pipeline stages{}",
-                                                    problem.name.empty() ? "the model" : problem.name, units, asked)};
+    outcome.reason = {ErrorKind::Usage,
+                      fmt::format("{} can be cut into at most {} pipeline stages, an operation with a weight in each{}",
+                                  problem.name.empty() ? "the model" : problem.name, units, asked)};
   }
 
   bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
