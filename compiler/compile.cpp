@@ -4,6 +4,7 @@
 #include "compiler/input_bounds.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -40,7 +41,7 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}};
-  CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(1, false));
+  CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
   planned.warnings = planned.pipeline->warnings();
   if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())
     planned.warnings.push_back("precision tf32 is fp32 on a CPU: only NVIDIA GPUs have it");
@@ -54,13 +55,24 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   auto decision = planner::solve(planned.problem, request.cluster, *constraints, search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);
-  bool recompute = planned.decision.recompute == planner::Recompute::Full;
   bool staged = planned.decision.stages > 1;
   bool ring = planned.decision.attention == planner::AttentionSplit::Ring;
   int64_t blocks = ring ? planned.decision.mesh.axisSize("cp") : 1;
-  if (forCode && (planned.decision.microbatches > 1 || recompute || staged || blocks > 1)) {
+  bool delaysWeights = false;
+  if (staged) {
+    auto shape = planner::scheduleShape(planned.decision.schedule, int(planned.decision.mesh.axisSize("pp")));
+    if (!shape) return shape.status();
+    delaysWeights = shape->weightVersions > 1;
+  }
+  if (delaysWeights) {
+    planned.warnings.push_back("schedule " + planned.decision.schedule +
+                               " takes gradients at the weights before the last update, W(t+1) = W(t) - lr g(W(t-1)): "
+                               "losses differ from those of synchronous training");
+    request.warn(planned.warnings.back());
+  }
+  if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1)) {
     planned.pipeline = std::make_unique<Pipeline>(request);
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(planned.decision.microbatches, recompute, blocks, staged));
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({planned.decision.microbatches, blocks, staged, delaysWeights}));
   }
   return planned;
 }

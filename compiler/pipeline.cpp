@@ -6,13 +6,15 @@
 //               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
 //               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
 //               VerifyCore                only core ops are left; all that are not, in one error
-//   training    AttachLoss, BuildEvaluate, BuildBackward, Recompute, AccumulateGradients, ClipGradients, ApplyOptimizer
+//   training    AttachLoss, BuildEvaluate, BuildBackward, AccumulateGradients, ClipGradients, ApplyOptimizer
+//               DelayWeights              of schedules with two versions of the weights
 //               VerifyTraining
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
 //               ExpandAttention after the training phase
 //   precision   only in bf16 and fp16: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
-//   partition   ApplyDecision, PropagateShardings, MaterializeCollectives, ElideCollectives, BucketCollectives
+//   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
+//   BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
@@ -132,7 +134,8 @@ Status Pipeline::findBatch() {
   return Status::ok();
 }
 
-Status Pipeline::buildStep(int64_t microbatches, bool recompute, int64_t sequenceBlocks, bool staged) {
+Status Pipeline::buildStep(const StepOptions &step) {
+  int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
   normalize::NormalizeOptions options{.dims = request.recipe.dims};
   CLEAVE_RETURN_IF_ERROR(findBatch());
@@ -160,15 +163,16 @@ Status Pipeline::buildStep(int64_t microbatches, bool recompute, int64_t sequenc
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
   CLEAVE_RETURN_IF_ERROR(
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
-  training::TrainingOptions training{.microbatches = microbatches, .recompute = recompute, .pipeline = staged};
-  if (sequenceBlocks > 1)
+  training::TrainingOptions training{
+      .microbatches = microbatches, .delayWeights = step.delayWeights, .pipeline = step.staged};
+  if (step.sequenceBlocks > 1)
     training.onForward = [&](OpPassManager &passes) {
-      passes.addPass(attention::createRecognizeAttention(sequenceBlocks));
+      passes.addPass(attention::createRecognizeAttention(step.sequenceBlocks));
       passes.addPass(attention::createBalanceSequence());
     };
   CLEAVE_RETURN_IF_ERROR(run(
       "training", [&](OpPassManager &passes) { training::buildTrainingPipeline(passes, request.recipe, training); }));
-  if (sequenceBlocks > 1)
+  if (step.sequenceBlocks > 1)
     CLEAVE_RETURN_IF_ERROR(
         run("expand", [](OpPassManager &passes) { passes.addPass(attention::createExpandAttention()); }));
   if (StringRef element = recipe::lowElement(request.recipe.precision); !element.empty())
@@ -240,9 +244,6 @@ Result<std::optional<planner::PipelineSchedule>> scheduleOf(const planner::Decis
   if (table->stages != decision.stages)
     return inputError("schedule '" + decision.schedule + "' has " + std::to_string(table->stages) +
                       " stages, the model was cut into " + std::to_string(decision.stages));
-  if (table->weightVersions != 1)
-    return inputError("schedule '" + decision.schedule + "' keeps " + std::to_string(table->weightVersions) +
-                      " versions of the weights, which compiled plans cannot do yet; use 1f1b or interleaved:2");
   CLEAVE_RETURN_IF_ERROR(planner::validate(*table));
   return std::optional(std::move(*table));
 }

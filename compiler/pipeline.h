@@ -2,13 +2,16 @@
 //
 //   import -> normalize -> training -> (planner) -> partition -> codegen
 #pragma once
-#include "compiler/compile.h"
+#include "compiler/compile_request.h"
+#include "compiler/import/inspect.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/problem.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
+#include "plan/plan.pb.h"
+#include "runtime/status.h"
 
 namespace cleave {
 
@@ -17,9 +20,13 @@ class Pipeline {
 public:
   explicit Pipeline(const CompileRequest &request);
 
+  struct StepOptions {
+    int64_t microbatches = 1, sequenceBlocks = 1;
+    bool staged = false;       // to be cut in pipeline stages
+    bool delayWeights = false; // gradients are taken at the weights before the last update
+  };
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
-  // `staged`: to be cut in pipeline stages.
-  Status buildStep(int64_t microbatches, bool recompute, int64_t sequenceBlocks = 1, bool staged = false);
+  Status buildStep(const StepOptions &options);
   // What the model holds, with FLOPs where the normalize phase succeeds.
   Result<import_::Inspection> inspect();
   // The planner's view of the step.

@@ -57,7 +57,7 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
   for (int64_t size : type.getShape()) out.add_shape(size);
   setDims(out, homeLayout(param));
   auto role = llvm::StringSwitch<plan::Parameter::Role>(param.getRole())
-                  .Case("optimizer_state", plan::Parameter::OPTIMIZER_STATE)
+                  .Cases({"optimizer_state", "previous_parameter"}, plan::Parameter::OPTIMIZER_STATE)
                   .Case("running_statistic", plan::Parameter::RUNNING_STATISTIC)
                   .Case("accumulator", plan::Parameter::ACCUMULATOR)
                   .Default(plan::Parameter::PARAMETER);

@@ -67,6 +67,7 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
   Builder builder(module.getContext());
   int64_t programs = programCount(module);
   std::pair<StringRef, int64_t MemoryReport::*> roles[] = {{"parameter", &MemoryReport::parameters},
+                                                           {"previous_parameter", &MemoryReport::parameters},
                                                            {"running_statistic", &MemoryReport::parameters},
                                                            {"accumulator", &MemoryReport::gradients},
                                                            {"optimizer_state", &MemoryReport::optimizer}};
@@ -100,7 +101,7 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
     for (auto param : module.getOps<onnx::ParamOp>())
       if (llvm::none_of(roles, [&](const auto &role) { return param.getRole() == role.first; }))
         return param.emitOpError() << "has the role '" << param.getRole() << "', which is none of parameter, "
-                                   << "running_statistic, accumulator, optimizer_state";
+                                   << "previous_parameter, running_statistic, accumulator, optimizer_state";
   int64_t begin = end;
   for (auto function : module.getOps<func::FuncOp>()) {
     if (function.isExternal() || programOf(function) != program) continue;

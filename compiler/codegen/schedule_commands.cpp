@@ -5,7 +5,8 @@
 //   - updates run as soon as their gradient is there and nobody reads the old parameter any more, so that gradients
 //     need not all live at once; an update of a reduced gradient waits for the next collective to start, so that
 //     compute does not stall;
-//   - stores stand at the end.
+//   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
+//     stand at the start, so that the first may then be changed in place.
 // Collectives go to stream 1 right after their operands are there. What they bring may be wanted much later, while
 // their operands have to stay anyway (a gather of a saved value for the backward pass, the turns of a ring): gathers
 // and shifts are issued one turn ahead of their place in the program, those of parameters (ZeRO-3) one block of
@@ -58,6 +59,8 @@ public:
         llvm::make_filter_range(program, [](Operation *op) { return isa<plan::ReceiveCommandOp>(op); }));
     llvm::stable_sort(receives, [](Operation *a, Operation *b) { return numberOf(a) < numberOf(b); });
     for (Operation *op : receives) emit(op);
+    for (Operation *op : program)
+      if (isMove(op)) emit(op);
     for (Operation *op : program) // peers wait for what is there from the start
       if (isa<plan::SendCommandOp>(op) && pending.lookup(op) == 0) emit(op);
     for (Operation *op : program)
@@ -81,6 +84,14 @@ private:
   };
 
   bool isLazy(Operation *op) const { return lazy.contains(op); }
+
+  // Puts a persistent tensor into another one that the function does not read.
+  bool isMove(Operation *op) const {
+    auto store = dyn_cast<plan::StoreOp>(op);
+    return store && store.getValue().getDefiningOp<onnx::ReadOp>() &&
+           llvm::none_of(block.getOps<onnx::ReadOp>(),
+                         [&](onnx::ReadOp read) { return read.getParamAttr() == store.getParamAttr(); });
+  }
 
   void analyze() {
     llvm::DenseMap<Attribute, SmallVector<Operation *>> readersOf; // forward and backward readers of a parameter

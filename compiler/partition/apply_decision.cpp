@@ -1,7 +1,8 @@
 // ApplyDecision: what the planner decided, written on the module.
 //
 //   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">}
-//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []]}
+//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []], cleave.segment = 3, cleave.again}     see
+//   Recompute
 //
 // A decision is made for @final; the other functions hold the same forward operations under the same names. An
 // operation the decision does not know is left to PropagateShardings.
@@ -57,6 +58,9 @@ private:
       if (known == nodes.end()) continue;
       if (decision.stages > 1)
         named.op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->stage));
+      if (known->second->segment >= 0)
+        named.op->setAttr(segmentAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->segment));
+      if (known->second->again) named.op->setAttr(againAttr, UnitAttr::get(&getContext()));
       FactorRule rule = cast<onnx::FactorRuleOpInterface>(named.op).getFactorRule();
       if (known->second->split.size() != rule.factors.size()) continue;
       FactorSharding split = fitted(decision.mesh, rule, known->second->split);
@@ -70,6 +74,7 @@ private:
     for (const planner::ParameterDecision &parameter : decision.parameters) decided[parameter.name] = &parameter;
     for (auto param : module.getOps<onnx::ParamOp>()) {
       bool own = param.getRole() == "parameter" || param.getRole() == "running_statistic";
+      bool version = param.getRole() == "previous_parameter";
       auto known = decided.find(own ? param.getSymName() : param.getOf().value_or(""));
       if (known == decided.end()) continue;
       const planner::ParameterDecision &layouts = *known->second;
@@ -82,6 +87,8 @@ private:
       if (own) {
         set("sharding", layouts.parameter);
         set(updateLayoutAttr, layouts.state);
+      } else if (version) {
+        set("sharding", layouts.parameter);
       } else if (param.getRole() == "optimizer_state") {
         set("sharding", layouts.state);
       } else if (param.getRole() == "accumulator" && decision.zero >= 2) {

@@ -30,7 +30,6 @@ public:
   LogicalResult run(int64_t stages) {
     assignForward();
     readOriginals();
-    useOriginals();
     assignBackward();
     for (Operation &op : block) {
       auto stage = stageOf.find(&op);
@@ -185,29 +184,6 @@ private:
   void readOriginals() {
     for (Operation &op : block)
       if (auto origin = originOf(&op); origin && isForward(&op)) originals[*origin] = &op;
-  }
-
-  // The forward op that a backward one computes again.
-  Operation *recomputed(Operation *op) const {
-    if (!op || isForward(op) || !op->hasAttr(recomputedAttr)) return nullptr;
-    auto origin = originOf(op);
-    return origin ? originals.lookup(*origin) : nullptr;
-  }
-
-  // What is computed again stays on its stage: a later one has been sent the original.
-  void useOriginals() {
-    for (Operation &op : block) {
-      if (isForward(&op)) continue;
-      auto origin = originOf(&op);
-      Operation *of = origin ? originals.lookup(*origin) : nullptr;
-      auto own = stageOf.find(of);
-      if (own == stageOf.end()) continue;
-      for (OpOperand &operand : op.getOpOperands()) {
-        Operation *original = recomputed(operand.get().getDefiningOp());
-        if (!original || !stageOf.contains(original) || stageOf[original] >= own->second) continue;
-        operand.set(original->getResult(cast<OpResult>(operand.get()).getResultNumber()));
-      }
-    }
   }
 
   // Of a forward op; for one that belongs to no stage, the first that uses its result: a bias is added where its

@@ -131,11 +131,15 @@ private:
         if (action.kind == ActionKind::BackwardWeight) halved[action.stage] = true;
     Builder builder(&getContext());
     SmallVector<int64_t> inFlight(table->stages, 0); // microbatches that a stage holds at most
+    // The last microbatch may have functions, and so slots, of its own.
+    bool apart = static_cast<bool>(getOperation().lookupSymbol<func::FuncOp>("forward.0.last"));
+    auto suffixOf = [&](int64_t microbatch) { return apart && microbatch + 1 == table->microbatches ? ".last" : ""; };
     for (int64_t rank = 0; rank < table->ranks; ++rank) {
       Routine step{"step", rank, {}, {}, {}}, evaluate{"evaluate", rank, {}, {}, {}};
-      std::vector<Slots> slots(table->stages);
+      std::vector<Slots> slots(table->stages), lastSlots = slots;
       for (const planner::ScheduledAction &action : table->rows[rank]) {
-        Slots &stage = slots[action.stage];
+        std::string suffix = suffixOf(action.microbatch);
+        Slots &stage = (suffix.empty() ? slots : lastSlots)[action.stage];
         bool forward = action.kind == ActionKind::Forward, whole = action.kind == ActionKind::Backward;
         int64_t slot = forward ? stage.take(action.microbatch) : stage.of(action.microbatch);
         for (const char *kind : {"forward", "backward", "backward_input", "backward_weight"}) {
@@ -146,7 +150,7 @@ private:
                           ? action.kind == ActionKind::BackwardInput || (whole && halved[action.stage])
                           : action.kind == ActionKind::BackwardWeight || (whole && halved[action.stage]);
           if (!runs) continue;
-          auto function = fragment(kind + ("." + std::to_string(action.stage)));
+          auto function = fragment(kind + ("." + std::to_string(action.stage)) + suffix);
           if (failed(function)) return failure();
           step.add(*function, action.microbatch, slot);
         }
@@ -161,10 +165,11 @@ private:
         if (failed(function)) return failure();
         evaluate.add(*function, 0, 0);
         for (StringRef kind : {"forward", "backward", "backward_input", "backward_weight"})
-          if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage)).str()))
-            part->setAttr(slotsAttr, builder.getI64IntegerAttr(slots[stage].count()));
+          for (auto [suffix, of] : {std::pair("", &slots), {".last", &lastSlots}})
+            if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
+              part->setAttr(slotsAttr, builder.getI64IntegerAttr((*of)[stage].count()));
         (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
-        inFlight[stage] = slots[stage].count();
+        inFlight[stage] = slots[stage].count() + lastSlots[stage].count();
       }
       routines.push_back(std::move(step));
       routines.push_back(std::move(evaluate));

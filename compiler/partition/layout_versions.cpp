@@ -68,6 +68,20 @@ bool LayoutVersions::isGenerated(Value value) {
   return generated[value] = result;
 }
 
+bool LayoutVersions::isFreeIn(Value value, const Sharding &wanted, StringRef phase) {
+  Operation *op = value.getDefiningOp();
+  if (!isGenerated(value) && !isa_and_nonnull<onnx::BroadcastOp>(op)) return false;
+  FactorRule rule = cast<onnx::FactorRuleOpInterface>(op).getFactorRule();
+  std::vector<const Sharding *> none(op->getNumOperands());
+  FactorSharding split = inferFactorSharding(mesh, rule, none, {&wanted}, {});
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    if (!versions.contains(operand)) return false;
+    Sharding asked = operandSharding(rule, split, index);
+    if (price(operand, asked, phase) > 0 && !isFreeIn(operand, asked, phase)) return false;
+  }
+  return resultSharding(rule, split, 0) == wanted;
+}
+
 // The operation again, in the layout that is wanted. Null when its factors cannot take that layout.
 Value LayoutVersions::regenerate(Value value, const Sharding &wanted, Operation *user) {
   Operation *op = value.getDefiningOp();
@@ -128,7 +142,7 @@ Value LayoutVersions::get(Value value, const Sharding &wanted, Operation *user) 
   Version made{{}, wanted, phase};
   bool cutsOnly = llvm::all_of(reshard(mesh, layout(value), wanted),
                                [](const ReshardStep &step) { return step.kind == ReshardStep::Slice; });
-  if (cutsOnly && isGenerated(value)) made.value = regenerate(value, wanted, user);
+  if (cutsOnly ? isGenerated(value) : isFreeIn(value, wanted, phase)) made.value = regenerate(value, wanted, user);
   if (!made.value) {
     OpBuilder builder(user);
     auto layoutOf = [&](const Sharding &layout) { return ShardingAttr::get(user->getContext(), layout); };

@@ -6,7 +6,8 @@
 //   use 2 wants [{},{}]           dist.reshard from the second version (an all-gather), not another reduction
 //
 // Two values are different: what comes from nothing (constants, iota, broadcasts, elementwise work on them) is computed
-// again in the layout that is wanted instead of being cut; and a parameter that was gathered in the forward pass is
+// again in the layout that is wanted instead of being cut, or gathered where nothing it is made from has to be; and a
+// parameter that was gathered in the forward pass is
 // gathered again in the backward pass, so that the whole of it does not stay alive.
 #pragma once
 #include "compiler/partition/layouts.h"
@@ -41,6 +42,8 @@ private:
   const Version *cheapest(mlir::Value value, const dist::Sharding &wanted, llvm::StringRef phase) const;
   // Made from nothing: cheaper to compute in part than to cut.
   bool isGenerated(mlir::Value value);
+  // Generated or a broadcast, and no operand moves between devices for it.
+  bool isFreeIn(mlir::Value value, const dist::Sharding &wanted, llvm::StringRef phase);
   mlir::Value regenerate(mlir::Value value, const dist::Sharding &wanted, mlir::Operation *user);
   mlir::Value spread(mlir::Value value, const dist::Sharding &layout, const dist::Axes &axes, mlir::Operation *user);
 

@@ -23,7 +23,8 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
                                      partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
-                                     nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again";
+                                     nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again",
+                                     segmentAttr = "cleave.segment", againAttr = "cleave.again";
 
 // "forward" where the op does not say.
 llvm::StringRef phaseOf(mlir::Operation *op);

@@ -10,6 +10,7 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
   onMesh.mesh = mesh;
   manager.addPass(createApplyDecision(std::move(onMesh)));
   if (table) manager.addPass(createAssignStages(table->rankOfStage));
+  manager.addPass(createRecompute(decision.exceptLast));
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
@@ -21,6 +22,7 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
 
 void registerPartitionPasses() {
   mlir::registerPass([] { return createApplyDecision(); });
+  mlir::registerPass([] { return createRecompute(); });
   mlir::registerPass([] { return createPropagateShardings(); });
   mlir::registerPass([] { return createMaterializeCollectives(); });
   mlir::registerPass([] { return createElideCollectives(); });

@@ -12,6 +12,9 @@ namespace cleave::partition {
 std::unique_ptr<mlir::Pass> createApplyDecision(planner::Decision decision);
 // With the command-line option `file`: a text that Decision::parse reads.
 std::unique_ptr<mlir::Pass> createApplyDecision();
+// Computes the segments of the decision again in the backward pass. `exceptLast` (command-line option `except-last`):
+// of a pipeline, @accumulate_last is what the last microbatch runs, with nothing computed again.
+std::unique_ptr<mlir::Pass> createRecompute(bool exceptLast = false);
 // Gives every op its split and every value its layout, with dist.reshard where they do not meet.
 std::unique_ptr<mlir::Pass> createPropagateShardings();
 // Global types become local ones, reshards become collectives.

@@ -1,6 +1,7 @@
 // SplitStages: a pipelined step becomes one function for each stage and part, on local shapes.
 //
 //   @accumulate  -> @forward.S, @backward.S (or @backward_input.S and @backward_weight.S where the schedule halves it)
+//   @accumulate_last, where there is one -> @forward.S.last, ...
 //   @update      -> @update.R, one a rank
 //   @evaluate    -> @evaluate.S; a rank's last one has the loss, summed over pp
 //
@@ -56,10 +57,15 @@ private:
          update = module.lookupSymbol<func::FuncOp>("update"), evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
     if (!accumulate || !update)
       return module.emitError("has no functions @accumulate and @update: run assign-stages first");
-    StepSplit step(accumulate, rankOfStage, halved);
-    if (failed(step.analyze())) return failure();
-    int64_t tag = step.build({"forward", "backward", "backward_input", "backward_weight"}, "step", 0);
-    accumulate.erase();
+    int64_t tag = 0;
+    for (auto [function, suffix] :
+         {std::pair(accumulate, ""), {module.lookupSymbol<func::FuncOp>("accumulate_last"), ".last"}}) {
+      if (!function) continue;
+      StepSplit step(function, rankOfStage, halved);
+      if (failed(step.analyze())) return failure();
+      tag = step.build({"forward", "backward", "backward_input", "backward_weight"}, "step", tag, suffix);
+      function.erase();
+    }
     if (evaluate) {
       if (failed(splitEvaluate(evaluate, tag))) return failure();
       evaluate.erase();

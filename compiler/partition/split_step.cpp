@@ -150,7 +150,7 @@ Operation *StepSplit::cloneInto(Built &target, Operation *op) {
   for (Value operand : op->getOperands()) materialize(target, operand);
   OpBuilder builder(target.function.getBody().front().getTerminator());
   Operation *clone = builder.clone(*op, target.values);
-  for (StringRef name : {stageAttr, originAttr, recomputedAttr}) clone->removeAttr(name);
+  for (StringRef name : {stageAttr, originAttr}) clone->removeAttr(name);
   return clone;
 }
 
@@ -202,7 +202,7 @@ void StepSplit::mark(Operation *op, const Transfer &transfer) const {
     op->setAttr(crossesAttr, builder.getI64IntegerAttr(first));
 }
 
-int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag) {
+int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t firstTag, StringRef suffix) {
   numberTransfers(firstTag);
   Builder attributes(function.getContext());
   bool single = names.size() == 1;
@@ -215,12 +215,12 @@ int64_t StepSplit::build(ArrayRef<StringRef> names, StringRef routine, int64_t f
                        : halved[stage]                ? names[2]
                                                       : names[1];
       OpBuilder builder(function);
-      auto made = func::FuncOp::create(builder, function.getLoc(), (name + "." + Twine(stage)).str(),
+      auto made = func::FuncOp::create(builder, function.getLoc(), (name + "." + Twine(stage) + suffix).str(),
                                        builder.getFunctionType({}, {}));
       builder.createBlock(&made.getBody());
       func::ReturnOp::create(builder, function.getLoc());
       made->setAttr(programAttr, builder.getI64IntegerAttr(rankOfStage[stage]));
-      made->setAttr(regionAttr, builder.getStringAttr(routine + "." + Twine(stage)));
+      made->setAttr(regionAttr, builder.getStringAttr(routine + "." + Twine(stage) + suffix));
       built[{stage, part}].function = made;
     }
   for (auto &[place, target] : built) {

@@ -35,8 +35,9 @@ public:
   mlir::LogicalResult provide(mlir::Value value, int64_t stage, Part part, mlir::Operation *user);
   // The functions, in the order in which a microbatch runs through a stage. `names`: of the parts ("forward", ...), or
   // one name for the forward part of a function without backward pass. `routine`: the first part of the slot region's
-  // name. `firstTag`: of the transfers; returns the next free one.
-  int64_t build(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef routine, int64_t firstTag);
+  // name. `firstTag`: of the transfers; returns the next free one. `suffix`: of the functions' and the regions' names.
+  int64_t build(llvm::ArrayRef<llvm::StringRef> names, llvm::StringRef routine, int64_t firstTag,
+                llvm::StringRef suffix = "");
 
   mlir::func::FuncOp functionOf(int64_t stage, Part part) const;
   // The value in a built function; floating ones are computed there.

@@ -4,7 +4,6 @@
 //   to
 //                                                             every op of @accumulate and @evaluate that has a place
 //   %g = onnx.Contract %dy, %w {cleave.origin = 17}           backward: the forward op (same number) it differentiates
-//                                                             `cleave.recomputed`: it computes that one again
 //   func @forward.1(%x {cleave.kept = 4}) -> (tensor {cleave.kept = 5})
 //       attributes {cleave.program = 1,                       the pipeline rank that runs it
 //                   cleave.region = "step.1",                 functions that share slots; before the dot: the routine
@@ -14,6 +13,7 @@
 //   dist.send %y {cleave.channel = 1,                         numbers the pairs of stages that send from rank to rank
 //                 cleave.crosses = 0,                         not to the next stage: the earlier stage of the two
 //                 cleave.buffers = 4}                         then: microbatches that may be on the way
+//   func @forward.1.last                                      of the last microbatch, where it alone is not recomputed
 //   module {cleave.routines = [...]}                          build_routines.cpp
 //
 // A value with `cleave.kept` n leaves a function as a result and enters later ones of its region as an argument.
@@ -23,9 +23,8 @@
 namespace cleave::partition {
 
 inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "cleave.origin",
-                                     recomputedAttr = "cleave.recomputed", programAttr = "cleave.program",
-                                     programsAttr = "cleave.programs", regionAttr = "cleave.region",
-                                     slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
+                                     programAttr = "cleave.program", programsAttr = "cleave.programs",
+                                     regionAttr = "cleave.region", slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
                                      fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines",
                                      orderAttr = "cleave.order", channelAttr = "cleave.channel",
                                      crossesAttr = "cleave.crosses", buffersAttr = "cleave.buffers";

@@ -1,6 +1,7 @@
 #include "compiler/planner/activity_costs.h"
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace cleave::planner {
 namespace {
@@ -35,6 +36,36 @@ void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
   unit.waiting = unit.seconds() - device;
 }
 
+// A segment of several units (a model without repeated blocks) is computed again as a whole.
+void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments, ActivityCosts &costs) {
+  std::map<int, std::vector<int>> unitsOf;
+  for (size_t u = 0; u < layout.units.size(); ++u)
+    if (int segment = segments.segmentOf[size_t(layout.units[u].first)]; segment >= 0 && !layout.units[u].isBlock)
+      unitsOf[segment].push_back(layout.units[u].kind);
+  for (const auto &[segment, kinds] : unitsOf)
+    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+      double sum = 0;
+      for (int kind : kinds) sum += costs.of(kind, how).transient;
+      for (int kind : kinds) costs.kinds[size_t(kind)][size_t(how)].transient = sum;
+    }
+}
+
+// One of the microbatches is not computed again: times are means over all.
+void keepLast(ActivityCosts &costs, double microbatches) {
+  for (std::array<UnitActivity, 3> &kind : costs.kinds)
+    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+      UnitActivity &one = kind[size_t(how)];
+      const UnitActivity &plain = kind[size_t(Recompute::None)];
+      auto mean = [&](double &value, double other) { value += (other - value) / microbatches; };
+      mean(one.backwardInput, plain.backwardInput);
+      mean(one.backwardWeight, plain.backwardWeight);
+      mean(one.communication, plain.communication);
+      mean(one.waiting, plain.waiting);
+      mean(one.again, 0);
+      one.keptOfLast = plain.kept - one.kept;
+    }
+}
+
 } // namespace
 
 UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
@@ -46,6 +77,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   waiting += other.waiting;
   kept += other.kept;
   transient = std::max(transient, other.transient);
+  keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
   return *this;
 }
@@ -129,6 +161,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     }
     for (size_t kind = 0; kind < host.size(); ++kind) waitForHost(costs.kinds[kind][size_t(how)], host[kind]);
   }
+  shareTransients(layout, model.segments, costs);
+  if (model.setting.exceptLast) keepLast(costs, microbatches);
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
       const Flow &flow = model.flows[size_t(index)];
@@ -153,7 +187,7 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
     if (variable.isHome || variable.candidates.empty()) continue;
     double forward = infinity, backward = infinity, together = infinity;
     double forwardLaunches = infinity, backwardLaunches = infinity;
-    bool again = variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && variable.inCore));
+    bool again = variable.inSegment && (how == Recompute::Full || (how == Recompute::Selective && variable.inAttention));
     for (const Candidate &candidate : variable.candidates) {
       forward = std::min(forward, candidate.forward);
       backward = std::min(backward, candidate.backward);

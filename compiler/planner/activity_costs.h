@@ -20,7 +20,8 @@ struct UnitActivity {
   double waiting = 0;                                        // of all three: the device waits for the host
   double kept = 0;                                           // bytes for each microbatch in flight
   double transient = 0;                                      // bytes once, while the unit is computed again
-  double workspace = 0;                                      // bytes of its largest operation
+  double keptOfLast = 0; // bytes once: what the last microbatch keeps beyond, where it alone is not recomputed
+  double workspace = 0;  // bytes of its largest operation
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
   UnitActivity &operator+=(const UnitActivity &other);

@@ -84,7 +84,7 @@ private:
       const Variable &variable = model.variables[v];
       const Candidate &chosen = variable.candidates[size_t(decided.choice[v])];
       Recompute how = decision.nodes[i].recompute;
-      bool again = variable.inBlock && (how == Recompute::Full || (how == Recompute::Selective && variable.inCore));
+      bool again = model.segments.again(how, int(i));
       TimePart &time = row(int(i), problem.nodes[i].op);
       ++time.count;
       time.computeSeconds += (chosen.forward * (again ? 2 : 1) + chosen.backward) * microbatches;
@@ -195,13 +195,14 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
-  std::vector<double> kept(times.size(), 0.0), transient(times.size(), 0.0);
+  std::vector<double> kept(times.size(), 0.0), ofLast = kept, transient = kept;
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
     for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
       const UnitActivity &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
       kept[s] += unit.kept;
+      ofLast[s] += unit.keptOfLast;
       transient[s] = std::max(transient[s], unit.transient);
     }
   }
@@ -213,12 +214,13 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
   const auto &row = schedule->rows[size_t(rank)];
   for (size_t i = 0; i < row.size(); ++i) {
     size_t stage = size_t(row[i].stage);
-    if (row[i].kind == ActionKind::Forward) live += kept[stage];
+    double bytes = kept[stage] + (row[i].microbatch + 1 == schedule->microbatches ? ofLast[stage] : 0);
+    if (row[i].kind == ActionKind::Forward) live += bytes;
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
     MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
     point.memory.activations = live + (isBackward ? transient[stage] : 0);
     points.push_back(point);
-    if (isBackward) live -= kept[stage];
+    if (row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardWeight) live -= bytes;
   }
   return points;
 }

@@ -133,6 +133,30 @@ Status parsePin(const std::string &text, Constraints &constraints) {
   return Status::ok();
 }
 
+// "full", or an entry a stage or block "full,full,selective,none"; with ":except-last" the last microbatch keeps all.
+Status parseRecomputation(const std::string &text, Constraints &constraints) {
+  constexpr std::string_view suffix = ":except-last";
+  std::string modes = text == suffix.substr(1) ? "full:except-last" : text;
+  if (modes.ends_with(suffix)) {
+    constraints.exceptLast = true;
+    constraints.leastRanks = 2;
+    modes.resize(modes.size() - suffix.size());
+  }
+  for (const std::string &entry : splitAt(modes, ',')) {
+    Recompute mode;
+    if (!parseRecompute(entry, mode))
+      return usage(
+          fmt::format("--recompute {}: '{}' must be none, selective or full: one for all, or one for each stage "
+                      "or block (full,selective,none); ':except-last' behind it keeps the last microbatch's",
+                      text, entry));
+    constraints.recomputeOf.push_back(mode);
+  }
+  if (constraints.recomputeOf.size() > 1) return Status::ok();
+  constraints.recompute = constraints.recomputeOf.front();
+  constraints.recomputeOf.clear();
+  return Status::ok();
+}
+
 // A preset sets what is still open and contradicts what is set otherwise.
 template <typename T> Status fix(std::optional<T> &slot, T value, const std::string &like, const char *what) {
   if (slot && *slot != value) return usage(fmt::format("--like {} and the given {} contradict each other", like, what));
@@ -278,13 +302,12 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
       return usage(fmt::format("--microbatches {}: must be a number from 1 up", flags.microbatches));
     constraints.microbatches = number;
   }
-  if (!flags.recompute.empty()) {
-    Recompute recompute;
-    if (!parseRecompute(flags.recompute, recompute))
-      return usage(fmt::format("--recompute {}: must be none, selective or full", flags.recompute));
-    constraints.recompute = recompute;
-  }
+  if (!flags.recompute.empty()) CLEAVE_RETURN_IF_ERROR(parseRecomputation(flags.recompute, constraints));
   CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
+  if (constraints.exceptLast && (constraints.pp == 1 || cluster.numDevices() == 1))
+    return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
+                             "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
+                             flags.recompute));
   if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));
@@ -300,7 +323,11 @@ std::string Constraints::str() const {
   if (!mesh.empty()) parts.push_back("mesh " + mesh);
   if (zero) parts.push_back(fmt::format("zero {}", *zero));
   if (microbatches) parts.push_back(fmt::format("microbatches {}", *microbatches));
-  if (recompute) parts.push_back(fmt::format("recompute {}", name(*recompute)));
+  std::vector<std::string> modes;
+  for (Recompute mode : recomputeOf) modes.emplace_back(name(mode));
+  if (recompute) modes.emplace_back(name(*recompute));
+  if (!modes.empty())
+    parts.push_back(fmt::format("recompute {}{}", fmt::join(modes, ","), exceptLast ? ":except-last" : ""));
   if (schedule) parts.push_back("schedule " + *schedule);
   for (const StageCut &cut : cuts) parts.push_back("split-at " + cut.text);
   if (!balance.empty()) parts.push_back(fmt::format("balance {}", fmt::join(balance, ",")));

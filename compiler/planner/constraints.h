@@ -53,7 +53,9 @@ struct Constraints {
   std::vector<int64_t> balance; // units of each stage (stage_units.h)
   std::optional<int> zero;
   std::optional<int64_t> microbatches;
-  std::optional<Recompute> recompute;
+  std::optional<Recompute> recompute; // of every block
+  std::vector<Recompute> recomputeOf; // of each stage, or of each block; empty: not given one by one
+  bool exceptLast = false;            // what is recomputed is kept of a step's last microbatch
   TensorSplit tensorSplit = TensorSplit::Searched;
   TensorGrid grid = TensorGrid::None; // then tp is depth * side * side
   int64_t gridSide = 1, gridDepth = 1;

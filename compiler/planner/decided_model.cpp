@@ -9,6 +9,9 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   Setting setting;
   setting.pp = decision.mesh.axisSize("pp");
   setting.schedule = decision.schedule;
+  if (setting.pp > 1)
+    if (const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, decision.microbatches))
+      setting.weightVersions = profile->weightVersions;
   setting.dp = decision.mesh.axisSize("dp");
   setting.fsdp = decision.mesh.axisSize("fsdp");
   setting.cp = decision.mesh.axisSize("cp");
@@ -21,6 +24,7 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.zero = decision.zero;
   setting.microbatches = decision.microbatches;
   setting.recompute = decision.recompute;
+  setting.exceptLast = decision.exceptLast;
   setting.batchDivides = problem.batch / decision.microbatches % setting.batchWays() == 0;
   return setting;
 }
@@ -109,6 +113,8 @@ StageProblem DecidedModel::stages() const {
           setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches),
           std::numeric_limits<double>::infinity(),
           std::nullopt,
+          {},
+          {},
           {},
           plan.firstUnits};
 }

@@ -53,6 +53,12 @@ Status readNode(TextReader &reader, NodeDecision &node) {
     } else if (word == "recompute") {
       CLEAVE_RETURN_IF_ERROR(reader.choice(recomputeNames, number));
       node.recompute = Recompute(number);
+    } else if (word == "segment") {
+      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
+      node.segment = int(number);
+      node.again = true;
+    } else if (word == "keeps") {
+      node.again = false;
     } else if (word == "passes") {
       CLEAVE_RETURN_IF_ERROR(reader.word(word));
       node.passesPartial = parseAxes(word);
@@ -117,6 +123,7 @@ std::string Decision::text() const {
       gap, candidates);
   if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
   if (gathersAgain) out += "gathers-again 1\n";
+  if (exceptLast) out += "keeps last-microbatch\n";
   if (!like.empty()) out += fmt::format("like {}\n", quote(like));
   for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
   for (const NodeDecision &node : nodes) {
@@ -124,6 +131,7 @@ std::string Decision::text() const {
     for (const dist::Axes &axes : node.split) out += " " + axesText(axes);
     if (node.stage > 0) out += fmt::format(" stage {}", node.stage);
     if (node.recompute != recompute) out += fmt::format(" recompute {}", name(node.recompute));
+    if (node.segment >= 0) out += fmt::format(" segment {}{}", node.segment, node.again ? "" : " keeps");
     if (!node.passesPartial.empty()) out += " passes " + axesText(node.passesPartial);
     out += "\n";
   }
@@ -189,6 +197,9 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     } else if (key == "gathers-again") {
       CLEAVE_RETURN_IF_ERROR(reader.integer(number));
       decision.gathersAgain = number != 0;
+    } else if (key == "keeps") {
+      CLEAVE_RETURN_IF_ERROR(reader.expect("last-microbatch"));
+      decision.exceptLast = true;
     } else if (key == "like")
       CLEAVE_RETURN_IF_ERROR(reader.quoted(decision.like));
     else if (key == "note") {

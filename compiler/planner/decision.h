@@ -27,6 +27,8 @@ struct NodeDecision {
   dist::Axes passesPartial;              // axes over which its operands and results stay partial sums (linear ops only)
   int stage = 0;                         // of the pipeline; a consumer's is never before its producer's
   Recompute recompute = Recompute::None; // of the block that the node is in
+  int segment = -1; // of recomputation (recomputation.h) that the node is in; -1: none, or nothing of it is done again
+  bool again = false; // computed again in the backward pass, with the others of its segment
 };
 
 struct ParameterDecision {
@@ -113,7 +115,8 @@ struct Decision {
   dist::Axes zeroAxes;  // ZeRO splits persistent tensors over these
   int zero = 0;
   int64_t microbatches = 1;
-  Recompute recompute = Recompute::None;
+  Recompute recompute = Recompute::None; // of most blocks
+  bool exceptLast = false;               // a step's last microbatch keeps what it makes
   std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
   int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
   AttentionSplit attention = AttentionSplit::Ring; // where the mesh has an axis cp

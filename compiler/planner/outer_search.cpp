@@ -195,21 +195,23 @@ private:
     std::vector<ActivityCosts> activities; // collectives over the samples depend on the batch axes
     auto activityOf = [&](size_t v) -> const ActivityCosts & {
       for (size_t next = activities.size(); next <= v; ++next)
-        activities.push_back(model.setting.batchWays() == cell.model->setting.batchWays()
+        activities.push_back(model.setting.batchWays() == cell.model->setting.batchWays() && !setting.exceptLast
                                  ? cell.variants[next].activity
                                  : costActivity(model, cell.variants[next].choice));
       return activities[v];
     };
-    std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
-    // What is compiled is recomputed everywhere or nowhere.
-    bool isUniform = ways.size() == 1 || options.executableOnly;
+    std::vector<Recompute> ways = openWays();
+    bool isUniform = ways.size() == 1;
+    std::vector<Recompute> ofStage, ofUnit;
+    if (!readRecomputation(setting, ofStage, ofUnit)) return;
     for (int zero : openZeroStages(constraints, setting)) {
       model.setting.zero = zero;
       double least = infinity;
       for (size_t v = 0; v < cell.variants.size(); ++v) {
         std::vector<int> choice = cell.variants[v].choice;
         StateCosts state = costState(model, choice);
-        StageProblem stages{&model, &activityOf(v), &state, profileOf(setting), limit, {}, ways, pinnedUnits};
+        StageProblem stages{&model, &activityOf(v), &state, profileOf(setting), limit, {},
+                            ways,   ofStage,        ofUnit, pinnedUnits};
         for (size_t way = 0; way < (isUniform ? ways.size() : 1); ++way) {
           if (isUniform) stages.recompute = ways[way];
           bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
@@ -217,9 +219,9 @@ private:
           if (isTight && v == 0) cells.addLeaner(cell);
         }
       }
-      if (setting.pp == 1 && isSmall()) {
+      if (setting.pp == 1 && isSmall() && constraints.recomputeOf.empty()) {
         double exact = solveExactly(model, ways);
-        least = isUniform ? exact : std::min(least, exact);
+        least = isUniform ? exact : std::max(std::min(least, exact), leastOfAnyMemory(model));
       }
       bound = std::min(bound, least);
     }
@@ -246,6 +248,16 @@ private:
     if (!plan.fits && (outcome.best || !isLeaner)) return;
     Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
     solution.evaluation = evaluatePlan(stages, plan);
+    // The buffers of transfers are known when the cut is: what they take is left free.
+    StageProblem tighter = stages;
+    tighter.firstUnits = plan.firstUnits;
+    for (int round = 0; round < 4 && solution.plan.fits && !solution.evaluation.fits; ++round) {
+      tighter.memoryLimit -= (solution.bytes() - stages.memoryLimit) * (1 + 1e-9);
+      std::optional<StagePlan> leaner = planStages(tighter);
+      if (!leaner) break;
+      solution.plan = std::move(*leaner);
+      solution.evaluation = evaluatePlan(stages, solution.plan);
+    }
     record(std::move(solution));
   }
 
@@ -269,7 +281,7 @@ private:
       for (size_t v = 0; v < cell.variants.size(); ++v) {
         const CellVariant variant = cell.variants[v];
         StateCosts state = costState(model, variant.choice);
-        tryPlan(stagesOf(model, variant.activity, state, solution), variant.choice, cell.isExact, isTight);
+        tryPlan(stagesOf(model, variant.activity, state), variant.choice, cell.isExact, isTight);
         if (isTight && v == 0) own.addLeaner(cell);
       }
       const Solution *now = bestOf(setting);
@@ -281,7 +293,7 @@ private:
     const SplitModel &model = *given.model;
     ActivityCosts activity = costActivity(model, given.choice);
     StateCosts state = costState(model, given.choice);
-    StageProblem stages = stagesOf(model, activity, state, given);
+    StageProblem stages = stagesOf(model, activity, state);
     StageRelaxation relaxation(stages, given.plan, incumbent());
     relaxation.tighten(mostPrograms, certifiedPart * incumbent());
     std::set<std::vector<int>> tried;
@@ -289,11 +301,11 @@ private:
       if (tried.insert(starts).second) consider(stages, given.choice, given.isExact, planCut(stages, starts));
   }
 
-  StageProblem stagesOf(const SplitModel &model, const ActivityCosts &activity, const StateCosts &state,
-                        const Solution &solution) const {
-    std::vector<Recompute> ways = openRecomputation(constraints, options, !facts.repeats.empty());
-    StageProblem stages{&model, &activity, &state, profileOf(model.setting), limit, {}, ways, pinnedUnits};
-    if (options.executableOnly || ways.size() == 1) stages.recompute = solution.plan.recompute.front();
+  StageProblem stagesOf(const SplitModel &model, const ActivityCosts &activity, const StateCosts &state) {
+    std::vector<Recompute> ways = openWays();
+    StageProblem stages{&model, &activity, &state, profileOf(model.setting), limit, {}, ways, {}, {}, pinnedUnits};
+    readRecomputation(model.setting, stages.ofStage, stages.ofUnit); // has been read before
+    if (ways.size() == 1) stages.recompute = ways.front();
     return stages;
   }
 
@@ -319,11 +331,18 @@ private:
     return least;
   }
 
+  // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
+  double leastOfAnyMemory(SplitModel &model) {
+    model.setting.recompute = Recompute::None;
+    Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, incumbent());
+    return assignment ? assignment->bound : 0;
+  }
+
   void offer(const SplitModel &model, const Assignment &assignment, Recompute how) {
     Solution solution{std::make_shared<SplitModel>(model), assignment.choice, {}, {}, assignment.isExact};
     ActivityCosts activity = costActivity(model, assignment.choice);
     StateCosts state = costState(model, assignment.choice);
-    StageProblem stages{&model, &activity, &state, nullptr, limit, how, {}, pinnedUnits};
+    StageProblem stages{&model, &activity, &state, nullptr, limit, how, {}, {}, {}, pinnedUnits};
     std::optional<StagePlan> plan = planStages(stages);
     if (!plan) return;
     solution.plan = std::move(*plan);
@@ -346,7 +365,7 @@ private:
       // Of small problems also those that come close.
       bool isClose = isSmall() && solution.seconds() < worthImproving * best;
       if (!isProven && (improved++ <= options.top || isClose)) {
-        StageProblem stages{&*solution.model, nullptr, nullptr, profileOf(setting), limit, {}, {}, {}};
+        StageProblem stages{&*solution.model, nullptr, nullptr, profileOf(setting), limit, {}, {}, {}, {}, {}};
         double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
         improvePlan(stages, solution.plan, int64_t(improvementWork / work), solution.choice, solution.evaluation);
       }
@@ -356,7 +375,7 @@ private:
 
   // With their own prices instead of their cell's.
   void refineBest() {
-    if (isSmall()) return;
+    if (isSmall() || !constraints.recomputeOf.empty()) return;
     std::vector<Solution> finalists = outcome.byMesh;
     std::sort(finalists.begin(), finalists.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
@@ -365,12 +384,39 @@ private:
       if (isLate()) break;
       if (solution.model->setting.pp > 1 || ++refined > mostRefinements) continue;
       SplitModel model = *solution.model;
-      for (Recompute how : openRecomputation(constraints, options, !facts.repeats.empty())) {
+      for (Recompute how : openWays()) {
         model.setting.recompute = how;
         Result<Assignment> assignment = InnerProblem(model, 0).solve(limit, incumbent());
         if (assignment && !assignment->isPruned) offer(model, *assignment, how);
       }
     }
+  }
+
+  std::vector<Recompute> openWays() const { return openRecomputation(constraints, facts.structure->segments.any()); }
+
+  // --recompute one by one: an entry a stage, else an entry a block. Says why it is neither.
+  bool readRecomputation(const Setting &setting, std::vector<Recompute> &ofStage, std::vector<Recompute> &ofUnit) {
+    const std::vector<Recompute> &given = constraints.recomputeOf;
+    if (given.empty()) return true;
+    const std::vector<Unit> &units = facts.structure->layout->units;
+    const ScheduleProfile *profile = profileOf(setting);
+    size_t stages = profile ? size_t(profile->stages) : 1;
+    auto isBlock = [](const Unit &unit) { return unit.isBlock; };
+    size_t blocks = size_t(std::count_if(units.begin(), units.end(), isBlock));
+    if (given.size() == stages) {
+      ofStage = given;
+      return true;
+    }
+    if (given.size() != blocks) {
+      outcome.reason = {ErrorKind::Usage,
+                        fmt::format("--recompute has {} entries: give one, or one for each of the {} stages or of the "
+                                    "{} repeated blocks of {}",
+                                    given.size(), stages, blocks, problem.name.empty() ? "the model" : problem.name)};
+      return false;
+    }
+    size_t next = 0;
+    for (const Unit &unit : units) ofUnit.push_back(unit.isBlock ? given[next++] : Recompute::None);
+    return true;
   }
 
   // Every setting that was open has been refused: it has more stages than the model has units.
@@ -384,8 +430,9 @@ private:
         asked = fmt::format(", --mesh pp={} asks for {}{}", *constraints.pp, shape->stages,
                             constraints.schedule ? " with --schedule " + *constraints.schedule : "");
     }
-    outcome.reason = {ErrorKind::Usage, fmt::format("{} can be cut into at most {} pipeline stages{}",
-                                                    problem.name.empty() ? "the model" : problem.name, units, asked)};
+    outcome.reason = {ErrorKind::Usage,
+                      fmt::format("{} can be cut into at most {} pipeline stages, an operation with a weight in each{}",
+                                  problem.name.empty() ? "the model" : problem.name, units, asked)};
   }
 
   bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
@@ -457,6 +504,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.zero = setting.zero;
   decision.microbatches = setting.microbatches;
   decision.recompute = mostRecomputed(solution);
+  decision.exceptLast = setting.exceptLast;
   decision.schedule = setting.schedule;
   decision.attention = model.attentionSplit;
   decision.gathersAgain = setting.gathersAgain();
@@ -481,6 +529,8 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
     if (chosen.passesPartial) node.passesPartial = {"tp"};
     node.stage = stages[i];
     node.recompute = solution.plan.recompute[size_t(model.layout->unitOfNode[i])];
+    if (node.recompute != Recompute::None) node.segment = model.segments.segmentOf[i];
+    node.again = model.segments.again(node.recompute, int(i));
     decision.nodes.push_back(std::move(node));
   }
   for (size_t t = 0; t < problem.tensors.size(); ++t) {

@@ -43,10 +43,11 @@ public:
         predicted.exposedCommunicationSeconds =
             rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed;
       }
-      MemoryBreakdown memory{
-          rank.state.parameters, rank.state.gradients, rank.state.optimizer, rank.kept + rank.work.transient,
-          rank.buffers + workspaceBytes(model.setting, rank.work.workspace, rank.state.largestParameter,
-                                        rank.state.gradients, rank.state.parameters)};
+      MemoryBreakdown memory{rank.state.parameters, rank.state.gradients, rank.state.optimizer,
+                             rank.kept + rank.work.keptOfLast + rank.work.transient,
+                             rank.buffers + workspaceBytes(model.setting, rank.work.workspace,
+                                                           rank.state.largestParameter, rank.state.gradients,
+                                                           rank.state.parameters)};
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)
         if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
@@ -177,6 +178,7 @@ std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, 
   }
   Result<PipelineSchedule> schedule = makeSchedule(setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
   if (!schedule) return std::nullopt;
+  schedule->weightVersions = 1; // what runs is flushed at the end of a step
   return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
 }
 

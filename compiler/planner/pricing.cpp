@@ -46,9 +46,9 @@ private:
   double unwanted;
 };
 
-bool recomputes(const SplitModel &model, bool inBlock, bool inCore) {
-  if (!inBlock) return false;
-  return model.setting.recompute == Recompute::Full || (model.setting.recompute == Recompute::Selective && inCore);
+bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
+  Recompute how = model.setting.recompute;
+  return inSegment && (how == Recompute::Full || (how == Recompute::Selective && inAttention));
 }
 
 // Forward collectives that bring a tensor from `produced` to all of `uses`.
@@ -131,7 +131,7 @@ UseSet bit(const Use &use) {
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
   const Candidate &chosen = variable.candidates[candidate];
   double times = double(variable.count) * double(model.setting.microbatches);
-  bool again = recomputes(model, variable.inBlock, variable.inCore);
+  bool again = recomputes(model, variable.inSegment, variable.inAttention);
   Price price;
   price.forward = chosen.forward * times * (again ? 2 : 1);
   price.backward = chosen.backward * times;
@@ -152,6 +152,7 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   Price price;
   price.parameters = count * (setting.zero >= 3 ? shard : local);
   if (!tensor.trainable) return price;
+  price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
   price.gradients = count * (setting.zero >= 2 ? gradientShard : gradient);
   double stateElements = (setting.zero >= 1 ? shard : local) / double(tensor.elementBytes);
@@ -216,8 +217,8 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   }
   Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
   double count = double(flow.count), microbatches = double(setting.microbatches);
-  bool again = recomputes(model, flow.inBlock || flow.leavesBlock, flow.inCore) &&
-               (setting.recompute == Recompute::Full || flow.inBlock);
+  bool again = recomputes(model, flow.inSegment || flow.leavesSegment, flow.inAttention) &&
+               (setting.recompute == Recompute::Full || flow.inSegment);
   if (setting.tp > 1 && uses) {
     price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));
     price.exposedForward = price.exposed / (again ? 2 : 1);
@@ -226,10 +227,10 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
       price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
   }
   if (isParameter) return price;
-  bool crosses = setting.recompute == Recompute::Full && flow.leavesBlock && flow.gradient;
+  bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   if ((!flow.saved || isOnChip) && !crosses) return price;
-  // A recomputed block's activations are there one repetition at a time.
+  // What is computed again is there one segment at a time.
   double live = isRecomputed(model, flow) ? 1 : count;
   price.activations =
       live * keptBytes(produced, uses, flow.bytes, double(setting.tp), model.cluster->device.overlap > 0);
@@ -237,7 +238,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {
-  return flow.inBlock && recomputes(model, true, flow.inCore);
+  return recomputes(model, flow.inSegment, flow.inAttention);
 }
 
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {

@@ -44,7 +44,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
                 double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
-// Is what this flow carries computed again in the backward pass? Then it is kept for one repetition at a time.
+// Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.
 bool isRecomputed(const SplitModel &model, const Flow &flow);
 
 } // namespace cleave::planner

@@ -22,10 +22,13 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
   profile.stages = schedule->stages;
   profile.chunks = std::max(1, int(schedule->stages / ranks));
   profile.rankOfStage = schedule->rankOfStage;
+  profile.weightVersions = schedule->weightVersions;
+  schedule->weightVersions = 1; // what runs is flushed at the end of a step
   for (const auto &row : schedule->rows)
     for (const ScheduledAction &action : row)
       profile.splitsBackward = profile.splitsBackward || action.kind == ActionKind::BackwardInput;
-  for (int64_t live : peakLive(*schedule)) profile.live.push_back(double(live) / double(profile.chunks));
+  // A stage's slot is free when the weight gradient is done too.
+  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight)) profile.live.push_back(double(live) / double(profile.chunks));
   StageTimes even;
   double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
   double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);

@@ -11,6 +11,7 @@ struct ScheduleProfile {
   int stages = 1, chunks = 1; // chunks: stages of one rank
   std::vector<int> rankOfStage;
   bool splitsBackward = false;
+  int weightVersions = 1;
   std::vector<double> live; // by rank: microbatches whose activations it keeps at most, of all its chunks together
   double bubble = 0;        // waiting of a rank, in the time that one microbatch takes it (equal passes, no sends)
   double leastBubble = 0;   // at least, whatever the passes' lengths are

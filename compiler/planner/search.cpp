@@ -95,6 +95,7 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
     }
     constraints->microbatches = given.microbatches;
     constraints->recompute = given.recompute;
+    constraints->exceptLast = false; // a way to run a pipeline, and many presets are none
     Outcome priced = searchSettings(problem, facts, cluster, *constraints, how);
     const auto &solution = priced.best ? priced.best : priced.leastMemory;
     if (!solution)
@@ -211,13 +212,11 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recompute = constraints.recompute;
     attempt("another mesh, without preset and pins", cluster, freed, options);
   }
-  if (constraints.recompute) {
+  if (constraints.recompute || !constraints.recomputeOf.empty()) {
     Constraints freed = constraints;
     freed.recompute.reset();
-    SearchOptions whole = options;
-    whole.executableOnly = false;
-    attempt(options.executableOnly ? "recomputation (can be estimated, not executed yet)" : "--recompute", cluster,
-            freed, whole);
+    freed.recomputeOf.clear();
+    attempt("another --recompute", cluster, freed, options);
   }
   if (options.executableOnly && !constraints.pp && cluster.numDevices() > 1) {
     Constraints staged = constraints;
@@ -306,9 +305,6 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                        const SearchOptions &options) {
   TimeLeft time(options);
   CLEAVE_RETURN_IF_ERROR(problem.check());
-  if (options.executableOnly && constraints.recompute && *constraints.recompute == Recompute::Selective)
-    return {Status(ErrorKind::Usage, fmt::format("--recompute {} can be estimated, but is not executable yet",
-                                                 name(*constraints.recompute)))};
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
   auto counts = [](int64_t dim) { return dim >= 0; };

@@ -143,7 +143,11 @@ private:
       }
     }
     if (attention.weigh < 0) return;
-    for (auto [index, factor] : core) found.heads[size_t(index)] = factor, found.inAttention[size_t(index)] = true;
+    for (auto [index, factor] : core) {
+      found.heads[size_t(index)] = factor;
+      found.inAttention[size_t(index)] = true;
+      if (index != attention.weigh) attention.weights.push_back(index);
+    }
     found.attentions.push_back(attention);
   }
 

@@ -21,6 +21,7 @@ std::vector<int64_t> findSequenceDims(const Problem &problem, const std::vector<
 struct AttentionNodes {
   int score = -1, weigh = -1;               // nodes
   int queries = -1, keys = -1, values = -1; // tensors
+  std::vector<int> weights;                 // nodes: the scores, and what makes weights of them
 };
 
 struct SequenceFactors {

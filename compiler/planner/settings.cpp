@@ -71,6 +71,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             setting.gridDepth = constraints.gridDepth;
           }
           setting.microbatches = microbatches;
+          setting.exceptLast = constraints.exceptLast;
           setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
           if (setting.batchDivides != mustDivide) continue;
           if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
@@ -78,6 +79,8 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
           for (const std::string &schedule : schedules(constraints, options, size_t(units), setting)) {
             setting.schedule = pp > 1 ? schedule : "none";
+            const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
+            setting.weightVersions = profile ? profile->weightVersions : 1;
             result.push_back(setting);
           }
         }
@@ -92,10 +95,9 @@ std::vector<int> openZeroStages(const Constraints &constraints, const Setting &s
   return {0, 1, 2, 3};
 }
 
-std::vector<Recompute> openRecomputation(const Constraints &constraints, const SearchOptions &options, bool hasBlocks) {
+std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments) {
   if (constraints.recompute) return {*constraints.recompute};
-  if (!hasBlocks) return {Recompute::None};
-  if (options.executableOnly) return {Recompute::None, Recompute::Full};
+  if (!hasSegments) return {Recompute::None};
   return {Recompute::None, Recompute::Selective, Recompute::Full};
 }
 

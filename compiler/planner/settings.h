@@ -13,6 +13,6 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
                                   const Constraints &constraints, const SearchOptions &options, bool mustDivide);
 std::vector<int> openZeroStages(const Constraints &constraints, const Setting &setting);
 // Ways of recomputation that blocks may be given one by one.
-std::vector<Recompute> openRecomputation(const Constraints &constraints, const SearchOptions &options, bool hasBlocks);
+std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments);
 
 } // namespace cleave::planner

@@ -11,7 +11,7 @@
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
 #include "compiler/planner/problem.h"
-#include "compiler/planner/sequence.h"
+#include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
 #include <memory>
 
@@ -68,8 +68,10 @@ struct Setting {
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
+  bool exceptLast = false;       // the last microbatch keeps all it makes
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline
+  int weightVersions = 1;        // that its schedule keeps
 
   // Devices of the grid, and those of its axes that split samples.
   int64_t gridDevices() const { return gridDepth * gridSide * gridSide; }
@@ -106,11 +108,11 @@ struct UnitShare {
 };
 
 struct Variable {
-  bool isHome = false; // of a parameter; else a node's split
-  int index = 0;       // node or tensor, of the first repetition
-  int count = 1;       // how many nodes or parameters it stands for
-  bool inBlock = false;
-  bool inCore = false;               // of an attention
+  bool isHome = false;               // of a parameter; else a node's split
+  int index = 0;                     // node or tensor, of the first repetition
+  int count = 1;                     // how many nodes or parameters it stands for
+  bool inSegment = false;            // of recomputation
+  bool inAttention = false;          // and computed again by selective recomputation
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
   std::vector<UnitShare> shares;     // parameters that several units read: UnitLayout::shared
@@ -132,8 +134,9 @@ struct Flow {
   bool gradient = false;         // flows back
   bool saved = false;            // kept for the backward pass
   bool anyLayout = false;        // an input: every device takes the part it wants
-  bool inBlock = false;          // made and read inside one repetition of a block
-  bool leavesBlock = false;      // made in a block, or read in another than its own
+  bool inSegment = false;        // made and read inside one segment of recomputation
+  bool leavesSegment = false;    // made in a segment, or read in another than its own
+  bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
@@ -174,6 +177,7 @@ struct SplitModel {
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
+  RecomputeSegments segments;
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;

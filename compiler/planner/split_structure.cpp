@@ -63,6 +63,7 @@ public:
 
   std::shared_ptr<const SplitModel> build() {
     layOutUnits();
+    model.segments = findSegments(problem, layout->units, layout->unitOfNode, facts.sequence);
     addNodes();
     addHomes();
     addFlows();
@@ -110,8 +111,8 @@ private:
       } else {
         Variable variable;
         variable.index = int(i);
-        variable.inBlock = at.run >= 0;
-        variable.inCore = facts.core[i];
+        variable.inSegment = segmentOf(int(i)) >= 0;
+        variable.inAttention = model.segments.isAttention[i];
         model.variableOfNode[i] = int(model.variables.size());
         model.variables.push_back(std::move(variable));
       }
@@ -139,7 +140,6 @@ private:
         Variable variable;
         variable.isHome = true;
         variable.index = int(t);
-        variable.inBlock = canTie;
         model.variableOfTensor[t] = int(model.variables.size());
         model.variables.push_back(std::move(variable));
       } else {
@@ -167,20 +167,18 @@ private:
         flow.producer = model.variableOfNode[size_t(producer)];
         flow.result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
         flow.inCore = facts.core[size_t(producer)];
+        flow.inAttention = model.segments.isAttention[size_t(producer)];
       } else if (tensor.kind == TensorKind::Parameter)
         flow.producer = model.variableOfTensor[t];
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
       flow.saved = facts.kept[t];
-      flow.inBlock = producer >= 0 && place[size_t(producer)].run >= 0;
+      flow.inSegment = segmentOf(producer) >= 0;
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       for (auto [reader, operand] : facts.readers[t]) {
-        const Place &at = place[size_t(reader)];
-        bool sameInstance = producer >= 0 && at.run >= 0 && at.run == place[size_t(producer)].run &&
-                            at.instance == place[size_t(producer)].instance;
-        if (!sameInstance) {
-          flow.inBlock = false;
-          if (at.run >= 0 || (producer >= 0 && place[size_t(producer)].run >= 0)) flow.leavesBlock = true;
+        if (segmentOf(reader) != segmentOf(producer)) {
+          flow.inSegment = false;
+          flow.leavesSegment = true;
         }
         Flow::Read read{model.variableOfNode[size_t(reader)], operand};
         if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
@@ -193,8 +191,8 @@ private:
                                   flow.gradient,
                                   flow.saved,
                                   flow.anyLayout,
-                                  flow.inBlock,
-                                  flow.leavesBlock,
+                                  flow.inSegment,
+                                  flow.leavesSegment,
                                   int64_t(tensor.bytes()),
                                   facts.batchDims[t],
                                   facts.sequenceDims[t],
@@ -215,6 +213,9 @@ private:
         layout->crossings[size_t(border)].push_back(int(found->second));
     }
   }
+
+  // Of a node; -1 without one.
+  int segmentOf(int node) const { return node < 0 ? -1 : model.segments.segmentOf[size_t(node)]; }
 
   const Problem &problem;
   const ProblemFacts &facts;

@@ -15,11 +15,12 @@ class RankLoad {
 public:
   RankLoad(const StageProblem &problem, int rank) : problem(problem), rank(rank) {}
 
-  void add(int unit) {
+  void add(int unit, int stage) {
     int kind = problem.model->layout->units[size_t(unit)].kind;
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Count &count) { return count.kind == kind; });
     if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, {0, 0, 0}});
     ++found->units;
+    if (auto mode = problem.given(stage, unit)) ++found->modes[size_t(*mode)];
     state += problem.state->kinds[size_t(kind)];
     for (size_t s = 0; s < problem.state->shared.size(); ++s) {
       const std::vector<int> &readers = problem.model->layout->shared[s].units;
@@ -32,6 +33,10 @@ public:
 
   // Chooses how much is recomputed; false when even all of it does not fit. `seconds` of one microbatch.
   bool fit(double &seconds) {
+    if (problem.isGiven()) {
+      seconds = total().seconds();
+      return memory() <= problem.memoryLimit;
+    }
     std::vector<Recompute> ways = problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed;
     best = infinity;
     for (Recompute way : ways) tryFrom(ways.front(), way);
@@ -60,6 +65,7 @@ public:
         one.again *= times;
         one.waiting *= times;
         one.kept *= times;
+        one.keptOfLast *= times;
         sum += one;
       }
     return sum;
@@ -67,7 +73,7 @@ public:
 
   double memory() const {
     UnitActivity sum = total();
-    return state.bytes() + problem.live(rank) * sum.kept + sum.transient + buffers +
+    return state.bytes() + problem.live(rank) * sum.kept + sum.keptOfLast + sum.transient + buffers +
            workspaceBytes(problem.model->setting, sum.workspace, state.largestParameter, state.gradients,
                           state.parameters);
   }
@@ -118,7 +124,7 @@ private:
     std::vector<double> saved(kinds.size()), price(kinds.size());
     for (size_t i = 0; i < kinds.size(); ++i) {
       const UnitActivity &a = problem.activity->of(kinds[i].kind, less), &b = problem.activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * problem.live(rank);
+      saved[i] = (a.kept - b.kept) * problem.live(rank) - b.keptOfLast;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }
@@ -367,7 +373,7 @@ private:
       int start = end;
       double seconds = 0;
       while (start > stage) {
-        load.add(start - 1);
+        load.add(start - 1, stage);
         load.buffers = transferBytes(problem, start - 1, end);
         if (!load.fit(seconds) || seconds > slowest) break;
         --start;
@@ -391,14 +397,15 @@ private:
         if (problem.rankOf(stage) != rank) continue;
         int end = stage + 1 < stages ? plan.firstUnits[size_t(stage) + 1] : int(units.size());
         for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit) {
-          load.add(unit);
+          load.add(unit, stage);
+          if (auto mode = problem.given(stage, unit)) plan.recompute[size_t(unit)] = *mode;
           mine.push_back(unit);
         }
         load.buffers += transferBytes(problem, plan.firstUnits[size_t(stage)], end);
       }
       double time = 0;
       plan.fits = load.fit(time) && plan.fits;
-      load.assign(mine, plan.recompute);
+      if (!problem.isGiven()) load.assign(mine, plan.recompute);
       slowest = std::max(slowest, time);
       sum += time;
       plan.bytes = std::max(plan.bytes, load.memory());

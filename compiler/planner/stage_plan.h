@@ -19,11 +19,19 @@ struct StageProblem {
   double memoryLimit = 0;                   // bytes of a device
   std::optional<Recompute> recompute;       // of every block; open: as much as the memory asks for, block by block
   std::vector<Recompute> allowed;           // when open
+  std::vector<Recompute> ofStage, ofUnit;   // given one by one, for every stage or every unit; empty: not given
   std::vector<int> firstUnits;              // of each stage, when given; empty: open
 
   int ranks() const { return profile ? int(profile->live.size()) : 1; }
   int stages() const { return profile ? profile->stages : 1; }
   int rankOf(int stage) const { return profile ? profile->rankOfStage[size_t(stage)] : 0; }
+  // What is given of a unit in a stage; nothing where memory decides.
+  std::optional<Recompute> given(int stage, int unit) const {
+    if (!ofStage.empty()) return ofStage[size_t(stage)];
+    if (!ofUnit.empty()) return ofUnit[size_t(unit)];
+    return std::nullopt;
+  }
+  bool isGiven() const { return !ofStage.empty() || !ofUnit.empty(); }
   double live(int rank) const { return profile ? profile->live[size_t(rank)] : 1; }
 };
 

@@ -8,18 +8,30 @@
 namespace cleave::planner {
 namespace {
 
-bool hasWeight(const Problem &problem, const Node &node) {
-  return !node.cheap && std::any_of(node.operands.begin(), node.operands.end(), [&](int tensor) {
-    return problem.tensors[size_t(tensor)].kind == TensorKind::Parameter;
-  });
+// Per node: an operation that computes with a parameter, as it lies or laid out otherwise (an unrolled recurrence cuts
+// and joins its weights first).
+std::vector<bool> findWeighted(const Problem &problem) {
+  std::vector<bool> weighted(problem.nodes.size(), false), isWeight(problem.tensors.size(), false);
+  for (size_t t = 0; t < problem.tensors.size(); ++t) isWeight[t] = problem.tensors[t].kind == TensorKind::Parameter;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    bool any = false, all = true;
+    for (int tensor : node.operands) {
+      any = any || isWeight[size_t(tensor)];
+      all = all && (isWeight[size_t(tensor)] || problem.tensors[size_t(tensor)].kind == TensorKind::Constant);
+    }
+    weighted[i] = any && !node.cheap;
+    for (int tensor : node.results) isWeight[size_t(tensor)] = any && all && node.cheap;
+  }
+  return weighted;
 }
 
 // Cuts [begin, end) between operations with weights, each time where the fewest bytes cross.
-void cutStretch(const Problem &problem, const std::vector<double> &live, int begin, int end, int &kinds,
+void cutStretch(const std::vector<bool> &weighted, const std::vector<double> &live, int begin, int end, int &kinds,
                 std::vector<Unit> &units) {
   int start = begin, last = -1;
   for (int i = begin; i < end; ++i) {
-    if (!hasWeight(problem, problem.nodes[size_t(i)])) continue;
+    if (!weighted[size_t(i)]) continue;
     if (last >= 0) {
       int cut = last + 1;
       for (int at = last + 1; at <= i; ++at)
@@ -42,19 +54,19 @@ void cutStretch(const Problem &problem, const std::vector<double> &live, int beg
 std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<int> &cuts) {
   std::vector<Unit> units;
   std::vector<double> live = problem.liveBytes();
+  std::vector<bool> weighted = findWeighted(problem);
   int at = 0, kinds = 0;
   for (const Repeat &repeat : repeats) {
     bool isBlock = false;
-    for (int i = repeat.first; i < repeat.first + repeat.period; ++i)
-      isBlock = isBlock || hasWeight(problem, problem.nodes[size_t(i)]);
+    for (int i = repeat.first; i < repeat.first + repeat.period; ++i) isBlock = isBlock || weighted[size_t(i)];
     if (!isBlock) continue;
-    cutStretch(problem, live, at, repeat.first, kinds, units);
+    cutStretch(weighted, live, at, repeat.first, kinds, units);
     for (int i = 0; i < repeat.count; ++i)
       units.push_back({repeat.first + i * repeat.period, repeat.first + (i + 1) * repeat.period, kinds, true});
     ++kinds;
     at = repeat.end();
   }
-  cutStretch(problem, live, at, int(problem.nodes.size()), kinds, units);
+  cutStretch(weighted, live, at, int(problem.nodes.size()), kinds, units);
   for (int cut : cuts) {
     auto isInside = [&](const Unit &unit) { return unit.first < cut && cut < unit.end; };
     auto unit = std::find_if(units.begin(), units.end(), isInside);

@@ -141,6 +141,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.mesh = decision.mesh;
   report.schedule = decision.schedule;
   report.recompute = planner::name(decision.recompute);
+  if (decision.exceptLast) report.recompute += ":except-last";
   report.like = decision.like;
   report.zero = decision.zero;
   report.microbatches = decision.microbatches;

@@ -31,9 +31,8 @@ mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llv
 mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt);
 
 inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
-// Of a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates; on one
-// that Recompute makes, with the second, that of the op it computes again.
-inline constexpr llvm::StringLiteral originName = "cleave.origin", recomputedName = "cleave.recomputed";
+// Of a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
+inline constexpr llvm::StringLiteral originName = "cleave.origin";
 enum class Phase { Forward, Backward, Update };
 llvm::StringRef phaseText(Phase phase);
 

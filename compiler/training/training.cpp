@@ -12,12 +12,12 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   bool scaled = recipe.precision == recipe::Precision::Fp16;
   if (scaled) passes.addPass(createScaleLoss(recipe, options));
   passes.addPass(createBuildBackward(options));
-  if (options.recompute) passes.addPass(createRecompute());
   passes.addPass(createAccumulateGradients(options));
   if (scaled) passes.addPass(createUnscaleGradients());
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
   if (scaled) passes.addPass(createSkipOverflow(recipe));
+  if (options.delayWeights) passes.addPass(createDelayWeights());
   passes.addPass(createVerifyTraining());
 }
 
@@ -26,10 +26,10 @@ void registerInitializeParameters();
 void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
-void registerRecompute();
 void registerAccumulateGradients();
 void registerClipGradients();
 void registerApplyOptimizer();
+void registerDelayWeights();
 void registerVerifyTraining();
 void registerLowerPrecision();
 void registerScaleLoss();
@@ -41,8 +41,6 @@ namespace {
 struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<std::string> recipe{*this, "recipe", llvm::cl::desc("the recipe, as YAML text")};
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("compute activations again in the backward phase"),
-                         llvm::cl::init(false)};
 };
 
 } // namespace
@@ -52,10 +50,10 @@ void registerTrainingPasses() {
   registerAttachLoss();
   registerBuildEvaluate();
   registerBuildBackward();
-  registerRecompute();
   registerAccumulateGradients();
   registerClipGradients();
   registerApplyOptimizer();
+  registerDelayWeights();
   registerVerifyTraining();
   registerLowerPrecision();
   registerScaleLoss();
@@ -68,7 +66,7 @@ void registerTrainingPasses() {
           llvm::errs() << recipe.status().message() << "\n";
           return;
         }
-        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches, .recompute = options.recompute});
+        buildTrainingPipeline(passes, *recipe, {.microbatches = options.microbatches});
       });
 }
 

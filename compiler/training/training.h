@@ -10,10 +10,10 @@
 //   AttachLoss           @model's results become loss_sum and loss_weight; labels become an argument
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
 //   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
-//   Recompute            (option) the backward phase computes block activations again instead of keeping them
 //   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
 //   ClipGradients        computes grad_norm, scales the gradients
 //   ApplyOptimizer       writes parameters and optimizer state
+//   DelayWeights         (option) gradients are taken at the weights before the last update
 //   VerifyTraining       checks what the later phases rely on
 // With precision fp16 also ScaleLoss before BuildBackward, UnscaleGradients before ClipGradients, SkipOverflow after
 // ApplyOptimizer: a loss scale that adapts, and steps that are skipped when gradients overflow.
@@ -34,8 +34,8 @@
 namespace cleave::training {
 
 struct TrainingOptions {
-  int64_t microbatches = 1; // the module is built at the size of one microbatch
-  bool recompute = false;   // full: keep only block boundaries
+  int64_t microbatches = 1;  // the module is built at the size of one microbatch
+  bool delayWeights = false; // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
   // Passes over the forward graph with its loss and labels, before the backward pass is built.
   std::function<void(mlir::OpPassManager &)> onForward = {};
@@ -49,13 +49,13 @@ std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &rec
 std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
 std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);
-std::unique_ptr<mlir::Pass> createRecompute();
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createUnscaleGradients();
 std::unique_ptr<mlir::Pass> createSkipOverflow(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createDelayWeights();
 std::unique_ptr<mlir::Pass> createVerifyTraining();
 // `element`: bf16 or f16.
 std::unique_ptr<mlir::Pass> createLowerPrecision(llvm::StringRef element);

@@ -103,7 +103,8 @@ std::string actionName(const plan::Fragment &fragment, int64_t microbatch) {
       kind = letter;
       break;
     }
-  return fmt::format("{} {} stage {}", kind, microbatch, name.substr(dot + 1));
+  size_t end = name.find('.', dot + 1); // of a variant, "forward.1.last"
+  return fmt::format("{} {} stage {}", kind, microbatch, name.substr(dot + 1, end == name.npos ? end : end - dot - 1));
 }
 
 } // namespace cleave::runtime

@@ -83,7 +83,8 @@ public:
   }
   // Empty: compare everything.
   std::vector<bool> of(const std::string &parameter) const {
-    auto moment = state.find(prefix + parameter);
+    constexpr std::string_view version = "previous/"; // of the weights, one update old
+    auto moment = state.find(prefix + parameter.substr(parameter.starts_with(version) ? version.size() : 0));
     if (moment == state.end()) return {};
     std::vector<bool> noise;
     for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
@@ -233,7 +234,10 @@ private:
       bool weight = parameter.role() == plan::Parameter::PARAMETER;
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
       TensorComparison seen = compareTensor(parameter.name(), *whole, found->second,
-                                            weight ? noise.of(parameter.name()) : std::vector<bool>{}, scale);
+                                            weight || parameter.name().starts_with("previous/")
+                                                ? noise.of(parameter.name())
+                                                : std::vector<bool>{},
+                                            scale);
       if (!(seen.error <= result.options.tensorTolerance))
         result.faults.push_back(
             fmt::format("{} is off by {:.2e} of its norm after {} steps", seen.name, seen.error, result.options.steps));

@@ -89,19 +89,42 @@ SPLITS = {
     "dp2tp2pp2": (8, ["--mesh", "dp=2,tp=2,pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero1": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "1f1b", "--microbatches", "2"]),
     "dp2pp2zero3": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2"]),
+    "dp2pp2cp2zero3": (8, ["--mesh", "dp=2,pp=2,cp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2"]),
+    "dp2tp2cp2zero3": (8, ["--mesh", "dp=2,tp=2,cp=2", "--zero", "3"]),
+    "full": (1, ["--recompute", "full"]),
+    "selective": (1, ["--recompute", "selective"]),
+    "pp2full": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--recompute", "full"]),
+    "pp4exceptlast": (4, ["--mesh", "pp=4", "--schedule", "gpipe", "--microbatches", "4", "--recompute", "except-last"]),
+    "pp2zbh1selective": (2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4", "--recompute", "selective"]),
+    "pp2zbh2full": (2, ["--mesh", "pp=2", "--schedule", "zb-h2", "--microbatches", "4", "--recompute", "full"]),
+    "pp2bystage": (2, ["--mesh", "pp=2", "--schedule", "interleaved:2", "--microbatches", "4", "--recompute",
+                       "full,none,selective,full:except-last"]),
+    "dp2pp2zero3full": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "1f1b", "--microbatches", "2",
+                            "--recompute", "full"]),
+    "tp2pp2cp2full": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2", "--recompute", "full"]),
+    "pp2twoversions": (2, ["--mesh", "pp=2", "--schedule", "pipedream-2bw", "--microbatches", "4"]),
+    "dp2pp2twoversions": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "pipedream-2bw", "--microbatches", "4"]),
 }
-# A stage has one layer with weights at least; an unrolled recurrence is one layer.
-MOST_STAGES = {"mlp": 3, "lstm_tiny": 1}
+# Every schedule with 2 and 4 stages and 4 and 8 microbatches, where it is not above.
+for kind, ranks in [(kind, ranks) for kind in ("gpipe", "1f1b", "zb-h1", "zb-h2") for ranks in (2, 4)] + [
+        (kind, 2) for kind in ("interleaved:2", "looped-bfs", "zb-v", "dualpipev")]:
+    for microbatches in (4, 8):
+        flags = ["--mesh", f"pp={ranks}", "--schedule", kind, "--microbatches", str(microbatches)]
+        if (ranks, flags) not in SPLITS.values():
+            SPLITS[f"pp{ranks}{kind.replace('-', '').replace(':2', '')}m{microbatches}"] = (ranks, flags)
+# A stage has one layer with weights at least.
+MOST_STAGES = {"mlp": 3}
 # What `./dev test` runs of them; --full runs all.
 QUICK = {
-    "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe"],
-    "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2"],
-    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv", "grid2.5d"],
-    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved"],
-    "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3"],
+    "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe", "pp2twoversions"],
+    "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2",
+                    "pp4exceptlast"],
+    "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv", "grid2.5d", "pp2bystage"],
+    "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
+    "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full"],
     "resnet_cifar": ["single", "ddp4", "pp2"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
-    "lstm_tiny": ["single", "dp2tp2zero3"],
+    "lstm_tiny": ["single", "dp2tp2zero3", "pp2"],
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
     "gshard_tiny": ["single", "ep4"],
@@ -312,6 +335,11 @@ def full_list(model):
     return [split for split in SPLITS if stages_of(split) <= MOST_STAGES.get(model, 4)]
 
 
+def is_another_training(model, split):
+    """Weights that are one update old; compared with the unsplit model trained by the same rule."""
+    return "pipedream-2bw" in SPLITS[split][1] or cuts_statistics(model, split)
+
+
 def cuts_statistics(model, split):
     """Batch statistics are those of a microbatch: such a model is another one than PyTorch's when its batch is cut."""
     flags = SPLITS[split][1]
@@ -350,7 +378,7 @@ def main():
             label = " ".join(filter(None, ["golden", model, split, how, precision]))
             try:
                 folder = prepare(model, pathlib.Path(scratch))
-                if cuts_statistics(model, split):
+                if is_another_training(model, split):
                     found = verify_case(args.build, folder, *SPLITS[split], how, precision).splitlines()[-2]
                 elif precision:
                     found = run_low_case(args.build, model, split, folder, precision, how)

@@ -24,7 +24,10 @@ void RequestOptions::add(CLI::App &command) {
   group->add_option("--zero", split.zero, "ZeRO stage: 0, 1, 2 or 3");
   group->add_option("--microbatches", split.microbatches, "microbatches a step");
   group->add_option("--schedule", split.schedule, "pipeline schedule");
-  group->add_option("--recompute", split.recompute, "none, selective or full");
+  group->add_option("--recompute", split.recompute,
+                    "none, selective (attention) or full; one for each stage or block: full,full,none; with "
+                    ":except-last not of the last "
+                    "microbatch");
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
   group->add_option("--split-at", split.splitAt, "\"GLOB\"[:before|after]: cut pipeline stages at a node; repeatable")

@@ -128,6 +128,8 @@ bool ClusterGraph::isWorthKernel(const Cluster &cluster) const {
 // is both.
 void ClusterGraph::label() {
   int64_t answered = 0; // least label of what another stage may have made with what this one has sent so far
+  int64_t highest = 0;
+  llvm::DenseMap<Attribute, int64_t> begins; // of segments that are computed again
   for (Operation &op : block) {
     bool gives = isa<dist::SendOp>(op) || isBetweenStages(&op),
          takes = isa<dist::ReceiveOp>(op) || isBetweenStages(&op);
@@ -135,6 +137,10 @@ void ClusterGraph::label() {
     for (Value operand : op.getOperands())
       if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
         label = std::max(label, labels[def] + (isClusterOp(def) ? 0 : 1));
+    // With the forward pass it would be one computation, and its results would be kept.
+    if (Attribute segment = op.getAttr("cleave.again"))
+      label = std::max(label, begins.try_emplace(segment, highest + 1).first->second);
+    highest = std::max(highest, label);
     labels[&op] = label;
     if (gives) answered = std::max(answered, label + 1);
   }

@@ -151,6 +151,7 @@ private:
     for (Operation *op : ops) {
       Operation *clone = inner.clone(*op, mapping);
       clone->removeAttr("cleave.phase");
+      clone->removeAttr("cleave.again");
       clone->removeAttr("cleave.factors");
       if (plan::AffineOfCoordinateAttr start = startOnDevice(op)) {
         clone->setAttr(scalarAttribute, inner.getI64IntegerAttr(scalars.size()));
@@ -241,6 +242,7 @@ private:
       } else {
         Operation *clone = inner.clone(*op, mapping);
         clone->removeAttr("cleave.phase");
+        clone->removeAttr("cleave.again");
         clone->removeAttr("cleave.factors");
         clone->getResult(0).setType(type);
       }

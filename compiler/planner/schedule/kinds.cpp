@@ -17,6 +17,7 @@ struct Kind {
   Placement placement;
   bool splitsBackward;
   enum { Any, MultipleOfRanks, AtLeastTwiceRanks } needs; // how many microbatches its rows are made for
+  int weightVersions = 1;
 };
 
 constexpr Kind kinds[] = {
@@ -30,7 +31,7 @@ constexpr Kind kinds[] = {
     {"zb-2p", 1, false, Placement::Straight, true, Kind::Any},
     {"zb-v", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
     {"dualpipev", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
-    {"pipedream-2bw", 1, false, Placement::Straight, false, Kind::Any},
+    {"pipedream-2bw", 1, false, Placement::Straight, false, Kind::Any, 2},
 };
 
 constexpr int64_t mostActions = int64_t(1) << 28; // a table of 4 GiB
@@ -110,7 +111,8 @@ Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
   if (!asked) return asked.status();
   CLEAVE_RETURN_IF_ERROR(checkRanks(kind, ranks));
   const int stages = ranks * asked->chunks;
-  return ScheduleShape{stages, asked->kind->splitsBackward, place(asked->kind->placement, ranks, stages)};
+  return ScheduleShape{stages, asked->kind->splitsBackward, place(asked->kind->placement, ranks, stages),
+                       asked->kind->weightVersions};
 }
 
 Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
@@ -135,6 +137,7 @@ Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_
   schedule.microbatches = made;
   schedule.rankOfStage = place(asked->kind->placement, ranks, schedule.stages);
   schedule.rows.resize(ranks);
+  schedule.weightVersions = asked->kind->weightVersions;
 
   const std::string_view name = asked->kind->name;
   if (name == "gpipe" || name == "looped-bfs")
@@ -163,7 +166,6 @@ Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_
                       "{}; two versions of the weights would not be enough",
                       microbatches, ranks));
     fillOneForwardOneBackward(schedule);
-    schedule.weightVersions = 2;
   }
   if (made != microbatches) drop(schedule, microbatches);
   return schedule;

@@ -66,6 +66,7 @@ struct ScheduleShape {
   int stages = 0;
   bool splitsBackward = false;
   std::vector<int> rankOfStage;
+  int weightVersions = 1;
 };
 Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks);
 

@@ -165,6 +165,4 @@ TEST(GoldenMicrobatches, EqualTheWholeBatch) {
   train("bert_tiny", {.microbatches = 2}, 3);
 }
 
-TEST(GoldenRecompute, ChangesNothing) { train("gpt2_tiny", {.recompute = true}, 3); }
-
 } // namespace

@@ -148,6 +148,13 @@ std::vector<Case> cases() {
       planner::SplitFlags sequence;
       sequence.like = "megatron-sp";
       if (text == testing::transformer) add("megatron_sp", "cpu:2", sequence);
+      for (const char *recompute : {"selective", "full"}) {
+        planner::SplitFlags again;
+        again.mesh = "dp=2,tp=2";
+        again.zero = "3";
+        again.recompute = recompute;
+        add("recompute_" + std::string(recompute), "cpu:4", again);
+      }
       add("searched", "cpu:4", {});
     }
   return all;

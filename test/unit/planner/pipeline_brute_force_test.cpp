@@ -49,13 +49,14 @@ void eachCut(int units, int stages, const std::function<void(const std::vector<i
 }
 
 // Every way to recompute blocks.
-void eachRecomputation(const std::vector<Unit> &units, const std::vector<Recompute> &ways,
+void eachRecomputation(const std::vector<Unit> &units, const RecomputeSegments &segments,
+                       const std::vector<Recompute> &ways,
                        const std::function<void(const std::vector<Recompute> &)> &visit) {
   std::vector<Recompute> recompute(units.size(), Recompute::None);
   std::function<void(size_t)> set = [&](size_t unit) {
     if (unit == units.size()) return visit(recompute);
     for (Recompute way : ways) {
-      if (!units[unit].isBlock && way != Recompute::None) continue;
+      if (segments.segmentOf[size_t(units[unit].first)] < 0 && way != Recompute::None) continue;
       recompute[unit] = way;
       set(unit + 1);
     }
@@ -112,7 +113,7 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
             result.fastest = seconds;
             result.atFastest = bytes;
           };
-          eachRecomputation(units, openRecomputation(constraints, options, !facts.repeats.empty()), price);
+          eachRecomputation(units, model->segments, openRecomputation(constraints, model->segments.any()), price);
         });
       });
     }

@@ -42,34 +42,4 @@ inline std::string identity(const std::string &shape) {
          shape + "xf32>\n  return %p : tensor<" + shape + "xf32>\n}";
 }
 
-// `layers` times x = x + tanh(x w_i), then the mean of x * x.
-inline std::string residual(int layers) {
-  std::string params, body, x = "%x";
-  for (int i = 0; i < layers; ++i) {
-    std::string n = std::to_string(i);
-    params += "onnx.param @w" + n + " : tensor<8x8xf32> \"parameter\" {trainable = true}\n";
-    body += "  %w" + n + " = onnx.read @w" + n +
-            " : tensor<8x8xf32>\n"
-            "  %a" +
-            n + " = onnx.Contract " + x + ", %w" + n +
-            " {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, "
-            "result_indices = array<i64: 0, 2>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>\n"
-            "  %t" +
-            n + " = onnx.Tanh %a" + n +
-            " : (tensor<4x8xf32>) -> tensor<4x8xf32>\n"
-            "  %s" +
-            n + " = onnx.Sin %t" + n +
-            " : (tensor<4x8xf32>) -> tensor<4x8xf32>\n"
-            "  %x" +
-            n + " = onnx.Add " + x + ", %s" + n + " : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>\n";
-    x = "%x" + n;
-  }
-  return params +
-         "func.func @model(%x: tensor<4x8xf32> {onnx.name = \"x\"}) -> (tensor<f32> {onnx.name = \"loss\"}) {\n" +
-         body + "  %q = onnx.Mul " + x + ", " + x +
-         " : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>\n"
-         "  %l = onnx.ReduceSum %q {axes = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>\n  return %l : "
-         "tensor<f32>\n}";
-}
-
 } // namespace cleave::training::testing

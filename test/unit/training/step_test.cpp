@@ -136,10 +136,10 @@ struct Trained {
 };
 
 // Three steps of the classifier on six samples, cut into microbatches. Some labels are ignored, unevenly.
-Trained trainClassifier(int64_t microbatches, recipe::Recipe recipe, bool recompute = false, int64_t other = -100) {
+Trained trainClassifier(int64_t microbatches, recipe::Recipe recipe, int64_t other = -100) {
   int size = static_cast<int>(6 / microbatches);
   StepHarness harness(classifier(size));
-  EXPECT_TRUE(harness.train(recipe, {.microbatches = microbatches, .recompute = recompute})) << harness.messages;
+  EXPECT_TRUE(harness.train(recipe, {.microbatches = microbatches})) << harness.messages;
   auto executor = harness.execute(runtime::Precision::Double);
   EXPECT_TRUE(executor) << executor.status().message();
   std::mt19937_64 random(3);
@@ -191,11 +191,11 @@ TEST(Microbatches, EqualOneBatch) {
   }
   recipe.loss.reduction = recipe::Reduction::Mean; // nothing ignored: the weight is known, 6 labels
   recipe.loss.ignoreIndex.reset();
-  expectSame(trainClassifier(1, recipe, false, 1), trainClassifier(3, recipe, false, 1), 1e-7);
+  expectSame(trainClassifier(1, recipe, 1), trainClassifier(3, recipe, 1), 1e-7);
 }
 
 TEST(Microbatches, LeaveZeroAccumulators) {
-  Trained trained = trainClassifier(3, {}, false, 1);
+  Trained trained = trainClassifier(3, {}, 1);
   for (const char *name : {"accumulator/w0", "accumulator.loss_sum"})
     for (double value : trained.state.at(name).reals()) EXPECT_EQ(value, 0) << name;
 }
@@ -283,40 +283,6 @@ func.func @model() -> (tensor<2xf32> {onnx.name = "y"}) {
   ASSERT_TRUE(step) << step.status().message();
   EXPECT_DOUBLE_EQ(step->loss, (6 + 18) / 2.0);
   EXPECT_EQ(executor->state["mean"].reals(), (std::vector<double>{4, 12}));
-}
-
-// Same numbers to the bit, and fewer activations that live from the forward to the backward phase.
-TEST(Recompute, KeepsLessAndChangesNothing) {
-  recipe::Recipe recipe;
-  recipe.loss.kind = recipe::LossKind::Output;
-  recipe.optimizer.kind = recipe::OptimizerKind::Sgd;
-  std::vector<double> trained[2];
-  int kept[2];
-  for (bool recompute : {false, true}) {
-    StepHarness harness(residual(12));
-    ASSERT_TRUE(harness.train(recipe, {.recompute = recompute})) << harness.messages;
-    auto final = harness.module->lookupSymbol<mlir::func::FuncOp>("final");
-    int count = 0;
-    final.walk([&](mlir::Operation *op) {
-      if (op->getNumResults() == 0 || mlir::isa<onnx::ReadOp, onnx::ConstantOp>(op)) return;
-      auto phase = [](mlir::Operation *at) { return at->getAttrOfType<mlir::StringAttr>("cleave.phase"); };
-      if (phase(op) != "forward") return;
-      count +=
-          llvm::any_of(op->getUsers(), [&](mlir::Operation *user) { return phase(user) && phase(user) != "forward"; });
-    });
-    kept[recompute] = count;
-    auto executor = harness.execute(runtime::Precision::Double);
-    ASSERT_TRUE(executor) << executor.status().message();
-    std::mt19937_64 random(5);
-    for (int i = 0; i < 12; ++i) executor->state["w" + std::to_string(i)] = randomTensor(random, {8, 8}, -0.5, 0.5);
-    auto step = executor->step({{{"x", randomTensor(random, {4, 8}, -1, 1)}}}, {.learningRate = 0.1});
-    ASSERT_TRUE(step) << step.status().message();
-    for (int i = 0; i < 12; ++i)
-      for (double value : executor->state["w" + std::to_string(i)].reals()) trained[recompute].push_back(value);
-  }
-  EXPECT_EQ(trained[0], trained[1]);
-  EXPECT_GE(kept[0], 24);
-  EXPECT_LE(kept[1], kept[0] / 2);
 }
 
 } // namespace

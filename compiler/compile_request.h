@@ -1,0 +1,27 @@
+// What a compilation is asked for: the model, how it trains, on what, and what of the split is fixed.
+//
+//   CompileRequest request{.model = "gpt.onnx", .recipe = *recipe, .cluster = *cluster, .split = {.zero = "3"}};
+#pragma once
+#include "compiler/planner/cluster.h"
+#include "compiler/planner/constraints.h"
+#include "compiler/planner/search.h"
+#include "compiler/recipe/recipe.h"
+#include <functional>
+#include <string>
+
+namespace cleave {
+
+struct CompileRequest {
+  std::string model; // path of the .onnx file
+  recipe::Recipe recipe;
+  planner::Cluster cluster;
+  planner::SplitFlags split;
+  std::string problemFile; // not empty: the planner's problem is written there, as text
+  bool emulate = false;    // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
+  std::string irFolder;    // not empty: the module is written there after each phase
+  // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
+  std::function<void(const std::string &)> warn = [](const std::string &) {};
+  planner::SearchOptions search = {}; // `executableOnly` is estimate()'s and compile()'s own
+};
+
+} // namespace cleave

@@ -1,0 +1,180 @@
+// Recompute: the backward pass computes segments of the forward pass again instead of keeping what they made. A segment
+// is what the decision gave one number (`cleave.segment`), on one pipeline stage; of it those are computed again that
+// are marked so (`cleave.again`). An operation that the decision does not know is what its operands are. What flows
+// from segment to segment is kept. Marked operations that the backward pass needs are cloned in front of the first one
+// there that needs one.
+//
+//   forward   x0 -[segment 1]-> x1 -[segment 2]-> x2 -> loss          kept: x0, x1
+//   backward  clones of segment 2 from x1, its gradients, then clones of segment 1 from x0, its gradients
+//
+// A later stage reads what it was sent, not a clone. Clones keep `cleave.again` with their segment's number: codegen
+// does not run them together with the forward pass.
+#include "compiler/partition/layouts.h"
+#include "compiler/partition/passes.h"
+#include "compiler/partition/stages.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+// Costs nothing to make again and holds nothing.
+bool isFree(Operation *op) { return !op || isa<onnx::ReadOp, onnx::ConstantOp, onnx::IotaOp>(op); }
+
+int64_t numberOf(Operation *op, StringRef attribute) {
+  auto number = op->getAttrOfType<IntegerAttr>(attribute);
+  return number ? number.getInt() : -1;
+}
+
+class Recomputation {
+public:
+  explicit Recomputation(func::FuncOp function) : block(function.getBody().front()) {}
+
+  void run() {
+    findSegments();
+    if (segmentOf.empty()) return;
+    findNeeded();
+    for (auto &[segment, ops] : needed) cloneSegment(ops, firstUser[segment]);
+  }
+
+private:
+  using Segment = std::pair<int64_t, int64_t>; // number, stage
+
+  void findSegments() {
+    for (Operation &op : block) {
+      if (phaseOf(&op) != "forward" || isFree(&op) || !isPure(&op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
+      int64_t number = numberOf(&op, segmentAttr);
+      bool isMarked = op.hasAttr(againAttr);
+      if (number < 0 && !op.hasAttr(factorsAttr)) std::tie(number, isMarked) = ofOperands(&op);
+      if (number < 0) continue;
+      segmentOf[&op] = {number, numberOf(&op, stageAttr)};
+      if (isMarked) marked.insert(&op);
+    }
+  }
+
+  std::pair<int64_t, bool> ofOperands(Operation *op) const {
+    std::optional<int64_t> one;
+    bool all = true;
+    for (Value operand : op->getOperands()) {
+      if (isFree(operand.getDefiningOp())) continue;
+      auto found = segmentOf.find(operand.getDefiningOp());
+      if (found == segmentOf.end() || (one && *one != found->second.first)) return {-1, false};
+      one = found->second.first;
+      all &= marked.contains(found->first);
+    }
+    return {one.value_or(-1), all};
+  }
+
+  // Made by a marked operation, and read nowhere but in its segment and by gradients.
+  bool isDropped(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (!marked.contains(op)) return false;
+    Segment segment = segmentOf.lookup(op);
+    return llvm::all_of(value.getUsers(), [&](Operation *user) {
+      auto found = segmentOf.find(user);
+      return phaseOf(user) != "forward" || (found != segmentOf.end() && found->second == segment);
+    });
+  }
+
+  // Of what is read on this stage, the operation that is computed again there.
+  Operation *again(Value value, Operation *reader) const {
+    return isDropped(value) && isHere(reader, value.getDefiningOp()) ? value.getDefiningOp() : nullptr;
+  }
+  bool isHere(Operation *reader, Operation *made) const {
+    int64_t stage = numberOf(reader, stageAttr);
+    return stage < 0 || stage == segmentOf.lookup(made).second;
+  }
+
+  // What backward operations read of segments, and what that is made from inside the same segment.
+  void findNeeded() {
+    DenseSet<Operation *> seen;
+    for (Operation &op : block) {
+      if (phaseOf(&op) != "backward") continue;
+      for (Value operand : op.getOperands())
+        if (Operation *made = again(operand, &op)) {
+          Segment segment = segmentOf[made];
+          firstUser.try_emplace(segment, &op);
+          if (seen.insert(made).second) needed[segment].push_back(made);
+        }
+    }
+    for (auto &[segment, ops] : needed) {
+      for (size_t i = 0; i < ops.size(); ++i)
+        for (Value operand : ops[i]->getOperands()) {
+          if (Operation *made = operand.getDefiningOp();
+              made && isDropped(operand) && segmentOf[made] == segment && seen.insert(made).second)
+            ops.push_back(made);
+        }
+      llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    }
+  }
+
+  void cloneSegment(ArrayRef<Operation *> ops, Operation *before) {
+    OpBuilder builder(before);
+    IRMapping mapping;
+    auto backward = builder.getStringAttr("backward");
+    auto number = builder.getI64IntegerAttr(segmentOf.lookup(ops.front()).first);
+    for (Operation *op : ops) {
+      // A parameter is read again, so that it may be gathered again; a constant is no load on memory.
+      for (Value operand : op->getOperands())
+        if (Operation *made = operand.getDefiningOp(); made && isFree(made) && !mapping.contains(operand))
+          builder.clone(*made, mapping)->setAttr(phaseAttr, backward);
+      Operation *clone = builder.clone(*op, mapping);
+      clone->setAttr(phaseAttr, backward);
+      clone->setAttr(againAttr, number);
+    }
+    for (Operation *op : ops)
+      for (Value result : op->getResults())
+        if (isDropped(result))
+          result.replaceUsesWithIf(mapping.lookup(result), [&](OpOperand &use) {
+            return phaseOf(use.getOwner()) == "backward" && isHere(use.getOwner(), op);
+          });
+  }
+
+  Block &block;
+  DenseMap<Operation *, Segment> segmentOf;
+  DenseSet<Operation *> marked;
+  llvm::MapVector<Segment, SmallVector<Operation *>> needed;
+  DenseMap<Segment, Operation *> firstUser; // in the backward pass
+};
+
+struct Recompute : PassWrapper<Recompute, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Recompute)
+  explicit Recompute(bool keepsLast) { exceptLast = keepsLast; }
+  Recompute(const Recompute &other) : PassWrapper(other) { exceptLast = other.exceptLast.getValue(); }
+  StringRef getArgument() const override { return "recompute"; }
+  StringRef getDescription() const override { return "compute activations again in the backward pass"; }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    func::FuncOp keeping;
+    if (exceptLast) {
+      auto accumulate = module.lookupSymbol<func::FuncOp>("accumulate");
+      if (!accumulate) {
+        module.emitError("has no function @accumulate that all but the last microbatch could run");
+        return signalPassFailure();
+      }
+      keeping = accumulate.clone();
+      keeping.setName("accumulate_last");
+      module.insert(std::next(accumulate->getIterator()), keeping);
+    }
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal()) continue;
+      if (function != keeping) Recomputation(function).run();
+      function.walk([](Operation *op) {
+        op->removeAttr(segmentAttr);
+        if (phaseOf(op) == "forward") op->removeAttr(againAttr);
+      });
+    }
+  }
+
+  Option<bool> exceptLast{*this, "except-last", llvm::cl::desc("not of a step's last microbatch"),
+                          llvm::cl::init(false)};
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createRecompute(bool exceptLast) { return std::make_unique<Recompute>(exceptLast); }
+
+} // namespace cleave::partition

@@ -1,0 +1,86 @@
+#include "compiler/planner/recomputation.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+// Where a graph without repeated blocks is cut: segments of at least `target` kept bytes each, for targets that double;
+// those with the least sum of what crosses the cuts and the largest segment.
+std::vector<int> cutFreely(const Problem &problem) {
+  int count = int(problem.nodes.size());
+  std::vector<double> crossing = problem.liveBytes(), kept(size_t(count) + 1, 0);
+  for (int i = 0; i < count; ++i) {
+    kept[size_t(i) + 1] = kept[size_t(i)];
+    for (int tensor : problem.nodes[size_t(i)].results)
+      if (problem.tensors[size_t(tensor)].saved) kept[size_t(i) + 1] += problem.tensors[size_t(tensor)].bytes();
+  }
+  double total = kept.back(), least = total;
+  auto between = [&](int from, int to) { return kept[size_t(to)] - kept[size_t(from)]; };
+  std::vector<int> best;
+  for (double target = std::max(total / 4096, 1.0); target < total; target *= 2) {
+    std::vector<int> cuts;
+    int start = 0;
+    double stored = 0, largest = 0;
+    while (between(start, count) > target) {
+      // The narrowest place at which the segment holds between one and two targets; the later of equals.
+      int cut = -1;
+      for (int i = start + 1; i < count && between(start, i) <= 2 * target; ++i)
+        if (between(start, i) >= target && (cut < 0 || crossing[size_t(i)] <= crossing[size_t(cut)])) cut = i;
+      if (cut < 0)
+        for (cut = start + 1; cut < count && between(start, cut) < target;) ++cut;
+      if (cut >= count) break;
+      largest = std::max(largest, between(start, cut));
+      stored += crossing[size_t(cut)];
+      cuts.push_back(cut);
+      start = cut;
+    }
+    largest = std::max(largest, between(start, count));
+    if (stored + largest < least) least = stored + largest, best = cuts;
+  }
+  return best;
+}
+
+// From the scores to the weights, and the masks that nothing else reads.
+std::vector<bool> attentionNodes(const Problem &problem, const SequenceFactors &sequence) {
+  std::vector<bool> found(problem.nodes.size(), false), needsGradient = problem.needsGradient();
+  std::vector<std::vector<int>> readers(problem.tensors.size());
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    for (int tensor : problem.nodes[i].operands) readers[size_t(tensor)].push_back(int(i));
+  for (const AttentionNodes &attention : sequence.attentions)
+    for (int node : attention.weights) found[size_t(node)] = true;
+  for (size_t i = problem.nodes.size(); i-- > 0;) {
+    const Node &node = problem.nodes[i];
+    if (found[i] || !node.cheap || node.results.empty()) continue;
+    found[i] = std::all_of(node.results.begin(), node.results.end(), [&](int tensor) {
+      const std::vector<int> &of = readers[size_t(tensor)];
+      return !needsGradient[size_t(tensor)] && !of.empty() &&
+             std::all_of(of.begin(), of.end(), [&](int reader) { return found[size_t(reader)]; });
+    });
+  }
+  return found;
+}
+
+} // namespace
+
+bool RecomputeSegments::any() const {
+  return std::any_of(segmentOf.begin(), segmentOf.end(), [](int segment) { return segment >= 0; });
+}
+
+RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
+                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence) {
+  RecomputeSegments segments{std::vector<int>(problem.nodes.size(), -1), attentionNodes(problem, sequence)};
+  bool hasBlocks = std::any_of(units.begin(), units.end(), [](const Unit &unit) { return unit.isBlock; });
+  if (hasBlocks) {
+    for (size_t i = 0; i < problem.nodes.size(); ++i)
+      if (units[size_t(unitOfNode[i])].isBlock) segments.segmentOf[i] = unitOfNode[i];
+    return segments;
+  }
+  std::vector<int> cuts = cutFreely(problem);
+  if (cuts.empty()) return segments;
+  // The last segment's gradients come right after it.
+  for (size_t i = 0; i < size_t(cuts.back()); ++i)
+    segments.segmentOf[i] = int(std::upper_bound(cuts.begin(), cuts.end(), int(i)) - cuts.begin());
+  return segments;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,33 @@
+// What recomputation works on: segments. A segment's results are dropped after the forward pass and computed again, one
+// segment at a time, in the backward pass, from what flows into the segment.
+//
+//   full        a repetition of a block is a segment. A model without repeated blocks is cut where little crosses, so
+//               that what is kept at the cuts and the largest segment are least together
+//   selective   of every segment attention only: from the product of queries and keys to the weights of the values,
+//               whose bytes grow with the square of the sequence (Korthikanti et al. 2022, section 5)
+//
+//   [embeddings] [layer 0] [layer 1] [head]     segments -1 0 1 -1: embeddings and head keep what they make
+#pragma once
+#include "compiler/planner/decision.h"
+#include "compiler/planner/sequence.h"
+#include "compiler/planner/stage_units.h"
+
+namespace cleave::planner {
+
+struct RecomputeSegments {
+  std::vector<int> segmentOf;    // per node; -1: never computed again
+  std::vector<bool> isAttention; // per node: selective recomputation computes it again
+
+  // Is the node computed again where its segment is recomputed so?
+  bool again(Recompute how, int node) const {
+    return segmentOf[size_t(node)] >= 0 &&
+           (how == Recompute::Full || (how == Recompute::Selective && isAttention[size_t(node)]));
+  }
+  bool any() const;
+};
+
+// `unitOfNode`: index into `units`.
+RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
+                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence);
+
+} // namespace cleave::planner

@@ -1,0 +1,72 @@
+// DelayWeights: gradients are taken at the weights before the last update, as PipeDream-2BW does with two versions of
+// them (Narayanan et al. 2021, section 3.1, arXiv 2006.09503): W(t+1) = W(t) - lr g(W(t-1)), with W(-1) = W(0).
+//
+//   @accumulate, @final   the forward and backward pass read @"previous/w" instead of @w
+//   @final                the update changes @w; what it was becomes @"previous/w"
+//   @evaluate             reads @w, the newest
+#include "compiler/training/step_function.h"
+#include "compiler/training/training.h"
+
+using namespace mlir;
+
+namespace cleave::training {
+namespace {
+
+class DelayWeights : public PassWrapper<DelayWeights, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DelayWeights)
+  StringRef getArgument() const final { return "delay-weights"; }
+  StringRef getDescription() const final { return "take gradients at the weights before the last update"; }
+
+  void runOnOperation() override {
+    func::FuncOp final = findFunction(getOperation(), "final", "ApplyOptimizer");
+    if (!final) return signalPassFailure();
+    SymbolTable symbols(getOperation());
+    PhaseBuilder builder(final, Phase::Update);
+    for (auto param : llvm::make_early_inc_range(getOperation().getOps<onnx::ParamOp>())) {
+      if (param.getRole() != "parameter" || !param.getTrainable()) continue;
+      auto previous = FlatSymbolRefAttr::get(keepVersion(param, symbols));
+      for (StringRef name : {"accumulate", "final"})
+        if (auto function = symbols.lookup<func::FuncOp>(name)) readPrevious(function, param, previous);
+      Value now = onnx::ReadOp::create(builder, param.getLoc(), param.getType(),
+                                       FlatSymbolRefAttr::get(param.getSymNameAttr()));
+      onnx::WriteOp::create(builder, param.getLoc(), previous, now);
+    }
+  }
+
+private:
+  // It begins as the parameter does.
+  static StringAttr keepVersion(onnx::ParamOp param, SymbolTable &symbols) {
+    onnx::ParamOp version = param.clone();
+    version.setSymName(("previous/" + param.getSymName()).str());
+    version.setRole("previous_parameter");
+    version.setTrainable(false);
+    version.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));
+    version.removeAliasesAttr();
+    version.removeUsedByAttr();
+    return symbols.insert(version, std::next(param->getIterator()));
+  }
+
+  static void readPrevious(func::FuncOp function, onnx::ParamOp param, FlatSymbolRefAttr previous) {
+    for (auto read : llvm::make_early_inc_range(function.getOps<onnx::ReadOp>())) {
+      if (read.getParam() != param.getSymName()) continue;
+      OpBuilder builder(read);
+      auto old = onnx::ReadOp::create(builder, read.getLoc(), read.getValue().getType(), previous);
+      for (NamedAttribute attribute : read->getDiscardableAttrs())
+        old->setDiscardableAttr(attribute.getName(), attribute.getValue());
+      read.getValue().replaceUsesWithIf(old.getValue(), [](OpOperand &use) {
+        auto phase = use.getOwner()->getAttrOfType<StringAttr>(phaseName);
+        return phase && phase != phaseText(Phase::Update);
+      });
+      if (old.getValue().use_empty()) old.erase();
+      if (read.getValue().use_empty()) read.erase();
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createDelayWeights() { return std::make_unique<DelayWeights>(); }
+void registerDelayWeights() { PassRegistration<DelayWeights>(); }
+
+} // namespace cleave::training
