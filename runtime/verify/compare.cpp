@@ -42,7 +42,8 @@ Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) 
   for (int64_t device : executor.devices()) {
     if (!executor.holds(device, parameter)) continue;
     Shard box = executor.shardShape(device, parameter);
-    const std::byte *bytes = executor.shard(device, parameter).data();
+    ShardBytes held = executor.shard(device, parameter, ShardAccess::Read);
+    const std::byte *bytes = held.data();
     // Runs along the last dimension are contiguous in both.
     int64_t rank = int64_t(box.size.size()), run = rank == 0 ? 1 : box.size.back(), runs = 1;
     for (int64_t d = 0; d + 1 < rank; ++d) runs *= box.size[size_t(d)];
@@ -65,8 +66,10 @@ std::string differingCopies(Executor &executor, const plan::Parameter &parameter
   for (int64_t device : executor.devices()) {
     if (!executor.holds(device, parameter)) continue;
     auto [known, added] = first.try_emplace(executor.shardShape(device, parameter).begin, device);
-    std::span<const std::byte> a = executor.shard(known->second, parameter), b = executor.shard(device, parameter);
-    if (!added && std::memcmp(a.data(), b.data(), a.size()) != 0)
+    if (added) continue;
+    ShardBytes a = executor.shard(known->second, parameter, ShardAccess::Read),
+               b = executor.shard(device, parameter, ShardAccess::Read);
+    if (std::memcmp(a.data(), b.data(), a.size()) != 0)
       return fmt::format("devices {} and {} hold different copies of {}", known->second, device, parameter.name());
   }
   return "";
@@ -146,7 +149,7 @@ private:
     for (const plan::Parameter &parameter : plan.parameters()) {
       for (int64_t device : executor->devices())
         if (executor->holds(device, parameter)) CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
-                                                  executor->shard(device, parameter)));
+                                                  executor->shard(device, parameter, ShardAccess::Replace)));
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
       reference->state[parameter.name()] =
