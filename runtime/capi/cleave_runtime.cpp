@@ -161,7 +161,7 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
       int64_t to = 0;
       for (size_t d = 0; d < strides.size(); ++d) to += shard.begin[d] * strides[d];
       StridedCopy(shard.size, denseStrides(shard.size), strides, element)
-          .run(executor.shard(device, *parameter).data(), static_cast<std::byte *>(out) + to * element);
+          .run(executor.shard(device, *parameter, ShardAccess::Read).data(), static_cast<std::byte *>(out) + to * element);
     }
     return Status::ok();
   });

@@ -7,7 +7,7 @@
 //   Result<Prepared> sum = fabric.prepare(device, 1, collective);
 //   Status s = (*sum)->run();                                   // on the device's communication thread
 //   fabric.openRoutes(device, routesOf(plan, mesh, device));    // every device, before the first transfer
-//   Result<Prepared> send = fabric.prepareTransfer(device, transfer);
+//   Result<Prepared> send = fabric.prepareTransfer(device, 1, transfer);
 //
 // Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
 // bits of a run are the same in one process and under MPI.
@@ -34,12 +34,14 @@ public:
   // Message buffers of a device's transfers. A send copies into one and waits only when all of its route are full.
   // Called for every device before the first prepareTransfer.
   virtual Status openRoutes(int64_t device, std::span<const MessageRoute> routes) = 0;
-  virtual Result<Prepared> prepareTransfer(int64_t device, const plan::Transfer &transfer) = 0;
+  virtual Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) = 0;
   virtual int64_t messageBytes(int64_t device) const = 0; // allocated for the device's routes
   // All processes meet; once before the first step and at snapshots. Error: another process failed.
   virtual Status barrier() = 0;
   // Whether all processes hold the same bytes (a digest of the plan, of options).
   virtual Result<bool> agree(uint64_t digest) = 0;
+  // The bytes of the first process, on all of them.
+  virtual Status share(std::span<std::byte> bytes) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
   AbortFlag &abortFlag() { return flag; }

@@ -48,9 +48,13 @@ int tasksOfNode(const std::string &list, int node) {
 }
 
 Result<Launch> ofTorch(const Variables &variables) {
-  Launch launch{
-      Launch::Kind::Tcp,        variables.number("WORLD_SIZE"), std::max(1, variables.number("LOCAL_WORLD_SIZE")),
-      variables.number("RANK"), variables.text("MASTER_ADDR"),  variables.number("MASTER_PORT")};
+  Launch launch{.kind = Launch::Kind::Tcp,
+                .size = variables.number("WORLD_SIZE"),
+                .localSize = std::max(1, variables.number("LOCAL_WORLD_SIZE")),
+                .rank = variables.number("RANK"),
+                .localRank = std::max(0, variables.number("LOCAL_RANK")),
+                .host = variables.text("MASTER_ADDR"),
+                .port = variables.number("MASTER_PORT")};
   if (launch.size < 1 || launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size ||
       launch.host.empty() || launch.port < 1)
     return inputError(fmt::format("RANK={} WORLD_SIZE={} MASTER_ADDR={} MASTER_PORT={}: all four are needed, as whole "
@@ -67,13 +71,15 @@ Result<Launch> ofSlurm(const Variables &variables) {
     port =
         20000 +
         (std::max(0, variables.number("SLURM_JOB_ID")) * 16 + std::max(0, variables.number("SLURM_STEP_ID"))) % 12000;
-  Launch launch{Launch::Kind::Tcp,
-                tasks,
-                tasksOfNode(variables.text("SLURM_STEP_TASKS_PER_NODE"), std::max(0, variables.number("SLURM_NODEID"))),
-                variables.number("SLURM_PROCID"),
-                variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR")
-                                             : firstNode(variables.text("SLURM_STEP_NODELIST")),
-                port};
+  Launch launch{.kind = Launch::Kind::Tcp,
+                .size = tasks,
+                .localSize = tasksOfNode(variables.text("SLURM_STEP_TASKS_PER_NODE"),
+                                         std::max(0, variables.number("SLURM_NODEID"))),
+                .rank = variables.number("SLURM_PROCID"),
+                .localRank = std::max(0, variables.number("SLURM_LOCALID")),
+                .host = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR")
+                                                     : firstNode(variables.text("SLURM_STEP_NODELIST")),
+                .port = port};
   if (launch.size > maxProcesses || launch.rank < 0 || launch.rank >= launch.size || launch.host.empty())
     return inputError(fmt::format("SLURM_PROCID={} SLURM_STEP_NUM_TASKS={} SLURM_STEP_NODELIST={}: srun sets all "
                                   "three; start the run with srun, mpirun or torchrun",
@@ -89,7 +95,9 @@ Result<Launch> readLaunch(const std::function<const char *(const char *)> &varia
   if (mpi < 1 && variables.has("PMIX_RANK")) mpi = variables.number("SLURM_NTASKS");
   if (mpi > 1) {
     int local = std::max(variables.number("OMPI_COMM_WORLD_LOCAL_SIZE"), variables.number("MPI_LOCALNRANKS"));
-    return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, {}, 0};
+    int place = std::max({0, variables.number("OMPI_COMM_WORLD_LOCAL_RANK"), variables.number("MPI_LOCALRANKID"),
+                          variables.number("SLURM_LOCALID")});
+    return Launch{Launch::Kind::Mpi, mpi, std::max(1, local), 0, place, {}, 0};
   }
   bool torch = variables.has("RANK") && variables.has("MASTER_ADDR");
   if (!torch && variables.number("SLURM_STEP_NUM_TASKS") <= 1) return Launch{};

@@ -21,6 +21,7 @@ struct Launch {
   int size = 1;
   int localSize = 1; // processes on this machine; 1 when the launcher does not tell
   int rank = 0;      // Tcp only: MPI tells its own
+  int localRank = 0; // this process's place among those of its machine
   std::string host;  // Tcp: where rank 0 listens, a name or an address
   int port = 0;      // Tcp
 };

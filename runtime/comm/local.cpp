@@ -198,7 +198,7 @@ Status LocalFabric::openRoutes(int64_t device, std::span<const MessageRoute> ope
   return Status::ok();
 }
 
-Result<Prepared> LocalFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
+Result<Prepared> LocalFabric::prepareTransfer(int64_t device, int, const plan::Transfer &transfer) {
   int64_t peer = evaluate(transfer.peer(), mesh, device);
   bool receives = transfer.direction() == plan::Transfer::RECEIVE;
   int channel = transfer.channel();

@@ -15,10 +15,11 @@ public:
   void attach(int64_t device, std::byte *arena) override { arenas[static_cast<size_t>(device)] = arena; }
   Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
   Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
-  Result<Prepared> prepareTransfer(int64_t device, const plan::Transfer &transfer) override;
+  Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
   Status barrier() override { return Status::ok(); }
   Result<bool> agree(uint64_t) override { return true; }
+  Status share(std::span<std::byte>) override { return Status::ok(); }
   void abort(const std::string &, int) override { flag.raise(); }
 
   // Where the members of a group's collectives meet, one collective at a time.

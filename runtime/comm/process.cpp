@@ -244,7 +244,7 @@ Status ProcessFabric::openRoutes(int64_t device, std::span<const MessageRoute> o
   return Status::ok();
 }
 
-Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, const plan::Transfer &transfer) {
+Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, int, const plan::Transfer &transfer) {
   return courier.prepare(static_cast<int>(evaluate(transfer.peer(), mesh, device)), transfer.channel(),
                          transfer.direction() == plan::Transfer::RECEIVE, arena + transfer.buffer().offset(),
                          byteSize(transfer.buffer()));
@@ -268,6 +268,15 @@ Result<bool> ProcessFabric::agree(uint64_t digest) {
   }
   CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, flag));
   return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
+}
+
+Status ProcessFabric::share(std::span<std::byte> bytes) {
+  std::vector<Piece> sends, receives;
+  auto count = static_cast<int64_t>(bytes.size());
+  if (transport->rank() != 0) receives.push_back({0, bytes.data(), count});
+  for (int peer = 1; transport->rank() == 0 && peer < transport->size(); ++peer)
+    sends.push_back({peer, bytes.data(), count});
+  return transport->exchange(Transport::controlLane, 0, sends, receives, flag);
 }
 
 void ProcessFabric::abort(const std::string &message, int exitStatus) {

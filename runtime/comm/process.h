@@ -21,10 +21,11 @@ public:
   void attach(int64_t, std::byte *base) override { arena = base; }
   Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
   Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
-  Result<Prepared> prepareTransfer(int64_t device, const plan::Transfer &transfer) override;
+  Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
   Status barrier() override;
   Result<bool> agree(uint64_t digest) override;
+  Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
 
 private:

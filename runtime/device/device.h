@@ -1,4 +1,4 @@
-// What executes a plan's commands: one Device per rank, CPU or null (CUDA will be a third).
+// What executes a plan's commands: one Device per rank: CPU, null, or a GPU (device/cuda).
 //
 // A device is prepared once and then only run: `prepare` checks a command, resolves its addresses, creates primitives
 // and counts scratch; `run` of the result does the work, without allocation.
@@ -19,7 +19,14 @@ namespace cleave::runtime {
 class PreparedCommand {
 public:
   virtual ~PreparedCommand() = default;
+  // Does the work; on a GPU: puts it on the command's stream.
   virtual Status run() = 0;
+  // On a GPU, where one thread does so for all devices of the process: run(), unless it needs what another device has not
+  // yet enqueued. False: not yet, call again after the others.
+  virtual Result<bool> issue() {
+    if (Status status = run(); !status) return status;
+    return true;
+  }
   // What one run sends to other devices, bytes.
   virtual int64_t sentBytes() const { return 0; }
 };
@@ -32,6 +39,8 @@ public:
   virtual Status allocate(int64_t bytes) = 0;
   // Base address of the arena as kernels see it; null on a device whose memory the host cannot address.
   virtual std::byte *arena() = 0;
+  // False: a device that only checks its commands.
+  virtual bool executes() const { return true; }
   // Commands except collectives and transfers, which are the communicator's.
   virtual Result<Prepared> prepare(const plan::Command &command) = 0;
   // Called once after the last prepare: allocates the scratch that the prepared commands share.

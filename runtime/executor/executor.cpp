@@ -1,7 +1,10 @@
 #include "runtime/executor/executor.h"
+#include "runtime/comm/cuda/open_stream_fabric.h"
 #include "runtime/comm/launch.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "runtime/device/cuda/open_gpus.h"
 #include "runtime/device/null/null_device.h"
+#include "runtime/executor/stream_engine.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
@@ -72,44 +75,87 @@ Status Executor::open(ExecutorOptions options) {
   // Ranks that communicate have a second busy thread.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (meshOfPlan.numDevices() > 1));
   setSpinTurns(busy > availableCores() ? 50 : 2000);
-  std::shared_ptr<const KernelObject> kernels;
-  if (!options.null) {
-    Result<std::unique_ptr<KernelObject>> loaded = KernelObject::load(source);
-    if (!loaded) return loaded.status();
-    kernels = std::move(*loaded);
-  }
-  for (int64_t id : local) {
-    std::unique_ptr<Device> device =
-        options.null ? openNullDevice() : openCpuDevice(meshOfPlan, {id, threads, kernels});
-    const plan::Program &program = source.programs(programOf(source, meshOfPlan, id));
-    if (Status status = device->allocate(program.arena_bytes()); !status)
-      return runError(fmt::format("rank {}: {}", id, status.message()));
-    connection->attach(id, device->arena());
-    if (!options.null) CLEAVE_RETURN_IF_ERROR(connection->openRoutes(id, routesOf(source, meshOfPlan, id)));
-    ranks.push_back(std::make_unique<Rank>(id, source, std::move(device), *connection));
-  }
+  CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
     inputCounts[routine.name()] =
         inputsOf(source, routine.name()).size() * static_cast<size_t>(microbatchesOf(source, routine.name()));
   std::map<int, std::vector<std::vector<ActionWaits>>> orders; // by program and routine
-  for (std::unique_ptr<Rank> &rank : ranks) {
-    int number = programOf(source, meshOfPlan, rank->id);
+  for (std::unique_ptr<PreparedProgram> &program : programs) {
+    int number = programOf(source, meshOfPlan, program->id);
     auto [order, added] = orders.try_emplace(number);
     if (added)
       for (const plan::Routine &routine : source.programs(number).routines())
         order->second.push_back(orderActions(source, source.programs(number), routine));
-    rank->device->enterThread(); // primitives are made for the thread count that runs them
-    Status status = rank->prepare(meshOfPlan, order->second);
+    program->device.enterThread(); // primitives are made for the thread count that runs them
+    Status status = program->prepare(meshOfPlan, order->second);
     if (!status)
-      return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", rank->id, status.message())};
+      return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
+  if (streams) return streams->open();
   if (options.traceRecords) trace = std::make_unique<Trace>(options.traceRecords);
+  for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, const Status &status) { noteFailure(id, status); });
   return Status::ok();
 }
 
-Executor::~Executor() { ranks.clear(); }
+// Devices with their arenas, the fabric between them, and their programs, yet to be prepared.
+Status Executor::openDevices(const ExecutorOptions &options) {
+  std::vector<int64_t> local = connection->localDevices();
+  // A plan for GPUs whose kernels were also made for this CPU runs here when no GPU is.
+  bool onGpus = source.has_cuda() && !options.null && (source.kernel_object().empty() || cuda::hasGpu());
+  std::shared_ptr<const KernelObject> kernels;
+  std::vector<std::shared_ptr<cuda::Gpu>> gpus;
+  if (onGpus) {
+    Result<std::vector<std::shared_ptr<cuda::Gpu>>> found = cuda::openGpus(source, static_cast<int64_t>(local.size()));
+    if (!found) return found.status();
+    gpus = std::move(*found);
+  } else if (!options.null) {
+    Result<std::unique_ptr<KernelObject>> loaded = KernelObject::load(source);
+    if (!loaded) return loaded.status();
+    kernels = std::move(*loaded);
+  }
+  cuda::CudaDevices cudaDevices;
+  std::vector<cuda::CudaDevice *> inOrder;
+  for (int64_t id : local) {
+    if (onGpus) {
+      auto device = std::make_unique<cuda::CudaDevice>(gpus[opened.size() % gpus.size()], meshOfPlan, id);
+      cudaDevices[id] = device.get();
+      inOrder.push_back(device.get());
+      opened.push_back(std::move(device));
+    } else
+      opened.push_back(options.null ? openNullDevice() : openCpuDevice(meshOfPlan, {id, threads, kernels}));
+    const plan::Program &program = source.programs(programOf(source, meshOfPlan, id));
+    if (Status status = opened.back()->allocate(program.arena_bytes()); !status)
+      return runError(fmt::format("rank {}: {}", id, status.message()));
+    connection->attach(id, opened.back()->arena());
+  }
+  cuda::StreamFabric *fabric = nullptr;
+  if (onGpus) {
+    Result<std::unique_ptr<cuda::StreamFabric>> made =
+        cuda::openStreamFabric(source, meshOfPlan, std::move(connection), cudaDevices);
+    if (!made) return made.status();
+    fabric = made->get();
+    connection = std::move(*made);
+  }
+  for (size_t i = 0; i < local.size(); ++i) {
+    if (!options.null) CLEAVE_RETURN_IF_ERROR(connection->openRoutes(local[i], routesOf(source, meshOfPlan, local[i])));
+    programs.push_back(std::make_unique<PreparedProgram>(local[i], source, *opened[i], *connection));
+  }
+  if (!onGpus) return Status::ok();
+  std::vector<PreparedProgram *> prepared;
+  for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
+  streams = std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
+                                           StreamOptions{options.debug, options.graphs, options.timeoutSeconds});
+  return Status::ok();
+}
+
+Executor::Executor(const plan::Plan &plan) : source(plan) {}
+
+Executor::~Executor() {
+  ranks.clear(); // their threads end first
+  streams.reset();
+}
 
 std::vector<int64_t> Executor::devices() const { return connection->localDevices(); }
 
@@ -121,9 +167,9 @@ void Executor::noteFailure(int64_t rank, const Status &status) {
   connection->abort(message, failure.exitStatus());
 }
 
-const Rank *Executor::rank(int64_t device) const {
-  for (const std::unique_ptr<Rank> &rank : ranks)
-    if (rank->id == device) return rank.get();
+const PreparedProgram *Executor::program(int64_t device) const {
+  for (const std::unique_ptr<PreparedProgram> &program : programs)
+    if (program->id == device) return program.get();
   return nullptr;
 }
 
@@ -131,12 +177,12 @@ bool Executor::holds(int64_t device, const plan::Parameter &parameter) const {
   return offsetIn(parameter, programOf(source, meshOfPlan, device)).has_value();
 }
 
-std::span<std::byte> Executor::shard(int64_t device, const plan::Parameter &parameter) {
-  const Rank *owner = rank(device);
+ShardBytes Executor::shard(int64_t device, const plan::Parameter &parameter, ShardAccess access) {
+  const PreparedProgram *owner = program(device);
   std::optional<int64_t> offset = offsetIn(parameter, programOf(source, meshOfPlan, device));
-  if (!owner || !offset || !owner->device->arena()) return {};
-  auto bytes = static_cast<size_t>(elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype()));
-  return {owner->device->arena() + *offset, bytes};
+  if (!owner || !offset) return {};
+  int64_t bytes = elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype());
+  return {owner->device, *offset, bytes, access, [this, device](const Status &status) { noteFailure(device, status); }};
 }
 
 Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) const {
@@ -146,8 +192,8 @@ Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) con
 bool Executor::has(const std::string &routine) const { return inputCounts.contains(routine); }
 
 bool Executor::reads(const std::string &name, const std::string &input) const {
-  for (const std::unique_ptr<Rank> &rank : ranks) {
-    const plan::Program &program = rank->program();
+  for (const std::unique_ptr<PreparedProgram> &prepared : programs) {
+    const plan::Program &program = prepared->program();
     const plan::Routine *routine = findRoutine(program, name);
     for (int a = 0; routine && a < routine->actions_size(); ++a)
       for (const plan::InputBinding &read : program.fragments(routine->actions(a).fragment()).inputs())
@@ -166,6 +212,9 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
     return inputError(fmt::format("routine '{}' reads {} inputs over all its microbatches, {} are given", name, wanted,
                                   inputs.size()));
   currentStep = step;
+  if (streams)
+    if (Status status = streams->run(name, step, skipped, inputs.data()); !status)
+      noteFailure(streams->failedRank(), status);
   for (std::unique_ptr<Rank> &rank : ranks) {
     RankWork work{0, step, skipped, inputs.data()};
     while (rank->program().routines(work.routine).name() != name) ++work.routine;
@@ -177,7 +226,7 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
     if (!failure) return failure;
   }
   std::map<std::string, double> outputs;
-  const plan::Program &program = ranks.front()->program();
+  const plan::Program &program = programs.front()->program();
   const plan::Routine &routine = *findRoutine(program, name);
   if (routine.actions().empty()) return outputs;
   const plan::Action &last = *routine.actions().rbegin();
@@ -185,8 +234,8 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
   for (const plan::OutputBinding &output : fragment.outputs()) {
     std::byte bytes[8] = {};
     if (elementCount(output.buffer().shape()) != 1) continue;
-    CLEAVE_RETURN_IF_ERROR(ranks.front()->device->read(placeOf(output.buffer(), program, fragment, last.slot()), bytes,
-                                                       byteSize(output.buffer().dtype())));
+    CLEAVE_RETURN_IF_ERROR(opened.front()->read(placeOf(output.buffer(), program, fragment, last.slot()), bytes,
+                                                byteSize(output.buffer().dtype())));
     outputs[output.name()] = number(bytes, output.buffer().dtype());
   }
   return outputs;
@@ -194,13 +243,13 @@ Result<std::map<std::string, double>> Executor::run(const std::string &name, std
 
 int64_t Executor::peakBytes() const {
   int64_t most = 0;
-  for (const std::unique_ptr<Rank> &rank : ranks)
-    most = std::max(most, rank->device->allocatedBytes() + connection->messageBytes(rank->id));
+  for (const std::unique_ptr<PreparedProgram> &program : programs)
+    most = std::max(most, program->device.allocatedBytes() + connection->messageBytes(program->id));
   return most;
 }
 
 std::vector<Traffic> Executor::traffic(int64_t device) const {
-  const Rank *owner = rank(device);
+  const PreparedProgram *owner = program(device);
   return owner ? owner->traffic() : std::vector<Traffic>{};
 }
 

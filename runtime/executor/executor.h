@@ -8,6 +8,7 @@
 //   outputs->at("loss");
 #pragma once
 #include "runtime/executor/rank.h"
+#include "runtime/executor/shard_bytes.h"
 #include "runtime/plan/coordinate.h"
 #include <map>
 #include <mutex>
@@ -15,10 +16,15 @@
 
 namespace cleave::runtime {
 
+class StreamEngine;
+
 struct ExecutorOptions {
-  bool null = false;       // devices that execute nothing: static verification
-  int threads = 0;         // a device; 0: the plan's, or cores / devices of this host
-  size_t traceRecords = 0; // commands and actions kept for the trace, per thread; 0: no trace
+  bool null = false;           // devices that execute nothing: static verification
+  int threads = 0;             // a device; 0: the plan's, or cores / devices of this host
+  size_t traceRecords = 0;     // commands and actions kept for the trace, per thread; 0: no trace
+  bool debug = false;          // GPUs: waits for every command, so that an error is found where it happens
+  bool graphs = true;          // GPUs: routines are captured and launched as one
+  double timeoutSeconds = 600; // GPUs: a routine that takes longer is stuck
 };
 
 class Executor {
@@ -37,37 +43,42 @@ public:
   // Whether one of devices() holds the persistent tensor at all: those of other pipeline stages do not.
   bool holds(int64_t device, const plan::Parameter &parameter) const;
   // The bytes of a persistent tensor on one of devices() that holds it: its local shard, dense. Only between runs.
-  std::span<std::byte> shard(int64_t device, const plan::Parameter &parameter);
+  ShardBytes shard(int64_t device, const plan::Parameter &parameter, ShardAccess access = ShardAccess::Change);
   Shard shardShape(int64_t device, const plan::Parameter &parameter) const;
 
   // Whether the plan has a routine ("step", "evaluate") of this name.
   bool has(const std::string &routine) const;
   // Runs a routine on all devices. `inputs`: for every microbatch of it, the global arrays, dense, of inputsOf(plan,
   // routine), in that order (those of the first microbatch, then those of the second, ...); null where no device of
-  // this process reads the input. `skipped`: how many of the steps before were skipped (fp16). Gives the outputs (equal on all devices) as numbers. Error: which rank, step and
-  // command failed; the executor is then of no further use.
+  // this process reads the input. `skipped`: how many of the steps before were skipped (fp16). Gives the outputs (equal
+  // on all devices) as numbers. Error: which rank, step and command failed; the executor is then of no further use.
   Result<std::map<std::string, double>> run(const std::string &routine, std::span<const std::byte *const> inputs,
                                             int64_t step, int64_t skipped = 0);
   // Whether a device of this process reads the input in the routine.
   bool reads(const std::string &routine, const std::string &input) const;
 
-  int64_t peakBytes() const; // allocated on the fullest of devices()
+  int64_t peakBytes() const;                            // allocated on the fullest of devices()
+  const Status &lastFailure() const { return failure; } // of a run, or of a shard's bytes on their way
   int threadsPerDevice() const { return threads; }
   std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs
   Status writeTrace(const std::string &path) const;
 
 private:
-  explicit Executor(const plan::Plan &plan) : source(plan) {}
+  explicit Executor(const plan::Plan &plan);
   Status open(ExecutorOptions options);
+  Status openDevices(const ExecutorOptions &options);
   void noteFailure(int64_t rank, const Status &status);
-  const Rank *rank(int64_t device) const;
+  const PreparedProgram *program(int64_t device) const;
 
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
   std::unique_ptr<Fabric> connection;
   std::unique_ptr<Trace> trace;
-  std::vector<std::unique_ptr<Rank>> ranks;
-  std::map<std::string, size_t> inputCounts; // of a routine, over all its microbatches
+  std::vector<std::unique_ptr<Device>> opened;            // of devices(), in that order
+  std::vector<std::unique_ptr<PreparedProgram>> programs; // likewise
+  std::vector<std::unique_ptr<Rank>> ranks;               // what runs them on the CPU
+  std::unique_ptr<StreamEngine> streams;                  // what runs them on GPUs
+  std::map<std::string, size_t> inputCounts;              // of a routine, over all its microbatches
   int threads = 1;
   std::atomic<int64_t> currentStep{0};
   std::mutex failureLock;

@@ -72,7 +72,8 @@ Status PlanTrainer::open() {
   if (!mesh) return mesh.status();
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
   if (!fabric) return fabric.status();
-  ExecutorOptions engineOptions{.threads = options.threads, .traceRecords = options.trace.empty() ? 0u : 100'000u};
+  ExecutorOptions engineOptions{
+      .threads = options.threads, .traceRecords = options.trace.empty() ? 0u : 100'000u, .debug = options.debug};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
   if (!made) return made.status();
   engine = std::move(*made);
@@ -185,9 +186,9 @@ Status PlanTrainer::loadParameters() {
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters())
       if (engine->holds(device, parameter))
-        CLEAVE_RETURN_IF_ERROR(
-            weights.initialize(parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)));
-  return Status::ok();
+        CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, engine->shardShape(device, parameter),
+                                                  engine->shard(device, parameter, ShardAccess::Replace)));
+  return engine->lastFailure();
 }
 
 // Of the steps that a snapshot stands after.
@@ -209,12 +210,13 @@ Status PlanTrainer::resume() {
       if (!engine->holds(device, parameter)) continue;
       Shard box = engine->shardShape(device, parameter);
       std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
-      std::span<std::byte> bytes = engine->shard(device, parameter);
+      ShardBytes bytes = engine->shard(device, parameter, ShardAccess::Replace);
       if (parameter.snapshot())
         CLEAVE_RETURN_IF_ERROR(saved.read(parameter.name(), parameter.dtype(), shape, box, bytes));
       else
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }
+  CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
   done = resumedAt = saved.manifest().step;
   Result<int64_t> before = skippedBefore(saved);
   if (!before) return before.status();
@@ -233,9 +235,12 @@ Status PlanTrainer::snapshot() {
   CLEAVE_RETURN_IF_ERROR(fabric.barrier());
   for (int64_t device : engine->devices()) {
     std::vector<HeldBox> boxes;
+    std::deque<ShardBytes> held;
     for (const plan::Parameter &parameter : source.parameters())
       if (writesBox(parameter, engine->mesh(), device))
-        boxes.push_back({&parameter, engine->shardShape(device, parameter), engine->shard(device, parameter)});
+        boxes.push_back({&parameter, engine->shardShape(device, parameter),
+                         held.emplace_back(engine->shard(device, parameter, ShardAccess::Read))});
+    CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
     CLEAVE_RETURN_IF_ERROR(writer.writeRank(device, boxes));
   }
   CLEAVE_RETURN_IF_ERROR(fabric.barrier());

@@ -8,6 +8,7 @@
 #include "plan/plan.pb.h"
 #include "runtime/executor/executor.h"
 #include "runtime/status.h"
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +37,7 @@ struct TrainOptions {
   std::string counters;            // JSON file: what every device sent, counted as it was sent
   std::string model;               // ONNX file to read weights from instead of the plan's model_path
   int threads = 0;                 // a device; 0: as the plan says
+  bool debug = false;              // GPUs: every command is waited for, so that an error names the command that did it
   std::function<void(const StepMetrics &)> onStep; // on the first process, after every step
 };
 

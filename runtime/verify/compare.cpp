@@ -41,7 +41,8 @@ Result<HostTensor> gather(Executor &executor, const plan::Parameter &parameter) 
   for (int64_t device : executor.devices()) {
     if (!executor.holds(device, parameter)) continue;
     Shard box = executor.shardShape(device, parameter);
-    const std::byte *bytes = executor.shard(device, parameter).data();
+    ShardBytes held = executor.shard(device, parameter, ShardAccess::Read);
+    const std::byte *bytes = held.data();
     // Runs along the last dimension are contiguous in both.
     int64_t rank = int64_t(box.size.size()), run = rank == 0 ? 1 : box.size.back(), runs = 1;
     for (int64_t d = 0; d + 1 < rank; ++d) runs *= box.size[size_t(d)];
@@ -64,8 +65,10 @@ std::string differingCopies(Executor &executor, const plan::Parameter &parameter
   for (int64_t device : executor.devices()) {
     if (!executor.holds(device, parameter)) continue;
     auto [known, added] = first.try_emplace(executor.shardShape(device, parameter).begin, device);
-    std::span<const std::byte> a = executor.shard(known->second, parameter), b = executor.shard(device, parameter);
-    if (!added && std::memcmp(a.data(), b.data(), a.size()) != 0)
+    if (added) continue;
+    ShardBytes a = executor.shard(known->second, parameter, ShardAccess::Read),
+               b = executor.shard(device, parameter, ShardAccess::Read);
+    if (std::memcmp(a.data(), b.data(), a.size()) != 0)
       return fmt::format("devices {} and {} hold different copies of {}", known->second, device, parameter.name());
   }
   return "";
@@ -169,7 +172,7 @@ private:
       for (int64_t device : executor->devices())
         if (executor->holds(device, parameter))
           CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, executor->shardShape(device, parameter),
-                                                    executor->shard(device, parameter)));
+                                                    executor->shard(device, parameter, ShardAccess::Replace)));
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
       reference->state[parameter.name()] =
@@ -233,11 +236,10 @@ private:
       if (!whole) return whole.status();
       bool weight = parameter.role() == plan::Parameter::PARAMETER;
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
-      TensorComparison seen = compareTensor(parameter.name(), *whole, found->second,
-                                            weight || parameter.name().starts_with("previous/")
-                                                ? noise.of(parameter.name())
-                                                : std::vector<bool>{},
-                                            scale);
+      TensorComparison seen = compareTensor(
+          parameter.name(), *whole, found->second,
+          weight || parameter.name().starts_with("previous/") ? noise.of(parameter.name()) : std::vector<bool>{},
+          scale);
       if (!(seen.error <= result.options.tensorTolerance))
         result.faults.push_back(
             fmt::format("{} is off by {:.2e} of its norm after {} steps", seen.name, seen.error, result.options.steps));

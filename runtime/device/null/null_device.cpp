@@ -18,6 +18,7 @@ public:
     return Status::ok();
   }
   std::byte *arena() override { return nullptr; }
+  bool executes() const override { return false; }
   Result<Prepared> prepare(const plan::Command &command) override {
     if (command.kind_case() == plan::Command::KIND_NOT_SET) return inputError("the command has no kind");
     return Prepared(std::make_unique<DoNothing>());

@@ -1,0 +1,357 @@
+#include "runtime/comm/cuda/nccl_fabric.h"
+#include "runtime/comm/cuda/strided_pieces.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+namespace cleave::runtime::cuda {
+namespace {
+
+int ncclType(plan::DType dtype) {
+  switch (dtype) {
+  case plan::F32:
+    return ncclFloat32;
+  case plan::F64:
+    return ncclFloat64;
+  case plan::F16:
+    return ncclFloat16;
+  case plan::BF16:
+    return ncclBfloat16;
+  case plan::I32:
+    return ncclInt32;
+  case plan::U32:
+    return ncclUint32;
+  case plan::I64:
+    return ncclInt64;
+  case plan::U64:
+    return ncclUint64;
+  case plan::I8:
+    return ncclInt8;
+  case plan::U8:
+  case plan::BOOL:
+    return ncclUint8;
+  default:
+    return -1;
+  }
+}
+
+void *pointer(Address address) { return reinterpret_cast<void *>(address); }
+
+class NcclCollective final : public PreparedCommand {
+public:
+  struct Part : CollectivePart {
+    int64_t element = 0;
+    int type = 0;
+    std::vector<Rectangle> piece; // ALL_TO_ALL: from the input, where a member's piece begins, to the packed piece
+    std::vector<Rectangle> unpack;
+    int64_t pieceSource = 0, pieceTarget = 0, pieceBytes = 0;
+    bool packed = false; // goes through scratch
+  };
+  NcclCollective(NcclFabric &fabric, NcclComm comm, int lane, int64_t members, int64_t self)
+      : fabric(fabric), comm(comm), lane(lane), members(members), self(self), stream(fabric.device().stream(lane)) {}
+
+  Status run() override {
+    for (const Part &part : parts) CLEAVE_RETURN_IF_ERROR(share(part));
+    return Status::ok();
+  }
+  int64_t sentBytes() const override {
+    int64_t bytes = 0;
+    for (const Part &part : parts) {
+      int64_t whole = part.elements() * part.element, others = members - 1;
+      bytes += op == plan::Collective::ALL_REDUCE   ? 2 * whole * others / members
+               : op == plan::Collective::ALL_TO_ALL ? whole * others / members
+               : op == plan::Collective::SHIFT      ? (part.distance % members ? whole : 0)
+               : op == plan::Collective::BROADCAST  ? (self == 0 ? others * whole : 0)
+                                                    : others * whole;
+    }
+    return bytes;
+  }
+
+  plan::Collective::Op op = plan::Collective::ALL_REDUCE;
+  int reduce = ncclSum;
+  std::vector<Part> parts;
+
+private:
+  Status check(int error) const { return ncclStatus(fabric.api(), error, "the exchange does not start"); }
+  Status rectangle(const Rectangle &r, Address source, Address target) const {
+    return copyRectangle(fabric.device().gpu(), r, source, target, stream);
+  }
+
+  Status share(const Part &part) const {
+    const Nccl &nccl = fabric.api();
+    Address in = fabric.device().address(part.inputOffset), out = fabric.device().address(part.outputOffset);
+    auto elements = static_cast<size_t>(part.elements());
+    int64_t row = part.length * part.inner * part.element; // bytes a step of the outer dimension
+    switch (op) {
+    case plan::Collective::ALL_REDUCE:
+      return check(nccl.allReduce(pointer(in), pointer(out), elements, part.type, reduce, comm, stream));
+    case plan::Collective::REDUCE_SCATTER: {
+      Address source = in;
+      if (part.packed) { // member by member, as NCCL has them
+        source = fabric.scratch(lane);
+        for (int64_t m = 0; m < members; ++m)
+          CLEAVE_RETURN_IF_ERROR(
+              rectangle({m * row, m * row * part.outer, row, part.outer, row * members, row}, in, source));
+      }
+      return check(nccl.reduceScatter(pointer(source), pointer(out), elements, part.type, reduce, comm, stream));
+    }
+    case plan::Collective::ALL_GATHER: {
+      Address target = part.packed ? fabric.scratch(lane) : out;
+      CLEAVE_RETURN_IF_ERROR(check(nccl.allGather(pointer(in), pointer(target), elements, part.type, comm, stream)));
+      for (int64_t m = 0; part.packed && m < members; ++m)
+        CLEAVE_RETURN_IF_ERROR(
+            rectangle({m * row * part.outer, m * row, row, part.outer, row, row * members}, target, out));
+      return Status::ok();
+    }
+    case plan::Collective::ALL_TO_ALL: {
+      Address packed = fabric.scratch(lane), received = packed + static_cast<Address>(members * part.pieceBytes);
+      for (int64_t m = 0; m < members; ++m)
+        for (const Rectangle &r : part.piece)
+          CLEAVE_RETURN_IF_ERROR(rectangle(r, in + static_cast<Address>(m * part.pieceSource),
+                                           packed + static_cast<Address>(m * part.pieceBytes)));
+      CLEAVE_RETURN_IF_ERROR(check(nccl.groupStart()));
+      int error = 0;
+      for (int64_t m = 0; m < members && !error; ++m) {
+        auto offset = static_cast<Address>(m * part.pieceBytes);
+        auto bytes = static_cast<size_t>(part.pieceBytes);
+        error = nccl.send(pointer(packed + offset), bytes, ncclUint8, static_cast<int>(m), comm, stream);
+        if (!error)
+          error = nccl.receive(pointer(received + offset), bytes, ncclUint8, static_cast<int>(m), comm, stream);
+      }
+      int ended = nccl.groupEnd();
+      CLEAVE_RETURN_IF_ERROR(check(error ? error : ended));
+      for (int64_t m = 0; m < members; ++m)
+        for (const Rectangle &r : part.unpack)
+          CLEAVE_RETURN_IF_ERROR(rectangle(r, received + static_cast<Address>(m * part.pieceBytes),
+                                           out + static_cast<Address>(m * part.pieceTarget)));
+      return Status::ok();
+    }
+    case plan::Collective::SHIFT: {
+      auto bytes = static_cast<size_t>(part.elements() * part.element);
+      auto to = static_cast<int>((self + part.distance) % members),
+           from = static_cast<int>((self + members - part.distance) % members);
+      CLEAVE_RETURN_IF_ERROR(check(nccl.groupStart()));
+      int error = nccl.send(pointer(in), bytes, ncclUint8, to, comm, stream);
+      if (!error) error = nccl.receive(pointer(out), bytes, ncclUint8, from, comm, stream);
+      int ended = nccl.groupEnd();
+      return check(error ? error : ended);
+    }
+    default: // BROADCAST from the first member
+      return check(nccl.broadcast(pointer(in), pointer(out), elements, part.type, 0, comm, stream));
+    }
+  }
+
+  NcclFabric &fabric;
+  NcclComm comm;
+  int lane;
+  int64_t members, self;
+  Stream stream;
+};
+
+class NcclTransfer final : public PreparedCommand {
+public:
+  NcclTransfer(NcclFabric &fabric, NcclFabric::Route &route, Stream stream, Address data, int64_t bytes, bool receives)
+      : fabric(fabric), route(route), stream(stream), data(data), bytes(bytes), receives(receives) {}
+  int64_t sentBytes() const override { return receives ? 0 : bytes; }
+  Status run() override {
+    const Nccl &nccl = fabric.api();
+    auto count = static_cast<size_t>(bytes);
+    if (receives)
+      return ncclStatus(nccl, nccl.receive(pointer(data), count, ncclUint8, 0, route.comm, stream),
+                        "the receive does not start");
+    int64_t number = fabric.currentRun();
+    size_t slot = static_cast<size_t>(route.sent++) % route.written.size();
+    Address place = route.memory.address() + static_cast<Address>(static_cast<int64_t>(slot) * route.stride);
+    CLEAVE_RETURN_IF_ERROR(route.gone[slot].waitOn(stream, number));
+    CLEAVE_RETURN_IF_ERROR(copyRectangle(fabric.device().gpu(), {0, 0, bytes, 1, bytes, bytes}, data, place, stream));
+    CLEAVE_RETURN_IF_ERROR(route.written[slot].record(stream, number));
+    CLEAVE_RETURN_IF_ERROR(route.written[slot].waitOn(route.stream, number));
+    CLEAVE_RETURN_IF_ERROR(ncclStatus(nccl, nccl.send(pointer(place), count, ncclUint8, 1, route.comm, route.stream),
+                                      "the send does not start"));
+    CLEAVE_RETURN_IF_ERROR(route.gone[slot].record(route.stream, number));
+    return route.idle.record(route.stream, number);
+  }
+
+private:
+  NcclFabric &fabric;
+  NcclFabric::Route &route;
+  Stream stream;
+  Address data;
+  int64_t bytes;
+  bool receives;
+};
+
+} // namespace
+
+NcclFabric::~NcclFabric() {
+  if (!devices.empty()) (void)device().gpu().enter();
+  for (auto &[key, route] : routes)
+    if (route.stream) device().gpu().driver.streamDestroy(route.stream);
+  for (auto comm = made.rbegin(); comm != made.rend(); ++comm) nccl->destroy(*comm);
+}
+
+Result<NcclComm> NcclFabric::split(int color, int64_t key, const std::string &what) {
+  NcclComm comm = nullptr;
+  CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->split(world, color, static_cast<int>(key), &comm, nullptr),
+                                    fmt::format("cannot connect {}", what).c_str()));
+  if (comm) made.push_back(comm);
+  return comm;
+}
+
+Status NcclFabric::open(const plan::Plan &plan) {
+  Result<const Nccl *> opened = openNccl();
+  if (!opened) return opened.status();
+  nccl = *opened;
+  if (devices.size() != 1) return inputError("between processes, each has one rank");
+  int64_t self = devices.begin()->first;
+  CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
+  NcclId id{};
+  if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
+  CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}));
+  CLEAVE_RETURN_IF_ERROR(ncclStatus(
+      *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
+      "cannot connect the ranks"));
+  made.push_back(world);
+  // All processes make the same splits in one order: what any program of the plan exchanges.
+  std::set<std::pair<std::vector<std::string>, int>> wanted;
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands())
+        if (command.has_collective())
+          wanted.insert({{command.collective().axes().begin(), command.collective().axes().end()}, laneOf(command)});
+  for (const auto &[axes, lane] : wanted) {
+    std::vector<int64_t> members = mesh.group(self, axes);
+    auto place = std::find(members.begin(), members.end(), self) - members.begin();
+    Result<NcclComm> comm =
+        split(static_cast<int>(members.front()), place, fmt::format("the ranks along {}", fmt::join(axes, ", ")));
+    if (!comm) return comm.status();
+    groups[{axes, lane}] = *comm;
+  }
+  std::set<std::tuple<int64_t, int64_t, int>> pairs;
+  for (int64_t other = 0; other < mesh.numDevices(); ++other)
+    for (const MessageRoute &route : routesOf(plan, mesh, other))
+      if (route.from != route.to) pairs.insert({route.from, route.to, route.channel});
+  for (const auto &[from, to, channel] : pairs) {
+    bool mine = from == self || to == self;
+    constexpr int noColor = -1; // NCCL_SPLIT_NOCOLOR
+    Result<NcclComm> comm = split(mine ? 0 : noColor, to == self, fmt::format("ranks {} and {}", from, to));
+    if (!comm) return comm.status();
+    if (mine) routes[{from, to, channel}].comm = *comm;
+  }
+  return Status::ok();
+}
+
+Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collective &collective) {
+  std::vector<int64_t> members = mesh.group(id, axesOf(collective.axes()));
+  auto count = static_cast<int64_t>(members.size());
+  Result<std::vector<CollectivePart>> parts = partsOf(collective, count);
+  if (!parts) return parts.status();
+  std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
+  auto command = std::make_unique<NcclCollective>(*this, groups.at({axes, lane}), lane, count,
+                                                  std::find(members.begin(), members.end(), id) - members.begin());
+  command->op = collective.op();
+  command->reduce = collective.reduce() == plan::Collective::MAX   ? ncclMax
+                    : collective.reduce() == plan::Collective::MIN ? ncclMin
+                                                                   : ncclSum;
+  for (CollectivePart &geometry : *parts) {
+    NcclCollective::Part part;
+    static_cast<CollectivePart &>(part) = geometry;
+    part.element = byteSize(part.dtype);
+    part.type = ncclType(part.dtype);
+    if (part.type < 0) return inputError(fmt::format("NCCL has no {}", plan::DType_Name(part.dtype)));
+    if (part.dtype == plan::BOOL && collective.reduce() == plan::Collective::SUM) command->reduce = ncclMax; // any
+    int64_t whole = part.elements() * part.element;
+    part.packed = part.outer > 1 &&
+                  (command->op == plan::Collective::ALL_GATHER || command->op == plan::Collective::REDUCE_SCATTER);
+    if (part.packed) needScratch(lane, whole * count);
+    if (command->op == plan::Collective::ALL_TO_ALL) {
+      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape),
+                           target = denseStrides(part.outputShape);
+      auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
+      piece[split] /= count;
+      part.pieceSource = piece[split] * source[split] * part.element;
+      part.pieceTarget = piece[join] * target[join] * part.element;
+      part.pieceBytes = whole / count;
+      part.piece = rectanglesOf(piece, source, denseStrides(piece), part.element);
+      part.unpack = rectanglesOf(piece, denseStrides(piece), target, part.element);
+      needScratch(lane, 2 * whole);
+    }
+    command->parts.push_back(std::move(part));
+  }
+  return Prepared(std::move(command));
+}
+
+Status NcclFabric::beginRun(int64_t number) {
+  for (int lane = 0; lane < numLanes; ++lane) {
+    auto l = static_cast<size_t>(lane);
+    if (scratches[l].bytes() >= scratchBytes[l]) continue;
+    CLEAVE_RETURN_IF_ERROR(scratches[l].allocate(device().gpu(), scratchBytes[l], device().stream(lane)));
+  }
+  return StreamFabric::beginRun(number);
+}
+
+Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) {
+  const Gpu &gpu = device().gpu();
+  for (const MessageRoute &message : opened) {
+    if (message.from != id) continue;
+    if (message.to == id) return inputError("a rank that sends to itself between processes of GPUs");
+    Route &route = routes[{message.from, message.to, message.channel}];
+    route.stride = (message.bytes + 255) / 256 * 256;
+    CLEAVE_RETURN_IF_ERROR(gpu.enter());
+    CLEAVE_RETURN_IF_ERROR(
+        gpu.check(gpu.driver.streamCreate(&route.stream, streamNonBlocking), "cannot make a stream"));
+    CLEAVE_RETURN_IF_ERROR(route.memory.allocate(gpu, route.stride * message.buffers, route.stream));
+    CLEAVE_RETURN_IF_ERROR(route.idle.make(gpu));
+    for (int i = 0; i < message.buffers; ++i) {
+      CLEAVE_RETURN_IF_ERROR(route.written.emplace_back().make(gpu));
+      CLEAVE_RETURN_IF_ERROR(route.gone.emplace_back().make(gpu));
+    }
+    CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.streamSynchronize(route.stream), "the GPU stopped"));
+  }
+  return Status::ok();
+}
+
+Result<Prepared> NcclFabric::prepareTransfer(int64_t id, int lane, const plan::Transfer &transfer) {
+  int64_t peer = evaluate(transfer.peer(), mesh, id);
+  bool receives = transfer.direction() == plan::Transfer::RECEIVE;
+  auto found =
+      routes.find(receives ? std::tuple{peer, id, transfer.channel()} : std::tuple{id, peer, transfer.channel()});
+  if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
+  return Prepared(std::make_unique<NcclTransfer>(*this, found->second, device().stream(lane),
+                                                 device().address(transfer.buffer().offset()),
+                                                 byteSize(transfer.buffer()), receives));
+}
+
+int64_t NcclFabric::messageBytes(int64_t) const {
+  int64_t bytes = 0;
+  for (const auto &[key, route] : routes) bytes += route.memory.bytes();
+  for (const DeviceMemory &memory : scratches) bytes += memory.bytes();
+  return bytes;
+}
+
+Status NcclFabric::endRun(Stream last) {
+  for (auto &[key, route] : routes)
+    if (route.stream) CLEAVE_RETURN_IF_ERROR(route.idle.waitOn(last, run));
+  return Status::ok();
+}
+
+Status NcclFabric::health() {
+  for (NcclComm comm : made) {
+    int error = ncclOk;
+    nccl->asyncError(comm, &error);
+    if (error != ncclOk && error != ncclBusy)
+      return ncclStatus(*nccl, error, "another rank is gone or the network failed");
+  }
+  return Status::ok();
+}
+
+// What is stuck on the GPU ends, so that the process can.
+void NcclFabric::stop() {
+  for (auto comm = made.rbegin(); comm != made.rend(); ++comm) nccl->abort(*comm);
+  made.clear();
+}
+
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,58 @@
+// NCCL between processes, one rank and one GPU each: a communicator of the whole mesh, and split from it one for each
+// set of axes and lane, and one for each pair of devices that send each other messages. The first process's identifier
+// reaches the others over the host's fabric.
+//
+//   all-gather and reduce-scatter along an inner dimension, all-to-all: packed into scratch, exchanged, unpacked
+//   sends: into a message buffer, then on a stream of their own, since NCCL's send waits for its receiver on the GPU
+#pragma once
+#include "runtime/comm/cuda/stream_fabric.h"
+#include "runtime/device/cuda/event.h"
+#include <deque>
+
+namespace cleave::runtime::cuda {
+
+class NcclFabric final : public StreamFabric {
+public:
+  using StreamFabric::StreamFabric;
+  ~NcclFabric() override;
+  // Connects the ranks: every process does so, with the same plan. Error: NCCL is missing, or says why.
+  Status open(const plan::Plan &plan);
+  Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) override;
+  Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
+  Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
+  int64_t messageBytes(int64_t device) const override;
+  Status endRun(Stream last) override;
+  Status health() override;
+
+  struct Route {
+    NcclComm comm = nullptr; // of the sender (0) and the receiver (1)
+    // Of the sender:
+    DeviceMemory memory; // message buffers
+    int64_t stride = 0, sent = 0;
+    Stream stream = nullptr;
+    std::deque<StreamEvent> written, gone; // by buffer
+    StreamEvent idle;
+  };
+  const Nccl &api() const { return *nccl; }
+  int64_t currentRun() const { return run; }
+  CudaDevice &device() const { return *devices.begin()->second; }
+  // Scratch that all exchanges of a lane share, known when all are prepared.
+  void needScratch(int lane, int64_t bytes) {
+    scratchBytes[static_cast<size_t>(lane)] = std::max(scratchBytes[static_cast<size_t>(lane)], bytes);
+  }
+  Address scratch(int lane) const { return scratches[static_cast<size_t>(lane)].address(); }
+  Status beginRun(int64_t number) override;
+
+private:
+  void stop() override;
+  Result<NcclComm> split(int color, int64_t key, const std::string &what);
+  const Nccl *nccl = nullptr;
+  NcclComm world = nullptr;
+  std::vector<NcclComm> made;                                          // all, the world first
+  std::map<std::pair<std::vector<std::string>, int>, NcclComm> groups; // by axes and lane
+  std::map<std::tuple<int64_t, int64_t, int>, Route> routes;           // by sender, receiver, channel
+  std::array<int64_t, numLanes> scratchBytes{};
+  std::array<DeviceMemory, numLanes> scratches;
+};
+
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,47 @@
+// Collectives and transfers between GPUs, enqueued on the streams of the devices' lanes. What the processes of a run
+// tell each other on the host (barriers, the end of a run) goes over the fabric that they were started with.
+//
+//   std::unique_ptr<StreamFabric> fabric = ...;      // local_fabric.h or nccl_fabric.h
+//   fabric->beginRun(7);
+//   Result<bool> enqueued = command->issue();        // of every device of this process, until true
+#pragma once
+#include "runtime/comm/communicator.h"
+#include "runtime/device/cuda/cuda_device.h"
+
+namespace cleave::runtime::cuda {
+
+using CudaDevices = std::map<int64_t, CudaDevice *>; // of this process, by id in the mesh
+
+class StreamFabric : public Fabric {
+public:
+  StreamFabric(dist::Mesh mesh, std::unique_ptr<Fabric> host, CudaDevices devices)
+      : mesh(std::move(mesh)), host(std::move(host)), devices(std::move(devices)) {}
+  std::vector<int64_t> localDevices() const override { return host->localDevices(); }
+  void attach(int64_t, std::byte *) override {}
+  Status barrier() override { return host->barrier(); }
+  Result<bool> agree(uint64_t digest) override { return host->agree(digest); }
+  Status share(std::span<std::byte> bytes) override { return host->share(bytes); }
+  void abort(const std::string &message, int exitStatus) override {
+    flag.raise();
+    stop();
+    host->abort(message, exitStatus);
+  }
+  // Before the commands of a run are issued; its events are only waited for within it.
+  virtual Status beginRun(int64_t number) {
+    run = number;
+    return Status::ok();
+  }
+  // When all commands of the run are enqueued: `last` goes on after what the fabric does beside the lanes.
+  virtual Status endRun(Stream) { return Status::ok(); }
+  // Whether something has failed that only the communicators know of.
+  virtual Status health() { return Status::ok(); }
+
+protected:
+  virtual void stop() {} // what is enqueued and stuck
+  dist::Mesh mesh;
+  std::unique_ptr<Fabric> host;
+  CudaDevices devices;
+  int64_t run = 0;
+};
+
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,178 @@
+// Compiled only where NVIDIA's headers are: what api/ declares must be what they declare.
+#include "runtime/device/cuda/api/cublas_lt.h"
+#include "runtime/device/cuda/api/cudnn.h"
+#include "runtime/device/cuda/api/driver.h"
+#include "runtime/device/cuda/api/nccl.h"
+#include <cublasLt.h>
+#include <cuda.h>
+#include <cudnn.h>
+#include <nccl.h>
+#include <type_traits>
+
+namespace cleave::runtime::cuda {
+namespace {
+
+// Passed alike: both pointers, both integers or enums of one size, or structures of one size.
+template <typename A, typename B> constexpr bool passedAlike() {
+  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
+    return std::is_pointer_v<A> && std::is_pointer_v<B>;
+  else if constexpr (std::is_class_v<A> || std::is_class_v<B>)
+    return std::is_class_v<A> && std::is_class_v<B> && sizeof(A) == sizeof(B);
+  else
+    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+}
+template <typename Ours, typename Theirs> struct CalledAlike : std::false_type {};
+template <typename R, typename S, typename... A, typename... B>
+  requires(sizeof...(A) == sizeof...(B))
+struct CalledAlike<R (*)(A...), S (*)(B...)> : std::bool_constant<passedAlike<R, S>() && (passedAlike<A, B>() && ...)> {
+};
+
+#define CLEAVE_CHECK(table, member, symbol)                                                                            \
+  static_assert(CalledAlike<decltype(table::member), decltype(&::symbol)>::value, #symbol " is declared otherwise");
+#define CLEAVE_CHECK_DRIVER(member, symbol, parameters) CLEAVE_CHECK(Driver, member, symbol)
+#define CLEAVE_CHECK_BLAS(member, symbol, parameters) CLEAVE_CHECK(CublasLt, member, symbol)
+#define CLEAVE_CHECK_DNN(member, symbol, parameters) CLEAVE_CHECK(Cudnn, member, symbol)
+#define CLEAVE_CHECK_NCCL(member, symbol, parameters) CLEAVE_CHECK(Nccl, member, symbol)
+CLEAVE_DRIVER_FUNCTIONS(CLEAVE_CHECK_DRIVER)
+CLEAVE_CUBLAS_LT_FUNCTIONS(CLEAVE_CHECK_BLAS)
+CLEAVE_CUDNN_FUNCTIONS(CLEAVE_CHECK_DNN)
+CLEAVE_NCCL_FUNCTIONS(CLEAVE_CHECK_NCCL)
+CLEAVE_CHECK(CublasLt, statusString, cublasLtGetStatusString)
+CLEAVE_CHECK(Cudnn, errorString, cudnnGetErrorString)
+CLEAVE_CHECK(Nccl, errorString, ncclGetErrorString)
+CLEAVE_CHECK(Nccl, lastError, ncclGetLastError)
+
+#define CLEAVE_SAME(ours, theirs) static_assert(static_cast<long>(ours) == static_cast<long>(theirs), #theirs);
+CLEAVE_SAME(errorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY)
+CLEAVE_SAME(errorNotReady, CUDA_ERROR_NOT_READY)
+CLEAVE_SAME(attributeMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+CLEAVE_SAME(attributeMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+CLEAVE_SAME(attributeVirtualMemory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+CLEAVE_SAME(attributePeakShared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+CLEAVE_SAME(functionDynamicShared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+CLEAVE_SAME(allocationPinned, CU_MEM_ALLOCATION_TYPE_PINNED)
+CLEAVE_SAME(locationDevice, CU_MEM_LOCATION_TYPE_DEVICE)
+CLEAVE_SAME(accessReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+CLEAVE_SAME(granularityRecommended, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+CLEAVE_SAME(memoryDevice, CU_MEMORYTYPE_DEVICE)
+CLEAVE_SAME(streamNonBlocking, CU_STREAM_NON_BLOCKING)
+CLEAVE_SAME(eventDisableTiming, CU_EVENT_DISABLE_TIMING)
+CLEAVE_SAME(captureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED)
+CLEAVE_SAME(hostPortable, CU_MEMHOSTALLOC_PORTABLE)
+CLEAVE_SAME(jitErrorLog, CU_JIT_ERROR_LOG_BUFFER)
+CLEAVE_SAME(jitErrorLogBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+static_assert(sizeof(Address) == sizeof(CUdeviceptr));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(sizeof(MemoryLocation) == sizeof(CUmemLocation));
+static_assert(sizeof(AccessDescription) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(Copy2d) == sizeof(CUDA_MEMCPY2D));
+static_assert(offsetof(Copy2d, sourceDevice) == offsetof(CUDA_MEMCPY2D, srcDevice));
+static_assert(offsetof(Copy2d, sourcePitch) == offsetof(CUDA_MEMCPY2D, srcPitch));
+static_assert(offsetof(Copy2d, targetDevice) == offsetof(CUDA_MEMCPY2D, dstDevice));
+static_assert(offsetof(Copy2d, targetPitch) == offsetof(CUDA_MEMCPY2D, dstPitch));
+static_assert(offsetof(Copy2d, height) == offsetof(CUDA_MEMCPY2D, Height));
+
+CLEAVE_SAME(computeF32, CUBLAS_COMPUTE_32F)
+CLEAVE_SAME(computeF64, CUBLAS_COMPUTE_64F)
+CLEAVE_SAME(realF32, CUDA_R_32F)
+CLEAVE_SAME(realF64, CUDA_R_64F)
+CLEAVE_SAME(realF16, CUDA_R_16F)
+CLEAVE_SAME(realBf16, CUDA_R_16BF)
+CLEAVE_SAME(operationN, CUBLAS_OP_N)
+CLEAVE_SAME(operationT, CUBLAS_OP_T)
+CLEAVE_SAME(matmulTransA, CUBLASLT_MATMUL_DESC_TRANSA)
+CLEAVE_SAME(matmulTransB, CUBLASLT_MATMUL_DESC_TRANSB)
+CLEAVE_SAME(matmulEpilogue, CUBLASLT_MATMUL_DESC_EPILOGUE)
+CLEAVE_SAME(matmulBiasPointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+CLEAVE_SAME(matmulBiasType, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE)
+CLEAVE_SAME(epilogueBias, CUBLASLT_EPILOGUE_BIAS)
+CLEAVE_SAME(layoutBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+CLEAVE_SAME(layoutBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+CLEAVE_SAME(preferenceWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(MatmulHeuristic, workspaceBytes) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+
+CLEAVE_SAME(dnnConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+CLEAVE_SAME(dnnEngineConfiguration, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+CLEAVE_SAME(dnnEngineHeuristic, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+CLEAVE_SAME(dnnExecutionPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+CLEAVE_SAME(dnnConvolutionForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+CLEAVE_SAME(dnnConvolutionBackwardFilter, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+CLEAVE_SAME(dnnConvolutionBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+CLEAVE_SAME(dnnOperationGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+CLEAVE_SAME(dnnVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+CLEAVE_SAME(dnnTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+CLEAVE_SAME(dnnTypeHandle, CUDNN_TYPE_HANDLE)
+CLEAVE_SAME(dnnTypeDataType, CUDNN_TYPE_DATA_TYPE)
+CLEAVE_SAME(dnnTypeInt64, CUDNN_TYPE_INT64)
+CLEAVE_SAME(dnnTypeFloat, CUDNN_TYPE_FLOAT)
+CLEAVE_SAME(dnnTypeDouble, CUDNN_TYPE_DOUBLE)
+CLEAVE_SAME(dnnTypeVoidPointer, CUDNN_TYPE_VOID_PTR)
+CLEAVE_SAME(dnnTypeConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE)
+CLEAVE_SAME(dnnTypeHeuristicMode, CUDNN_TYPE_HEUR_MODE)
+CLEAVE_SAME(dnnTypeDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR)
+CLEAVE_SAME(dnnConvolutionComputeType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE)
+CLEAVE_SAME(dnnConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE)
+CLEAVE_SAME(dnnConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS)
+CLEAVE_SAME(dnnConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)
+CLEAVE_SAME(dnnConvolutionPostPaddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)
+CLEAVE_SAME(dnnConvolutionPrePaddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)
+CLEAVE_SAME(dnnConvolutionSpatialDims, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)
+CLEAVE_SAME(dnnHeuristicMode, CUDNN_ATTR_ENGINEHEUR_MODE)
+CLEAVE_SAME(dnnHeuristicGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+CLEAVE_SAME(dnnHeuristicResults, CUDNN_ATTR_ENGINEHEUR_RESULTS)
+CLEAVE_SAME(dnnPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
+CLEAVE_SAME(dnnPlanConfiguration, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+CLEAVE_SAME(dnnPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+CLEAVE_SAME(dnnForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA)
+CLEAVE_SAME(dnnForwardAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)
+CLEAVE_SAME(dnnForwardAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)
+CLEAVE_SAME(dnnForwardAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)
+CLEAVE_SAME(dnnBackwardDataAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA)
+CLEAVE_SAME(dnnBackwardDataAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W)
+CLEAVE_SAME(dnnBackwardDataAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX)
+CLEAVE_SAME(dnnBackwardDataAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY)
+CLEAVE_SAME(dnnBackwardFilterAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA)
+CLEAVE_SAME(dnnBackwardFilterAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW)
+CLEAVE_SAME(dnnBackwardFilterAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X)
+CLEAVE_SAME(dnnBackwardFilterAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY)
+CLEAVE_SAME(dnnGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
+CLEAVE_SAME(dnnGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS)
+CLEAVE_SAME(dnnTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)
+CLEAVE_SAME(dnnTensorDataType, CUDNN_ATTR_TENSOR_DATA_TYPE)
+CLEAVE_SAME(dnnTensorDimensions, CUDNN_ATTR_TENSOR_DIMENSIONS)
+CLEAVE_SAME(dnnTensorStrides, CUDNN_ATTR_TENSOR_STRIDES)
+CLEAVE_SAME(dnnTensorUniqueId, CUDNN_ATTR_TENSOR_UNIQUE_ID)
+CLEAVE_SAME(dnnPackUniqueIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)
+CLEAVE_SAME(dnnPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)
+CLEAVE_SAME(dnnPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+CLEAVE_SAME(dnnModeFallback, CUDNN_HEUR_MODE_FALLBACK)
+CLEAVE_SAME(dnnModeA, CUDNN_HEUR_MODE_A)
+CLEAVE_SAME(dnnCrossCorrelation, CUDNN_CROSS_CORRELATION)
+CLEAVE_SAME(dnnFloat, CUDNN_DATA_FLOAT)
+CLEAVE_SAME(dnnDouble, CUDNN_DATA_DOUBLE)
+CLEAVE_SAME(dnnHalf, CUDNN_DATA_HALF)
+CLEAVE_SAME(dnnBfloat16, CUDNN_DATA_BFLOAT16)
+
+static_assert(sizeof(NcclId) == sizeof(::ncclUniqueId));
+CLEAVE_SAME(ncclOk, ::ncclSuccess)
+CLEAVE_SAME(ncclBusy, ::ncclInProgress)
+CLEAVE_SAME(cuda::ncclInt8, ::ncclInt8)
+CLEAVE_SAME(cuda::ncclUint8, ::ncclUint8)
+CLEAVE_SAME(cuda::ncclInt32, ::ncclInt32)
+CLEAVE_SAME(cuda::ncclUint32, ::ncclUint32)
+CLEAVE_SAME(cuda::ncclInt64, ::ncclInt64)
+CLEAVE_SAME(cuda::ncclUint64, ::ncclUint64)
+CLEAVE_SAME(cuda::ncclFloat16, ::ncclFloat16)
+CLEAVE_SAME(cuda::ncclFloat32, ::ncclFloat32)
+CLEAVE_SAME(cuda::ncclFloat64, ::ncclFloat64)
+CLEAVE_SAME(cuda::ncclBfloat16, ::ncclBfloat16)
+CLEAVE_SAME(cuda::ncclSum, ::ncclSum)
+CLEAVE_SAME(cuda::ncclMax, ::ncclMax)
+CLEAVE_SAME(cuda::ncclMin, ::ncclMin)
+
+} // namespace
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,91 @@
+// The part of cuDNN 9 (libcudnn.so.9) that the runtime calls: the backend interface, whose descriptors are sets of
+// attributes. check.cpp compares it with NVIDIA's headers where they are installed.
+#pragma once
+#include "runtime/device/cuda/api/driver.h"
+
+namespace cleave::runtime::cuda {
+
+using DnnHandle = struct DnnContext *;
+using DnnDescriptor = void *;
+
+enum : int {
+  // cudnnBackendDescriptorType_t
+  dnnConvolution = 1,
+  dnnEngineConfiguration = 3,
+  dnnEngineHeuristic = 4,
+  dnnExecutionPlan = 5,
+  dnnConvolutionForward = 10,
+  dnnConvolutionBackwardFilter = 11,
+  dnnConvolutionBackwardData = 12,
+  dnnOperationGraph = 15,
+  dnnVariantPack = 16,
+  dnnTensor = 17,
+  // cudnnBackendAttributeType_t
+  dnnTypeHandle = 0,
+  dnnTypeDataType = 1,
+  dnnTypeInt64 = 3,
+  dnnTypeFloat = 4,
+  dnnTypeDouble = 5,
+  dnnTypeVoidPointer = 6,
+  dnnTypeConvolutionMode = 7,
+  dnnTypeHeuristicMode = 8,
+  dnnTypeDescriptor = 15,
+  // cudnnBackendAttributeName_t
+  dnnConvolutionComputeType = 100,
+  dnnConvolutionMode = 101,
+  dnnConvolutionDilations = 102,
+  dnnConvolutionStrides = 103,
+  dnnConvolutionPostPaddings = 104,
+  dnnConvolutionPrePaddings = 105,
+  dnnConvolutionSpatialDims = 106,
+  dnnHeuristicMode = 200,
+  dnnHeuristicGraph = 201,
+  dnnHeuristicResults = 202,
+  dnnPlanHandle = 400,
+  dnnPlanConfiguration = 401,
+  dnnPlanWorkspace = 402,
+  dnnForwardAlpha = 700,        // then BETA, CONV_DESC, W, X, Y
+  dnnBackwardDataAlpha = 706,   // then BETA, CONV_DESC, W, DX, DY
+  dnnBackwardFilterAlpha = 712, // then BETA, CONV_DESC, DW, X, DY
+  dnnGraphHandle = 800,
+  dnnGraphOperations = 801,
+  dnnTensorAlignment = 900,
+  dnnTensorDataType = 901,
+  dnnTensorDimensions = 902,
+  dnnTensorStrides = 903,
+  dnnTensorUniqueId = 906,
+  dnnPackUniqueIds = 1000,
+  dnnPackPointers = 1001,
+  dnnPackWorkspace = 1003,
+  // cudnnHeurMode_t, cudnnConvolutionMode_t, cudnnDataType_t
+  dnnModeFallback = 2,
+  dnnModeA = 3,
+  dnnCrossCorrelation = 1,
+  dnnFloat = 0,
+  dnnDouble = 1,
+  dnnHalf = 2,
+  dnnBfloat16 = 9,
+};
+
+// FUNCTION(member, symbol, parameters); all return cudnnStatus_t.
+#define CLEAVE_CUDNN_FUNCTIONS(FUNCTION)                                                                               \
+  FUNCTION(create, cudnnCreate, (DnnHandle * handle))                                                                  \
+  FUNCTION(destroy, cudnnDestroy, (DnnHandle handle))                                                                  \
+  FUNCTION(setStream, cudnnSetStream, (DnnHandle handle, Stream stream))                                               \
+  FUNCTION(createDescriptor, cudnnBackendCreateDescriptor, (int type, DnnDescriptor *descriptor))                      \
+  FUNCTION(destroyDescriptor, cudnnBackendDestroyDescriptor, (DnnDescriptor descriptor))                               \
+  FUNCTION(set, cudnnBackendSetAttribute,                                                                              \
+           (DnnDescriptor descriptor, int attribute, int type, int64_t count, const void *elements))                   \
+  FUNCTION(get, cudnnBackendGetAttribute,                                                                              \
+           (DnnDescriptor descriptor, int attribute, int type, int64_t requested, int64_t *count, void *elements))     \
+  FUNCTION(finalize, cudnnBackendFinalize, (DnnDescriptor descriptor))                                                 \
+  FUNCTION(execute, cudnnBackendExecute, (DnnHandle handle, DnnDescriptor plan, DnnDescriptor pack))
+
+struct Cudnn {
+#define CLEAVE_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
+  CLEAVE_CUDNN_FUNCTIONS(CLEAVE_MEMBER)
+#undef CLEAVE_MEMBER
+  const char *(*errorString)(int status) = nullptr; // cudnnGetErrorString
+};
+
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,73 @@
+// One rank's share of a GPU as a device: an arena, a stream for each lane (compute, communication, receives), the
+// plan's commands as launches and library calls. Running a prepared command puts it on its lane's stream and returns;
+// the executor's StreamEngine orders the streams by events.
+//
+//   CudaDevice device(gpu, mesh, 0);
+//   device.allocate(program.arena_bytes());
+//   Result<Prepared> matmul = device.prepare(command);
+//   Status s = (*matmul)->run();                          // enqueued
+//   s = device.synchronize();
+#pragma once
+#include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/memory.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/routine.h"
+#include <algorithm>
+#include <array>
+
+namespace cleave::runtime::cuda {
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(std::shared_ptr<Gpu> gpu, const dist::Mesh &mesh, int64_t device)
+      : shared(std::move(gpu)), mesh(mesh), id(device) {}
+  ~CudaDevice() override;
+
+  Status allocate(int64_t bytes) override;
+  std::byte *arena() override { return nullptr; }
+  Result<Prepared> prepare(const plan::Command &command) override;
+  Status finishPreparing() override;
+  // Through pinned memory; return when the bytes are there.
+  Status write(int64_t offset, const void *data, int64_t bytes) override;
+  Status read(int64_t offset, void *data, int64_t bytes) const override;
+  int64_t allocatedBytes() const override { return memory.bytes() + workspace.bytes(); }
+  void enterThread() override { (void)shared->enter(); }
+
+  Gpu &gpu() const { return *shared; }
+  Stream stream(int lane) const { return streams[static_cast<size_t>(lane)]; }
+  Address address(int64_t offset) const { return memory.address() + static_cast<Address>(offset); }
+  Status synchronize() const; // all its streams
+  // After an error: waits until nothing that is enqueued runs any more, ten seconds at most.
+  void drain() const;
+  // As write(), to any memory of the GPU.
+  Status upload(Address target, const void *data, int64_t bytes) {
+    return transfer(target, const_cast<void *>(data), bytes, true);
+  }
+
+  // What builders of commands use.
+  const dist::Mesh &meshOf() const { return mesh; }
+  int64_t deviceId() const { return id; }
+  Address at(const plan::Buffer &buffer) const { return address(buffer.offset()); }
+  // Bytes of scratch a library call wants; its address is known when all commands are prepared.
+  void needWorkspace(size_t bytes) { workspaceBytes = std::max(workspaceBytes, bytes); }
+  const DeviceMemory &workspaceMemory() const { return workspace; }
+
+private:
+  Status transfer(Address device, void *host, int64_t bytes, bool toDevice) const;
+  Status inside(int64_t offset, int64_t bytes) const;
+
+  std::shared_ptr<Gpu> shared;
+  dist::Mesh mesh;
+  int64_t id;
+  std::array<Stream, numLanes> streams{};
+  DeviceMemory memory, workspace;
+  PinnedMemory staging;
+  size_t workspaceBytes = 0;
+};
+
+// Builders of commands, each in its own file; `lane` is the stream they run on.
+Result<Prepared> prepareLaunches(std::vector<const plan::Launch *> launches, CudaDevice &device, int lane);
+Result<Prepared> prepareContract(const plan::Contract &command, CudaDevice &device, int lane);
+Result<Prepared> prepareConvolution(const plan::Convolution &command, CudaDevice &device, int lane);
+
+} // namespace cleave::runtime::cuda

@@ -1,0 +1,150 @@
+#include "runtime/executor/prepared_program.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+
+std::string kindName(const plan::Command &command) {
+  std::string name;
+  if (command.has_collective())
+    name = plan::Collective::Op_Name(command.collective().op());
+  else if (const auto *field = plan::Command::descriptor()->FindFieldByNumber(command.kind_case()))
+    name = field->name();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.empty() ? "command without a kind" : name;
+}
+
+Status inCommand(const plan::Command &command, const Status &status) {
+  return {static_cast<ErrorKind>(status.exitStatus()),
+          fmt::format("command '{}' ({}): {}", command.name(), kindName(command), status.message())};
+}
+
+namespace {
+// Where a slice of a dense global array begins, and the copy of it into a dense local one.
+StridedCopy sliceCopy(const std::vector<int64_t> &global, const Shard &shard, int64_t element, int64_t &sourceOffset) {
+  std::vector<int64_t> strides = denseStrides(global);
+  sourceOffset = 0;
+  for (size_t d = 0; d < global.size(); ++d) sourceOffset += shard.begin[d] * strides[d] * element;
+  return {shard.size, strides, denseStrides(shard.size), element};
+}
+} // namespace
+
+Status PreparedProgram::prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders) {
+  source = &plan.programs(programOf(plan, mesh, id));
+  for (const plan::Fragment &fragment : source->fragments()) CLEAVE_RETURN_IF_ERROR(loadConstants(fragment, mesh));
+  routines.resize(static_cast<size_t>(source->routines_size()));
+  for (int r = 0; r < source->routines_size(); ++r) {
+    const plan::Routine &routine = source->routines(r);
+    PreparedRoutine &out = routines[static_cast<size_t>(r)];
+    std::vector<const plan::InputBinding *> inputs = inputsOf(plan, routine.name());
+    out.inputs = inputs.size();
+    for (int a = 0; a < routine.actions_size(); ++a) {
+      const plan::Action &action = routine.actions(a);
+      const plan::Fragment &fragment = source->fragments(action.fragment());
+      auto [found, added] = fragments.try_emplace({action.fragment(), action.slot()});
+      if (added) CLEAVE_RETURN_IF_ERROR(prepareFragment(fragment, action.slot(), mesh, found->second));
+      PreparedAction &prepared = out.actions.emplace_back();
+      prepared.fragment = &found->second;
+      prepared.source = &action;
+      prepared.waits = orders[static_cast<size_t>(r)][static_cast<size_t>(a)];
+      for (const plan::InputBinding &input : fragment.inputs())
+        for (size_t i = 0; i < inputs.size(); ++i)
+          if (inputs[i]->name() == input.name()) prepared.inputs.push_back(i);
+    }
+  }
+  return device.finishPreparing();
+}
+
+Status PreparedProgram::loadConstants(const plan::Fragment &fragment, const dist::Mesh &mesh) {
+  for (const plan::ConstantData &constant : fragment.constants()) {
+    int64_t element = byteSize(constant.buffer().dtype());
+    if (constant.dims_size() == 0) {
+      CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), constant.data().data(),
+                                          static_cast<int64_t>(constant.data().size())));
+      continue;
+    }
+    Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, id);
+    if (!shard) return shard.status();
+    int64_t from = 0;
+    StridedCopy copy =
+        sliceCopy({constant.global_shape().begin(), constant.global_shape().end()}, *shard, element, from);
+    std::vector<std::byte> local(static_cast<size_t>(copy.bytes()));
+    copy.run(reinterpret_cast<const std::byte *>(constant.data().data()) + from, local.data());
+    CLEAVE_RETURN_IF_ERROR(device.write(constant.buffer().offset(), local.data(), copy.bytes()));
+  }
+  return Status::ok();
+}
+
+Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t slot, const dist::Mesh &mesh,
+                                        PreparedFragment &out) {
+  out.source = &fragment;
+  for (const plan::InputBinding &input : fragment.inputs()) {
+    Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, id);
+    if (!shard) return shard.status();
+    PreparedFragment::Input prepared;
+    prepared.slice = sliceCopy({input.global_shape().begin(), input.global_shape().end()}, *shard,
+                               byteSize(input.buffer().dtype()), prepared.sourceOffset);
+    prepared.targetOffset = placeOf(input.buffer(), *source, fragment, slot);
+    out.inputs.push_back(std::move(prepared));
+  }
+  std::map<int32_t, std::pair<Event *, int>> events; // by number: where, and on which lane
+  for (const plan::Command &command : fragment.commands()) {
+    int lane = laneOf(command);
+    LaneItem item;
+    item.source = &command;
+    for (int32_t event : command.wait_events()) {
+      auto found = events.find(event);
+      if (found == events.end())
+        return inCommand(command,
+                         inputError(fmt::format("waits for event {}, which nothing before it records", event)));
+      if (found->second.second != lane) item.waits.push_back(found->second.first);
+    }
+    if (command.record_event()) {
+      item.record = &out.events.emplace_back();
+      events[command.record_event()] = {item.record, lane};
+    }
+    plan::Command placed = inSlot(command, *source, fragment, slot);
+    bool sends = device.executes(); // otherwise collectives are only checked
+    if (!sends && placed.has_collective())
+      if (Result<Prepared> sound = fabric.prepare(id, lane, placed.collective()); !sound)
+        return inCommand(command, sound.status());
+    Result<Prepared> prepared = !sends                    ? device.prepare(placed)
+                                : placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
+                                : placed.has_transfer()   ? fabric.prepareTransfer(id, lane, placed.transfer())
+                                                          : device.prepare(placed);
+    if (!prepared) return inCommand(command, prepared.status());
+    item.command = std::move(*prepared);
+    item.sentBytes = item.command->sentBytes();
+    bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
+                 evaluate(command.transfer().peer(), mesh, id) != id;
+    if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
+    out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
+  }
+  return Status::ok();
+}
+
+Traffic &PreparedProgram::trafficOf(const plan::Fragment &fragment, const plan::Command &command) {
+  Traffic kind{fragment.name(), command.has_transfer() ? "send" : kindName(command), {}, command.phase()};
+  if (command.has_collective()) kind.axes = {command.collective().axes().begin(), command.collective().axes().end()};
+  std::deque<Traffic> &known = sent[static_cast<size_t>(laneOf(command))];
+  for (Traffic &traffic : known)
+    if (traffic.isAlike(kind)) return traffic;
+  return known.emplace_back(kind);
+}
+
+std::vector<Traffic> PreparedProgram::traffic() const {
+  std::vector<Traffic> all;
+  for (const std::deque<Traffic> &lane : sent)
+    for (const Traffic &one : lane) {
+      auto found = std::find_if(all.begin(), all.end(), [&](const Traffic &seen) { return seen.isAlike(one); });
+      if (found == all.end())
+        all.push_back(one);
+      else
+        found->count += one.count, found->bytes += one.bytes;
+    }
+  return all;
+}
+
+} // namespace cleave::runtime

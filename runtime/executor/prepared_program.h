@@ -1,0 +1,92 @@
+// A device's program, ready to run: every command prepared, with its events, for each fragment in each slot, and the
+// routines as actions of them. What drives it are threads (rank.h) or streams (stream_engine.h).
+//
+//   PreparedProgram program(id, plan, device, fabric);
+//   Status s = program.prepare(mesh, orders);
+//   program.routines[0].actions[0].fragment->lanes[computeLane][0].command->run();
+#pragma once
+#include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
+#include "runtime/device/strided_copy.h"
+#include "runtime/executor/traffic.h"
+#include "runtime/plan/action_order.h"
+#include <array>
+#include <deque>
+#include <map>
+#include <span>
+
+namespace cleave::runtime {
+
+struct LaneItem {
+  Prepared command;
+  const plan::Command *source = nullptr;
+  std::vector<Event *> waits; // recorded by other lanes
+  Event *record = nullptr;
+  Traffic *traffic = nullptr; // of this command's kind; null: it sends nothing
+  int64_t sentBytes = 0;
+};
+
+// A fragment in one slot.
+struct PreparedFragment {
+  const plan::Fragment *source = nullptr;
+  std::array<std::vector<LaneItem>, numLanes> lanes;
+  std::deque<Event> events;
+  struct Input {
+    StridedCopy slice;                  // of the global microbatch
+    int64_t sourceOffset, targetOffset; // bytes
+  };
+  std::vector<Input> inputs; // in the order of Fragment.inputs
+};
+
+struct PreparedAction {
+  PreparedFragment *fragment = nullptr;
+  const plan::Action *source = nullptr;
+  ActionWaits waits;
+  std::vector<size_t> inputs; // of Fragment.inputs, their numbers in inputsOf(routine)
+};
+struct PreparedRoutine {
+  std::vector<PreparedAction> actions;
+  size_t inputs = 0; // a microbatch
+};
+
+class PreparedProgram {
+public:
+  PreparedProgram(int64_t id, const plan::Plan &plan, Device &device, Fabric &fabric)
+      : id(id), plan(plan), device(device), fabric(fabric) {}
+  PreparedProgram(const PreparedProgram &) = delete;
+
+  // Loads constants and checks commands. The device has its arena and the fabric its routes. `orders`: of the program's
+  // routines.
+  Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
+  const plan::Program &program() const { return *source; }
+  std::vector<Traffic> traffic() const; // sent so far; only between runs
+
+  const int64_t id;
+  const plan::Plan &plan;
+  Device &device;
+  Fabric &fabric;
+  std::map<std::pair<int32_t, int32_t>, PreparedFragment> fragments; // by fragment and slot
+  std::vector<PreparedRoutine> routines;
+
+private:
+  Status prepareFragment(const plan::Fragment &fragment, int32_t slot, const dist::Mesh &mesh, PreparedFragment &out);
+  Status loadConstants(const plan::Fragment &fragment, const dist::Mesh &mesh);
+  Traffic &trafficOf(const plan::Fragment &fragment, const plan::Command &command);
+
+  const plan::Program *source = nullptr;
+  std::array<std::deque<Traffic>, numLanes> sent; // each counted by its lane's thread alone
+};
+
+// What a device does next. Set by the executor before it starts.
+struct RankWork {
+  int routine = 0; // index into Program.routines
+  int64_t step = 0, skipped = 0; // steps before this one; those of them that changed nothing
+  const std::byte *const *inputs = nullptr; // of all microbatches: those of inputsOf(routine) for each
+};
+
+// "contract", "all_reduce", ...
+std::string kindName(const plan::Command &command);
+// The error with the command it belongs to.
+Status inCommand(const plan::Command &command, const Status &status);
+
+} // namespace cleave::runtime

@@ -1,0 +1,402 @@
+#include "runtime/executor/stream_engine.h"
+#include "runtime/executor/schedule.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/fault.h"
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <thread>
+
+namespace cleave::runtime {
+
+using cuda::CudaDevice;
+using cuda::StreamEvent;
+
+StreamEngine::StreamEngine(std::vector<PreparedProgram *> programs, std::vector<CudaDevice *> devices,
+                           cuda::StreamFabric &fabric, StreamOptions options)
+    : programs(std::move(programs)), devices(std::move(devices)), fabric(fabric), options(options) {}
+
+StreamEngine::~StreamEngine() {
+  for (CudaDevice *device : devices) device->drain(); // ranks use each other's memory
+  const cuda::Gpu &gpu = devices.front()->gpu();
+  (void)gpu.enter();
+  for (auto &[name, routine] : routines)
+    if (routine.graph) gpu.driver.graphExecDestroy(routine.graph);
+}
+
+Status StreamEngine::open() {
+  cuda::Gpu &first = devices.front()->gpu();
+  CLEAVE_RETURN_IF_ERROR(begin.make(first));
+  CLEAVE_RETURN_IF_ERROR(end.make(first));
+  CLEAVE_RETURN_IF_ERROR(words.allocate(first, static_cast<int64_t>(programs.size()) * wordsPerRank * 4));
+  std::memset(words.data(), 0, static_cast<size_t>(words.bytes()));
+  for (size_t r = 0; r < programs.size(); ++r) {
+    for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
+    for (const auto &[key, fragment] : programs[r]->fragments)
+      for (const Event &event : fragment.events) {
+        auto made = std::make_unique<StreamEvent>();
+        CLEAVE_RETURN_IF_ERROR(made->make(devices[r]->gpu()));
+        events.emplace(&event, std::move(made));
+      }
+  }
+  for (const plan::Routine &routine : programs.front()->program().routines())
+    CLEAVE_RETURN_IF_ERROR(openRoutine(routine.name(), routines[routine.name()]));
+  return Status::ok();
+}
+
+Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
+  routine.log.resize(programs.size());
+  for (size_t r = 0; r < programs.size(); ++r) {
+    const PreparedProgram &program = *programs[r];
+    int number = 0;
+    while (program.program().routines(number).name() != name) ++number;
+    routine.numbers.push_back(number);
+    Rank &rank = routine.ranks.emplace_back();
+    const PreparedRoutine &prepared = program.routines[static_cast<size_t>(number)];
+    int64_t staged = 0;
+    auto stage = [&](std::vector<Upload> &uploads, int64_t offset, int64_t bytes) {
+      uploads.push_back({staged, devices[r]->address(offset), bytes});
+      staged += (bytes + 255) / 256 * 256;
+    };
+    for (size_t a = 0; a < prepared.actions.size(); ++a) {
+      const PreparedAction &action = prepared.actions[a];
+      std::vector<Upload> &uploads = rank.uploads.emplace_back();
+      for (const plan::HostScalar &scalar : program.program().host_scalars())
+        if (a == 0 || scalar.kind() == plan::HostScalar::STEP)
+          stage(uploads, scalar.buffer().offset(), byteSize(scalar.buffer()));
+      for (const PreparedFragment::Input &input : action.fragment->inputs)
+        stage(uploads, input.targetOffset, input.slice.bytes());
+      for (const std::vector<ActionWait> &waits : action.waits)
+        for (const ActionWait &wait : waits) {
+          auto [event, added] = rank.ends.try_emplace({wait.lane, wait.action});
+          if (added) CLEAVE_RETURN_IF_ERROR(event->second.make(devices[r]->gpu()));
+        }
+    }
+    CLEAVE_RETURN_IF_ERROR(rank.staging.allocate(devices[r]->gpu(), staged));
+  }
+  return Status::ok();
+}
+
+int64_t StreamEngine::pinnedBytes() const {
+  int64_t bytes = words.bytes();
+  for (const auto &[name, routine] : routines)
+    for (const Rank &rank : routine.ranks) bytes += rank.staging.bytes();
+  return bytes;
+}
+
+// What the host gives, into pinned memory.
+Status StreamEngine::fill(Routine &routine, int64_t step, int64_t skipped, const std::byte *const *inputs) {
+  std::string scalarBytes;
+  for (size_t r = 0; r < programs.size(); ++r) {
+    const PreparedProgram &program = *programs[r];
+    const PreparedRoutine &prepared = program.routines[static_cast<size_t>(routine.numbers[r])];
+    Rank &rank = routine.ranks[r];
+    for (size_t a = 0; a < prepared.actions.size(); ++a) {
+      const PreparedAction &action = prepared.actions[a];
+      auto upload = rank.uploads[a].begin();
+      int64_t microbatch = action.source->microbatch();
+      for (const plan::HostScalar &scalar : program.program().host_scalars()) {
+        if (a > 0 && scalar.kind() != plan::HostScalar::STEP) continue;
+        CLEAVE_RETURN_IF_ERROR(
+            hostScalarBytes(scalar, program.plan.training(), step, skipped, microbatch, scalarBytes));
+        if (static_cast<int64_t>(scalarBytes.size()) > upload->bytes)
+          return inputError("a host scalar is larger than its buffer");
+        std::memcpy(rank.staging.data() + upload->staged, scalarBytes.data(), scalarBytes.size());
+        ++upload;
+      }
+      const std::byte *const *given = inputs + static_cast<size_t>(microbatch) * prepared.inputs;
+      for (size_t i = 0; i < action.inputs.size(); ++i, ++upload) {
+        const PreparedFragment::Input &input = action.fragment->inputs[i];
+        input.slice.run(given[action.inputs[i]] + input.sourceOffset, rank.staging.data() + upload->staged);
+      }
+    }
+  }
+  return Status::ok();
+}
+
+Status StreamEngine::run(const std::string &name, int64_t step, int64_t skipped, const std::byte *const *inputs) {
+  Routine &routine = routines.at(name);
+  failed = programs.front()->id;
+  CLEAVE_RETURN_IF_ERROR(fill(routine, step, skipped, inputs));
+  CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
+  const cuda::Gpu &gpu = devices.front()->gpu();
+  // The first time, libraries load what they need, which a capture forbids.
+  if (options.graphs && !options.debug && routine.runs == 1 && !routine.graph) CLEAVE_RETURN_IF_ERROR(capture(routine));
+  if (routine.graph) {
+    CLEAVE_RETURN_IF_ERROR(gpu.enter());
+    cuda::Stream stream = devices.front()->stream(computeLane);
+    CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.graphLaunch(routine.graph, stream), "cannot launch the step's graph"));
+    CLEAVE_RETURN_IF_ERROR(end.record(stream, runNumber));
+  } else
+    CLEAVE_RETURN_IF_ERROR(enqueue(routine));
+  ++routine.runs;
+  CLEAVE_RETURN_IF_ERROR(awaitEnd(routine));
+  for (size_t r = 0; r < programs.size(); ++r) {
+    failed = programs[r]->id;
+    CLEAVE_RETURN_IF_ERROR(fault(r));
+  }
+  return Status::ok();
+}
+
+Status StreamEngine::capture(Routine &routine) {
+  const cuda::Gpu &gpu = devices.front()->gpu();
+  CLEAVE_RETURN_IF_ERROR(gpu.enter());
+  cuda::Stream stream = devices.front()->stream(computeLane);
+  CLEAVE_RETURN_IF_ERROR(
+      gpu.check(gpu.driver.streamBeginCapture(stream, cuda::captureRelaxed), "cannot begin to capture the step"));
+  Status enqueued = enqueue(routine);
+  CLEAVE_RETURN_IF_ERROR(gpu.enter());
+  cuda::Graph graph = nullptr;
+  int error = gpu.driver.streamEndCapture(stream, &graph);
+  CLEAVE_RETURN_IF_ERROR(enqueued);
+  CLEAVE_RETURN_IF_ERROR(gpu.check(error, "cannot capture the step as a graph"));
+  error = gpu.driver.graphInstantiate(&routine.graph, graph, 0);
+  gpu.driver.graphDestroy(graph);
+  return gpu.check(error, "cannot make the step's graph ready");
+}
+
+// All other streams begin after what the first one has done, and the faults of earlier runs are cleared.
+Status StreamEngine::fork(Routine &routine) {
+  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  CLEAVE_RETURN_IF_ERROR(begin.record(devices.front()->stream(computeLane), runNumber));
+  for (size_t r = 0; r < programs.size(); ++r) {
+    const cuda::Gpu &gpu = devices[r]->gpu();
+    CLEAVE_RETURN_IF_ERROR(gpu.enter());
+    for (int lane = 0; lane < numLanes; ++lane) {
+      if (r > 0 || lane > 0) CLEAVE_RETURN_IF_ERROR(begin.waitOn(devices[r]->stream(lane), runNumber));
+      routine.log[r][static_cast<size_t>(lane)].clear();
+      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, nullptr));
+    }
+    if (int64_t place = programs[r]->program().fault_offset())
+      CLEAVE_RETURN_IF_ERROR(
+          gpu.check(gpu.driver.memsetD32Async(devices[r]->address(place), 0, 1, devices[r]->stream(computeLane)),
+                    "cannot clear the fault"));
+  }
+  return Status::ok();
+}
+
+// The first stream ends after all others.
+Status StreamEngine::join() {
+  cuda::Stream first = devices.front()->stream(computeLane);
+  for (size_t r = 0; r < programs.size(); ++r) {
+    const cuda::Gpu &gpu = devices[r]->gpu();
+    CLEAVE_RETURN_IF_ERROR(gpu.enter());
+    if (int64_t place = programs[r]->program().fault_offset()) {
+      cuda::Address word =
+          words.address() + static_cast<cuda::Address>((static_cast<int64_t>(r) * wordsPerRank + faultWord) * 4);
+      CLEAVE_RETURN_IF_ERROR(
+          gpu.check(gpu.driver.memcpyAsync(word, devices[r]->address(place), 4, devices[r]->stream(computeLane)),
+                    "cannot read the fault"));
+    }
+    for (int lane = 0; lane < numLanes; ++lane) {
+      StreamEvent &done = laneEnds[r][static_cast<size_t>(lane)];
+      if (r == 0 && lane == 0) continue;
+      CLEAVE_RETURN_IF_ERROR(gpu.enter());
+      CLEAVE_RETURN_IF_ERROR(done.record(devices[r]->stream(lane), runNumber));
+      CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+      CLEAVE_RETURN_IF_ERROR(done.waitOn(first, runNumber));
+    }
+  }
+  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  CLEAVE_RETURN_IF_ERROR(fabric.endRun(first));
+  return end.record(first, runNumber);
+}
+
+Status StreamEngine::enqueue(Routine &routine) {
+  cursors.assign(programs.size(), {});
+  recordedIn.clear();
+  for (size_t r = 0; r < programs.size(); ++r)
+    for (int lane = 0; lane < numLanes; ++lane) {
+      const auto &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
+      Cursor &cursor = cursors[r][static_cast<size_t>(lane)];
+      cursor.finished = actions.empty();
+      if (!actions.empty()) cursor.wait = actions[0].waits[static_cast<size_t>(lane)].begin();
+    }
+  CLEAVE_RETURN_IF_ERROR(fork(routine));
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t r = 0; r < programs.size(); ++r) {
+      CLEAVE_RETURN_IF_ERROR(devices[r]->gpu().enter());
+      for (int lane = 0; lane < numLanes; ++lane)
+        if (Status status = advance(routine, r, lane, moved); !status) {
+          failed = programs[r]->id;
+          return status;
+        }
+    }
+  }
+  for (size_t r = 0; r < programs.size(); ++r)
+    for (int lane = 0; lane < numLanes; ++lane)
+      if (!cursors[r][static_cast<size_t>(lane)].finished) {
+        failed = programs[r]->id;
+        return runError(fmt::format("the {} stream waits for what no rank of this process enqueues", laneName(lane)));
+      }
+  return join();
+}
+
+Result<bool> StreamEngine::waited(Routine &routine, size_t rank, int lane, const ActionWait &wait) {
+  const Cursor &other = cursors[rank][static_cast<size_t>(wait.lane)];
+  if (!other.finished && other.action <= static_cast<size_t>(wait.action)) return false;
+  const StreamEvent &event = routine.ranks[rank].ends.at({wait.lane, wait.action});
+  CLEAVE_RETURN_IF_ERROR(event.waitOn(devices[rank]->stream(lane), runNumber));
+  return true;
+}
+
+// Enqueues commands of a lane until one must wait.
+Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) {
+  auto l = static_cast<size_t>(lane);
+  Cursor &cursor = cursors[r][l];
+  Rank &rank = routine.ranks[r];
+  const std::vector<PreparedAction> &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
+  cuda::Stream stream = devices[r]->stream(lane);
+  const cuda::Gpu &gpu = devices[r]->gpu();
+  while (!cursor.finished) {
+    const PreparedAction &action = actions[cursor.action];
+    const std::vector<ActionWait> &waits = action.waits[l];
+    std::vector<LaneItem> &items = action.fragment->lanes[l];
+    int next = cursor.begun || lane != computeLane ? static_cast<int>(cursor.item) : -1;
+    for (; cursor.wait != waits.end() && cursor.wait->item <= next; ++cursor.wait) {
+      Result<bool> done = waited(routine, r, lane, *cursor.wait);
+      if (!done) return done.status();
+      if (!*done) return Status::ok();
+    }
+    if (next < 0) {
+      for (const Upload &upload : rank.uploads[cursor.action])
+        CLEAVE_RETURN_IF_ERROR(gpu.check(
+            gpu.driver.memcpyAsync(upload.target, rank.staging.address() + static_cast<cuda::Address>(upload.staged),
+                                   static_cast<size_t>(upload.bytes), stream),
+            "cannot copy the inputs to the GPU"));
+      cursor.begun = moved = true;
+      continue;
+    }
+    if (cursor.item == items.size()) {
+      auto ended = rank.ends.find({lane, static_cast<int>(cursor.action)});
+      if (ended != rank.ends.end()) CLEAVE_RETURN_IF_ERROR(ended->second.record(stream, runNumber));
+      cursor.item = 0;
+      cursor.begun = false;
+      moved = true;
+      if (++cursor.action == actions.size())
+        cursor.finished = true;
+      else
+        cursor.wait = actions[cursor.action].waits[l].begin();
+      continue;
+    }
+    LaneItem &item = items[cursor.item];
+    for (const Event *event : item.waits) { // of this action, or when the other lane is ahead, of a later one
+      auto point = recordedIn.find(event);
+      if (point == recordedIn.end() || point->second < cursor.action) return Status::ok();
+    }
+    for (const Event *event : item.waits) CLEAVE_RETURN_IF_ERROR(eventOf(event).waitOn(stream, runNumber));
+    bool meets = item.source->has_collective() || item.source->has_transfer();
+    if (meets && !cursor.marked) {
+      std::string what = fmt::format("in {} '{}' of {}", kindName(*item.source), item.source->name(),
+                                     actionName(*action.fragment->source, action.source->microbatch()));
+      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, &what));
+      cursor.marked = true;
+    }
+    Result<bool> issued = item.command->issue();
+    if (!issued) return inCommand(*item.source, issued.status());
+    if (!*issued) return Status::ok();
+    moved = true;
+    if (meets) {
+      std::string what = fmt::format("after {} '{}' of {}", kindName(*item.source), item.source->name(),
+                                     actionName(*action.fragment->source, action.source->microbatch()));
+      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, &what));
+      cursor.marked = false;
+    }
+    CLEAVE_RETURN_IF_ERROR(afterCommand(r, lane, *item.source));
+    if (item.record) {
+      CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
+      recordedIn[item.record] = cursor.action;
+    }
+    if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
+    ++cursor.item;
+  }
+  return Status::ok();
+}
+
+Status StreamEngine::mark(size_t rank, int lane, Routine &routine, const std::string *what) {
+  std::vector<std::string> &log = routine.log[rank][static_cast<size_t>(lane)];
+  if (what) log.push_back(*what);
+  cuda::Address word =
+      words.address() + static_cast<cuda::Address>((static_cast<int64_t>(rank) * wordsPerRank + lane) * 4);
+  const cuda::Gpu &gpu = devices[rank]->gpu();
+  return gpu.check(gpu.driver.memsetD32Async(word, static_cast<unsigned>(log.size()), 1, devices[rank]->stream(lane)),
+                   "cannot mark a lane's progress");
+}
+
+std::string StreamEngine::flightRecord(const Routine &routine) const {
+  std::string text;
+  for (size_t r = 0; r < programs.size(); ++r) {
+    text += fmt::format("\n  rank {}:", programs[r]->id);
+    for (int lane = 0; lane < numLanes; ++lane) {
+      const std::vector<std::string> &log = routine.log[r][static_cast<size_t>(lane)];
+      if (log.empty()) continue;
+      uint32_t reached = 0;
+      std::memcpy(&reached, words.data() + (static_cast<int64_t>(r) * wordsPerRank + lane) * 4, sizeof reached);
+      text += fmt::format(" {}: {} ({} of {})", laneName(lane),
+                          reached == 0 || reached > log.size() ? "before its first exchange" : log[reached - 1],
+                          reached, log.size());
+    }
+  }
+  return text;
+}
+
+// With --debug: the command is done, and did what it should.
+Status StreamEngine::afterCommand(size_t rank, int lane, const plan::Command &command) {
+  if (!options.debug) return Status::ok();
+  // What is exchanged ends when the other members have come.
+  if (command.has_collective() || command.has_transfer()) return Status::ok();
+  const cuda::Gpu &gpu = devices[rank]->gpu();
+  std::string kernels;
+  auto name = [&](const plan::Launch &launch) {
+    kernels += fmt::format("{}'{}'", kernels.empty() ? ", kernel " : " or ",
+                           programs[rank]->plan.kernels(launch.kernel()).symbol());
+  };
+  if (command.has_launch()) name(command.launch());
+  for (const plan::Launch &launch : command.launches()) name(launch);
+  Status ended = gpu.check(gpu.driver.streamSynchronize(devices[rank]->stream(lane)),
+                           fmt::format("the GPU stopped{}", kernels).c_str());
+  if (!ended) return inCommand(command, ended);
+  int64_t place = programs[rank]->program().fault_offset();
+  int32_t code = 0;
+  if (place) CLEAVE_RETURN_IF_ERROR(devices[rank]->read(place, &code, sizeof code));
+  return code ? inCommand(command, runError(faultText(command) + kernels)) : Status::ok();
+}
+
+Status StreamEngine::fault(size_t rank) const {
+  const plan::Program &program = programs[rank]->program();
+  int32_t code = 0;
+  if (!program.fault_offset()) return Status::ok();
+  std::memcpy(&code, words.data() + (static_cast<int64_t>(rank) * wordsPerRank + faultWord) * 4, sizeof code);
+  if (code == 0) return Status::ok();
+  int fragment = (code - 1) >> 16, command = (code - 1) & 0xffff;
+  if (fragment < 0 || fragment >= program.fragments_size() || command >= program.fragments(fragment).commands_size())
+    return runError(fmt::format("a kernel left the unknown fault {}", code));
+  const plan::Command &source = program.fragments(fragment).commands(command);
+  return inCommand(source, runError(faultText(source)));
+}
+
+Status StreamEngine::awaitEnd(const Routine &routine) {
+  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+  for (int64_t turn = 0;; ++turn) {
+    Result<bool> done = end.query();
+    if (!done)
+      return runError(
+          fmt::format("{}{}", done.status().message(), options.debug ? "" : "; --debug tells which command did it"));
+    if (*done) return Status::ok();
+    if (turn < 1000) continue;
+    double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    if (turn % 64 == 0) CLEAVE_RETURN_IF_ERROR(fabric.health());
+    if (waited > options.timeoutSeconds)
+      return runError(fmt::format("the devices do not come to an end for {:.0f} s; the last exchanges of the ranks of "
+                                  "this process:{}",
+                                  waited, flightRecord(routine)));
+    // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));
+  }
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,234 @@
+#include "runtime/comm/cuda/reduction_kernels.h"
+#include "runtime/comm/cuda/strided_pieces.h"
+#include "runtime/comm/local.h"
+#include "runtime/executor/executor.h"
+#include "runtime/state/weights.h"
+#include "test/unit/cuda/fake_gpu.h"
+#include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/pipeline_plan.h"
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cleave::runtime::test {
+namespace {
+
+Result<std::unique_ptr<Executor>> tryOpen(const plan::Plan &plan, ExecutorOptions options = {}) {
+  Result<dist::Mesh> mesh = meshOf(plan.mesh());
+  return Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
+}
+std::unique_ptr<Executor> open(const plan::Plan &plan, ExecutorOptions options = {}) {
+  Result<std::unique_ptr<Executor>> executor = tryOpen(plan, options);
+  EXPECT_TRUE(executor.isOk()) << executor.status().message();
+  return executor ? std::move(*executor) : nullptr;
+}
+
+void load(Executor &executor, const MlpData &data) {
+  for (const plan::Parameter &parameter : executor.plan().parameters()) {
+    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
+    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end()), strides = denseStrides(shape);
+    for (int64_t device : executor.devices()) {
+      Shard shard = executor.shardShape(device, parameter);
+      int64_t from = 0;
+      for (size_t d = 0; d < shape.size(); ++d) from += shard.begin[d] * strides[d];
+      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
+          .run(reinterpret_cast<const std::byte *>(whole.data() + from),
+               executor.shard(device, parameter, ShardAccess::Replace).data());
+    }
+  }
+}
+
+struct Trained {
+  std::vector<double> losses;
+  Status status;
+};
+Trained train(Executor &executor, const MlpShape &shape, int steps) {
+  MlpData data = mlpData(shape);
+  load(executor, data);
+  Trained trained;
+  for (int step = 0; step < steps; ++step) {
+    const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
+                                 reinterpret_cast<const std::byte *>(data.t.data())};
+    auto outputs = executor.run("step", inputs, step);
+    trained.status = outputs.status();
+    if (!outputs) break;
+    trained.losses.push_back(outputs->at("loss"));
+  }
+  return trained;
+}
+
+// dp, tp, collectives beside the computation, graphs
+class CudaMlp : public testing::TestWithParam<std::tuple<int, int, bool, bool>> {};
+
+TEST_P(CudaMlp, TrainsAsThePlainLoopsDo) {
+  auto [dp, tp, asynchronous, graphs] = GetParam();
+  MlpShape shape{.dp = dp, .tp = tp, .asynchronous = asynchronous};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  {
+    std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs});
+    ASSERT_TRUE(executor);
+    Trained trained = train(*executor, shape, 12);
+    ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
+    std::vector<double> expected = mlpLosses(shape, mlpData(shape), 12);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(trained.losses[i], expected[i], 1e-5 * expected[i]) << "step " << i;
+    EXPECT_EQ(gpu.graphLaunches(), graphs ? 11 : 0); // all steps but the first
+  }
+  EXPECT_EQ(gpu.allocated(), 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, CudaMlp,
+                         testing::Values(std::tuple{1, 1, true, true}, std::tuple{1, 1, true, false},
+                                         std::tuple{2, 1, true, true}, std::tuple{1, 2, true, true},
+                                         std::tuple{2, 2, true, true}, std::tuple{2, 2, true, false},
+                                         std::tuple{2, 2, false, true}, std::tuple{2, 4, true, true}));
+
+TEST(Cuda, GivesTheBitsOfTheCpusCollectives) { // the sums of the ranks' gradients are made in one order
+  MlpShape shape{.dp = 4};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  std::vector<double> first = train(*open(plan), shape, 8).losses;
+  EXPECT_EQ(train(*open(plan, {.graphs = false}), shape, 8).losses, first);
+  EXPECT_EQ(train(*open(plan, {.debug = true}), shape, 8).losses, first);
+}
+
+TEST(Cuda, PipelinesExchangeMessages) {
+  for (const char *schedule : {"gpipe", "1f1b", "interleaved:2"})
+    for (int dp : {1, 2}) {
+      PipelineShape shape{.ranks = 2, .dp = dp, .schedule = schedule};
+      FakeGpu gpu;
+      plan::Plan cpu = pipelinePlan(shape), plan = gpu.planOf(cpu);
+      PipelineData data = pipelineData(shape);
+      std::vector<double> losses[2];
+      for (int which : {0, 1}) {
+        std::unique_ptr<Executor> executor = open(which ? plan : cpu);
+        ASSERT_TRUE(executor) << schedule;
+        WeightReader weights(which ? plan : cpu);
+        for (int64_t device : executor->devices())
+          for (const plan::Parameter &parameter : executor->plan().parameters())
+            if (executor->holds(device, parameter)) {
+              Status status = weights.initialize(parameter, executor->shardShape(device, parameter),
+                                                 executor->shard(device, parameter, ShardAccess::Replace));
+              ASSERT_TRUE(status.isOk()) << status.message();
+            }
+        for (int step = 0; step < 5; ++step) {
+          auto outputs = executor->run("step", data.pointers(shape), step);
+          ASSERT_TRUE(outputs.isOk()) << schedule << ": " << outputs.status().message();
+          losses[which].push_back(outputs->at("loss"));
+        }
+      }
+      for (size_t i = 0; i < losses[0].size(); ++i)
+        EXPECT_NEAR(losses[1][i], losses[0][i], 1e-5 * losses[0][i]) << schedule << " step " << i;
+    }
+}
+
+TEST(Cuda, NonFiniteLossNamesItsCommand) {
+  MlpShape shape{.dp = 2, .lr = 1e30};
+  for (bool debug : {false, true}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    Trained trained = train(*open(plan, {.debug = debug}), shape, 10);
+    EXPECT_THAT(
+        trained.status.message(),
+        testing::MatchesRegex("rank [01], step [0-9]+, command 'loss' \\(check_finite\\): the loss is not finite.*"));
+  }
+}
+
+TEST(Cuda, DebugFindsTheKernelThatFailed) {
+  MlpShape shape;
+  for (bool debug : {false, true}) {
+    FakeGpu gpu;
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    std::unique_ptr<Executor> executor = open(plan, {.debug = debug});
+    gpu.fail("relu_gradient", 700);
+    Status status = train(*executor, shape, 3).status;
+    EXPECT_THAT(status.message(), testing::HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+    if (debug)
+      EXPECT_THAT(status.message(),
+                  testing::MatchesRegex("rank 0, step 1, command 'relu' \\(launch\\): the GPU stopped, "
+                                        "kernel 'relu_gradient': .*"));
+  }
+}
+
+TEST(Cuda, ALaunchThatIsRefusedNamesKernelAndCommand) {
+  MlpShape shape;
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  std::unique_ptr<Executor> executor = open(plan);
+  gpu.refuse("mse", 701);
+  EXPECT_THAT(train(*executor, shape, 3).status.message(),
+              testing::MatchesRegex("rank 0, step 1, command 'loss' \\(launch\\): kernel 'mse' does not start: "
+                                    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES.*"));
+}
+
+TEST(Cuda, MemoryThatDoesNotSufficeIsTold) {
+  MlpShape shape{.dp = 2};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  gpu.memory(16 << 10);
+  Result<std::unique_ptr<Executor>> executor = tryOpen(plan);
+  ASSERT_FALSE(executor.isOk());
+  EXPECT_THAT(executor.status().message(),
+              testing::MatchesRegex("rank [01]: GPU 0 \\(Fake GPU\\) has no room for .* MiB are free .*"));
+}
+
+TEST(Cuda, AStuckStepEndsWithTheLastExchangesOfEveryRank) {
+  MlpShape shape{.dp = 2};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  std::unique_ptr<Executor> executor = open(plan, {.timeoutSeconds = 0.5});
+  gpu.hang("cleave_reduce_f32_sum");
+  Status status = train(*executor, shape, 3).status;
+  gpu.hang("");
+  EXPECT_THAT(status.message(), testing::HasSubstr("rank 0: communication: in all_reduce 'gradients'"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("rank 1: communication: in all_reduce 'gradients'"));
+}
+
+TEST(CudaDeathTest, AMissingLibraryIsNamed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe"; // a process of its own
+  EXPECT_EXIT(
+      {
+        ::setenv("CLEAVE_CUDA_LIBRARIES", "/nonexistent", 1);
+        plan::Plan plan = mlpPlan({});
+        plan.mutable_cuda()->set_target("sm_90");
+        plan.clear_kernel_object();
+        std::fputs(tryOpen(plan).status().message().c_str(), stderr);
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "the plan is for GPUs of compute capability sm_90 .*libcuda.so.1 cannot be opened");
+}
+
+TEST(Cuda, StridedCopiesAsRectangles) {
+  for (auto [sizes, source, target] :
+       {std::tuple{std::vector<int64_t>{2, 3, 4}, std::vector<int64_t>{24, 4, 1}, std::vector<int64_t>{12, 4, 1}},
+        std::tuple{std::vector<int64_t>{2, 3, 4, 5}, std::vector<int64_t>{240, 40, 5, 1},
+                   std::vector<int64_t>{60, 20, 5, 1}},
+        std::tuple{std::vector<int64_t>{4, 3, 2}, std::vector<int64_t>{1, 8, 24}, std::vector<int64_t>{6, 2, 1}}}) {
+    std::vector<float> from(600), expected(600), got(600);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i + 1);
+    StridedCopy(sizes, source, target, 4)
+        .run(reinterpret_cast<std::byte *>(from.data()), reinterpret_cast<std::byte *>(expected.data()));
+    for (const cuda::Rectangle &r : cuda::rectanglesOf(sizes, source, target, 4)) {
+      EXPECT_GE(r.sourcePitch, r.width);
+      EXPECT_GE(r.targetPitch, r.width);
+      for (int64_t row = 0; row < r.height; ++row)
+        std::memcpy(reinterpret_cast<std::byte *>(got.data()) + r.target + row * r.targetPitch,
+                    reinterpret_cast<std::byte *>(from.data()) + r.source + row * r.sourcePitch,
+                    static_cast<size_t>(r.width));
+    }
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(Cuda, ReductionsAssemble) {
+  if (!std::filesystem::exists(CLEAVE_PTXAS)) GTEST_SKIP() << "no ptxas";
+  std::string text = testing::TempDir() + "reductions.ptx";
+  std::ofstream(text) << cuda::reductionPtx();
+  for (const char *target : {"sm_80", "sm_90"})
+    EXPECT_EQ(std::system((std::string(CLEAVE_PTXAS) + " -arch=" + target + " -o /dev/null " + text).c_str()), 0);
+}
+
+} // namespace
+} // namespace cleave::runtime::test

@@ -1,0 +1,24 @@
+// NVIDIA's libraries for tests, on the host's memory: a shared library with the entry points that the runtime calls.
+// Streams are threads that run what is enqueued in order, with pauses here and there so that a missing wait shows;
+// events, captures and graphs do what the driver's do, and misuse is an error: a capture whose streams do not come
+// together, a wait inside of it for what is outside, a copy that leaves an allocation, a handle that is gone.
+//
+// What tests tell it:
+#pragma once
+
+extern "C" {
+struct FakeKernel {
+  const char *name;
+  int parameters; // of 64 bits each, copied at the launch
+  void (*run)(const unsigned long long *parameters, unsigned blocks, unsigned threads, void *context);
+  void *context;
+};
+void fake_cuda_kernel(const FakeKernel *kernel);
+void fake_cuda_memory(unsigned long long bytes);      // that a GPU has; allocations beyond fail
+void fake_cuda_fail(const char *kernel, int error);   // when it runs, later than its launch; "": none
+void fake_cuda_refuse(const char *kernel, int error); // at its launch
+void fake_cuda_hang(const char *kernel);              // while so; "": lets it go on
+int fake_cuda_graph_launches();                       // so far
+unsigned long long fake_cuda_allocated();             // bytes, now
+void fake_cuda_reset();                               // as at the start, but for kernels
+}

@@ -1,0 +1,38 @@
+// Streams, events and graphs of the fake driver.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+struct Stream;
+struct Event;
+struct Operation { // of a capture
+  Stream *stream = nullptr;
+  std::function<void()> work; // or
+  Event *recorded = nullptr, *waited = nullptr;
+};
+
+Stream *makeStream();
+int destroyStream(Stream *stream);
+// Captured, when the stream is being captured.
+int enqueue(Stream *stream, std::function<void()> work);
+int synchronize(Stream *stream);
+int query(Stream *stream);
+Event *makeEvent();
+int destroyEvent(Event *event);
+int recordEvent(Event *event, Stream *stream);
+int waitEvent(Stream *stream, Event *event);
+int queryEvent(Event *event);
+int beginCapture(Stream *stream);
+int endCapture(Stream *stream, std::vector<Operation> &operations);
+int launchGraph(const std::vector<Operation> &operations, Stream *stream);
+
+void setError(int error); // sticky, as a kernel's is
+void clearError();
+void setHanging(const std::string &kernel);
+void waitWhileHanging(const std::string &kernel);
+
+} // namespace fake
