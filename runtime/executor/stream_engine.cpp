@@ -328,14 +328,16 @@ std::string StreamEngine::flightRecord(const Routine &routine) const {
   std::string text;
   for (size_t r = 0; r < programs.size(); ++r) {
     text += fmt::format("\n  rank {}:", programs[r]->id);
+    bool first = true;
     for (int lane = 0; lane < numLanes; ++lane) {
       const std::vector<std::string> &log = routine.log[r][static_cast<size_t>(lane)];
       if (log.empty()) continue;
       uint32_t reached = 0;
       std::memcpy(&reached, words.data() + (static_cast<int64_t>(r) * wordsPerRank + lane) * 4, sizeof reached);
-      text += fmt::format(" {}: {} ({} of {})", laneName(lane),
+      text += fmt::format("{} {}: {} ({} of {})", first ? "" : ";", laneName(lane),
                           reached == 0 || reached > log.size() ? "before its first exchange" : log[reached - 1],
                           reached, log.size());
+      first = false;
     }
   }
   return text;
@@ -390,7 +392,7 @@ Status StreamEngine::awaitEnd(const Routine &routine) {
     double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (turn % 64 == 0) CLEAVE_RETURN_IF_ERROR(fabric.health());
     if (waited > options.timeoutSeconds)
-      return runError(fmt::format("the devices do not come to an end for {:.0f} s; the last exchanges of the ranks of "
+      return runError(fmt::format("the devices do not come to an end for {:.1f} s; the last exchanges of the ranks of "
                                   "this process:{}",
                                   waited, flightRecord(routine)));
     // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.

@@ -97,6 +97,8 @@ private:
 
   Status share(const Part &part) {
     int64_t whole = part.elements() * part.element, row = part.length * part.inner * part.element;
+    if (members() == 1 && (op == plan::Collective::ALL_REDUCE || op == plan::Collective::REDUCE_SCATTER))
+      return copy(in(part, 0), out(part, 0), whole);
     switch (op) {
     case plan::Collective::ALL_REDUCE: {
       auto [begin, count] = ownPiece(part);
@@ -260,7 +262,7 @@ Result<Address> LocalStreamFabric::table(int64_t device, const std::vector<Addre
   auto bytes = static_cast<int64_t>(addresses.size() * sizeof(Address));
   if (own.chunks.empty() || own.used + bytes > chunkBytes) {
     CLEAVE_RETURN_IF_ERROR(
-        own.chunks.emplace_back().allocate(owner.gpu(), std::max(chunkBytes, bytes), owner.stream(computeLane)));
+        own.chunks.emplace_back().allocate(owner.gpu(), std::max(chunkBytes, bytes), owner.copies()));
     own.used = 0;
   }
   Address place = own.chunks.back().address() + static_cast<Address>(own.used);

@@ -62,6 +62,7 @@ CudaDevice::~CudaDevice() {
   if (!shared->enter()) return;
   for (Stream stream : streams)
     if (stream) shared->driver.streamDestroy(stream);
+  if (copyStream) shared->driver.streamDestroy(copyStream);
 }
 
 Status CudaDevice::allocate(int64_t bytes) {
@@ -69,6 +70,8 @@ Status CudaDevice::allocate(int64_t bytes) {
   for (Stream &stream : streams)
     CLEAVE_RETURN_IF_ERROR(
         shared->check(shared->driver.streamCreate(&stream, streamNonBlocking), "cannot make a stream"));
+  CLEAVE_RETURN_IF_ERROR(
+      shared->check(shared->driver.streamCreate(&copyStream, streamNonBlocking), "cannot make a stream"));
   CLEAVE_RETURN_IF_ERROR(memory.allocate(*shared, bytes, stream(computeLane)));
   CLEAVE_RETURN_IF_ERROR(staging.allocate(*shared, std::min(bytes, stagingBytes)));
   return synchronize();
@@ -114,7 +117,7 @@ Status CudaDevice::inside(int64_t offset, int64_t bytes) const {
 
 Status CudaDevice::transfer(Address device, void *host, int64_t bytes, bool toDevice) const {
   CLEAVE_RETURN_IF_ERROR(shared->enter());
-  Stream stream = streams[computeLane];
+  Stream stream = copyStream;
   for (int64_t done = 0; done < bytes;) {
     int64_t count = std::min(bytes - done, staging.bytes());
     auto *part = static_cast<std::byte *>(host) + done;

@@ -34,6 +34,7 @@ public:
   void enterThread() override { (void)shared->enter(); }
 
   Gpu &gpu() const { return *shared; }
+  Stream copies() const { return copyStream; } // what the host reads and writes, whatever the lanes wait for
   Stream stream(int lane) const { return streams[static_cast<size_t>(lane)]; }
   Address address(int64_t offset) const { return memory.address() + static_cast<Address>(offset); }
   Status synchronize() const; // all its streams
@@ -60,6 +61,7 @@ private:
   dist::Mesh mesh;
   int64_t id;
   std::array<Stream, numLanes> streams{};
+  Stream copyStream = nullptr;
   DeviceMemory memory, workspace;
   PinnedMemory staging;
   size_t workspaceBytes = 0;

@@ -182,18 +182,19 @@ TEST(Cuda, AStuckStepEndsWithTheLastExchangesOfEveryRank) {
   gpu.hang("cleave_reduce_f32_sum");
   Status status = train(*executor, shape, 3).status;
   gpu.hang("");
-  EXPECT_THAT(status.message(), testing::HasSubstr("rank 0: communication: in all_reduce 'gradients'"));
-  EXPECT_THAT(status.message(), testing::HasSubstr("rank 1: communication: in all_reduce 'gradients'"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("rank 0: compute: after all_reduce 'fc2' of final 0 (2 of 2); "
+                                                   "communication: in all_reduce 'gradients' of final 0 (1 of 2)"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("rank 1: compute: after all_reduce 'fc2' of final 0 (2 of 2); "
+                                                   "communication: in all_reduce 'gradients' of final 0 (1 of 2)"));
 }
 
 TEST(CudaDeathTest, AMissingLibraryIsNamed) {
   testing::FLAGS_gtest_death_test_style = "threadsafe"; // a process of its own
   EXPECT_EXIT(
       {
+        FakeGpu gpu;
+        plan::Plan plan = gpu.planOf(mlpPlan({}));
         ::setenv("CLEAVE_CUDA_LIBRARIES", "/nonexistent", 1);
-        plan::Plan plan = mlpPlan({});
-        plan.mutable_cuda()->set_target("sm_90");
-        plan.clear_kernel_object();
         std::fputs(tryOpen(plan).status().message().c_str(), stderr);
         std::exit(7);
       },
