@@ -9,9 +9,9 @@
 // extent, grain and inplace are filled in by ScheduleKernels.
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
+#include "compiler/codegen/kernels/program_order.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
@@ -112,7 +112,7 @@ public:
     SmallVector<size_t> resultOf = dropEqualResults(kernel);
     kernel = unique(kernel, ops);
     Operation *last = ops.back();
-    builder.setInsertionPointAfter(last);
+    builder.setInsertionPoint(ops.front()); // its place in the program: nobody waits longer than it has to
     SmallVector<Type> types;
     for (auto [i, output] : llvm::enumerate(outputs))
       if (resultOf[i] == types.size()) types.push_back(output.getType());
@@ -326,7 +326,7 @@ struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
       cloneFreeOps(block);
       for (auto &group : ClusterGraph(block).run())
         if (failed(outliner.outline(group))) return signalPassFailure();
-      if (!sortTopologically(&block)) {
+      if (!sortInProgramOrder(block)) {
         function.emitOpError("its clusters wait for each other; this is a defect of form-clusters");
         return signalPassFailure();
       }
