@@ -3,7 +3,8 @@
 //   ReduceSum axes=[0,1] : 512x2048 -> scalar
 //   ->  Reshape 64x16384;  ReduceSum axes=[1] -> 64;  ReduceSum axes=[0] -> scalar
 //
-// The number of parts depends on the shape and the kind of device only, so the bits do not depend on the number of threads.
+// The number of parts depends on the shape and the kind of device only, so the bits do not depend on the number of
+// threads.
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "dialects/onnx/Onnx.h"
