@@ -1,6 +1,7 @@
 // Prices splits of problems as `cleave estimate` does, many in one process. A JSON object a line in, one a line out:
 //
-//   {"problem": "gpt.problem", "cluster": "a100-80g:8", "batch": 64, "mesh": "dp=2,tp=4", "microbatches": "8",
+//   {"problem": "gpt.problem", "precision": "fp16", "cluster": "a100-80g:8", "batch": 64, "mesh": "dp=2,tp=4",
+//   "microbatches": "8",
 //    "schedule": "none", "balance": "", "recompute": "full", "like": "megatron", "zero": "0", "sequence_parallel":
 //    false}
 //     -> {"seconds": 0.41, "compute": ..., "exposed": ..., "bubble": ..., "memory": {"parameters": ...}, "stages":
@@ -26,14 +27,33 @@ namespace {
 std::map<std::string, Problem> problems;
 std::map<std::string, Cluster> clusters;
 
-Result<Problem> problemOf(const std::string &path) {
+// As the published runs trained, which is leaner than Cleave's own mixed precision (docs/precision.md): the whole model
+// in 16 bits but for the loss. Beside a parameter's two bytes the optimizer keeps its state and a copy in fp32;
+// gradients have two bytes in fp16, 16 a parameter with Adam (Rajbhandari et al. 2020, section 3.1), four in bf16
+// (Megatron-LM).
+void lowerAll(Problem &problem, const std::string &precision) {
+  problem.precision = precision;
+  for (Tensor &tensor : problem.tensors) {
+    bool isFloat = tensor.elementBytes == 4, isOfLoss = tensor.name.starts_with("loss");
+    bool isState = tensor.kind == TensorKind::Parameter && !tensor.trainable;
+    if (!isFloat || isOfLoss || isState) continue;
+    tensor.elementBytes = 2;
+    if (tensor.kind != TensorKind::Parameter) continue;
+    tensor.optimizerBytes += 4;
+    tensor.gradientBytes = precision == "fp16" ? 2 : 4;
+  }
+}
+
+Result<Problem> problemOf(const std::string &path, const std::string &precision) {
   auto known = problems.find(path);
   if (known != problems.end()) return known->second;
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   Result<Problem> problem = Problem::parse(text.str(), path);
-  if (problem) problems.emplace(path, *problem);
+  if (!problem) return problem;
+  if (precision != "fp32") lowerAll(*problem, precision);
+  problems.emplace(path, *problem);
   return problem;
 }
 
@@ -57,7 +77,7 @@ Result<json> price(const json &row) {
     GroupShape group = groupAlong(*cluster, row.at("ranks"), 1);
     return json{{"seconds", collectiveSeconds(*cluster, Collective::AllReduce, group, row.at("bytes"))}};
   }
-  Result<Problem> problem = problemOf(row.at("problem"));
+  Result<Problem> problem = problemOf(row.at("problem"), row.at("precision"));
   if (!problem) return problem.status();
   problem->batch = row.at("batch");
   SplitFlags flags;

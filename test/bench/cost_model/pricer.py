@@ -7,7 +7,6 @@ import zlib
 RECIPE = """dims: {{batch: {batch}}}
 loss: {{kind: softmax_cross_entropy, output: logits, labels: {{name: labels}}}}
 optimizer: {{kind: adam, lr: 1.0e-4}}
-precision: {precision}
 clip_norm: 1.0
 """
 
@@ -31,7 +30,7 @@ class Pricer:
         onnx, recipe = path.with_suffix(".onnx"), path.with_suffix(".yaml")
         # GPT and Megatron-LM train with dropout.
         self.make_gpt.write(onnx, model.layers, model.hidden, model.heads, model.vocab, model.seq, dropout=0.1)
-        recipe.write_text(RECIPE.format(batch=2, precision=model.precision))
+        recipe.write_text(RECIPE.format(batch=2))
         done = subprocess.run([self.cleave, "estimate", onnx, "--recipe", recipe, "--cluster", "h200:1", "--like", "ddp",
                                "--microbatches", "1", "--problem", path],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -57,7 +56,8 @@ class Pricer:
         request = dict(request)
         request["cluster"] = str(self.cluster(*request["cluster"]))
         if "model" in request:
-            request["problem"] = str(self.problem(request.pop("model")))
+            model = request.pop("model")
+            request["problem"], request["precision"] = str(self.problem(model)), model.precision
         self.program.stdin.write(json.dumps(request) + "\n")
         self.program.stdin.flush()
         return json.loads(self.program.stdout.readline())

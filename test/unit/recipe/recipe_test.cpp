@@ -196,7 +196,7 @@ TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<LossKind>(8);
   expectTableIsWhole<OptimizerKind>(8);
   expectTableIsWhole<Reduction>(2);
-  expectTableIsWhole<Precision>(3);
+  expectTableIsWhole<Precision>(4);
   expectTableIsWhole<BatchNorm>(3);
   expectTableIsWhole<Ties>(3);
   expectTableIsWhole<ScheduleKind>(4);
