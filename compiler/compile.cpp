@@ -4,6 +4,7 @@
 #include "compiler/input_bounds.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
 #include "dialects/onnx/Onnx.h"
@@ -37,7 +38,7 @@ Status writeProblem(const std::string &path, const planner::Problem &problem) {
 }
 
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
-Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool forCode) {
+Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
   Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}};
@@ -50,9 +51,7 @@ Result<Planned> choose(const CompileRequest &request, bool executableOnly, bool 
   if (!problem) return problem.status();
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
-  planner::SearchOptions search = request.search;
-  search.executableOnly = executableOnly;
-  auto decision = planner::solve(planned.problem, request.cluster, *constraints, search);
+  auto decision = planner::solve(planned.problem, request.cluster, *constraints, request.search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);
   bool staged = planned.decision.stages > 1;
@@ -133,14 +132,20 @@ void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
 
 } // namespace
 
-Result<report::Report> estimate(const CompileRequest &request, bool executableOnly) {
-  auto planned = choose(request, executableOnly, false);
+Result<report::Report> estimate(const CompileRequest &request) {
+  auto planned = choose(request, false);
   if (!planned) return planned.status();
   return planned->report(request.cluster);
 }
 
 Result<Compiled> compile(const CompileRequest &request) {
-  auto planned = choose(request, true, true);
+  const planner::Device &device = request.cluster.device;
+  bool isGpu = !planner::computeCapability(device.kind).empty();
+  if (request.emulate && !isGpu)
+    return Status(ErrorKind::Usage, "--emulate is for plans of GPUs, and " + device.kind + " is none that is known");
+  if (!isGpu && !device.isCpu())
+    request.warn("device kind '" + device.kind + "' is no GPU that is known: the plan has code for this machine's CPU");
+  auto planned = choose(request, true);
   if (!planned) return planned.status();
   auto reference = planned->pipeline->referenceGraph();
   if (!reference) return reference.status();

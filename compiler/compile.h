@@ -20,9 +20,8 @@ struct Compiled {
   report::Report report;
 };
 
-// Chooses the split, or prices the given one. Reads no weights and generates no code. Considers splits that compile()
-// cannot build yet, unless executableOnly.
-Result<report::Report> estimate(const CompileRequest &request, bool executableOnly = false);
+// Chooses the split, or prices the given one. Reads no weights and generates no code.
+Result<report::Report> estimate(const CompileRequest &request);
 
 Result<Compiled> compile(const CompileRequest &request);
 

@@ -21,7 +21,7 @@ struct CompileRequest {
   std::string irFolder;    // not empty: the module is written there after each phase
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
-  planner::SearchOptions search = {}; // `executableOnly` is estimate()'s and compile()'s own
+  planner::SearchOptions search = {};
 };
 
 } // namespace cleave

@@ -14,7 +14,7 @@
 //   precision   only in bf16 and fp16: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
-//   BucketCollectives
+//               BucketCollectives
 //               of a pipeline: AssignStages after the first, SplitStages before the last
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates

@@ -1,8 +1,8 @@
 // ApplyDecision: what the planner decided, written on the module.
 //
 //   onnx.param @w ... {sharding = #dist.sharding<"[{},{tp}]">, cleave.update_sharding = #dist.sharding<"[{dp},{tp}]">}
-//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []], cleave.segment = 3, cleave.again}     see
-//   Recompute
+//   %y = onnx.Contract %x, %w {cleave.factors = [["dp"], ["tp"], []], cleave.segment = 3, cleave.again}
+//       the last two are for Recompute
 //
 // A decision is made for @final; the other functions hold the same forward operations under the same names. An
 // operation the decision does not know is left to PropagateShardings.

@@ -187,7 +187,8 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
     if (variable.isHome || variable.candidates.empty()) continue;
     double forward = infinity, backward = infinity, together = infinity;
     double forwardLaunches = infinity, backwardLaunches = infinity;
-    bool again = variable.inSegment && (how == Recompute::Full || (how == Recompute::Selective && variable.inAttention));
+    bool again =
+        variable.inSegment && (how == Recompute::Full || (how == Recompute::Selective && variable.inAttention));
     for (const Candidate &candidate : variable.candidates) {
       forward = std::min(forward, candidate.forward);
       backward = std::min(backward, candidate.backward);

@@ -151,6 +151,9 @@ Status parseRecomputation(const std::string &text, Constraints &constraints) {
                       text, entry));
     constraints.recomputeOf.push_back(mode);
   }
+  if (constraints.exceptLast &&
+      std::ranges::all_of(constraints.recomputeOf, [](Recompute mode) { return mode == Recompute::None; }))
+    return usage(fmt::format("--recompute {}: nothing is computed again that the last microbatch could keep", text));
   if (constraints.recomputeOf.size() > 1) return Status::ok();
   constraints.recompute = constraints.recomputeOf.front();
   constraints.recomputeOf.clear();

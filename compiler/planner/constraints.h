@@ -71,7 +71,7 @@ struct Constraints {
   std::string str() const;
 };
 
-// Errors: malformed flags, axes and schedules that are not executable yet, sizes that contradict the cluster.
+// Errors: malformed flags, unknown axes and schedules, sizes that contradict the cluster.
 Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &cluster);
 
 // Every preset name of interface.md.

@@ -122,9 +122,9 @@ private:
                                                       *constraints.microbatches, problem.batch)};
       return false;
     }
-    settings = openSettings(problem, facts, cluster, constraints, options, true);
+    settings = openSettings(problem, facts, cluster, constraints, true);
     if (settings.empty()) {
-      settings = openSettings(problem, facts, cluster, constraints, options, false);
+      settings = openSettings(problem, facts, cluster, constraints, false);
       outcome.notes.push_back(
           fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension "
                       "is left whole and every data parallel device computes all of it",
@@ -181,12 +181,6 @@ private:
     entry.bound = std::max(entry.bound, stepBound(setting, cell.secondsBound));
     entry.known = entry.known == Entry::Flops ? Entry::Compute : Entry::Solved;
     if (entry.bound < infinity) queue.push(entry);
-  }
-
-  // Collectives over the samples depend on the batch axes.
-  ActivityCosts activityOf(const SplitModel &model, const Cell &cell, size_t variant) const {
-    bool sameWays = model.setting.batchWays() == cell.model->setting.batchWays();
-    return sameWays ? cell.variants[variant].activity : costActivity(model, cell.variants[variant].choice);
   }
 
   void tryPlans(const Setting &setting, Cell &cell, double known) {
@@ -248,7 +242,7 @@ private:
     if (!plan.fits && (outcome.best || !isLeaner)) return;
     Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
     solution.evaluation = evaluatePlan(stages, plan);
-    // The buffers of transfers are known when the cut is: what they take is left free.
+    // What the schedule as simulated holds more than the formula of the cut is left free.
     StageProblem tighter = stages;
     tighter.firstUnits = plan.firstUnits;
     for (int round = 0; round < 4 && solution.plan.fits && !solution.evaluation.fits; ++round) {

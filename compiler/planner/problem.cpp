@@ -162,6 +162,18 @@ std::vector<int64_t> Problem::batchDims() const {
   return dims;
 }
 
+bool Problem::mixesSamples(const std::vector<int64_t> &batchDims) const {
+  std::vector<bool> overSamples(tensors.size());
+  for (const Node &node : nodes) {
+    auto counts = [&](int tensor) { return batchDims[size_t(tensor)] >= 0; };
+    bool isOver = std::ranges::any_of(node.operands, [&](int tensor) { return overSamples[size_t(tensor)]; });
+    if (isOver && std::ranges::any_of(node.results, counts)) return true;
+    bool reads = std::ranges::any_of(node.operands, counts);
+    for (int tensor : node.results) overSamples[size_t(tensor)] = isOver || (reads && !counts(tensor));
+  }
+  return false;
+}
+
 int64_t Problem::batchFactor(const Node &node, const std::vector<int64_t> &batchDims) {
   auto factorAt = [&](int tensor, const dist::TensorFactors &factors) -> int64_t {
     int64_t dim = batchDims[size_t(tensor)];

@@ -79,6 +79,9 @@ struct Problem {
   // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules, and
   // back to what is made only to be read along the samples.
   std::vector<int64_t> batchDims() const;
+  // Samples depend on each other, as by the statistics of a batch: what is summed over the samples goes into what each
+  // sample becomes, not only into the loss. Cutting the batch in microbatches is then another training.
+  bool mixesSamples(const std::vector<int64_t> &batchDims) const;
   // The factor of a node that counts samples, given batchDims(); -1: none, or one that must stay whole.
   static int64_t batchFactor(const Node &node, const std::vector<int64_t> &batchDims);
   // Bytes of activations that are made before node i and read at or after it; one entry more than nodes.

@@ -28,7 +28,8 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
     for (const ScheduledAction &action : row)
       profile.splitsBackward = profile.splitsBackward || action.kind == ActionKind::BackwardInput;
   // A stage's slot is free when the weight gradient is done too.
-  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight)) profile.live.push_back(double(live) / double(profile.chunks));
+  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight))
+    profile.live.push_back(double(live) / double(profile.chunks));
   StageTimes even;
   double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
   double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);

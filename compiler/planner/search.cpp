@@ -218,12 +218,6 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recomputeOf.clear();
     attempt("another --recompute", cluster, freed, options);
   }
-  if (options.executableOnly && !constraints.pp && cluster.numDevices() > 1) {
-    Constraints staged = constraints;
-    staged.dp.reset();
-    staged.leastRanks = 2;
-    attempt("pipeline stages (--mesh pp=N)", cluster, staged, options);
-  }
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
@@ -328,6 +322,10 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = constraints.like;
   decision.notes = outcome.notes;
+  if (facts.mixesSamples && !constraints.microbatches)
+    decision.notes.push_back(
+        "samples of a batch depend on each other (batch statistics): the search keeps the batch in one "
+        "microbatch; --microbatches N trains on statistics of a microbatch");
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());

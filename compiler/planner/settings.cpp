@@ -25,12 +25,10 @@ std::vector<int64_t> sizes(int64_t number, const std::optional<int64_t> &fixed, 
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
-std::vector<std::string> schedules(const Constraints &constraints, const SearchOptions &options, size_t units,
-                                   const Setting &setting) {
+std::vector<std::string> schedules(const Constraints &constraints, size_t units, const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};
   if (setting.pp == 1) return {"none"};
   std::vector<std::string> kinds = {"1f1b"};
-  if (options.executableOnly) return kinds;
   if (setting.microbatches % setting.pp == 0)
     for (int chunks : interleavedChunks)
       if (size_t(setting.pp * chunks) <= units) kinds.push_back(fmt::format("interleaved:{}", chunks));
@@ -42,13 +40,14 @@ std::vector<std::string> schedules(const Constraints &constraints, const SearchO
 } // namespace
 
 std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                  const Constraints &constraints, const SearchOptions &options, bool mustDivide) {
+                                  const Constraints &constraints, bool mustDivide) {
   std::vector<Setting> result;
   int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
   int64_t units = int64_t(facts.structure->layout->units.size());
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
-  bool isOpen = !options.executableOnly || constraints.leastRanks > 1;
-  for (int64_t pp : sizes(devices, constraints.pp, isOpen)) {
+  // Stages that --split-at or --balance ask for.
+  int64_t asked = constraints.cuts.empty() ? int64_t(constraints.balance.size()) : int64_t(constraints.cuts.size()) + 1;
+  for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, false))
       for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
@@ -57,6 +56,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
         if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
         for (int64_t microbatches : microbatchCounts) {
           if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
+          if (!constraints.microbatches && facts.mixesSamples && microbatches > 1) continue;
           Setting setting;
           setting.pp = pp;
           setting.dp = rest / fsdp;
@@ -77,9 +77,10 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
           // Fewer microbatches than ranks leave most of them waiting.
           if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
-          for (const std::string &schedule : schedules(constraints, options, size_t(units), setting)) {
+          for (const std::string &schedule : schedules(constraints, size_t(units), setting)) {
             setting.schedule = pp > 1 ? schedule : "none";
             const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
+            if (profile && asked > 1 && profile->stages != asked) continue;
             setting.weightVersions = profile ? profile->weightVersions : 1;
             result.push_back(setting);
           }

@@ -10,7 +10,7 @@ namespace cleave::planner {
 
 // With `mustDivide` the samples divide over the batch axes; without, only settings where they do not.
 std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                  const Constraints &constraints, const SearchOptions &options, bool mustDivide);
+                                  const Constraints &constraints, bool mustDivide);
 std::vector<int> openZeroStages(const Constraints &constraints, const Setting &setting);
 // Ways of recomputation that blocks may be given one by one.
 std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments);

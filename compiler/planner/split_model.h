@@ -193,6 +193,7 @@ struct SplitModel {
 struct ProblemFacts {
   std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
   SequenceFactors sequence;
+  bool mixesSamples = false; // Problem::mixesSamples
   std::vector<bool> needsGradient;
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand

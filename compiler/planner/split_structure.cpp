@@ -230,6 +230,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   ProblemFacts facts;
   facts.batchDims = problem.batchDims();
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
+  facts.mixesSamples = problem.mixesSamples(facts.batchDims);
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);

@@ -23,9 +23,9 @@ SingleChange price(const PricingSource &source, const std::string &what, const p
   Result<planner::Constraints> constraints = planner::parseConstraints(flags, source.cluster);
   planner::Cluster roomy = source.cluster; // what does not fit is priced too, and said
   roomy.device.memoryBytes *= 1e3;
-  Result<planner::Decision> decision = constraints ? planner::solve(source.problem, roomy, *constraints,
-                                                                    {.executableOnly = false, .alternatives = false})
-                                                   : Result<planner::Decision>(constraints.status());
+  Result<planner::Decision> decision =
+      constraints ? planner::solve(source.problem, roomy, *constraints, {.alternatives = false})
+                  : Result<planner::Decision>(constraints.status());
   if (!decision) {
     row.whyNot = decision.status().message();
     row.whyNot.resize(std::min(row.whyNot.size(), row.whyNot.find('\n')));

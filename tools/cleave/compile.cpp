@@ -11,13 +11,13 @@ namespace {
 struct Options {
   RequestOptions request;
   std::string output;
-  bool json = false, executable = false, emulate = false;
+  bool json = false, emulate = false;
 };
 
 int runEstimate(const Options &options) {
   auto request = options.request.request();
   if (!request) return fail(request.status());
-  auto report = estimate(*request, options.executable);
+  auto report = estimate(*request);
   if (!report) return fail(report.status());
   Status written = writeText(options.output, options.json ? report::renderJson(*report) : report::renderText(*report));
   return written ? 0 : fail(written);
@@ -54,7 +54,6 @@ void addEstimate(CLI::App &app, int &status) {
   auto options = std::make_shared<Options>();
   options->request.add(*command);
   command->add_flag("--json", options->json, "the report for programs");
-  command->add_flag("--executable", options->executable, "only splits that `cleave compile` can build today");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   command->callback([options, &status] { status = runEstimate(*options); });
 }

@@ -4,7 +4,7 @@
 //   kernels.build();                       // a gpu.func for each plan.kernel
 //   kernels.all()[0].threads               // of a block; a launch has ceil(extent / grain) blocks
 //   FailureOr<CudaLibrary> library = kernels.compile({.target = "sm_90"});
-//   library->ptx, library->cubin           // cuModuleLoadData; cuModuleGetFunction(kernels[0].symbol)
+//   library->ptx, library->cubin           // cuModuleLoadData; cuModuleGetFunction(kernels.all()[0].symbol)
 //
 // The kernels must have been through lower-kernels-to-linalg and schedule-kernels for a GPU. The module is not changed.
 #pragma once
@@ -36,7 +36,6 @@ struct CudaKernel {
 struct CudaLibrary {
   std::string ptx, cubin;                 // cubin: empty without ptxas
   std::string emulation, emulationTarget; // an ELF shared object of the CPU's kernel ABI, and what it is for
-  std::vector<CudaKernel> kernels;        // in module order
 };
 
 // Least alignment of each buffer of a kernel over all its launches, bytes; kernels that are not in it are taken to get

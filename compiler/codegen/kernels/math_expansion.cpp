@@ -148,8 +148,8 @@ Value expandPower(F32 &f, Value x, Value exponent) {
   return {};
 }
 
-// The upper half of the bits, to the nearest, ties to even; NaN stays. Code generators call a function for every element
-// where the processor has no instruction for it.
+// The upper half of the bits, to the nearest, ties to even; NaN stays. Code generators call a function for every
+// element where the processor has no instruction for it.
 Value expandToBFloat(F32 &f, OpBuilder &builder, Location loc, Value x) {
   Value bits = f.toBits(x);
   Value lowest = f.andi(f.shr(bits, 16), f.integer(1));

@@ -93,7 +93,7 @@ Result<json> price(const json &row) {
   if (!constraints) return constraints.status();
   Cluster roomy = *cluster;
   roomy.device.memoryBytes *= 1000;
-  Result<Decision> decision = solve(*problem, roomy, *constraints, {.executableOnly = false, .alternatives = false});
+  Result<Decision> decision = solve(*problem, roomy, *constraints, {.alternatives = false});
   if (!decision) return decision.status();
   const Predicted &predicted = decision->predicted;
   json result = {{"seconds", predicted.stepSeconds},

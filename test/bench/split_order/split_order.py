@@ -129,7 +129,7 @@ def main():
                 common = [DATA / model / "model.onnx", "--recipe", recipe, "--cluster", cluster, *flags]
                 try:
                     if args.keep and plan.exists():
-                        report = json.loads(call([cleave, "estimate", *common, "--executable", "--json"]))
+                        report = json.loads(call([cleave, "estimate", *common, "--json"]))
                     else:
                         report = json.loads(call([cleave, "compile", *common, "-o", plan, "--json"]))
                 except RuntimeError as error:

@@ -82,10 +82,9 @@ struct Enumerated {
 };
 
 Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
-  SearchOptions options{.executableOnly = false};
   ProblemFacts facts = gatherFacts(problem, constraints);
   Enumerated result;
-  for (Setting setting : openSettings(problem, facts, cluster, constraints, options, true))
+  for (Setting setting : openSettings(problem, facts, cluster, constraints, true))
     for (int zero : openZeroStages(constraints, setting)) {
       setting.zero = zero;
       auto model = buildModel(problem, facts, cluster, constraints, setting);
@@ -122,7 +121,7 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
 
 Outcome searched(const Problem &problem, const Cluster &cluster, const Constraints &constraints) {
   ProblemFacts facts = gatherFacts(problem, constraints);
-  return searchSettings(problem, facts, cluster, constraints, {.executableOnly = false, .alternatives = false});
+  return searchSettings(problem, facts, cluster, constraints, {.alternatives = false});
 }
 
 // What the search claims, against all plans there are.

@@ -34,6 +34,25 @@ TEST(Problem, ErrorsNameFileAndLine) {
   EXPECT_THAT(message("cleave-problem 1\nnode \"n\" \"Add\"\n  reads 7 0\n  factors 2\n"), HasSubstr("tensor 7 of 0"));
 }
 
+// A mean over the samples that each sample is then compared with; the loss alone is no such thing.
+TEST(Problem, BatchStatisticsMixSamples) {
+  for (const Problem &problem : {mlp(32, 64, 128, 10), gpt({8, 64, 128, 8, 3, 512})})
+    EXPECT_FALSE(problem.mixesSamples(problem.batchDims())) << problem.name;
+  for (bool isBack : {false, true}) {
+    testing::ProblemBuilder b("normalized", 32);
+    int x = b.input("x", {32, 64}), mean = b.op("mean", "ReduceSum", "bc->c", {x});
+    if (isBack) b.op("centered", "Sub", "bc,c->bc", {x, mean});
+    b.op("loss", "ReduceSum", "c->", {mean});
+    EXPECT_EQ(b.problem.mixesSamples(b.problem.batchDims()), isBack);
+    SplitFlags flags{.mesh = "dp=2,pp=1"};
+    Result<Cluster> cluster = parseCluster("cpu:2");
+    Result<Constraints> constraints = parseConstraints(flags, *cluster);
+    Result<Decision> decision = solve(b.problem, *cluster, *constraints, {.alternatives = false});
+    ASSERT_TRUE(decision) << decision.status().message();
+    EXPECT_EQ(decision->notes.size(), isBack ? 1u : 0u);
+  }
+}
+
 TEST(Problem, CheckFindsWhatIsWrong) {
   Problem good = mlp(32, 64, 128, 10);
   auto broken = [&](auto change) {

@@ -80,10 +80,13 @@ TEST(Search, MegatronSplitsTheVocabularyOfTableAndHead) {
 
 TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
   for (const char *cluster : {"cpu:4", "a100-80g:4x1"}) {
-    Decision decision = mustSolve(gpt({8, 64, 128, 8, 3, 512}), cluster);
+    Problem problem = gpt({8, 64, 128, 8, 3, 512});
     // So small a model keeps a GPU waiting for its host. What the device does is minimal; which split waits least is
-    // only bounded (leastPassSeconds).
-    EXPECT_LE(decision.gap, std::string(cluster) == "cpu:4" ? 1e-6 : 1e-4) << cluster;
+    // only bounded (leastPassSeconds). Pipelines are bounded more loosely.
+    Decision unstaged = mustSolve(problem, cluster, {.mesh = "pp=1"}, {.alternatives = false});
+    EXPECT_LE(unstaged.gap, std::string(cluster) == "cpu:4" ? 1e-6 : 1e-4) << cluster;
+    Decision decision = mustSolve(problem, cluster);
+    EXPECT_LE(decision.predicted.stepSeconds, unstaged.predicted.stepSeconds * (1 + 1e-9)) << cluster;
     ASSERT_GE(decision.alternatives.size(), 14u);
     for (const Alternative &row : decision.alternatives)
       if (row.fits) EXPECT_GE(row.stepSeconds, decision.predicted.stepSeconds * (1 - 1e-4)) << cluster << row.name;
@@ -93,7 +96,7 @@ TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
 TEST(Search, The175BModelFitsOn1024Devices) {
   Problem problem = gpt({1024, 2048, 12288, 96, 96, 51200});
   std::clock_t start = std::clock();
-  Decision decision = mustSolve(problem, "a100-80g:8x128", {}, {.executableOnly = false});
+  Decision decision = mustSolve(problem, "a100-80g:8x128", {}, {});
   EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 20);
   EXPECT_EQ(decision.mesh.numDevices(), 1024);
   EXPECT_LT(decision.predicted.memory.total(), 80.0 * (1 << 30));
@@ -192,8 +195,7 @@ TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
 }
 
 TEST(Search, RunnersUpAreDistinctAndInOrder) {
-  Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {},
-                                {.executableOnly = false, .alternatives = false, .top = 5});
+  Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {}, {.alternatives = false, .top = 5});
   ASSERT_EQ(decision.alternatives.size(), 5u);
   std::vector<std::string> meshes = {decision.mesh.str()};
   double before = decision.predicted.stepSeconds;
@@ -204,15 +206,15 @@ TEST(Search, RunnersUpAreDistinctAndInOrder) {
     meshes.push_back(row.mesh.str());
     before = row.stepSeconds;
     // Asked for by itself, that mesh gives a plan that is as good; its shardings are solved with its own batch axes.
-    Decision alone = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {.mesh = row.mesh.str()},
-                               {.executableOnly = false, .alternatives = false});
+    Decision alone =
+        mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {.mesh = row.mesh.str()}, {.alternatives = false});
     EXPECT_LE(alone.predicted.stepSeconds, row.stepSeconds * (1 + 1e-9)) << row.mesh.str();
     EXPECT_GE(alone.predicted.stepSeconds, row.stepSeconds * 0.999) << row.mesh.str();
   }
 }
 
 TEST(Search, HolesOfTheMeshAreSearched) {
-  SearchOptions whole{.executableOnly = false, .alternatives = false};
+  SearchOptions whole{.alternatives = false};
   Problem problem = gpt({64, 64, 128, 8, 8, 512});
   double best = std::numeric_limits<double>::infinity();
   for (const char *mesh : {"dp=2,tp=4,pp=1", "dp=2,tp=2,pp=2", "dp=2,tp=1,pp=4"})
@@ -231,7 +233,7 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
         SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"}, SplitFlags{.like = "hsdp"},
         SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}, SplitFlags{.like = "2d"},
         SplitFlags{.mesh = "tp=8", .like = "2.5d"}, SplitFlags{.mesh = "tp=8", .like = "3d"}}) {
-    Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.executableOnly = false, .alternatives = false});
+    Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.alternatives = false});
     std::string what = decision.mesh.str() + " " + decision.schedule;
     Result<Predicted> again = reprice(problem, *cluster, decision);
     ASSERT_TRUE(again) << what << again.status().message();
@@ -261,9 +263,8 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
 
 TEST(Search, StoppedEarlyItGivesWhatItHasAndSaysSo) {
   Problem problem = gpt({64, 64, 128, 8, 8, 512});
-  Decision decision = mustSolve(problem, "a100-80g:2x4", {},
-                                {.executableOnly = false, .alternatives = false, .seconds = 1e-9, .top = 5});
-  Decision whole = mustSolve(problem, "a100-80g:2x4", {}, {.executableOnly = false, .alternatives = false});
+  Decision decision = mustSolve(problem, "a100-80g:2x4", {}, {.alternatives = false, .seconds = 1e-9, .top = 5});
+  Decision whole = mustSolve(problem, "a100-80g:2x4", {}, {.alternatives = false});
   EXPECT_LE(decision.candidates, whole.candidates);
   EXPECT_GE(whole.predicted.stepSeconds, decision.predicted.stepSeconds * (1 - decision.gap) * (1 - 1e-9));
   ASSERT_EQ(decision.notes.size(), 1u);
@@ -287,13 +288,13 @@ TEST(Search, WhatAPresetLeavesNoSplitForIsNamed) {
 
 TEST(Search, TwiceTheMemoryIsNeverSlowerAndFreesRecomputation) {
   Problem problem = gpt({64, 512, 1024, 16, 8, 4096});
-  Decision roomy = mustSolve(problem, "a100-80g:4", {}, {.executableOnly = false});
+  Decision roomy = mustSolve(problem, "a100-80g:4", {}, {});
   EXPECT_DOUBLE_EQ(roomy.twiceMemorySeconds, roomy.predicted.stepSeconds);
   Result<Cluster> cluster = parseCluster("a100-80g:4");
   cluster->device.memoryBytes = roomy.predicted.memory.total() * 0.7;
   Result<Constraints> constraints = parseConstraints({}, *cluster);
   ASSERT_TRUE(constraints);
-  Result<Decision> tight = solve(problem, *cluster, *constraints, {.executableOnly = false});
+  Result<Decision> tight = solve(problem, *cluster, *constraints, {});
   ASSERT_TRUE(tight) << tight.status().message();
   EXPECT_GT(tight->predicted.stepSeconds, roomy.predicted.stepSeconds);
   EXPECT_NEAR(tight->twiceMemorySeconds, roomy.predicted.stepSeconds, 1e-3 * roomy.predicted.stepSeconds);
