@@ -91,6 +91,7 @@ Status Executor::open(ExecutorOptions options) {
     if (!status)
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
+  if (streams && options.traceRecords) return inputError("--trace cannot follow GPUs yet: leave it out");
   if (streams) return streams->open();
   if (options.traceRecords) trace = std::make_unique<Trace>(options.traceRecords);
   for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program));

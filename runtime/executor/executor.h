@@ -72,9 +72,9 @@ private:
 
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
-  std::unique_ptr<Fabric> connection;
   std::unique_ptr<Trace> trace;
   std::vector<std::unique_ptr<Device>> opened;            // of devices(), in that order
+  std::unique_ptr<Fabric> connection;                     // between them: on GPUs it holds events and memory of theirs
   std::vector<std::unique_ptr<PreparedProgram>> programs; // likewise
   std::vector<std::unique_ptr<Rank>> ranks;               // what runs them on the CPU
   std::unique_ptr<StreamEngine> streams;                  // what runs them on GPUs

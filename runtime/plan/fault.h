@@ -1,5 +1,5 @@
 // What a command that checks its operands says when it finds what must not be.
-//   gather: "an index is out of range"
+//   gather: "an index is outside of the table's 50257 rows"
 #pragma once
 #include "plan/plan.pb.h"
 #include <string>

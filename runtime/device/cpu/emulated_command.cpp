@@ -1,6 +1,6 @@
 #include "runtime/device/cpu/commands.h"
+#include "runtime/plan/fault.h"
 #include <cstring>
-#include <fmt/format.h>
 
 namespace cleave::runtime {
 
@@ -19,11 +19,7 @@ Result<Prepared> prepareEmulated(const plan::Command &command, const CpuContext 
       for (const auto &launch : launches) CLEAVE_RETURN_IF_ERROR(launch->run());
       return Status::ok();
     });
-  std::string fault = command.has_check_finite()
-                          ? fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients "
-                                        "(clip_norm), or check the data",
-                                        command.check_finite().what())
-                          : "an index is out of range";
+  std::string fault = faultText(command);
   const std::byte *word = context.at(last.buffers(last.buffers_size() - 1));
   return prepared([launches = std::move(launches), fault, word] {
     for (const auto &launch : launches) CLEAVE_RETURN_IF_ERROR(launch->run());

@@ -84,7 +84,8 @@ Result<Prepared> CudaDevice::prepare(const plan::Command &command) {
   std::vector<const plan::Launch *> launches;
   if (command.has_launch()) launches.push_back(&command.launch());
   for (const plan::Launch &launch : command.launches()) launches.push_back(&launch);
-  if (launches.empty()) return inputError("the plan has no GPU kernel for it: it was not compiled for GPUs");
+  bool mayBeEmpty = command.has_copy() || command.has_fill(); // of no element
+  if (launches.empty() && !mayBeEmpty) return inputError("the plan has no GPU kernel for it: it was not compiled for GPUs");
   return prepareLaunches(std::move(launches), *this, lane);
 }
 

@@ -177,7 +177,7 @@ TEST_F(Commands, AGatherOutsideOfItsTableIsAFault) {
   made.mutable_start();
   Status failure;
   run(forGpu(), &failure);
-  EXPECT_EQ(failure.message(), "an index is out of range");
+  EXPECT_EQ(failure.message(), "an index is outside of the table's 30 rows");
 }
 
 // Sums are made in the order of the indices, as on the CPU: the same bits.
