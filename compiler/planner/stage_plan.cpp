@@ -237,6 +237,7 @@ private:
     const ScheduleProfile *profile = problem.profile;
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
     const double all = before.back() + leastRecomputation(), chunks = profile ? double(profile->chunks) : 1;
+    if (all == infinity) return infinity;
     // Chunks of one rank need not all be slow.
     double rank = std::max(all / ranks, chunks > 1 ? slowest : std::max(slowest, all / double(stages)));
     double bound = rank * microbatches + (profile ? profile->leastBubble : 0) * all / ranks;
@@ -284,36 +285,64 @@ private:
   // together can keep, the rest computed again where that saves most bytes for the time. Infinite when it cannot fit.
   double leastRecomputation() const {
     const UnitLayout &layout = *problem.model->layout;
-    double state = 0, workspace = infinity, largest = 0, mostLive = 0, room = 0;
-    for (const UnitState &shared : problem.state->shared) state += shared.bytes();
+    Recompute plain = problem.recompute.value_or(Recompute::None);
+    // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
+    UnitState all;
+    double workspace = infinity, largest = 0, transient = 0, whenAgain = infinity;
+    auto addState = [&](const UnitState &one, double count) {
+      all.parameters += count * one.parameters, all.gradients += count * one.gradients;
+      all.optimizer += count * one.optimizer;
+      all.largestParameter = std::max(all.largestParameter, one.largestParameter);
+    };
+    for (const UnitState &shared : problem.state->shared) addState(shared, 1);
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
-      double bytes = infinity;
-      for (const UnitActivity &activity : problem.activity->kinds[kind]) bytes = std::min(bytes, activity.workspace);
+      addState(problem.state->kinds[kind], double(layout.sizeOfKind[kind]));
+      double bytes = infinity, beside = infinity;
+      for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
+        const UnitActivity &activity = problem.activity->of(int(kind), how);
+        bytes = std::min(bytes, activity.workspace);
+        beside = std::min(beside, activity.transient);
+        if (how != plain) whenAgain = std::min(whenAgain, activity.transient);
+      }
       workspace = std::min(workspace, bytes);
       largest = std::max(largest, bytes);
-      state += problem.state->kinds[kind].bytes() * double(layout.sizeOfKind[kind]);
+      transient = std::max(transient, beside);
     }
-    if (problem.ranks() == 1) workspace = largest;
+    bool isOne = problem.ranks() == 1;
+    if (isOne)
+      workspace = transient +
+                  workspaceBytes(problem.model->setting, largest, all.largestParameter, all.gradients, all.parameters);
+    double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       mostLive = std::max(mostLive, problem.live(rank));
       room += std::max(0.0, problem.memoryLimit - workspace) / problem.live(rank);
     }
-    room -= state / mostLive;
-    Recompute plain = problem.recompute.value_or(Recompute::None);
+    room -= all.bytes() / mostLive;
     double kept = 0, again = 0;
     std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       const UnitActivity &first = problem.activity->of(int(kind), plain);
-      double most = 0, price = infinity, count = double(layout.sizeOfKind[kind]);
+      // What is saved against what it takes, from the lower hull of the ways: each byte at the price of its segment.
+      std::vector<std::pair<double, double>> ways; // bytes, seconds
       for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
         const UnitActivity &other = problem.activity->of(int(kind), how);
-        if (other.kept >= first.kept) continue;
-        most = std::max(most, first.kept - other.kept);
-        price = std::min(price, std::max(0.0, other.seconds() - first.seconds()) / (first.kept - other.kept));
+        if (other.kept < first.kept)
+          ways.emplace_back(first.kept - other.kept, std::max(0.0, other.seconds() - first.seconds()));
       }
+      double count = double(layout.sizeOfKind[kind]), bytes = 0, seconds = 0;
       kept += first.kept * count;
-      if (most > 0) savings.emplace_back(price, most * count);
+      while (true) {
+        const std::pair<double, double> *next = nullptr;
+        auto price = [&](const std::pair<double, double> &way) { return (way.second - seconds) / (way.first - bytes); };
+        for (const auto &way : ways)
+          if (way.first > bytes && (!next || price(way) < price(*next))) next = &way;
+        if (!next) break;
+        savings.emplace_back(std::max(0.0, price(*next)), (next->first - bytes) * count);
+        std::tie(bytes, seconds) = *next;
+      }
     }
+    // What is computed again stands beside the rest.
+    if (isOne && kept > room && whenAgain < infinity) room -= std::max(0.0, whenAgain - transient) / mostLive;
     std::sort(savings.begin(), savings.end());
     for (auto [price, bytes] : savings) {
       double part = std::clamp(kept - room, 0.0, bytes);
