@@ -52,7 +52,8 @@ class Scheduler {
 public:
   explicit Scheduler(func::FuncOp function) : block(function.getBody().front()) {}
 
-  void run() {
+  // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
+  Operation *run() {
     analyze();
     for (Operation &op : block.without_terminator()) program.push_back(&op);
     SmallVector<Operation *> receives(
@@ -66,15 +67,17 @@ public:
     for (Operation *op : program)
       if (!isLazy(op) && !(isUpdate(op) && !isa<plan::StoreOp>(op)) && !isCollective(op) && !isa<plan::StoreOp>(op))
         emit(op);
-    while (!deferred.empty()) {
+    while (!deferred.empty() && !contradiction) {
       release(/*all=*/true);
       emit(ready.front());
     }
     for (Operation *op : program) // what only stores and results need
       if (!isa<plan::StoreOp>(op)) emit(op);
     for (Operation *op : program) emit(op);
+    if (contradiction) return contradiction;
     prefetchGathers();
     for (Operation *op : order) op->moveBefore(block.getTerminator());
+    return nullptr;
   }
 
 private:
@@ -174,7 +177,7 @@ private:
   // Emits the op after what it needs, then everything that this makes ready and that should not wait.
   void emit(Operation *op) {
     ready.push_back(op);
-    while (!ready.empty()) {
+    while (!ready.empty() && !contradiction) {
       Operation *next = ready.front();
       ready.pop_front();
       emitAfterProducers(next);
@@ -190,6 +193,16 @@ private:
         continue;
       }
       size_t depth = stack.size();
+      if (!begun.insert(top).second) { // all that it waits for was done before it came up again, or waits for it
+        bool waits = false;
+        for (Value operand : top->getOperands())
+          if (Operation *producer = operand.getDefiningOp()) waits |= !done.contains(producer);
+        if (Operation *before = doneBefore(top)) waits |= !done.contains(before);
+        if (waits) {
+          contradiction = top;
+          return;
+        }
+      }
       for (Value operand : top->getOperands())
         if (Operation *producer = operand.getDefiningOp(); producer && !done.contains(producer))
           stack.push_back(producer);
@@ -199,6 +212,9 @@ private:
       append(top);
     }
   }
+
+  Operation *contradiction = nullptr; // its operands wait for what has to come after it
+  DenseSet<Operation *> begun;
 
   void append(Operation *op) {
     done.insert(op);
@@ -362,7 +378,11 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      Scheduler(function).run();
+      if (Operation *op = Scheduler(function).run()) {
+        op->emitOpError("waits for what has to come after it: stages that pass each other values so cannot be run; "
+                        "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");
+        return signalPassFailure();
+      }
       assignEvents(function.getBody().front());
     }
   }
