@@ -192,22 +192,19 @@ private:
         stack.pop_back();
         continue;
       }
-      size_t depth = stack.size();
-      if (!begun.insert(top).second) { // all that it waits for was done before it came up again, or waits for it
-        bool waits = false;
-        for (Value operand : top->getOperands())
-          if (Operation *producer = operand.getDefiningOp()) waits |= !done.contains(producer);
-        if (Operation *before = doneBefore(top)) waits |= !done.contains(before);
-        if (waits) {
+      SmallVector<Operation *> missing;
+      for (Value operand : top->getOperands())
+        if (Operation *producer = operand.getDefiningOp(); producer && !done.contains(producer))
+          missing.push_back(producer);
+      if (Operation *before = doneBefore(top); before && !done.contains(before)) missing.push_back(before);
+      if (!missing.empty()) {
+        if (!begun.insert(top).second) { // it has waited once for all of them: one of them waits for it
           contradiction = top;
           return;
         }
+        stack.append(missing.begin(), missing.end());
+        continue;
       }
-      for (Value operand : top->getOperands())
-        if (Operation *producer = operand.getDefiningOp(); producer && !done.contains(producer))
-          stack.push_back(producer);
-      if (Operation *before = doneBefore(top); before && !done.contains(before)) stack.push_back(before);
-      if (stack.size() > depth) continue;
       stack.pop_back();
       append(top);
     }

@@ -82,6 +82,22 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   return *this;
 }
 
+UnitActivity UnitActivity::times(double count) const {
+  UnitActivity all = *this;
+  for (double *part : {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again,
+                       &all.waiting, &all.kept, &all.keptOfLast})
+    *part *= count;
+  return all;
+}
+
+UnitState UnitState::times(double count) const {
+  UnitState all = *this;
+  for (double *part :
+       {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable, &all.elements})
+    *part *= count;
+  return all;
+}
+
 UnitState &UnitState::operator+=(const UnitState &other) {
   parameters += other.parameters;
   gradients += other.gradients;

@@ -25,6 +25,8 @@ struct UnitActivity {
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
   UnitActivity &operator+=(const UnitActivity &other);
+  // Of so many units one after the other: what a unit needs beside, it needs once.
+  UnitActivity times(double count) const;
 };
 
 struct ActivityCosts {
@@ -48,6 +50,7 @@ struct UnitState {
   double elements = 0;                                 // of all devices together
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other);
+  UnitState times(double count) const; // of so many units
 };
 
 struct StateCosts {

@@ -97,8 +97,7 @@ Status parsePipeline(const SplitFlags &flags, Constraints &constraints) {
     constraints.pp = 1;
     return Status::ok();
   }
-  int64_t stages =
-      constraints.cuts.empty() ? int64_t(constraints.balance.size()) : int64_t(constraints.cuts.size()) + 1;
+  int64_t stages = constraints.stages();
   // How many ranks so many stages lie on, or the other way round.
   int64_t ranks = constraints.pp.value_or(2);
   Result<ScheduleShape> shape = scheduleShape(schedule, int(ranks));

@@ -67,6 +67,8 @@ struct Constraints {
   // collective. True: that is left to the costs.
   bool allowRedundantWork = false;
 
+  // Stages that --split-at or --balance ask for; 0: neither is given.
+  int64_t stages() const { return cuts.empty() ? int64_t(balance.size()) : int64_t(cuts.size()) + 1; }
   // "mesh dp=2, zero 3" for messages.
   std::string str() const;
 };

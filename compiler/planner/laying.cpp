@@ -3,18 +3,6 @@
 
 namespace cleave::planner {
 
-int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
-  for (int64_t factor : factors)
-    if (rule.factors[size_t(factor)].size > 1) return factor;
-  return -1;
-}
-
-int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
-  for (size_t dim = 0; factor >= 0 && dim < dims.size(); ++dim)
-    if (majorFactor(rule, dims[dim]) == factor) return int64_t(dim);
-  return -1;
-}
-
 bool Laying::can(size_t axis, size_t node, int64_t factor) const {
   if (factor < 0 || axes[axis].factors[node] >= 0) return false;
   const dist::FactorRule &rule = problem.nodes[node].rule;

@@ -30,11 +30,6 @@ public:
   std::vector<LaidAxis> &axes;
 };
 
-// The first factor of a dimension that can be split; -1: none. The dimension of a tensor that has a factor so; -1:
-// none.
-int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors);
-int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor);
-
 void layGrid(Laying &laying);
 // Error: no node works on stacked weights.
 Status layExperts(Laying &laying);

@@ -4,14 +4,20 @@
 #include <unordered_set>
 
 namespace cleave::planner {
-namespace {
 
-// The factor of a dimension that a mesh axis would split.
-int64_t majorFactor(const Node &node, const dist::TensorFactors &factors, size_t dim) {
-  for (int64_t factor : factors[dim])
-    if (node.rule.factors[size_t(factor)].size > 1) return factor;
+int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
+  for (int64_t factor : factors)
+    if (rule.factors[size_t(factor)].size > 1) return factor;
   return -1;
 }
+
+int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
+  for (size_t dim = 0; factor >= 0 && dim < dims.size(); ++dim)
+    if (majorFactor(rule, dims[dim]) == factor) return int64_t(dim);
+  return -1;
+}
+
+namespace {
 
 // What is made without samples but read along them (a bias broadcast to the batch) is split as its readers want it, if
 // they all agree and the operation that makes it can be split there.
@@ -27,7 +33,7 @@ void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
     if (Problem::batchFactor(node, dims) < 0)
       for (size_t r = 0; r < node.results.size(); ++r) {
         int64_t dim = wanted[size_t(node.results[r])];
-        int64_t factor = dim < 0 ? -1 : majorFactor(node, node.rule.results[r], size_t(dim));
+        int64_t factor = dim < 0 ? -1 : majorFactor(node.rule, node.rule.results[r][size_t(dim)]);
         if (factor < 0 || !dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"})) continue;
         bool ofParameter = false;
         for (size_t o = 0; o < node.operands.size(); ++o)
@@ -36,17 +42,14 @@ void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
               ofParameter = ofParameter || problem.tensors[size_t(node.operands[o])].kind == TensorKind::Parameter;
         if (ofParameter) continue;
         for (size_t other = 0; other < node.results.size(); ++other)
-          for (size_t at = 0; at < node.rule.results[other].size(); ++at)
-            if (majorFactor(node, node.rule.results[other], at) == factor)
-              dims[size_t(node.results[other])] = int64_t(at);
+          if (int64_t at = dimOf(node.rule, node.rule.results[other], factor); at >= 0)
+            dims[size_t(node.results[other])] = at;
         break;
       }
     int64_t factor = Problem::batchFactor(node, dims);
     for (size_t o = 0; o < node.operands.size(); ++o) {
-      int64_t found = disputed;
-      for (size_t dim = 0; factor >= 0 && dim < node.rule.operands[o].size(); ++dim)
-        if (majorFactor(node, node.rule.operands[o], dim) == factor) found = int64_t(dim);
-      want(node.operands[o], found);
+      int64_t dim = dimOf(node.rule, node.rule.operands[o], factor);
+      want(node.operands[o], dim < 0 ? disputed : dim);
     }
   }
 }
@@ -155,8 +158,7 @@ std::vector<int64_t> Problem::batchDims() const {
     int64_t factor = batchFactor(node, dims);
     if (factor < 0) continue;
     for (size_t r = 0; r < node.results.size(); ++r)
-      for (size_t dim = 0; dim < node.rule.results[r].size(); ++dim)
-        if (majorFactor(node, node.rule.results[r], dim) == factor) dims[size_t(node.results[r])] = int64_t(dim);
+      if (int64_t dim = dimOf(node.rule, node.rule.results[r], factor); dim >= 0) dims[size_t(node.results[r])] = dim;
   }
   flowBack(*this, dims);
   return dims;
@@ -177,7 +179,7 @@ bool Problem::mixesSamples(const std::vector<int64_t> &batchDims) const {
 int64_t Problem::batchFactor(const Node &node, const std::vector<int64_t> &batchDims) {
   auto factorAt = [&](int tensor, const dist::TensorFactors &factors) -> int64_t {
     int64_t dim = batchDims[size_t(tensor)];
-    int64_t factor = dim < 0 ? -1 : majorFactor(node, factors, size_t(dim));
+    int64_t factor = dim < 0 ? -1 : majorFactor(node.rule, factors[size_t(dim)]);
     // A mesh axis of size 1 divides everything: asks only whether the rule allows the split.
     return factor >= 0 && dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"}) ? factor : -1;
   };

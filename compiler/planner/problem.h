@@ -58,6 +58,11 @@ struct Repeat {
   bool operator==(const Repeat &) const = default;
 };
 
+// The factor of a dimension that a mesh axis would split, its first of more than one part; -1: none.
+int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors);
+// The dimension of a tensor that splitting the factor splits; -1: none.
+int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor);
+
 struct Problem {
   std::string name;
   int64_t batch = 1;   // samples a step

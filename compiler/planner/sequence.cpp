@@ -4,16 +4,6 @@
 #include <set>
 
 namespace cleave::planner {
-namespace {
-
-int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
-  for (int64_t factor : factors)
-    if (rule.factors[size_t(factor)].size > 1) return factor;
-  return -1;
-}
-
-} // namespace
-
 std::vector<int64_t> findSequenceDims(const Problem &problem, const std::vector<int64_t> &batchFactors) {
   std::vector<int64_t> dims(problem.tensors.size(), -1);
   auto mark = [&](const Node &node, int64_t factor) {
@@ -57,12 +47,6 @@ std::vector<int64_t> findSequenceDims(const Problem &problem, const std::vector<
 }
 
 namespace {
-
-int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
-  for (size_t dim = 0; factor >= 0 && dim < dims.size(); ++dim)
-    if (majorFactor(rule, dims[dim]) == factor) return int64_t(dim);
-  return -1;
-}
 
 class AttentionFinder {
 public:

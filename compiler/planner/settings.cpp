@@ -45,8 +45,6 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
   int64_t units = int64_t(facts.structure->layout->units.size());
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
-  // Stages that --split-at or --balance ask for.
-  int64_t asked = constraints.cuts.empty() ? int64_t(constraints.balance.size()) : int64_t(constraints.cuts.size()) + 1;
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, false))
@@ -80,7 +78,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           for (const std::string &schedule : schedules(constraints, size_t(units), setting)) {
             setting.schedule = pp > 1 ? schedule : "none";
             const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
-            if (profile && asked > 1 && profile->stages != asked) continue;
+            if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;
             setting.weightVersions = profile ? profile->weightVersions : 1;
             result.push_back(setting);
           }

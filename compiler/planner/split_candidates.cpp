@@ -7,12 +7,6 @@
 namespace cleave::planner {
 namespace {
 
-int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
-  for (int64_t factor : factors)
-    if (rule.factors[size_t(factor)].size > 1) return factor;
-  return -1;
-}
-
 bool indexes(const dist::TensorFactors &dims, int64_t factor) {
   for (const auto &dim : dims)
     if (std::find(dim.begin(), dim.end(), factor) != dim.end()) return true;
@@ -21,9 +15,8 @@ bool indexes(const dist::TensorFactors &dims, int64_t factor) {
 
 // The dimension that splitting `factor` splits; `whole` where the tensor does not have it.
 Layout layoutOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
-  for (size_t dim = 0; dim < dims.size(); ++dim)
-    if (majorFactor(rule, dims[dim]) == factor) return Layout(dim);
-  return whole;
+  int64_t dim = dimOf(rule, dims, factor);
+  return dim < 0 ? whole : Layout(dim);
 }
 
 bool readsWeight(const Problem &problem, const Node &node) {

@@ -56,17 +56,7 @@ public:
     for (const Count &count : kinds)
       for (size_t mode = 0; mode < 3; ++mode) {
         if (count.modes[mode] == 0) continue;
-        UnitActivity one = problem.activity->of(count.kind, Recompute(mode));
-        double times = double(count.modes[mode]);
-        one.forward *= times;
-        one.backwardInput *= times;
-        one.backwardWeight *= times;
-        one.communication *= times;
-        one.again *= times;
-        one.waiting *= times;
-        one.kept *= times;
-        one.keptOfLast *= times;
-        sum += one;
+        sum += problem.activity->of(count.kind, Recompute(mode)).times(double(count.modes[mode]));
       }
     return sum;
   }
@@ -246,19 +236,21 @@ private:
     return bound + (ranks - 1) * transfers + leastAtTheEnd();
   }
 
+  // Of all ranks.
+  UnitState wholeState() const {
+    UnitState sum;
+    for (size_t kind = 0; kind < problem.state->kinds.size(); ++kind)
+      sum += problem.state->kinds[kind].times(double(problem.model->layout->sizeOfKind[kind]));
+    for (const UnitState &shared : problem.state->shared) sum += shared;
+    return sum;
+  }
+
   // What a rank does at least after its passes, on average.
   double leastAtTheEnd() const {
-    const UnitLayout &layout = *problem.model->layout;
     const double microbatches = double(problem.model->setting.microbatches);
     Overlap overlap = overlapOf(*problem.model);
-    double once = 0, late = 0, hidden = 0;
-    auto add = [&](const UnitState &state, double count) {
-      once += count * (state.update + state.exposed);
-      late += count * state.hideable;
-    };
-    for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind)
-      add(problem.state->kinds[kind], double(layout.sizeOfKind[kind]));
-    for (const UnitState &shared : problem.state->shared) add(shared, 1);
+    UnitState all = wholeState();
+    double once = all.update + all.exposed, late = all.hideable, hidden = 0;
     for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
       UnitActivity work;
       for (const Unit &unit : units) work += problem.activity->of(unit.kind, how);
@@ -287,16 +279,9 @@ private:
     const UnitLayout &layout = *problem.model->layout;
     Recompute plain = problem.recompute.value_or(Recompute::None);
     // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
-    UnitState all;
+    UnitState all = wholeState();
     double workspace = infinity, largest = 0, transient = 0, whenAgain = infinity;
-    auto addState = [&](const UnitState &one, double count) {
-      all.parameters += count * one.parameters, all.gradients += count * one.gradients;
-      all.optimizer += count * one.optimizer;
-      all.largestParameter = std::max(all.largestParameter, one.largestParameter);
-    };
-    for (const UnitState &shared : problem.state->shared) addState(shared, 1);
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
-      addState(problem.state->kinds[kind], double(layout.sizeOfKind[kind]));
       double bytes = infinity, beside = infinity;
       for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
         const UnitActivity &activity = problem.activity->of(int(kind), how);
