@@ -115,11 +115,8 @@ private:
   // Results become loss and gradients; `undivided` is the weight that the gradients still must be divided by.
   void finishStep(func::FuncOp final, SmallVector<StepResult> results, Value undivided) {
     PhaseBuilder builder(final, Phase::Update);
-    Value sum = namedResult(results, "loss_sum"), weight = namedResult(results, "loss_weight");
-    if (!sum) {
-      final.emitError() << "has no result loss_sum; AttachLoss must run before";
-      return signalPassFailure();
-    }
+    Value sum = lossSum(final, results), weight = namedResult(results, "loss_weight");
+    if (!sum) return signalPassFailure();
     Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(sum, weight) : sum}};
     for (StepResult &result : results) {

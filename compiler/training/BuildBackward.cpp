@@ -41,11 +41,8 @@ public:
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
     SmallVector<StepResult> results = stepResults(model);
-    Value loss = namedResult(results, "loss_sum");
-    if (!loss) {
-      model.emitError() << "has no result loss_sum; AttachLoss must run before";
-      return signalPassFailure();
-    }
+    Value loss = lossSum(model, results);
+    if (!loss) return signalPassFailure();
     if (Value scaled = namedResult(results, "scaled_loss")) { // only for this
       loss = scaled;
       llvm::erase_if(results, [](const StepResult &result) { return result.name == "scaled_loss"; });

@@ -39,11 +39,8 @@ public:
     PhaseBuilder builder(evaluate, Phase::Forward);
     onnx::Formula f(builder, NameLoc::get(builder.getStringAttr("loss")));
     SmallVector<StepResult> results = stepResults(evaluate);
-    Value loss = namedResult(results, "loss_sum"), weight = namedResult(results, "loss_weight");
-    if (!loss) {
-      evaluate.emitError() << "has no result loss_sum; AttachLoss must run before";
-      return signalPassFailure();
-    }
+    Value loss = lossSum(evaluate, results), weight = namedResult(results, "loss_weight");
+    if (!loss) return signalPassFailure();
     SmallVector<StepResult> finished{{"loss", {}, weight ? f.div(loss, weight) : loss}};
     if (weight) finished.push_back({"loss_weight", {}, weight}); // to join the losses of several microbatches
     setStepResults(evaluate, finished);

@@ -6,6 +6,7 @@
 //   @evaluate             reads @w, the newest
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "runtime/plan/previous_weights.h"
 
 using namespace mlir;
 
@@ -38,7 +39,7 @@ private:
   // It begins as the parameter does.
   static StringAttr keepVersion(onnx::ParamOp param, SymbolTable &symbols) {
     onnx::ParamOp version = param.clone();
-    version.setSymName(("previous/" + param.getSymName()).str());
+    version.setSymName((StringRef(runtime::previousPrefix) + param.getSymName()).str());
     version.setRole("previous_parameter");
     version.setTrainable(false);
     version.setOfAttr(FlatSymbolRefAttr::get(param.getSymNameAttr()));

@@ -48,11 +48,8 @@ public:
     func::FuncOp model = findFunction(getOperation(), "model", "the normalize phase");
     if (!model) return signalPassFailure();
     SmallVector<StepResult> results = stepResults(model);
-    Value loss = namedResult(results, "loss_sum");
-    if (!loss) {
-      model.emitError() << "has no result loss_sum; AttachLoss must run before";
-      return signalPassFailure();
-    }
+    Value loss = lossSum(model, results);
+    if (!loss) return signalPassFailure();
     define(model, scaleName, recipe.lossScale.init);
     define(model, goodStepsName, 0);
     define(model, skippedName, 0);

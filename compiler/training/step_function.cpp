@@ -36,6 +36,12 @@ Value namedResult(ArrayRef<StepResult> results, StringRef name) {
   return {};
 }
 
+Value lossSum(func::FuncOp function, ArrayRef<StepResult> results) {
+  Value sum = namedResult(results, "loss_sum");
+  if (!sum) function.emitError() << "has no result loss_sum; AttachLoss must run before";
+  return sum;
+}
+
 func::FuncOp findFunction(ModuleOp module, StringRef name, StringRef madeBy) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
   if (!function || function.isExternal()) {

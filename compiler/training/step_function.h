@@ -22,6 +22,8 @@ llvm::SmallVector<StepResult> stepResults(mlir::func::FuncOp function);
 void setStepResults(mlir::func::FuncOp function, llvm::ArrayRef<StepResult> results);
 // Null if there is none of that name.
 mlir::Value namedResult(llvm::ArrayRef<StepResult> results, llvm::StringRef name);
+// The result loss_sum; null with an error where AttachLoss has not run.
+mlir::Value lossSum(mlir::func::FuncOp function, llvm::ArrayRef<StepResult> results);
 
 // The function, or null with an error that says which pass must run before.
 mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef madeBy);

@@ -1,4 +1,5 @@
 #include "runtime/comm/local.h"
+#include "runtime/comm/all_to_all.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/device/parallel.h"
 #include "runtime/device/strided_copy.h"
@@ -174,13 +175,9 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
     part.element = byteSize(part.dtype);
     part.reduce = reduceFunction(part.dtype, collective.reduce());
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape),
-                           target = denseStrides(part.outputShape);
-      auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
-      piece[split] /= count;
-      part.pieceSource = piece[split] * source[split] * part.element;
-      part.pieceTarget = piece[join] * target[join] * part.element;
-      part.piece = StridedCopy(piece, source, target, part.element);
+      AllToAllPiece piece = pieceOf(part, count);
+      part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
+      part.piece = StridedCopy(piece.sizes, piece.sourceStrides, piece.targetStrides, part.element);
     }
     command->parts.push_back(std::move(part));
   }

@@ -1,4 +1,5 @@
 #include "runtime/comm/process.h"
+#include "runtime/comm/all_to_all.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/device/parallel.h"
 #include "runtime/device/strided_copy.h"
@@ -157,15 +158,12 @@ struct Layout {
   void allToAll(const CollectivePart &part) const {
     int64_t element = byteSize(part.dtype);
     Pieces pieces = piecesOf(part.inputShape, static_cast<size_t>(part.splitDim), element);
-    std::vector<int64_t> piece = part.inputShape, target = denseStrides(part.outputShape);
-    piece[static_cast<size_t>(part.splitDim)] /= count();
-    StridedCopy unpack(piece, denseStrides(piece), target, element);
-    auto join = static_cast<size_t>(part.dim);
-    int64_t step = piece[join] * target[join] * element;
+    AllToAllPiece piece = pieceOf(part, count());
+    StridedCopy unpack(piece.sizes, denseStrides(piece.sizes), piece.targetStrides, element);
     for (int64_t m = 0; m < count(); ++m) {
       std::byte *packed = command.stage(pieces.bytes), *theirs = m == self ? packed : command.stage(pieces.bytes);
       command.before.push_back({pieces.pack, arena + part.inputOffset + m * pieces.stride, packed});
-      command.after.push_back({unpack, theirs, arena + part.outputOffset + m * step});
+      command.after.push_back({unpack, theirs, arena + part.outputOffset + m * piece.targetStep});
       if (m == self) continue;
       command.first.sends.push_back({peer(m), packed, pieces.bytes});
       command.first.receives.push_back({peer(m), theirs, pieces.bytes});

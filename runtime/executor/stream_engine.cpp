@@ -77,13 +77,6 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
   return Status::ok();
 }
 
-int64_t StreamEngine::pinnedBytes() const {
-  int64_t bytes = words.bytes();
-  for (const auto &[name, routine] : routines)
-    for (const Rank &rank : routine.ranks) bytes += rank.staging.bytes();
-  return bytes;
-}
-
 // What the host gives, into pinned memory.
 Status StreamEngine::fill(Routine &routine, int64_t step, int64_t skipped, const std::byte *const *inputs) {
   std::string scalarBytes;

@@ -34,7 +34,6 @@ public:
   // Error: names the command; what is enqueued is given up.
   Status run(const std::string &routine, int64_t step, int64_t skipped, const std::byte *const *inputs);
   int64_t failedRank() const { return failed; } // whose error run() gave
-  int64_t pinnedBytes() const;
 
 private:
   struct Upload {

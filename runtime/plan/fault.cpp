@@ -3,11 +3,14 @@
 
 namespace cleave::runtime {
 
+std::string notFiniteText(const plan::CheckFinite &check) {
+  return fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients (clip_norm), or "
+                     "check the data",
+                     check.what().empty() ? "a value" : check.what());
+}
+
 std::string faultText(const plan::Command &command) {
-  if (command.has_check_finite())
-    return fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients (clip_norm), or "
-                       "check the data",
-                       command.check_finite().what());
+  if (command.has_check_finite()) return notFiniteText(command.check_finite());
   if (command.has_gather() || command.has_scatter_add()) {
     int64_t rows = command.has_gather() ? command.gather().global_rows() : command.scatter_add().global_rows();
     return fmt::format("an index is outside of the table's {} rows", rows);

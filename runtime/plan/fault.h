@@ -7,5 +7,7 @@
 namespace cleave::runtime {
 
 std::string faultText(const plan::Command &command);
+// "the loss is not finite (infinity or NaN): ..."
+std::string notFiniteText(const plan::CheckFinite &check);
 
 } // namespace cleave::runtime

@@ -3,6 +3,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/executor/executor.h"
 #include "runtime/executor/schedule.h"
+#include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/reference/executor.h"
 #include "runtime/reference/philox.h"
@@ -86,8 +87,8 @@ public:
   }
   // Empty: compare everything.
   std::vector<bool> of(const std::string &parameter) const {
-    constexpr std::string_view version = "previous/"; // of the weights, one update old
-    auto moment = state.find(prefix + parameter.substr(parameter.starts_with(version) ? version.size() : 0));
+    auto moment =
+        state.find(prefix + parameter.substr(parameter.starts_with(previousPrefix) ? previousPrefix.size() : 0));
     if (moment == state.end()) return {};
     std::vector<bool> noise;
     for (double value : moment->second.reals()) noise.push_back(std::abs(value) < 1e-6 * largest);
@@ -238,7 +239,7 @@ private:
       double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
       TensorComparison seen = compareTensor(
           parameter.name(), *whole, found->second,
-          weight || parameter.name().starts_with("previous/") ? noise.of(parameter.name()) : std::vector<bool>{},
+          weight || parameter.name().starts_with(previousPrefix) ? noise.of(parameter.name()) : std::vector<bool>{},
           scale);
       if (!(seen.error <= result.options.tensorTolerance))
         result.faults.push_back(

@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/command_code.h"
 #include "compiler/codegen/memory_plan.h"
+#include "compiler/elements/element_data.h"
 #include "runtime/plan/dtype.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -108,20 +109,11 @@ private:
     for (const plan::AffineOfCoordinate &scalar : scalars) *launch.add_scalars() = scalar;
   }
 
+  // Integers and booleans as the bits they have in memory.
   Type elementOf(const plan::Buffer &buffer) {
-    MLIRContext *context = module.getContext();
-    switch (buffer.dtype()) {
-    case plan::F32:
-      return Float32Type::get(context);
-    case plan::F64:
-      return Float64Type::get(context);
-    case plan::F16:
-      return Float16Type::get(context);
-    case plan::BF16:
-      return BFloat16Type::get(context);
-    default:
-      return IntegerType::get(context, static_cast<unsigned>(8 * runtime::byteSize(buffer.dtype())));
-    }
+    Type type = elementTypeOf(module.getContext(), buffer.dtype());
+    if (isa<FloatType>(type)) return type;
+    return IntegerType::get(module.getContext(), static_cast<unsigned>(8 * runtime::byteSize(buffer.dtype())));
   }
   // Elements as bits, for what only moves them.
   Type bitsOf(const plan::Buffer &buffer) {

@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/grid_kernel.h"
 #include "compiler/codegen/cuda/grid_builder.h"
+#include "compiler/codegen/kernels/clone_body.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -378,30 +379,11 @@ private:
   }
 
   Value cloneBody(const KernelNode &node, ValueRange arguments, int64_t u, Frame &frame) {
-    linalg::GenericOp generic = node.op;
-    Block &body = *generic.getBody();
-    IRMapping mapping(captured);
-    for (auto [argument, value] : llvm::zip(body.getArguments(), arguments)) mapping.map(argument, value);
-    OpBuilder &builder = grid.here();
-    for (Operation &op : body.without_terminator()) {
-      if (auto index = dyn_cast<linalg::IndexOp>(op)) {
-        int64_t factor = node.loops[index.getDim()];
-        Value at = frame.indices[factor];
-        if (factor == s.vector) at = grid.sum(at, grid.number(u));
-        mapping.map(index.getResult(), arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(), at));
-      } else if (isa<UnrealizedConversionCastOp>(op)) { // between signed or unsigned and signless: the same bits
-        mapping.map(op.getResult(0), mapping.lookup(op.getOperand(0)));
-      } else {
-        Operation *clone = builder.clone(op, mapping);
-        if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone)) {
-          arith::FastMathFlagsAttr flags = fast.getFastMathFlagsAttr(); // conversions may have none
-          arith::FastMathFlags now = flags ? flags.getValue() : arith::FastMathFlags::none;
-          clone->setAttr(fast.getFastMathAttrName(),
-                         arith::FastMathFlagsAttr::get(op.getContext(), now | arith::FastMathFlags::contract));
-        }
-      }
-    }
-    return mapping.lookup(body.getTerminator()->getOperand(0));
+    return codegen::cloneBody(node.op, captured, arguments, grid.here(), [&](int64_t loop) {
+      int64_t factor = node.loops[loop];
+      Value at = frame.indices[factor];
+      return factor == s.vector ? grid.sum(at, grid.number(u)) : at;
+    });
   }
 
   plan::KernelOp kernel;

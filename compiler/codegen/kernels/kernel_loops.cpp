@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/kernel_loops.h"
+#include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/loop_builder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -317,29 +318,8 @@ private:
   }
 
   Value cloneBody(const KernelNode &node, ArrayRef<Value> arguments) {
-    linalg::GenericOp generic = node.op;
-    Block &body = *generic.getBody();
-    IRMapping mapping(captured);
-    for (auto [argument, value] : llvm::zip(body.getArguments(), arguments)) mapping.map(argument, value);
-    OpBuilder &builder = loops.here();
-    for (Operation &op : body.without_terminator()) {
-      if (auto index = dyn_cast<linalg::IndexOp>(op)) {
-        int64_t factor = node.loops[index.getDim()];
-        mapping.map(index.getResult(),
-                    arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(), indices[factor]));
-      } else if (isa<UnrealizedConversionCastOp>(op)) { // between signed or unsigned and signless: the same bits
-        mapping.map(op.getResult(0), mapping.lookup(op.getOperand(0)));
-      } else {
-        Operation *clone = builder.clone(op, mapping);
-        if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone)) {
-          arith::FastMathFlagsAttr flags = fast.getFastMathFlagsAttr(); // conversions may have none
-          arith::FastMathFlags now = flags ? flags.getValue() : arith::FastMathFlags::none;
-          clone->setAttr(fast.getFastMathAttrName(),
-                         arith::FastMathFlagsAttr::get(op.getContext(), now | arith::FastMathFlags::contract));
-        }
-      }
-    }
-    return mapping.lookup(body.getTerminator()->getOperand(0));
+    return codegen::cloneBody(node.op, captured, arguments, loops.here(),
+                              [&](int64_t loop) { return indices[node.loops[loop]]; });
   }
 
   struct Array {

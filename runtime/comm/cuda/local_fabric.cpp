@@ -1,4 +1,5 @@
 #include "runtime/comm/cuda/local_fabric.h"
+#include "runtime/comm/all_to_all.h"
 #include "runtime/comm/cuda/reduction_kernels.h"
 #include "runtime/comm/cuda/strided_pieces.h"
 #include "runtime/device/strided_copy.h"
@@ -235,13 +236,9 @@ Result<Prepared> LocalStreamFabric::prepare(int64_t device, int lane, const plan
       part.reduce = reductions[&own.gpu()][name];
     }
     if (collective.op() == plan::Collective::ALL_TO_ALL) {
-      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape),
-                           target = denseStrides(part.outputShape);
-      auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
-      piece[split] /= count;
-      part.pieceSource = piece[split] * source[split] * part.element;
-      part.pieceTarget = piece[join] * target[join] * part.element;
-      part.piece = rectanglesOf(piece, source, target, part.element);
+      AllToAllPiece piece = pieceOf(part, count);
+      part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
+      part.piece = rectanglesOf(piece.sizes, piece.sourceStrides, piece.targetStrides, part.element);
     }
     command->parts.push_back(std::move(part));
   }

@@ -1,4 +1,5 @@
 #include "runtime/comm/cuda/nccl_fabric.h"
+#include "runtime/comm/all_to_all.h"
 #include "runtime/comm/cuda/strided_pieces.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
@@ -268,15 +269,12 @@ Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collectiv
                   (command->op == plan::Collective::ALL_GATHER || command->op == plan::Collective::REDUCE_SCATTER);
     if (part.packed) needScratch(lane, whole * count);
     if (command->op == plan::Collective::ALL_TO_ALL) {
-      std::vector<int64_t> piece = part.inputShape, source = denseStrides(part.inputShape),
-                           target = denseStrides(part.outputShape);
-      auto split = static_cast<size_t>(part.splitDim), join = static_cast<size_t>(part.dim);
-      piece[split] /= count;
-      part.pieceSource = piece[split] * source[split] * part.element;
-      part.pieceTarget = piece[join] * target[join] * part.element;
+      AllToAllPiece piece = pieceOf(part, count);
+      part.pieceSource = piece.sourceStep, part.pieceTarget = piece.targetStep;
+      std::vector<int64_t> packed = denseStrides(piece.sizes);
       part.pieceBytes = whole / count;
-      part.piece = rectanglesOf(piece, source, denseStrides(piece), part.element);
-      part.unpack = rectanglesOf(piece, denseStrides(piece), target, part.element);
+      part.piece = rectanglesOf(piece.sizes, piece.sourceStrides, packed, part.element);
+      part.unpack = rectanglesOf(piece.sizes, packed, piece.targetStrides, part.element);
       needScratch(lane, 2 * whole);
     }
     command->parts.push_back(std::move(part));

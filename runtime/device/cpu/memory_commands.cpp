@@ -4,6 +4,7 @@
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/fault.h"
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -64,7 +65,7 @@ template <typename Element, typename Sum> Prepared cumulative(const plan::CumSum
 template <typename Bits> Prepared finite(const plan::CheckFinite &command, const CpuContext &context, Bits exponent) {
   auto *data = reinterpret_cast<const Bits *>(context.at(command.buffer()));
   int64_t count = elementCount(command.buffer().shape());
-  return prepared([=, what = command.what()] {
+  return prepared([=, fault = notFiniteText(command)] {
     std::atomic<bool> failed{false};
     parallelFor(count, 1 << 14, [&](int64_t begin, int64_t end) {
       bool bad = false;
@@ -72,10 +73,7 @@ template <typename Bits> Prepared finite(const plan::CheckFinite &command, const
       if (bad) failed = true;
     });
     if (!failed) return Status::ok();
-    return runError(
-        fmt::format("{} is not finite (infinity or NaN): lower the learning rate, clip gradients (clip_norm), or "
-                    "check the data",
-                    what.empty() ? "a value" : what));
+    return runError(fault);
   });
 }
 } // namespace

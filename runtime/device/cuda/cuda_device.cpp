@@ -40,14 +40,7 @@ Result<Prepared> prepareLaunches(std::vector<const plan::Launch *> launches, Cud
   for (const plan::Launch *launch : launches) {
     if (launch->extent() == 0) continue;
     Launches::One one{&device.gpu().kernel(launch->kernel()), 0, {}, {}};
-    const plan::Kernel &kernel = *one.kernel->source;
-    if (kernel.threads() <= 0 || kernel.threads() > 1024 || launch->grain() <= 0)
-      return inputError(fmt::format("kernel '{}' has blocks of {} threads, each for {} elements", kernel.symbol(),
-                                    kernel.threads(), launch->grain()));
-    int64_t blocks = (launch->extent() + launch->grain() - 1) / launch->grain();
-    if (blocks > INT32_MAX)
-      return inputError(fmt::format("kernel '{}' wants {} blocks, more than a grid has", kernel.symbol(), blocks));
-    one.blocks = static_cast<unsigned>(blocks);
+    one.blocks = static_cast<unsigned>((launch->extent() + launch->grain() - 1) / launch->grain());
     for (const plan::Buffer &buffer : launch->buffers()) one.values.push_back(device.at(buffer));
     for (const plan::AffineOfCoordinate &scalar : launch->scalars())
       one.values.push_back(static_cast<uint64_t>(evaluate(scalar, device.meshOf(), device.deviceId())));
@@ -85,7 +78,8 @@ Result<Prepared> CudaDevice::prepare(const plan::Command &command) {
   if (command.has_launch()) launches.push_back(&command.launch());
   for (const plan::Launch &launch : command.launches()) launches.push_back(&launch);
   bool mayBeEmpty = command.has_copy() || command.has_fill(); // of no element
-  if (launches.empty() && !mayBeEmpty) return inputError("the plan has no GPU kernel for it: it was not compiled for GPUs");
+  if (launches.empty() && !mayBeEmpty)
+    return inputError("the plan has no GPU kernel for it: it was not compiled for GPUs");
   return prepareLaunches(std::move(launches), *this, lane);
 }
 

@@ -12,7 +12,6 @@ struct Function {
 };
 struct GraphExec {
   std::vector<Operation> operations;
-  Stream *origin;
 };
 
 struct State {
@@ -91,7 +90,6 @@ void fake_cuda_reset() {
 }
 
 int cuInit(unsigned) { return 0; }
-int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
 int cuGetErrorName(int error, const char **name) {
   *name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -232,7 +230,7 @@ int cuStreamEndCapture(Stream *stream, std::vector<Operation> **graph) {
   return endCapture(stream, **graph);
 }
 int cuGraphInstantiateWithFlags(GraphExec **executable, std::vector<Operation> *graph, unsigned long long) {
-  return *executable = new GraphExec{*graph, nullptr}, 0;
+  return *executable = new GraphExec{*graph}, 0;
 }
 int cuGraphDestroy(std::vector<Operation> *graph) { return delete graph, 0; }
 int cuGraphExecDestroy(GraphExec *executable) { return delete executable, 0; }
