@@ -213,7 +213,8 @@ private:
     for (Value part : op.getXs()) {
       auto shape = cast<RankedTensorType>(part.getType()).getShape();
       plan::Buffer source = bufferOf(part);
-      if (source.offset() != whole.offset() + start * bytes) {
+      bool inPlace = source.in_slot() == whole.in_slot() && source.offset() == whole.offset() + start * bytes;
+      if (!inPlace) {
         plan::Copy &copy = *add().mutable_copy();
         *copy.mutable_source() = source;
         *copy.mutable_target() = whole;

@@ -17,6 +17,7 @@ Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, 
     auto refuse = [&](const std::string &why) {
       return inputError(fmt::format("part {}: {}; input {}, output {}", i, why, describe(in), describe(out)));
     };
+    bool inPlace = in.in_slot() == out.in_slot() && in.offset() == out.offset();
     CollectivePart part;
     part.dtype = in.dtype();
     part.inputOffset = in.offset(), part.outputOffset = out.offset();
@@ -31,7 +32,7 @@ Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, 
       if (op == plan::Collective::SHIFT) {
         if (i >= collective.dims_size()) return refuse("its distance is missing");
         part.distance = (collective.dims(i) % members + members) % members;
-        if (in.offset() == out.offset() && part.distance != 0) return refuse("a shift in place");
+        if (inPlace && part.distance != 0) return refuse("a shift in place");
       }
     } else {
       if (i >= collective.dims_size()) return refuse("its dimension is missing");
@@ -56,8 +57,7 @@ Result<std::vector<CollectivePart>> partsOf(const plan::Collective &collective, 
       for (size_t x = 0; x < piece.size(); ++x) (x < d ? part.outer : x == d ? part.length : part.inner) *= piece[x];
     }
     if (part.outputShape != expected) return refuse(fmt::format("the shapes do not fit a group of {}", members));
-    if (op == plan::Collective::ALL_TO_ALL && in.offset() == out.offset() && members > 1)
-      return refuse("an all-to-all in place");
+    if (op == plan::Collective::ALL_TO_ALL && inPlace && members > 1) return refuse("an all-to-all in place");
     parts.push_back(std::move(part));
   }
   return parts;
