@@ -11,8 +11,8 @@
 // their operands have to stay anyway (a gather of a saved value for the backward pass, the turns of a ring): gathers
 // and shifts are issued one turn ahead of their place in the program, those of parameters (ZeRO-3) one block of
 // gathers. Between pipeline stages: receives stand at the start, on stream 2; sends go to stream 1 as collectives do.
-// Sends, receives and collectives over "pp" follow one sequence that all ranks know (their tags and sequence numbers):
-// their members run different programs.
+// Sends and collectives over "pp" follow one sequence that all ranks know (their tags and sequence numbers), and so
+// does, between updates, what waits for a receive: their members run different programs.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -50,7 +50,10 @@ bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, o
 
 class Scheduler {
 public:
-  explicit Scheduler(func::FuncOp function) : block(function.getBody().front()) {}
+  explicit Scheduler(func::FuncOp function)
+      : block(function.getBody().front()),
+        oneWay(function->hasAttr("cleave.region") &&
+               llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
 
   // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
   Operation *run() {
@@ -164,12 +167,14 @@ private:
   }
 
   // The last send or collective between stages that comes before the op: one of those itself, or one that reads what
-  // was received. Null: none.
+  // was received. Null: none. In a function of a stage, where values come from one side and go to the other, nothing
+  // received was made from what is sent, and a kernel may make what is sent early with what is received late.
   Operation *doneBefore(Operation *op) const {
     int64_t number = -1;
     if (isa<plan::SendCommandOp>(op) || isBetweenStages(op)) number = numberOf(op);
     for (Value operand : op->getOperands())
-      if (auto receive = operand.getDefiningOp<plan::ReceiveCommandOp>()) number = std::max(number, numberOf(receive));
+      if (auto receive = operand.getDefiningOp<plan::ReceiveCommandOp>(); receive && !oneWay)
+        number = std::max(number, numberOf(receive));
     auto after = llvm::partition_point(chain, [&](Operation *other) { return numberOf(other) < number; });
     return after == chain.begin() ? nullptr : *std::prev(after);
   }
@@ -309,6 +314,7 @@ private:
   }
 
   Block &block;
+  const bool oneWay;                              // no received value depends on one that is sent
   SmallVector<Operation *> program, order, chain; // chain: sends and collectives between stages
   llvm::DenseSet<Operation *> lazy, done;
   llvm::DenseMap<Operation *, SmallVector<Operation *>> consumers; // one entry a use, and those that must come later

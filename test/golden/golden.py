@@ -124,7 +124,7 @@ QUICK = {
     "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full"],
     "resnet_cifar": ["single", "ddp4", "pp2"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
-    "lstm_tiny": ["single", "dp2tp2zero3", "pp4"],
+    "lstm_tiny": ["single", "dp2tp2zero3", "pp4", "pp4zbh1m4"],
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
     "gshard_tiny": ["single", "ep4"],
