@@ -140,7 +140,7 @@ double relative(double value, double reference) {
 
 class Comparer {
 public:
-  Comparer(const plan::Plan &plan, const CompareOptions &options) : plan(plan), result{options, {}, {}, {}} {}
+  Comparer(const plan::Plan &plan, const CompareOptions &options) : plan(plan) { result.options = options; }
 
   Result<Comparison> run() {
     if (double epsilon = epsilonOf(plan); epsilon > 0) {
@@ -150,14 +150,24 @@ public:
       options.tensorTolerance = std::max(options.tensorTolerance, 2 * epsilon);
     }
     CLEAVE_RETURN_IF_ERROR(open());
-    for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
+    int64_t skipped = 0;
+    for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step, skipped));
+    expected = std::move(reference->state);
+    noise.emplace(expected);
     CLEAVE_RETURN_IF_ERROR(compareState());
-    return std::move(result);
+    if (numericFaults().empty()) return finish();
+    result.sensitivityMeasured = true;
+    for (uint64_t variant = 1; variant <= variants; ++variant) CLEAVE_RETURN_IF_ERROR(measureSensitivity(variant));
+    return finish();
   }
 
 private:
+  static constexpr uint64_t variants = 4; // trainings with another last bit
+
   Status open() {
     if (plan.reference_graph().empty()) return inputError("the plan carries no reference graph to compare with");
+    if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
+      return inputError("the plan has no routine 'step'");
     plan::Graph graph;
     if (!graph.ParseFromString(plan.reference_graph())) return inputError("the plan's reference graph is damaged");
     auto created = ReferenceExecutor::create(std::move(graph), Precision::Double);
@@ -176,45 +186,68 @@ private:
                                                     executor->shard(device, parameter, ShardAccess::Replace)));
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
-      reference->state[parameter.name()] =
-          parameter.dtype() == plan::F32 ? whole->converted(plan::F64) : std::move(*whole);
+      initial[parameter.name()] = std::move(*whole);
     }
+    resetReference(0);
     return Status::ok();
   }
 
-  Status runStep(int64_t step) {
-    if (!executor->has("step")) return inputError("the plan has no routine 'step'");
+  // `variant` 0: as they are; others: every weight a float32 up, down or as it is.
+  void resetReference(uint64_t variant) {
+    uint64_t stream = 0;
+    for (const plan::Parameter &parameter : plan.parameters()) {
+      const HostTensor &whole = initial[parameter.name()];
+      HostTensor &target = reference->state[parameter.name()];
+      target = parameter.dtype() == plan::F32 ? whole.converted(plan::F64) : whole;
+      ++stream;
+      if (variant == 0 || parameter.role() != plan::Parameter::PARAMETER || parameter.dtype() != plan::F32) continue;
+      std::vector<double> values = target.reals();
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] *= 1 + 0x1p-24 * (std::floor(3 * philoxUniform(0x6c617374, variant, stream, i)) - 1);
+      target.setReals(values.data());
+    }
+  }
+
+  std::vector<NamedTensors> inputsOfStep(int64_t step) const {
     std::vector<const plan::InputBinding *> bindings = inputsOf(plan, "step");
     std::vector<NamedTensors> inputs(static_cast<size_t>(microbatchesOf(plan, "step")));
-    std::vector<const std::byte *> pointers;
     for (size_t m = 0; m < inputs.size(); ++m)
-      for (size_t i = 0; i < bindings.size(); ++i) {
-        auto &tensor = inputs[m][bindings[i]->name()] = randomInput(*bindings[i], step, int64_t(m), uint64_t(i));
-        pointers.push_back(tensor.data.data());
-      }
-    auto ran = executor->run("step", pointers, step - 1, skipped);
-    if (!ran) return ran.status();
-    std::map<std::string, double> outputs = *ran;
+      for (size_t i = 0; i < bindings.size(); ++i)
+        inputs[m][bindings[i]->name()] = randomInput(*bindings[i], step, int64_t(m), uint64_t(i));
+    return inputs;
+  }
+
+  auto referenceStep(const std::vector<NamedTensors> &inputs, int64_t step, int64_t skipped) {
     HostValues host{.step = step,
                     .skipped = skipped,
                     .learningRate = learningRate(plan.training().lr(), step - 1),
                     .seed = plan.training().seed()};
-    auto expected = reference->step(inputs, host);
-    if (!expected) return expected.status();
-    StepComparison seen{step, outputs["loss"], expected->loss, outputs["grad_norm"], expected->gradNorm};
-    result.steps.push_back(seen);
-    if (expected->skipped) {
-      if (outputs["skipped"] != *expected->skipped)
+    return reference->step(inputs, host);
+  }
+
+  Status runStep(int64_t step, int64_t &skipped) {
+    std::vector<NamedTensors> inputs = inputsOfStep(step);
+    std::vector<const std::byte *> pointers;
+    for (const NamedTensors &microbatch : inputs)
+      for (const plan::InputBinding *binding : inputsOf(plan, "step"))
+        pointers.push_back(microbatch.at(binding->name()).data.data());
+    auto ran = executor->run("step", pointers, step - 1, skipped);
+    if (!ran) return ran.status();
+    std::map<std::string, double> outputs = *ran;
+    auto computed = referenceStep(inputs, step, skipped);
+    if (!computed) return computed.status();
+    StepComparison seen;
+    seen.step = step;
+    seen.loss = outputs["loss"], seen.referenceLoss = computed->loss;
+    seen.gradNorm = outputs["grad_norm"], seen.referenceGradNorm = computed->gradNorm;
+    if (computed->skipped) {
+      if (outputs["skipped"] != *computed->skipped)
         result.faults.push_back(
-            fmt::format("step {}: {} steps skipped split, {} unsplit", step, outputs["skipped"], *expected->skipped));
-      skipped = std::llround(*expected->skipped);
-      if (!std::isfinite(seen.referenceGradNorm)) return Status::ok(); // skipped: there is no norm to compare
+            fmt::format("step {}: {} steps skipped split, {} unsplit", step, outputs["skipped"], *computed->skipped));
+      skipped = std::llround(*computed->skipped);
+      seen.skips = !std::isfinite(seen.referenceGradNorm);
     }
-    if (!(relative(seen.loss, seen.referenceLoss) <= result.options.lossTolerance))
-      result.faults.push_back(fmt::format("step {}: loss {} split, {} unsplit", step, seen.loss, seen.referenceLoss));
-    if (!(relative(seen.gradNorm, seen.referenceGradNorm) <= result.options.normTolerance))
-      result.faults.push_back(
-          fmt::format("step {}: gradient norm {} split, {} unsplit", step, seen.gradNorm, seen.referenceGradNorm));
+    result.steps.push_back(seen);
     return Status::ok();
   }
 
@@ -222,40 +255,84 @@ private:
   // bits a sum that is rounded the other way changes everything after it a little, and a gradient by as much of what
   // flows through the network, not of what is left where most cancels: tensors are compared with all of their kind.
   Status compareState() {
-    NoiseMask noise(reference->state);
     std::map<std::string, double> squares;
     if (epsilonOf(plan) > 0)
       for (const plan::Parameter &parameter : plan.parameters())
-        if (auto found = reference->state.find(parameter.name()); found != reference->state.end())
+        if (auto found = expected.find(parameter.name()); found != expected.end())
           for (double value : found->second.reals()) squares[kindOf(parameter)] += value * value;
     for (const plan::Parameter &parameter : plan.parameters()) {
-      if (!parameter.snapshot() || !isFloat(parameter.dtype())) continue;
-      auto found = reference->state.find(parameter.name());
-      if (found == reference->state.end()) continue;
+      if (!parameter.snapshot() || !isFloat(parameter.dtype()) || !expected.contains(parameter.name())) continue;
       if (std::string fault = differingCopies(*executor, parameter); !fault.empty()) result.faults.push_back(fault);
       auto whole = gather(*executor, parameter);
       if (!whole) return whole.status();
-      bool weight = parameter.role() == plan::Parameter::PARAMETER;
-      double scale = std::max(1e-5, std::sqrt(squares[kindOf(parameter)]));
-      TensorComparison seen = compareTensor(
-          parameter.name(), *whole, found->second,
-          weight || parameter.name().starts_with(previousPrefix) ? noise.of(parameter.name()) : std::vector<bool>{},
-          scale);
-      if (!(seen.error <= result.options.tensorTolerance))
-        result.faults.push_back(
-            fmt::format("{} is off by {:.2e} of its norm after {} steps", seen.name, seen.error, result.options.steps));
-      result.tensors.push_back(seen);
+      compared.push_back({&parameter, std::max(1e-5, std::sqrt(squares[kindOf(parameter)]))});
+      result.tensors.push_back(compareWithExpected(compared.back(), *whole));
     }
+    return Status::ok();
+  }
+
+  struct Compared {
+    const plan::Parameter *parameter;
+    double scale; // least norm that an error is relative to
+  };
+
+  TensorComparison compareWithExpected(const Compared &tensor, const HostTensor &values) const {
+    const std::string &name = tensor.parameter->name();
+    bool weight = tensor.parameter->role() == plan::Parameter::PARAMETER || name.starts_with(previousPrefix);
+    return compareTensor(name, values, expected.at(name), weight ? noise->of(name) : std::vector<bool>{}, tensor.scale);
+  }
+
+  Status measureSensitivity(uint64_t variant) {
+    resetReference(variant);
+    int64_t skipped = 0;
+    for (StepComparison &seen : result.steps) {
+      auto computed = referenceStep(inputsOfStep(seen.step), seen.step, skipped);
+      if (!computed) return computed.status();
+      if (computed->skipped) skipped = std::llround(*computed->skipped);
+      seen.lossSensitivity = std::max(seen.lossSensitivity, relative(computed->loss, seen.referenceLoss));
+      if (!seen.skips)
+        seen.normSensitivity = std::max(seen.normSensitivity, relative(computed->gradNorm, seen.referenceGradNorm));
+    }
+    for (size_t i = 0; i < compared.size(); ++i) {
+      double change = compareWithExpected(compared[i], reference->state.at(compared[i].parameter->name())).error;
+      result.tensors[i].sensitivity = std::max(result.tensors[i].sensitivity, change);
+    }
+    return Status::ok();
+  }
+
+  std::vector<std::string> numericFaults() const {
+    const CompareOptions &options = result.options;
+    std::vector<std::string> faults;
+    for (const StepComparison &seen : result.steps) {
+      if (!(relative(seen.loss, seen.referenceLoss) <= options.lossTolerance + 2 * seen.lossSensitivity))
+        faults.push_back(fmt::format("step {}: loss {} split, {} unsplit", seen.step, seen.loss, seen.referenceLoss));
+      if (seen.skips) continue; // there is no norm to compare
+      if (!(relative(seen.gradNorm, seen.referenceGradNorm) <= options.normTolerance + 2 * seen.normSensitivity))
+        faults.push_back(fmt::format("step {}: gradient norm {} split, {} unsplit", seen.step, seen.gradNorm,
+                                     seen.referenceGradNorm));
+    }
+    for (const TensorComparison &seen : result.tensors)
+      if (!(seen.error <= options.tensorTolerance + 2 * seen.sensitivity))
+        faults.push_back(
+            fmt::format("{} is off by {:.2e} of its norm after {} steps", seen.name, seen.error, options.steps));
+    return faults;
+  }
+
+  Comparison finish() {
+    std::vector<std::string> faults = numericFaults();
+    result.faults.insert(result.faults.end(), faults.begin(), faults.end());
     std::stable_sort(result.tensors.begin(), result.tensors.end(),
                      [](const auto &a, const auto &b) { return a.error > b.error; });
-    return Status::ok();
+    return std::move(result);
   }
 
   const plan::Plan &plan;
   Comparison result;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<ReferenceExecutor> reference;
-  int64_t skipped = 0;
+  NamedTensors initial, expected; // persistent tensors before the first step, and after the last one unsplit
+  std::optional<NoiseMask> noise; // of `expected`
+  std::vector<Compared> compared; // as result.tensors until those are sorted
 };
 
 } // namespace
@@ -273,8 +350,19 @@ std::string Comparison::text() const {
   if (!tensors.empty())
     out += fmt::format("{} persistent tensors after {} steps: the worst, {}, is off by {:.1e} of its norm\n",
                        tensors.size(), options.steps, tensors.front().name, tensors.front().error);
+  if (sensitivityMeasured) {
+    double loss = 0, norm = 0, tensor = 0;
+    for (const StepComparison &step : steps)
+      loss = std::max(loss, step.lossSensitivity), norm = std::max(norm, step.normSensitivity);
+    for (const TensorComparison &seen : tensors) tensor = std::max(tensor, seen.sensitivity);
+    out += fmt::format("weights that differ in float32's last bit change the unsplit model itself: losses by {:.1e}, "
+                       "gradient norms by {:.1e}, tensors by {:.1e} of their norm at most; twice that is allowed\n",
+                       loss, norm, tensor);
+  }
   for (const std::string &fault : faults) out += "DISAGREES: " + fault + "\n";
-  if (agrees()) out += "the split computes what the unsplit model computes\n";
+  if (agrees())
+    out += fmt::format("the split computes what the unsplit model computes{}\n",
+                       sensitivityMeasured ? ", as closely as float32 weights define it" : "");
   return out;
 }
 
@@ -285,9 +373,14 @@ std::string Comparison::json() const {
                             {"loss", step.loss},
                             {"reference_loss", step.referenceLoss},
                             {"grad_norm", step.gradNorm},
-                            {"reference_grad_norm", step.referenceGradNorm}});
+                            {"reference_grad_norm", step.referenceGradNorm},
+                            {"loss_sensitivity", step.lossSensitivity},
+                            {"grad_norm_sensitivity", step.normSensitivity}});
   for (const TensorComparison &tensor : tensors)
-    out["tensors"].push_back({{"name", tensor.name}, {"error", tensor.error}, {"skipped", tensor.skipped}});
+    out["tensors"].push_back({{"name", tensor.name},
+                              {"error", tensor.error},
+                              {"skipped", tensor.skipped},
+                              {"sensitivity", tensor.sensitivity}});
   return out.dump(2) + "\n";
 }
 

@@ -35,10 +35,10 @@ GRADIENT_LR = 1024.0
 # pre-activations as near to 0 as 2e-7 of their root mean square (smallest of 65,536), which is float32's rounding: an
 # element may fall on the other side, after which the two trainings are not the same one. Up to the step given here the
 # usual bounds hold; after it losses stay within 5e-3, gradient norms within 5e-2, final norms within 1e-2.
-# The same happens to `verify` with one sample a microbatch (pp4m8, pp4zbh2, and unsplit with 8 microbatches): among the
-# first step's pre-activations one is 9.8e-9 of its root mean square (microbatch 2, the fourth ReLU, element 5992).
-# PyTorch in doubles, with the derivative of that one element taken from the other side, has the plan's gradients: its
-# norm (3.416323, not 3.416349), and the distance of every tensor, of which the worst is 3.03e-3 either way.
+# The same happens to `verify` with one sample a microbatch: among the first step's pre-activations one is 9.8e-9 of its
+# root mean square (microbatch 2, the fourth ReLU, element 5992). PyTorch in doubles, with the derivative of that one
+# element taken from the other side, has the plan's gradients: its norm (3.416323, not 3.416349), and the distance of
+# every tensor, of which the worst is 3.03e-3 either way. `verify` finds the same by asking the unsplit model.
 SAME_UP_TO_STEP = {"resnet_cifar": 3}
 LOSS_AFTER_KINK, NORM_AFTER_KINK, FINAL_AFTER_KINK = 5e-3, 5e-2, 1e-2
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Did a run of make_pipeline_models.py's chain follow PipeDream-2BW's rule, W(t+1) = W(t) - lr g(W(t-1))?
+"""Did a run of make_models.py's chain follow PipeDream-2BW's rule, W(t+1) = W(t) - lr g(W(t-1))?
 
     delayed_weights.py samples FILE.npz                        makes the data: 4 batches of 8
     delayed_weights.py check WEIGHTS.safetensors FILE.npz METRICS.jsonl LR

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Small models whose values pass over several pipeline stages.
+"""Small models: three whose values pass over several pipeline stages, one whose gradient hangs on a rounding.
 
-    make_pipeline_models.py chain FILE     eight layers of 256 features, 2 MiB of weights
-    make_pipeline_models.py unet FILE      every layer of the way down is read again on the way up; a second input in
-                                           the middle and at the end
-    make_pipeline_models.py seq2seq FILE   an encoder whose result every layer of the decoder reads; one embedding for
-                                           both sides and the head
+    make_models.py chain FILE    eight layers of 256 features, 2 MiB of weights
+    make_models.py unet FILE     every layer of the way down is read again on the way up; a second input in
+                                 the middle and at the end
+    make_models.py seq2seq FILE  an encoder whose result every layer of the decoder reads; one embedding for
+                                 both sides and the head
+    make_models.py kink FILE     what enters its ReLU is zero but for the weights' rounding
 """
 import pathlib
 import sys
@@ -76,8 +77,17 @@ def seq2seq():
     return inputs, ("y", ["batch", length, vocabulary])
 
 
+def kink():
+    rows = rng.standard_normal((3, 16)).astype(np.float32)
+    rows[2] = -(rows[0] + rows[1])
+    weights.append(tensor("cancel", FLOAT, (3, 16), chunk(9, rows.astype("<f4").tobytes())))
+    x = add("Relu", [add("MatMul", [add("Concat", ["x", "x", "x"], "thrice", axis=1), "cancel"], "nothing")], "active")
+    add("Identity", [layer(x, "head", 16, 4, None)], "y")
+    return [("x", FLOAT, ["batch", 1])], ("y", ["batch", 4])
+
+
 def main():
-    inputs, (output, shape) = {"chain": chain, "unet": unet, "seq2seq": seq2seq}[sys.argv[1]]()
+    inputs, (output, shape) = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink}[sys.argv[1]]()
     graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
     graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)
     graph += chunk(12, value_info(output, FLOAT, shape))

@@ -1,0 +1,38 @@
+"""Finding and changing parts of a plan file (runtime/plan/plan.proto, framed by runtime/plan/plan_file.cpp)."""
+import struct
+import zlib
+
+HEADER = 40
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def messages(data, begin, end, wanted):
+    """Where the submessages with a field's number lie: begin with their tags, begin, end."""
+    at = begin
+    while at < end:
+        start = at
+        tag, at = varint(data, at)
+        if tag & 7 == 2:
+            size, at = varint(data, at)
+            if tag >> 3 == wanted:
+                yield start, at, at + size
+            at += size
+        elif tag & 7 == 0:
+            at = varint(data, at)[1]
+        else:
+            at += 8 if tag & 7 == 1 else 4
+
+
+def seal(data):
+    """The checksums of a changed plan of the same length."""
+    struct.pack_into("<I", data, 32, zlib.crc32(data[HEADER:]))
+    struct.pack_into("<I", data, 12, zlib.crc32(data[:12], zlib.crc32(data[16:HEADER])))
+    return data
