@@ -18,41 +18,60 @@ using runtime::SnapshotManifest;
 
 bool endsWith(const std::string &text, const std::string &end) { return StringRef(text).ends_with(end); }
 
-Result<std::vector<std::byte>> readWhole(const Snapshot &snapshot, const std::string &name,
-                                         const SnapshotManifest::Tensor &tensor) {
-  runtime::Shard whole{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape};
-  std::vector<std::byte> bytes(size_t(runtime::elementCount(tensor.shape) * runtime::byteSize(tensor.dtype)));
-  CLEAVE_RETURN_IF_ERROR(snapshot.read(name, tensor.dtype, tensor.shape, whole, bytes));
-  return bytes;
-}
-
 bool isWeight(const SnapshotManifest::Tensor &tensor) {
   return tensor.role == plan::Parameter::PARAMETER || tensor.role == plan::Parameter::RUNNING_STATISTIC;
 }
 
-// Where a weight's value is: in its fp32 copy, if the training kept it in 16 bits.
-std::string sourceOf(const SnapshotManifest &manifest, const std::string &weight) {
-  std::string master = runtime::masterName(weight);
-  return manifest.tensors.count(master) ? master : weight;
+// A weight of the model, by its own name: a tensor of the snapshot, or one piece of a stacked one.
+struct Weight {
+  std::string tensor;
+  int64_t piece = -1;
+};
+
+std::map<std::string, Weight> weightsOf(const SnapshotManifest &manifest) {
+  std::map<std::string, Weight> weights;
+  for (const auto &[name, tensor] : manifest.tensors) {
+    if (!isWeight(tensor)) continue;
+    if (tensor.pieces.empty()) weights[name] = {name, -1};
+    for (size_t i = 0; i < tensor.pieces.size(); ++i) weights[tensor.pieces[i].name] = {name, int64_t(i)};
+  }
+  return weights;
 }
 
-const std::vector<int64_t> &fileShape(const SnapshotManifest::Tensor &tensor) {
-  return tensor.originalShape.empty() ? tensor.shape : tensor.originalShape;
+struct WeightData {
+  plan::DType dtype;
+  std::vector<int64_t> shape; // in the ONNX file
+  std::vector<std::byte> bytes;
+};
+
+// The value is in the fp32 copy, if the training kept the weight in 16 bits.
+Result<WeightData> readWeight(const Snapshot &snapshot, const Weight &weight) {
+  const SnapshotManifest &manifest = snapshot.manifest();
+  std::string master = runtime::masterName(weight.tensor);
+  const std::string &source = manifest.tensors.count(master) ? master : weight.tensor;
+  const SnapshotManifest::Tensor &tensor = manifest.tensors.at(source), &named = manifest.tensors.at(weight.tensor);
+  runtime::Shard box{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape};
+  WeightData data{tensor.dtype, named.originalShape.empty() ? named.shape : named.originalShape, {}};
+  if (weight.piece >= 0) {
+    box.begin[0] = weight.piece, box.size[0] = 1;
+    data.shape = named.pieces[size_t(weight.piece)].originalShape;
+  }
+  data.bytes.resize(size_t(runtime::elementCount(box.size) * runtime::byteSize(tensor.dtype)));
+  CLEAVE_RETURN_IF_ERROR(snapshot.read(source, tensor.dtype, tensor.shape, box, data.bytes));
+  return data;
 }
 
 Status exportSafetensors(const Snapshot &snapshot, const std::string &output) {
-  std::vector<std::vector<std::byte>> storage;
-  std::vector<runtime::TensorView> views;
-  for (const auto &[name, weight] : snapshot.manifest().tensors) {
-    if (!isWeight(weight)) continue;
-    std::string source = sourceOf(snapshot.manifest(), name);
-    const SnapshotManifest::Tensor &tensor = snapshot.manifest().tensors.at(source);
-    auto bytes = readWhole(snapshot, source, tensor);
-    if (!bytes) return bytes.status();
-    storage.push_back(std::move(*bytes));
-    views.push_back({name, tensor.dtype, fileShape(tensor), storage.back()});
+  std::map<std::string, WeightData> data;
+  for (const auto &[name, weight] : weightsOf(snapshot.manifest())) {
+    auto read = readWeight(snapshot, weight);
+    if (!read) return read.status();
+    data[name] = std::move(*read);
   }
-  return runtime::writeSafetensors(output, views, {{"format", "pt"}, {"step", std::to_string(snapshot.manifest().step)}});
+  std::vector<runtime::TensorView> views;
+  for (const auto &[name, weight] : data) views.push_back({name, weight.dtype, weight.shape, weight.bytes});
+  return runtime::writeSafetensors(output, views,
+                                   {{"format", "pt"}, {"step", std::to_string(snapshot.manifest().step)}});
 }
 
 // Where each initializer's new value comes from.
@@ -89,20 +108,18 @@ std::vector<std::byte> transposed(const std::vector<std::byte> &bytes, int64_t r
   return out;
 }
 
-Status replaceInitializer(const Snapshot &snapshot, const Origin &origin, ::onnx::TensorProto &initializer,
-                          int64_t &total) {
-  std::string source = sourceOf(snapshot.manifest(), origin.parameter);
-  const SnapshotManifest::Tensor &tensor = snapshot.manifest().tensors.at(source);
-  auto bytes = readWhole(snapshot, source, tensor);
-  if (!bytes) return bytes.status();
-  const std::vector<int64_t> &shape = fileShape(tensor);
-  if (initializer.data_type() != ::onnx::TensorProto::FLOAT || tensor.dtype != plan::F32)
+Status replaceInitializer(const Snapshot &snapshot, const Weight &weight, const Origin &origin,
+                          ::onnx::TensorProto &initializer, int64_t &total) {
+  auto read = readWeight(snapshot, weight);
+  if (!read) return read.status();
+  auto &[dtype, shape, bytes] = *read;
+  if (initializer.data_type() != ::onnx::TensorProto::FLOAT || dtype != plan::F32)
     return inputError("initializer '" + initializer.name() + "' is not float32: export to .safetensors instead");
   if (runtime::elementCount(initializer.dims()) != runtime::elementCount(shape))
     return inputError("initializer '" + initializer.name() + "' of the model has another size than the snapshot's '" +
                       origin.parameter + "'");
   std::vector<std::byte> data =
-      origin.transposed && shape.size() == 2 ? transposed(*bytes, shape[0], shape[1]) : std::move(*bytes);
+      origin.transposed && shape.size() == 2 ? transposed(bytes, shape[0], shape[1]) : std::move(bytes);
   initializer.clear_float_data();
   initializer.clear_external_data();
   initializer.clear_data_location();
@@ -117,19 +134,23 @@ Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std
   std::ifstream file(model, std::ios::binary);
   ::onnx::ModelProto proto;
   if (!file || !proto.ParseFromIstream(&file)) return inputError(model + ": cannot be read as an ONNX model");
+  std::map<std::string, Weight> weights = weightsOf(snapshot.manifest());
   int64_t total = 0;
   for (::onnx::TensorProto &initializer : *proto.mutable_graph()->mutable_initializer()) {
     auto origin = origins->find(initializer.name());
-    if (origin == origins->end() || !snapshot.manifest().tensors.count(origin->second.parameter)) continue;
-    CLEAVE_RETURN_IF_ERROR(replaceInitializer(snapshot, origin->second, initializer, total));
+    if (origin == origins->end()) continue;
+    auto weight = weights.find(origin->second.parameter);
+    if (weight == weights.end()) continue;
+    CLEAVE_RETURN_IF_ERROR(replaceInitializer(snapshot, weight->second, origin->second, initializer, total));
     if (total > (int64_t(2) << 30) - (64 << 20))
       return inputError("the weights do not fit into one ONNX file (2 GiB): export to .safetensors instead");
   }
   if (total == 0) return inputError(model + " has none of the snapshot's parameters");
   // Copies that the importer untied ("bias#2") have no initializer of their own.
-  for (const auto &[name, tensor] : snapshot.manifest().tensors)
-    if (isWeight(tensor) && StringRef(name).contains('#'))
-      return inputError("'" + name + "' was untied from an initializer that several nodes share, so the model's file has " +
+  for (const auto &[name, weight] : weights)
+    if (StringRef(name).contains('#'))
+      return inputError("'" + name +
+                        "' was untied from an initializer that several nodes share, so the model's file has " +
                         "no place for it: export to .safetensors instead");
   std::string bytes;
   if (!proto.SerializeToString(&bytes)) return inputError("the model cannot be serialized");

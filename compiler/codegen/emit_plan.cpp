@@ -49,6 +49,29 @@ LogicalResult setSource(onnx::ParamOp param, plan::Parameter &out) {
   return success();
 }
 
+void setOriginal(onnx::ParamOp param, plan::Parameter &out) {
+  for (int64_t size : param.getOriginalShape().value_or(cast<RankedTensorType>(param.getType()).getShape()))
+    out.add_original_shape(size);
+  if (auto aliases = param.getAliases())
+    for (Attribute alias : *aliases) out.add_aliases(cast<StringAttr>(alias).getValue().str());
+}
+
+// The tensors that a parameter is stacked of (compiler/normalize/stack_experts.cpp).
+LogicalResult emitPieces(onnx::ParamOp param, ArrayAttr pieces, plan::Parameter &out) {
+  OpBuilder builder(param.getContext());
+  for (auto attributes : pieces.getAsRange<DictionaryAttr>()) {
+    OwningOpRef<onnx::ParamOp> piece =
+        onnx::ParamOp::create(builder, param.getLoc(), TypeRange(), ValueRange(), attributes.getValue());
+    plan::Parameter &part = *out.add_pieces();
+    part.set_name(piece->getSymName().str());
+    part.set_dtype(out.dtype());
+    for (int64_t size : cast<RankedTensorType>(piece->getType()).getShape()) part.add_shape(size);
+    setOriginal(*piece, part);
+    if (failed(setSource(*piece, part))) return failure();
+  }
+  return success();
+}
+
 LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Parameter &out) {
   auto type = cast<RankedTensorType>(param.getType());
   out.set_name(param.getSymName().str());
@@ -71,11 +94,10 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
     for (int64_t holder : holdersOf(param, programs)) out.add_pp_coordinates(holder);
     for (int64_t offset : offsets) out.add_offsets(offset);
   }
-  for (int64_t size : param.getOriginalShape().value_or(type.getShape())) out.add_original_shape(size);
-  if (auto aliases = param.getAliases())
-    for (Attribute alias : *aliases) out.add_aliases(cast<StringAttr>(alias).getValue().str());
+  setOriginal(param, out);
   if (auto user = param.getUsedBy()) out.set_used_by(user->str());
-  return setSource(param, out);
+  auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
+  return pieces ? emitPieces(param, pieces, out) : setSource(param, out);
 }
 
 // One program: its fragments, slots and routines.

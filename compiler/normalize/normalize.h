@@ -49,6 +49,7 @@ std::unique_ptr<mlir::Pass> createNormalizeNodesPass(NormalizeOptions options = 
 std::unique_ptr<mlir::Pass> createFoldConstantsPass();
 std::unique_ptr<mlir::Pass> createPushReshapesPass();
 std::unique_ptr<mlir::Pass> createAbsorbTransposesPass();
+std::unique_ptr<mlir::Pass> createStackExpertsPass();
 std::unique_ptr<mlir::Pass> createSimplifyCorePass();
 std::unique_ptr<mlir::Pass> createEraseDeadCodePass();
 std::unique_ptr<mlir::Pass> createVerifyCorePass();

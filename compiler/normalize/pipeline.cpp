@@ -13,6 +13,8 @@ void buildNormalizePipeline(OpPassManager &passes, const NormalizeOptions &optio
   passes.addPass(createSimplifyCorePass());          // what the pushes have made trivial
   passes.addPass(createAbsorbTransposesPass());      // contractions read their operands where they lie
   passes.addPass(createEraseDeadCodePass());
+  passes.addPass(createStackExpertsPass()); // experts that are modules of their own become one
+  passes.addPass(createEraseDeadCodePass());
   passes.addPass(createVerifyCorePass()); // the border: core ops of static shape
 }
 
@@ -22,6 +24,7 @@ void registerNormalizePasses() {
   registerPass([] { return createFoldConstantsPass(); });
   registerPass([] { return createPushReshapesPass(); });
   registerPass([] { return createAbsorbTransposesPass(); });
+  registerPass([] { return createStackExpertsPass(); });
   registerPass([] { return createSimplifyCorePass(); });
   registerPass([] { return createEraseDeadCodePass(); });
   registerPass([] { return createVerifyCorePass(); });

@@ -1,4 +1,5 @@
 #include "compiler/partition/layout_versions.h"
+#include "compiler/partition/stages.h"
 #include "dialects/onnx/facets/rule_building.h"
 #include <algorithm>
 
@@ -98,6 +99,7 @@ Value LayoutVersions::regenerate(Value value, const Sharding &wanted, Operation 
   OpBuilder builder(user);
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);
+  if (phaseOf(user) != phaseOf(op)) copy->removeAttr(stageAttr); // it runs where it is read, as a resharding does
   copy->setAttr(phaseAttr, builder.getStringAttr(phaseOf(user)));
   annotate(copy, split, wanted);
   return copy->getResult(0);

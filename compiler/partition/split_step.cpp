@@ -16,7 +16,7 @@ int64_t stageAttrOf(Operation *op) {
 LogicalResult StepSplit::analyze() {
   Block &block = function.getBody().front();
   int64_t count = 0;
-  SmallVector<Operation *> unknown; // collectives of values that are used in the other phase
+  llvm::SetVector<Operation *> unknown; // what the backward pass makes of forward values for the layout it wants
   for (Operation &op : block.without_terminator()) {
     for (Value result : op.getResults()) order[result] = count++;
     if (floating.contains(&op)) continue;
@@ -32,20 +32,20 @@ LogicalResult StepSplit::analyze() {
       auto home = homes.find(operand.getDefiningOp());
       if (home == homes.end()) continue;
       latest = std::max(latest.value_or(0), home->second.stage);
-      if (home->second.part == Part::Forward) continue;
+      if (home->second.part == Part::Forward || unknown.contains(home->first)) continue;
       anyBackward = true;
       earliest = std::min(earliest.value_or(home->second.stage), home->second.stage);
     }
     place.part = backward || (phaseOf(&op) == "update" && anyBackward) ? Part::Backward : Part::Forward;
     if (place.part == Part::Backward && !known && !earliest) {
-      unknown.push_back(&op);
+      unknown.insert(&op);
       place.stage = latest.value_or(0);
     } else if (!known) {
       place.stage = place.part == Part::Backward ? *earliest : latest.value_or(0);
     }
     homes[&op] = place;
   }
-  for (Operation *op : llvm::reverse(unknown)) { // of forward values, for the backward pass: where that reads them
+  for (Operation *op : llvm::reverse(unknown)) { // they run where they are read
     std::optional<int64_t> users;
     for (Operation *user : op->getUsers())
       if (auto home = homes.find(user); home != homes.end()) users = std::max(users.value_or(0), home->second.stage);

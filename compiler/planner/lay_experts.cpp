@@ -23,8 +23,8 @@ public:
     return {
         ErrorKind::Usage,
         fmt::format("--mesh ep={}: no product of this model has weights stacked as [experts, in, out] with a number "
-                    "of experts that {} divides; experts that are modules of their own have to be stacked (one "
-                    "einsum or bmm for all) to be split, or leave ep out",
+                    "of experts that {} divides. Experts that are modules of their own are stacked where the sum "
+                    "over them has the same operations for each, times its own part of the router's result",
                     count, count)};
   }
 

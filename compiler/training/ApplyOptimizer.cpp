@@ -99,7 +99,9 @@ public:
       Location loc = param.getLoc();
       context.begin(param, loc);
       Value old = onnx::ReadOp::create(builder, loc, result.value.getType(), result.gradientOf);
-      double decay = isExempt(param) ? 0 : spec.weightDecay;
+      std::optional<bool> exempt = isExempt(param);
+      if (!exempt) return signalPassFailure();
+      double decay = *exempt ? 0 : spec.weightDecay;
       Value updated = buildUpdate(Formula(builder, loc), spec, context, old, result.value, decay);
       onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
     }
@@ -107,16 +109,29 @@ public:
   }
 
 private:
-  // no_decay names the parameter, one of its aliases, or a node that uses it.
-  bool isExempt(onnx::ParamOp param) {
+  // no_decay names the parameter, one of its aliases, or a node that uses it. Of one that is stacked of several: all of
+  // them, or none; nothing after an error.
+  std::optional<bool> isExempt(onnx::ParamOp param) {
+    auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
+    if (!pieces) return isExempt(param->getAttrDictionary());
+    SmallVector<bool> exempt;
+    for (auto piece : pieces.getAsRange<DictionaryAttr>()) exempt.push_back(isExempt(piece));
+    if (llvm::all_equal(exempt)) return exempt[0];
+    param.emitError("optimizer.no_decay names some of ")
+        << param.getSymName() << ", which are one tensor here: name all of them, or none";
+    return std::nullopt;
+  }
+  bool isExempt(DictionaryAttr param) {
+    auto name = param.getAs<StringAttr>("sym_name").str();
     std::vector<std::string> nodes;
-    if (param.getUsedBy()) nodes.push_back(param.getUsedBy()->str());
-    if (auto users = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
+    if (auto user = param.getAs<StringAttr>("used_by")) nodes.push_back(user.str());
+    if (auto users = param.getAs<ArrayAttr>("onnx.nodes"))
       for (StringRef user : users.getAsValueRange<StringAttr>()) nodes.push_back(user.str());
-    if (recipe::matchParameter(recipe.optimizer.noDecay, {param.getSymName().str(), nodes})) return true;
-    if (!param.getAliases()) return false;
-    return llvm::any_of(param.getAliases()->getAsValueRange<StringAttr>(),
-                        [&](StringRef alias) { return recipe::matchAny(recipe.optimizer.noDecay, alias.str()); });
+    if (recipe::matchParameter(recipe.optimizer.noDecay, {name, nodes})) return true;
+    auto aliases = param.getAs<ArrayAttr>("aliases");
+    return aliases && llvm::any_of(aliases.getAsValueRange<StringAttr>(), [&](StringRef alias) {
+             return recipe::matchAny(recipe.optimizer.noDecay, alias.str());
+           });
   }
 };
 

@@ -44,6 +44,28 @@ Status verifyHolders(const plan::Parameter &parameter, int programs) {
   return Status::ok();
 }
 
+// Where its data comes from has as many bytes as it needs.
+Status verifySource(const plan::Parameter &parameter) {
+  if (!parameter.pieces().empty()) {
+    if (parameter.shape().empty() || parameter.shape(0) != parameter.pieces_size())
+      return inputError(fmt::format("its {} pieces are not its first dimension", parameter.pieces_size()));
+    for (const plan::Parameter &piece : parameter.pieces()) {
+      std::string where = fmt::format("piece '{}'", piece.name());
+      if (!std::equal(piece.shape().begin(), piece.shape().end(), parameter.shape().begin() + 1,
+                      parameter.shape().end()) ||
+          piece.dtype() != parameter.dtype() || !piece.pieces().empty())
+        return inputError(where + " is of another form than the parameter");
+      CLEAVE_RETURN_IF_ERROR(at(where, verifySource(piece)));
+    }
+  }
+  if (!parameter.has_file()) return Status::ok();
+  const plan::Source &file = parameter.file();
+  int64_t expected = elementCount(parameter.shape()) * byteSize(file.dtype());
+  if (byteSize(file.dtype()) != 0 && file.offset() >= 0 && file.length() == expected) return Status::ok();
+  return inputError(
+      fmt::format("its file slice has {} bytes at {}, its shape needs {}", file.length(), file.offset(), expected));
+}
+
 Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &mesh, int64_t arenaBytes) {
   std::vector<std::pair<int64_t, const plan::Parameter *>> places;
   std::set<std::string> names;
@@ -61,13 +83,7 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     buffer.set_dtype(parameter.dtype());
     for (int64_t size : shard->size) buffer.add_shape(size);
     CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, {arenaBytes, -1})));
-    if (parameter.has_file()) {
-      const plan::Source &file = parameter.file();
-      int64_t expected = elementCount(parameter.shape()) * byteSize(file.dtype());
-      if (byteSize(file.dtype()) == 0 || file.offset() < 0 || file.length() != expected)
-        return inputError(fmt::format("{}: its file slice has {} bytes at {}, its shape needs {}", where, file.length(),
-                                      file.offset(), expected));
-    }
+    CLEAVE_RETURN_IF_ERROR(at(where, verifySource(parameter)));
     places.emplace_back(*offset, &parameter);
     if (byteSize(buffer) == 0) places.pop_back();
   }

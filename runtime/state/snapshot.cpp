@@ -94,6 +94,8 @@ SnapshotManifest manifestOf(const plan::Plan &plan) {
     tensor.originalShape.assign(parameter.original_shape().begin(), parameter.original_shape().end());
     tensor.aliases.assign(parameter.aliases().begin(), parameter.aliases().end());
     tensor.role = parameter.role();
+    for (const plan::Parameter &piece : parameter.pieces())
+      tensor.pieces.push_back({piece.name(), {piece.original_shape().begin(), piece.original_shape().end()}});
   }
   return manifest;
 }

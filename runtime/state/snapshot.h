@@ -38,6 +38,11 @@ struct SnapshotManifest {
     std::vector<int64_t> originalShape; // in the ONNX file, for export
     std::vector<std::string> aliases;
     plan::Parameter::Role role = plan::Parameter::PARAMETER;
+    struct Piece {
+      std::string name;
+      std::vector<int64_t> originalShape;
+    };
+    std::vector<Piece> pieces; // tensors of the ONNX file that it is stacked of, one an index of the first dimension
   };
   std::map<std::string, Tensor> tensors;
   std::vector<int64_t> fileBytes; // of every rank's file

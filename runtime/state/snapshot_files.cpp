@@ -53,12 +53,15 @@ std::vector<fs::path> snapshotsIn(const fs::path &folder) {
 
 Json toJson(const SnapshotManifest &manifest) {
   Json tensors = Json::object();
-  for (const auto &[name, tensor] : manifest.tensors)
+  for (const auto &[name, tensor] : manifest.tensors) {
     tensors[name] = {{"dtype", runtime::name(tensor.dtype)},
                      {"shape", tensor.shape},
                      {"original_shape", tensor.originalShape},
                      {"aliases", tensor.aliases},
                      {"role", plan::Parameter::Role_Name(tensor.role)}};
+    for (const SnapshotManifest::Tensor::Piece &piece : tensor.pieces)
+      tensors[name]["pieces"].push_back({{"name", piece.name}, {"original_shape", piece.originalShape}});
+  }
   return {{"format", formatVersion},
           {"step", manifest.step},
           {"data", {{"epoch", manifest.sampler.epoch}, {"position", manifest.sampler.position}}},
@@ -100,6 +103,9 @@ Result<SnapshotManifest> readManifest(const fs::path &path) {
       tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
       tensor.originalShape = entry.at("original_shape").get<std::vector<int64_t>>();
       tensor.aliases = entry.at("aliases").get<std::vector<std::string>>();
+      for (const Json &piece : entry.value("pieces", Json::array()))
+        tensor.pieces.push_back(
+            {piece.at("name").get<std::string>(), piece.at("original_shape").get<std::vector<int64_t>>()});
       if (!plan::Parameter::Role_Parse(entry.at("role").get<std::string>(), &tensor.role) ||
           tensor.dtype == plan::DTYPE_INVALID || elementCount(tensor.shape) < 0)
         return inputError(fmt::format("{}: its manifest.json is damaged at tensor '{}'", path.string(), name));

@@ -95,6 +95,15 @@ Status WeightReader::initialize(const plan::Parameter &parameter, const Shard &s
   int64_t unit = byteSize(parameter.dtype()), count = elementCount(shard.size);
   if (unit == 0 || count < 0 || static_cast<int64_t>(out.size()) != count * unit)
     return fail("its memory has the wrong size");
+  if (!parameter.pieces().empty()) {
+    if (parameter.pieces_size() != shape[0]) return fail("has another number of pieces than of entries");
+    Shard part{{shard.begin.begin() + 1, shard.begin.end()}, {shard.size.begin() + 1, shard.size.end()}};
+    size_t bytes = out.size() / static_cast<size_t>(std::max<int64_t>(shard.size[0], 1));
+    for (int64_t i = 0; i < shard.size[0]; ++i)
+      CLEAVE_RETURN_IF_ERROR(initialize(parameter.pieces(static_cast<int>(shard.begin[0] + i)), part,
+                                        out.subspan(static_cast<size_t>(i) * bytes, bytes)));
+    return Status::ok();
+  }
   switch (parameter.source_case()) {
   case plan::Parameter::kFile: {
     const plan::Source &source = parameter.file();

@@ -128,6 +128,7 @@ QUICK = {
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
     "gshard_tiny": ["single", "ep4"],
+    "expert_modules_tiny": ["ep2", "dp2tp2pp2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.

@@ -48,42 +48,74 @@ class UNet(nn.Module):
         return self.out(F.silu(self.join(torch.cat([self.up(c), a], 1))))
 
 
-class Experts(nn.Module):
-    """A router chooses two of four experts for every token; all experts compute, the others' part is 0."""
+class Routed(nn.Module):
+    """A router chooses two of four experts for every token."""
 
-    def __init__(self, width=16, experts=4):
+    def __init__(self, width, experts):
         super().__init__()
         self.embed, self.router = nn.Embedding(40, width), nn.Linear(width, experts, bias=False)
+        self.make_experts(width, experts)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 40)
+
+    def make_experts(self, width, experts):
         self.up = nn.Parameter(torch.randn(experts, width, 2 * width) * 0.2)
         self.down = nn.Parameter(torch.randn(experts, 2 * width, width) * 0.2)
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 40)
+
+    def choose(self, x):
+        weight, index = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
+        return weight / weight.sum(-1, keepdim=True), index
+
+    def gate(self, x):
+        """[..., experts]: how much of each expert's result a token takes, 0 of those it has not chosen."""
+        weight, index = self.choose(x)
+        return (F.one_hot(index, self.router.out_features).to(weight.dtype) * weight.unsqueeze(-1)).sum(-2)
 
     def forward(self, tokens):
         x = self.embed(tokens)
-        weight, index = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
-        weight = weight / weight.sum(-1, keepdim=True)
-        gate = (F.one_hot(index, self.up.shape[0]).to(weight.dtype) * weight.unsqueeze(-1)).sum(-2)
+        return self.head(self.norm(x + self.mix(x)))
+
+
+class Experts(Routed):
+    """All experts compute, the others' part is 0."""
+
+    def __init__(self):
+        super().__init__(16, 4)
+
+    def mix(self, x):
+        gate = self.gate(x)
         y = F.gelu(torch.einsum("bsd,edf->bsef", x, self.up))
         y = torch.einsum("bsef,efd->bsed", y, self.down)
-        return self.head(self.norm(x + (y * gate.unsqueeze(-1)).sum(2)))
+        return (y * gate.unsqueeze(-1)).sum(2)
 
 
-class DispatchedExperts(nn.Module):
+class ExpertModules(Routed):
+    """The same with experts that are modules of their own, in a loop, and one more that every token goes to."""
+
+    def __init__(self):
+        super().__init__(16, 4)
+
+    def make_experts(self, width, experts):
+        expert = lambda: nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.experts, self.shared = nn.ModuleList(expert() for _ in range(experts)), expert()
+
+    def mix(self, x):
+        gate, y = self.gate(x), self.shared(x)
+        for i, expert in enumerate(self.experts):
+            y = y + gate[..., i, None] * expert(x)
+        return y
+
+
+class DispatchedExperts(Routed):
     """GShard's form (Lepikhin et al. 2020): each token goes to two experts, which take so many of a sequence as they
     have room for; products with masks bring tokens to [experts, batch, capacity, width] and back."""
 
-    def __init__(self, width=16, experts=4, capacity=3):
-        super().__init__()
-        self.capacity = capacity
-        self.embed, self.router = nn.Embedding(40, width), nn.Linear(width, experts, bias=False)
-        self.up = nn.Parameter(torch.randn(experts, width, 2 * width) * 0.2)
-        self.down = nn.Parameter(torch.randn(experts, 2 * width, width) * 0.2)
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 40)
+    capacity = 3
 
-    def forward(self, tokens):
-        x = self.embed(tokens)
-        weight, index = torch.topk(self.router(x).softmax(-1), 2, dim=-1)
-        weight = weight / weight.sum(-1, keepdim=True)
+    def __init__(self):
+        super().__init__(16, 4)
+
+    def mix(self, x):
+        weight, index = self.choose(x)
         combine, taken = 0, 0
         for choice in range(2):
             mask = F.one_hot(index[..., choice], self.up.shape[0])
@@ -96,7 +128,7 @@ class DispatchedExperts(nn.Module):
         y = torch.einsum("bsec,bsd->ebcd", dispatch, x)
         y = F.gelu(torch.einsum("ebcd,edf->ebcf", y, self.up))
         y = torch.einsum("ebcf,efd->ebcd", y, self.down)
-        return self.head(self.norm(x + torch.einsum("bsec,ebcd->bsd", combine, y)))
+        return torch.einsum("bsec,ebcd->bsd", combine, y)
 
 
 class EncoderDecoder(nn.Module):
@@ -123,6 +155,7 @@ MODELS = {
     "unet_tiny": (UNet, lambda: [torch.randn(BATCH, 3, 16, 16)], lambda: torch.randn(BATCH, 3, 16, 16),
                   {"kind": "mse", "output": "y", "reduction": "mean"}),
     "experts_tiny": (Experts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
+    "expert_modules_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "gshard_tiny": (DispatchedExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
                              CROSS_ENTROPY),
@@ -151,7 +184,7 @@ def make(name):
                       dynamic_axes={name: {0: "batch"} for name in names}, training=torch.onnx.TrainingMode.TRAINING)
     model = model.double()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
-    losses, norms = [], []
+    losses, norms, gradients = [], [], {}
     for batch, target in batches:
         wide = [x.double() if x.is_floating_point() else x for x in batch]
         optimizer.zero_grad()
@@ -159,13 +192,15 @@ def make(name):
         value.backward()
         norms.append(float(torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters()]))))
         losses.append(value.item())
+        if not gradients:
+            gradients = {n: {"norm": float(p.grad.norm()), "sum": float(p.grad.sum())} for n, p in model.named_parameters()}
         optimizer.step()
     arrays = {name: np.stack([batch[i].numpy() for batch, _ in batches]) for i, name in enumerate(names)}
     np.savez_compressed(folder / "data.npz", labels=np.stack([target.numpy() for _, target in batches]), **arrays)
     train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": BATCH}, "steps": STEPS,
              "optimizer": {"kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}}
     (folder / "train.json").write_text(json.dumps(train, indent=1) + "\n")
-    golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": {}, "torch_version": torch.__version__}
+    golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": gradients, "torch_version": torch.__version__}
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 
