@@ -256,9 +256,10 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
     partition::buildPartitionPipeline(passes, decision.mesh, decision, *table);
   }));
-  auto plan =
-      codegen::generate(*module, decision.mesh,
-                        {.gpu = planner::computeCapability(request.cluster.device.kind), .emulate = request.emulate});
+  auto plan = codegen::generate(*module, decision.mesh,
+                                {.gpu = planner::computeCapability(request.cluster.device.kind),
+                                 .emulate = request.emulate,
+                                 .tf32 = request.recipe.precision == recipe::Precision::Tf32});
   dump("codegen");
   if (failed(plan)) return failure("code generation failed");
   return std::move(*plan);

@@ -1,6 +1,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/command_kernels.h"
 #include "compiler/codegen/cuda/cuda_kernels.h"
+#include "compiler/codegen/cuda/group_launches.h"
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/passes.h"
@@ -8,6 +9,7 @@
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "runtime/plan/library_workspace.h"
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -45,20 +47,23 @@ LogicalResult addCpuKernels(ModuleOp module, const CodegenOptions &options, plan
 // larger tensors may begin anywhere.
 BufferAlignments alignmentsOf(const plan::Plan &plan) {
   BufferAlignments alignments;
+  auto add = [&](const plan::Launch &launch) {
+    auto &known = alignments[plan.kernels(launch.kernel()).symbol()];
+    known.resize(static_cast<size_t>(launch.buffers_size()), bufferAlignment);
+    for (auto [least, buffer] : llvm::zip_equal(known, launch.buffers()))
+      least = std::min(least, (buffer.offset() | bufferAlignment) & -(buffer.offset() | bufferAlignment));
+  };
   for (const plan::Program &program : plan.programs())
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::Command &command : fragment.commands()) {
-        if (!command.has_launch()) continue;
-        const plan::Launch &launch = command.launch();
-        auto &known = alignments[plan.kernels(launch.kernel()).symbol()];
-        known.resize(static_cast<size_t>(launch.buffers_size()), bufferAlignment);
-        for (auto [least, buffer] : llvm::zip_equal(known, launch.buffers()))
-          least = std::min(least, (buffer.offset() | bufferAlignment) & -(buffer.offset() | bufferAlignment));
+        if (command.has_launch()) add(command.launch());
+        for (const plan::Launch &part : command.launch_group().parts()) add(part);
       }
   return alignments;
 }
 
 LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
+  groupLaunches(plan);
   GpuKernels kernels(module, alignmentsOf(plan));
   if (failed(kernels.build())) return failure();
   for (auto [kernel, built] : llvm::zip_equal(*plan.mutable_kernels(), kernels.all())) {
@@ -70,7 +75,10 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
   if (!options.cpu.empty()) cudaOptions.host.cpu = options.cpu;
   FailureOr<CudaLibrary> library = kernels.compile(cudaOptions);
   if (failed(library)) return failure();
+  for (plan::Program &program : *plan.mutable_programs())
+    program.set_library_workspace_bytes(runtime::libraryWorkspace(program));
   plan.mutable_cuda()->set_target(options.gpu);
+  plan.mutable_cuda()->set_tf32(options.tf32);
   plan.mutable_cuda()->set_ptx(std::move(library->ptx));
   plan.mutable_cuda()->set_cubin(std::move(library->cubin));
   plan.set_kernel_object(std::move(library->emulation));
@@ -82,6 +90,7 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
 
 void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
   passes.addPass(createAbsorbContractTransposes());
+  if (gpu) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createRematerializeCheapPass());
   passes.addPass(createFormClustersPass());

@@ -30,6 +30,7 @@ struct MemoryReport {
 struct CodegenOptions {
   std::string gpu;                // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
   bool emulate = false;           // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
+  bool tf32 = false;              // products of fp32 round their operands to TF32, on GPUs
   std::string cpu;                // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;            // a device; 0: decided when the plan runs
   MemoryReport *memory = nullptr; // filled when given
@@ -43,6 +44,7 @@ mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &me
 void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false);
 
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
+std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();

@@ -112,6 +112,19 @@ private:
     assign(*contract.mutable_rhs_strides(), op.getRhsStrides());
     assign(*contract.mutable_out_strides(), op.getOutStrides());
     contract.set_rhs_is_parameter(op.getRhsIsParameter());
+    auto more = op.getMore();
+    if (op.getActivation() == "gelu") {
+      contract.set_activation(plan::Contract::GELU);
+      if (op.getKeepsPreActivation()) {
+        *contract.mutable_pre_activation() = bufferOf(more.front());
+        more = more.drop_front();
+      }
+    } else if (op.getActivation() == "gelu_gradient") {
+      contract.set_activation(plan::Contract::GELU_GRADIENT);
+      *contract.mutable_pre_activation() = bufferOf(op.getPreActivation());
+    }
+    if (op.getSumOf())
+      *(op.getSumOf() == "lhs" ? contract.mutable_lhs_sum() : contract.mutable_rhs_sum()) = bufferOf(more.front());
     return success();
   }
 

@@ -76,12 +76,13 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
   }
   if (layout.swapped) std::swap(lhs, rhs);
   auto product = plan::ContractCommandOp::create(
-      builder, op.getLoc(), productType, lhs.view.base, rhs.view.base, Value(),
+      builder, op.getLoc(), productType, TypeRange(), lhs.view.base, rhs.view.base, Value(), Value(),
       builder.getDenseI64ArrayAttr(layout.batch), builder.getI64IntegerAttr(layout.m),
       builder.getI64IntegerAttr(layout.n), builder.getI64IntegerAttr(layout.k),
       builder.getDenseI64ArrayAttr(layout.lhsStrides), builder.getDenseI64ArrayAttr(layout.rhsStrides),
       builder.getDenseI64ArrayAttr(layout.outStrides), builder.getI64IntegerAttr(lhs.view.offset),
-      builder.getI64IntegerAttr(rhs.view.offset), isParameter(rhs.view.base) ? builder.getUnitAttr() : UnitAttr());
+      builder.getI64IntegerAttr(rhs.view.offset), isParameter(rhs.view.base) ? builder.getUnitAttr() : UnitAttr(),
+      StringAttr(), UnitAttr(), StringAttr());
   inherit(product, op);
   if (!layout.copyOut) return product.getY();
 

@@ -6,6 +6,7 @@ namespace cleave::codegen {
 void registerCodegenPasses() {
   registerKernelPasses();
   mlir::registerPass(createAbsorbContractTransposes);
+  mlir::registerPass(createFoldEpilogues);
   mlir::registerPass(createLowerLibraryOps);
   mlir::registerPass(createLowerCollectives);
   mlir::registerPass(createCopyKeptValues);

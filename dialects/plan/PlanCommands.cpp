@@ -12,6 +12,13 @@ LogicalResult ContractCommandOp::verify() {
   for (int64_t size : getBatch()) elements *= size;
   if (cast<RankedTensorType>(getY().getType()).getNumElements() != elements)
     return emitOpError() << "computes " << elements << " elements for a result of type " << getY().getType();
+  if (getMore().size() != size_t(getKeepsPreActivation()) + getSumOf().has_value())
+    return emitOpError() << "has " << getMore().size() << " results besides the product";
+  bool isGradient = getActivation() == "gelu_gradient";
+  if (getActivation() && !isGradient && getActivation() != "gelu")
+    return emitOpError() << "has no activation '" << *getActivation() << "'";
+  if (isGradient != bool(getPreActivation()) || (getKeepsPreActivation() && getActivation() != "gelu"))
+    return emitOpError("reads its pre-activation for gelu_gradient, and only gelu writes one");
   return success();
 }
 
@@ -26,8 +33,8 @@ LogicalResult ViewOp::verify() {
   if (from.getElementType() != to.getElementType()) return emitOpError("must keep the element type");
   int64_t begin = getOffset(), end = begin + to.getNumElements();
   if (begin < 0 || end > from.getNumElements())
-    return emitOpError() << "looks at elements [" << begin << ", " << end
-                         << ") of a tensor that has " << from.getNumElements();
+    return emitOpError() << "looks at elements [" << begin << ", " << end << ") of a tensor that has "
+                         << from.getNumElements();
   return success();
 }
 

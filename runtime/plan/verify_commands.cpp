@@ -75,6 +75,16 @@ Status verifyContract(const plan::Contract &c) {
       return inputError("out: several results in one element (stride 0)");
   if (c.has_bias() && elementCount(c.bias().shape()) != c.n())
     return inputError(fmt::format("bias {} for n = {}", describe(c.bias()), c.n()));
+  if (c.has_pre_activation())
+    CLEAVE_RETURN_IF_ERROR(reaches("pre_activation", c.pre_activation(), with(c.m(), c.n()), c.out_strides()));
+  if (c.has_pre_activation() ? c.activation() == plan::Contract::NONE : c.activation() == plan::Contract::GELU_GRADIENT)
+    return inputError("a pre-activation belongs to an activation, and GELU's gradient needs it");
+  if (c.has_lhs_sum() && elementCount(c.lhs_sum().shape()) != c.m())
+    return inputError(fmt::format("lhs_sum {} for m = {}", describe(c.lhs_sum()), c.m()));
+  if (c.has_rhs_sum() && elementCount(c.rhs_sum().shape()) != c.n())
+    return inputError(fmt::format("rhs_sum {} for n = {}", describe(c.rhs_sum()), c.n()));
+  if ((c.has_lhs_sum() || c.has_rhs_sum()) && batch > 0)
+    return inputError("sums of an operand of a product with batch dimensions");
   return Status::ok();
 }
 
@@ -192,6 +202,35 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
   return Status::ok();
 }
 
+// Parts run at once, in any order: none may write what another reads or writes.
+Status verifyGroup(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
+  const auto &parts = command.launch_group().parts();
+  if (parts.empty()) return inputError("a group of no launches");
+  struct Range {
+    int64_t begin, end;
+    int part;
+    bool written;
+  };
+  std::vector<Range> ranges;
+  for (int i = 0; i < parts.size(); ++i) {
+    CLEAVE_RETURN_IF_ERROR(verifyLaunch(parts[i], plan, mesh));
+    if (parts[i].kernel() != parts[0].kernel()) return inputError("a group of launches of different kernels");
+    plan::Command one;
+    *one.mutable_launch() = parts[i];
+    for (const Access &access : accessesOf(one, &plan)) {
+      if (access.buffer->in_slot()) return inputError("a group of launches with a buffer in a slot");
+      ranges.push_back({access.buffer->offset(), access.buffer->offset() + byteSize(*access.buffer), i, access.write});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < ranges.size(); ++i)
+    for (size_t j = i + 1; j < ranges.size() && ranges[j].begin < ranges[i].end; ++j)
+      if (ranges[i].part != ranges[j].part && (ranges[i].written || ranges[j].written))
+        return inputError(fmt::format("parts {} and {} of a group of launches meet at byte {}", ranges[i].part,
+                                      ranges[j].part, ranges[j].begin));
+  return Status::ok();
+}
+
 } // namespace
 
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
@@ -199,6 +238,8 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
   switch (command.kind_case()) {
   case plan::Command::kLaunch:
     return verifyLaunch(command.launch(), plan, mesh);
+  case plan::Command::kLaunchGroup:
+    return verifyGroup(command, plan, mesh);
   case plan::Command::kContract:
     return verifyContract(command.contract());
   case plan::Command::kConvolution:
@@ -236,24 +277,38 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
   }
 }
 
+namespace {
+
+void addLaunch(const plan::Launch &launch, const plan::Plan *plan, std::vector<Access> &out) {
+  int64_t outputs = 0;
+  if (plan && launch.kernel() >= 0 && launch.kernel() < plan->kernels_size())
+    outputs = plan->kernels(launch.kernel()).num_outputs();
+  for (int i = 0; i < launch.buffers_size(); ++i)
+    out.push_back({&launch.buffers(i), outputs <= 0 || i >= launch.buffers_size() - outputs, "buffer"});
+}
+
+} // namespace
+
 std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *plan) {
   std::vector<Access> out;
   auto reads = [&](const plan::Buffer &buffer, const char *role) { out.push_back({&buffer, false, role}); };
   auto writes = [&](const plan::Buffer &buffer, const char *role) { out.push_back({&buffer, true, role}); };
   switch (command.kind_case()) {
-  case plan::Command::kLaunch: {
-    const plan::Launch &c = command.launch();
-    int64_t outputs = 0;
-    if (plan && c.kernel() >= 0 && c.kernel() < plan->kernels_size()) outputs = plan->kernels(c.kernel()).num_outputs();
-    for (int i = 0; i < c.buffers_size(); ++i)
-      out.push_back({&c.buffers(i), outputs <= 0 || i >= c.buffers_size() - outputs, "buffer"});
+  case plan::Command::kLaunch:
+    addLaunch(command.launch(), plan, out);
     break;
-  }
+  case plan::Command::kLaunchGroup:
+    for (const plan::Launch &part : command.launch_group().parts()) addLaunch(part, plan, out);
+    break;
   case plan::Command::kContract:
     reads(command.contract().lhs(), "lhs"), reads(command.contract().rhs(), "rhs"),
         writes(command.contract().out(), "out");
     if (command.contract().accumulate()) reads(command.contract().out(), "out");
     if (command.contract().has_bias()) reads(command.contract().bias(), "bias");
+    if (const plan::Contract &c = command.contract(); c.has_pre_activation())
+      out.push_back({&c.pre_activation(), c.activation() == plan::Contract::GELU, "pre_activation"});
+    if (command.contract().has_lhs_sum()) writes(command.contract().lhs_sum(), "lhs_sum");
+    if (command.contract().has_rhs_sum()) writes(command.contract().rhs_sum(), "rhs_sum");
     break;
   case plan::Command::kConvolution: {
     const plan::Convolution &c = command.convolution();

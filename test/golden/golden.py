@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--gpu] [--mpi] [--models a,b] [--splits x,y] [--precision bf16|fp16]
+    golden.py --build BUILD [--full] [--gpu | --fake-gpu | --on-gpu] [--mpi] [--models a,b] [--splits x,y] [--precision bf16|fp16]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
 large power of two, the gradient of every parameter with `grads_step0_f64` (norm and sum, 1e-3 of the norm) and with
 `grads.npz` where there is one (1e-3 in the L2 norm).
 
-With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/cuda.md).
+With --gpu the plans are for GPUs, and their kernels run on an emulated grid (docs/cuda.md). With --fake-gpu they go
+through the driver for GPUs, on a fake of NVIDIA's libraries that runs the same kernels (test/unit/cuda/fake): streams,
+events, graphs and ranks on one GPU with real numbers. With --on-gpu: on a real one.
 In bf16 and fp16 every step's loss is within 1e-2 of `loss_f64`, and with a loss scale that overflows fp16 at first, steps
 are skipped on all devices alike until it fits.
 """
@@ -133,6 +135,7 @@ QUICK = {
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
 GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
+FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4")]  # by the driver for GPUs
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
@@ -141,6 +144,18 @@ LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("
        ("mlp", "pp2", "fp16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
        ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
+
+
+GPU_WAYS = ("gpu", "fake-gpu", "on-gpu")
+GPU_KIND = "h100-80g"  # what plans for GPUs are compiled for
+FAKE = pathlib.Path("test/unit/cuda")  # of the build folder
+
+
+def environment_of(how, build):
+    """An emulated plan runs on the CPU whatever GPU the machine has; the fake has one of its own."""
+    if how == "fake-gpu":
+        return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries")}
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if how != "on-gpu" else dict(os.environ)
 
 
 class Failure(Exception):
@@ -199,21 +214,25 @@ def read_safetensors(path):
 
 
 def compile_plan(build, folder, devices, flags, plan, gpu):
-    cluster = [f"h100-80g:{devices}", "--emulate"] if gpu else [f"cpu:{devices}"]
+    emulate = [] if gpu == "on-gpu" else ["--emulate"]
+    cluster = [f"{GPU_KIND}:{devices}", *emulate] if gpu else [f"cpu:{devices}"]
     return [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster",
             *cluster, "-o", plan, *flags]
 
 
 def compile_and_run(build, folder, devices, flags, steps, overrides, work, how):
     plan, metrics, snapshots = work / "x.plan", work / "metrics.jsonl", work / "snapshots"
-    command = compile_plan(build, folder, devices, flags, plan, how == "gpu")
+    command = compile_plan(build, folder, devices, flags, plan, how in GPU_WAYS and how)
     for override in overrides:
         command += ["--set", override]
     call(command)
+    environment = environment_of(how, build)
+    if how == "fake-gpu":
+        call([build / FAKE / "fake_gpu_plan", plan, plan])
     run = [build / "bin" / "cleave", "run", plan, "--steps", steps, "--metrics", metrics, "--snapshot", snapshots]
     if how == "mpi":
         run = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", devices] + run
-    call(run)
+    call(run, env=environment)
     trained = work / "trained.safetensors"
     call([build / "bin" / "cleave", "export", snapshots, "-o", trained])
     return [json.loads(line) for line in metrics.read_text().splitlines() if '"loss"' in line], read_safetensors(trained)
@@ -261,8 +280,10 @@ def verify_case(build, folder, devices, flags, how, precision):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
-        call(compile_plan(build, folder, devices, flags, plan, how == "gpu") + ["--set", f"precision={precision or 'fp32'}"])
-        return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"])
+        call(compile_plan(build, folder, devices, flags, plan, how in GPU_WAYS and how) + ["--set", f"precision={precision or 'fp32'}"])
+        if how == "fake-gpu":
+            call([build / FAKE / "fake_gpu_plan", plan, plan])
+        return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"], env=environment_of(how, build))
 
 
 def run_case(build, model, split, folder, how, gradients=True):
@@ -353,22 +374,26 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--gpu", action="store_true", help="only plans for GPUs, on an emulated grid")
+    parser.add_argument("--fake-gpu", action="store_true", help="only plans for GPUs, by their driver on a fake GPU")
+    parser.add_argument("--on-gpu", action="store_true", help="only plans for GPUs, on this machine's GPU")
     parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
     parser.add_argument("--precision", default="", choices=["", "bf16", "fp16"])
     args = parser.parse_args()
     models = args.models.split(",") if args.models else sorted(p.parent.name for p in DATA.glob("*/train.json"))
+    gpu = "gpu" if args.gpu else "fake-gpu" if args.fake_gpu else "on-gpu" if args.on_gpu else ""
     cases = []
     for model in models:
-        every = [split for split in GPU_FULL if stages_of(split) <= MOST_STAGES.get(model, 4)] if args.gpu else full_list(model)
-        quick = ["single"] if args.gpu else QUICK.get(model, ["single"])
+        every = [split for split in GPU_FULL if stages_of(split) <= MOST_STAGES.get(model, 4)] if gpu else full_list(model)
+        quick = ["single"] if gpu else QUICK.get(model, ["single"])
         chosen = args.splits.split(",") if args.splits else (every if args.full else quick)
         for split in chosen:
-            how = "gpu" if args.gpu else "mpi" if args.mpi and SPLITS[split][0] > 1 else ""
+            how = gpu or ("mpi" if args.mpi and SPLITS[split][0] > 1 else "")
             cases.append((model, split, how, args.precision))
-    if not (args.models or args.splits or args.gpu or args.mpi or args.precision):
-        cases += [(model, split, "gpu", "") for model, split in GPU]
+    if not (args.models or args.splits or gpu or args.mpi or args.precision):
+        cases += [(model, split, "gpu", "") for model, split in GPU] + [("gpt2_tiny", "megatron4", "gpu", "bf16")]
+        cases += [(model, split, "fake-gpu", "") for model, split in FAKE_GPU]
         cases += [(model, split, "", precision) for model, split, precision in LOW]
         if shutil.which("mpirun"):
             cases += [(model, split, "mpi", "") for model, split in MPI]

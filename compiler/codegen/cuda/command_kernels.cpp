@@ -38,6 +38,7 @@ public:
         plan::Fragment &fragment = *program.mutable_fragments(f);
         for (int c = 0; c < fragment.commands_size(); ++c) {
           code = (int64_t(f) << 16) + c + 1;
+          place = {&program, &fragment};
           if (failed(add(*fragment.mutable_commands(c)))) return failure();
         }
       }
@@ -64,6 +65,8 @@ private:
       return addCumSum(command, command.cumsum());
     case plan::Command::kCheckFinite:
       return addCheck(command, command.check_finite());
+    case plan::Command::kLaunchGroup:
+      return addGroup(command, command.launch_group());
     default:
       return success();
     }
@@ -247,6 +250,50 @@ private:
     return success();
   }
 
+  // The parts' kernel once more, which finds its part in a table at the end of the arena.
+  LogicalResult addGroup(plan::Command &command, const plan::LaunchGroup &group) {
+    const plan::Launch &first = group.parts(0);
+    const plan::Kernel base = plan.kernels(first.kernel());
+    auto steps = static_cast<int64_t>(llvm::Log2_64_Ceil(static_cast<uint64_t>(group.parts_size())));
+    auto [known, isNew] = numbers.try_emplace(fmt::format("group {} {}", first.kernel(), steps), plan.kernels_size());
+    if (isNew) {
+      std::string symbol = fmt::format("{}_group{}", base.symbol(), steps);
+      if (failed(kernels.buildGroup(first.kernel(), symbol, steps))) return failure();
+      plan::Kernel &kernel = *plan.add_kernels();
+      kernel = base;
+      kernel.set_symbol(symbol);
+      kernel.set_num_buffers(2);
+      kernel.set_num_scalars(base.num_scalars() + 1);
+      kernel.set_num_outputs(1);
+    }
+    std::vector<int64_t> rows;
+    int64_t blocks = 0;
+    for (const plan::Launch &part : group.parts()) {
+      rows.insert(rows.end(), {blocks, part.extent()});
+      for (const plan::Buffer &buffer : part.buffers()) rows.push_back(buffer.offset());
+      blocks += (part.extent() + part.grain() - 1) / part.grain();
+    }
+    plan::Program &program = *place.program;
+    plan::ConstantData &table = *place.fragment->add_constants();
+    table.mutable_buffer()->set_offset(alignUp(program.arena_bytes()));
+    table.mutable_buffer()->set_dtype(plan::I64);
+    table.mutable_buffer()->add_shape(static_cast<int64_t>(rows.size()));
+    table.set_data(reinterpret_cast<const char *>(rows.data()), rows.size() * sizeof(int64_t));
+    int64_t inArena = program.arena_bytes();
+    program.set_arena_bytes(alignUp(table.buffer().offset() + static_cast<int64_t>(table.data().size())));
+    plan::Buffer arena;
+    arena.set_dtype(plan::U8);
+    arena.add_shape(inArena);
+    plan::Launch &made = *command.add_launches();
+    made.set_kernel(known->second);
+    made.set_extent(blocks);
+    made.set_grain(1);
+    pass(made, {&arena, &table.buffer()});
+    *made.mutable_scalars() = first.scalars();
+    *made.add_scalars() = constant(group.parts_size());
+    return success();
+  }
+
   LogicalResult addCheck(plan::Command &command, const plan::CheckFinite &check) {
     if (!runtime::isFloat(check.buffer().dtype())) return refuse(command, check.buffer(), module.getLoc());
     std::string key = fmt::format("check_finite {}", runtime::name(check.buffer().dtype()));
@@ -263,6 +310,10 @@ private:
   llvm::StringMap<int> numbers; // kernels by what they do
   plan::Buffer fault;
   int64_t code = 0; // of the command: what it leaves in the fault word
+  struct {
+    plan::Program *program;
+    plan::Fragment *fragment;
+  } place{}; // of the command
 };
 
 } // namespace

@@ -9,6 +9,7 @@
 // The kernels must have been through lower-kernels-to-linalg and schedule-kernels for a GPU. The module is not changed.
 #pragma once
 #include "compiler/codegen/kernels/shared_object.h"
+#include "dialects/plan/Plan.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -47,6 +48,8 @@ public:
   explicit GpuKernels(mlir::ModuleOp module, BufferAlignments alignments = {});
   // Adds the gpu.module to `target`; to a module of its own when none is given.
   mlir::LogicalResult build(mlir::ModuleOp target = {});
+  // The plan.kernel of that number once more, for up to 2^steps launches at once (group_launches.h).
+  mlir::LogicalResult buildGroup(int64_t number, llvm::StringRef symbol, int64_t steps);
   // Another kernel: its gpu.func is the caller's to add to the gpu.module.
   void add(CudaKernel kernel) { kernels.push_back(std::move(kernel)); }
   llvm::ArrayRef<CudaKernel> all() const { return kernels; } // plan.kernels in module order, then what was added
@@ -54,6 +57,8 @@ public:
   llvm::FailureOr<CudaLibrary> compile(const CudaOptions &options); // once: the gpu.module is used up
 
 private:
+  mlir::LogicalResult buildOne(plan::KernelOp kernel, llvm::StringRef symbol, std::optional<int64_t> groupSteps);
+
   mlir::ModuleOp module;
   BufferAlignments alignments;
   mlir::OwningOpRef<mlir::ModuleOp> own;

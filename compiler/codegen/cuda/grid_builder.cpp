@@ -27,12 +27,12 @@ LLVM::GlobalOp sharedOf(gpu::GPUModuleOp module, Location loc) {
 int64_t bytesInMemory(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
 
 GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol, int64_t buffers, int64_t scalars,
-                         int64_t threads)
-    : loc(loc), builder(module.getContext()), buffers(buffers) {
+                         int64_t threads, std::optional<int64_t> groupSteps)
+    : loc(loc), builder(module.getContext()), firstScalar(groupSteps ? 2 : buffers) {
   MLIRContext *context = module.getContext();
   builder.setInsertionPointToEnd(module.getBody());
-  SmallVector<Type> types(buffers, LLVM::LLVMPointerType::get(context, globalMemory));
-  types.append(scalars + 1, builder.getI64Type());
+  SmallVector<Type> types(firstScalar, LLVM::LLVMPointerType::get(context, globalMemory));
+  types.append(scalars + 1 + groupSteps.has_value(), builder.getI64Type());
   function = gpu::GPUFuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   function.setKnownBlockSize(SmallVector<int32_t>{static_cast<int32_t>(threads), 1, 1});
@@ -42,6 +42,30 @@ GridBuilder::GridBuilder(Location loc, gpu::GPUModuleOp module, StringRef symbol
   };
   threadId = toI64(gpu::ThreadIdOp::create(builder, loc, builder.getIndexType(), gpu::Dimension::x));
   blockId = toI64(gpu::BlockIdOp::create(builder, loc, builder.getIndexType(), gpu::Dimension::x));
+  if (groupSteps) {
+    findPart(buffers, scalars, *groupSteps);
+    return;
+  }
+  addresses.assign(function.getArguments().begin(), function.getArguments().begin() + buffers);
+  extentValue = function.getArguments().back();
+}
+
+// The last part whose first block is not after this one, by halving.
+void GridBuilder::findPart(int64_t buffers, int64_t scalars, int64_t steps) {
+  Value arena = function.getArgument(0), table = function.getArgument(1);
+  Type i64 = builder.getI64Type();
+  auto entry = [&](Value row, int64_t column) {
+    return load(table, i64, sum(product(row, 2 + buffers), number(column))).front();
+  };
+  Value low = number(0), high = scalar(scalars);
+  for (int64_t i = 0; i < steps; ++i) {
+    Value middle = quotient(sum(low, high), 2), isBefore = less(blockId, entry(middle, 0));
+    low = select(isBefore, low, middle);
+    high = select(isBefore, middle, high);
+  }
+  blockId = difference(blockId, entry(low, 0));
+  extentValue = entry(low, 1);
+  for (int64_t i = 0; i < buffers; ++i) addresses.push_back(address(arena, builder.getI8Type(), entry(low, 2 + i)));
 }
 
 Value GridBuilder::thread() { return threadId; }

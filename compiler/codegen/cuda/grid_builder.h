@@ -19,12 +19,16 @@ class GridBuilder {
 public:
   using Values = llvm::SmallVector<mlir::Value>;
 
+  // `groupSteps`: the kernel is launched for many parts at once (group_launches.h), 2^groupSteps at most. Its
+  // parameters are then the arena, a table, the scalars and the number of parts. A row of the table, in i64: the first
+  // block of the part, its extent, its buffers' offsets in the arena. buffer(), block() and extent() are those of the
+  // block's part.
   GridBuilder(mlir::Location loc, mlir::gpu::GPUModuleOp module, llvm::StringRef symbol, int64_t buffers,
-              int64_t scalars, int64_t threads);
+              int64_t scalars, int64_t threads, std::optional<int64_t> groupSteps = {});
   mlir::OpBuilder &here() { return builder; }
-  mlir::Value buffer(int64_t number) { return function.getArgument(number); }
-  mlir::Value scalar(int64_t number) { return function.getArgument(buffers + number); }
-  mlir::Value extent() { return function.getArguments().back(); }
+  mlir::Value buffer(int64_t number) { return addresses[number]; }
+  mlir::Value scalar(int64_t number) { return function.getArgument(firstScalar + number); }
+  mlir::Value extent() { return extentValue; }
   mlir::Value thread(); // i64, in the block
   mlir::Value block();  // i64
   void finish();
@@ -66,12 +70,14 @@ public:
 
 private:
   mlir::Value address(mlir::Value memory, mlir::Type element, mlir::Value index);
+  void findPart(int64_t buffers, int64_t scalars, int64_t steps);
 
   mlir::Location loc;
   mlir::OpBuilder builder;
   mlir::gpu::GPUFuncOp function;
-  int64_t buffers;
-  mlir::Value threadId, blockId;
+  int64_t firstScalar;
+  Values addresses; // of the buffers
+  mlir::Value threadId, blockId, extentValue;
 };
 
 // Bytes of an element in memory.

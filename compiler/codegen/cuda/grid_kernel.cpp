@@ -15,10 +15,10 @@ constexpr int64_t warp = 32;
 class GridKernel {
 public:
   GridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
-             ArrayRef<int64_t> alignment, gpu::GPUModuleOp module)
+             ArrayRef<int64_t> alignment, gpu::GPUModuleOp module, StringRef symbol, std::optional<int64_t> groupSteps)
       : kernel(kernel), s(schedule), g(grid), nodes(schedule.nodes), alignment(alignment),
-        grid(kernel.getLoc(), module, kernel.getSymName(), alignment.size(), kernel.getScalarArguments().size(),
-             g.threads),
+        grid(kernel.getLoc(), module, symbol, alignment.size(), kernel.getScalarArguments().size(), g.threads,
+             groupSteps),
         reduced(nodes.size()), unit(nodes.size()) {}
 
   void run() {
@@ -404,8 +404,9 @@ private:
 } // namespace
 
 void buildGridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
-                     ArrayRef<int64_t> alignment, gpu::GPUModuleOp module) {
-  GridKernel(kernel, schedule, grid, alignment, module).run();
+                     ArrayRef<int64_t> alignment, gpu::GPUModuleOp module, StringRef symbol,
+                     std::optional<int64_t> groupSteps) {
+  GridKernel(kernel, schedule, grid, alignment, module, symbol, groupSteps).run();
 }
 
 } // namespace cleave::codegen

@@ -13,8 +13,9 @@
 
 namespace cleave::codegen {
 
-// `alignment`: of every buffer in every launch, bytes; inputs, then results.
+// `alignment`: of every buffer in every launch, bytes; inputs, then results. `groupSteps`: as a GridBuilder has it.
 void buildGridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,
-                     llvm::ArrayRef<int64_t> alignment, mlir::gpu::GPUModuleOp module);
+                     llvm::ArrayRef<int64_t> alignment, mlir::gpu::GPUModuleOp module, llvm::StringRef symbol,
+                     std::optional<int64_t> groupSteps = {});
 
 } // namespace cleave::codegen

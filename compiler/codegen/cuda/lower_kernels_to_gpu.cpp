@@ -26,20 +26,28 @@ LogicalResult GpuKernels::build(ModuleOp target) {
   OpBuilder builder(target.getContext());
   builder.setInsertionPointToEnd(target.getBody());
   gpu = gpu::GPUModuleOp::create(builder, module.getLoc(), "kernels");
-  for (auto kernel : module.getOps<plan::KernelOp>()) {
-    FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
-    if (failed(schedule)) return failure();
-    GridSchedule grid = GridSchedule::of(kernel, *schedule);
-    SmallVector<int64_t> alignment(kernel.getTensorArguments().size() + kernel.getYield().getValues().size(),
-                                   bufferAlignment);
-    if (auto known = alignments.find(kernel.getSymName()); known != alignments.end()) alignment = known->second;
-    buildGridKernel(kernel, *schedule, grid, alignment, gpu);
-    add({.symbol = kernel.getSymName().str(),
-         .grain = grid.grain,
-         .threads = grid.threads,
-         .sharedBytes = grid.sharedBytes,
-         .buffers = static_cast<int64_t>(alignment.size())});
-  }
+  for (auto kernel : module.getOps<plan::KernelOp>())
+    if (failed(buildOne(kernel, kernel.getSymName(), std::nullopt))) return failure();
+  return success();
+}
+
+LogicalResult GpuKernels::buildGroup(int64_t number, StringRef symbol, int64_t steps) {
+  return buildOne(*std::next(module.getOps<plan::KernelOp>().begin(), number), symbol, steps);
+}
+
+LogicalResult GpuKernels::buildOne(plan::KernelOp kernel, StringRef symbol, std::optional<int64_t> groupSteps) {
+  FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
+  if (failed(schedule)) return failure();
+  GridSchedule grid = GridSchedule::of(kernel, *schedule);
+  SmallVector<int64_t> alignment(kernel.getTensorArguments().size() + kernel.getYield().getValues().size(),
+                                 bufferAlignment);
+  if (auto known = alignments.find(kernel.getSymName()); known != alignments.end()) alignment = known->second;
+  buildGridKernel(kernel, *schedule, grid, alignment, gpu, symbol, groupSteps);
+  add({.symbol = symbol.str(),
+       .grain = groupSteps ? 1 : grid.grain, // a group's extent are its blocks
+       .threads = grid.threads,
+       .sharedBytes = grid.sharedBytes,
+       .buffers = groupSteps ? 2 : static_cast<int64_t>(alignment.size())});
   return success();
 }
 

@@ -19,11 +19,17 @@ struct CpuContext {
   std::byte *at(const plan::Buffer &buffer) const { return arena + buffer.offset(); }
 };
 
-// A command that executes oneDNN primitives in order; `place` is called when the scratch has its address.
-class PrimitiveSequence final : public PreparedCommand {
+// A command that needs scratch; `place` is called when that has its address.
+class ScratchCommand : public PreparedCommand {
+public:
+  virtual void place(const Scratch &scratch) = 0;
+};
+
+// A command that executes oneDNN primitives in order.
+class PrimitiveSequence final : public ScratchCommand {
 public:
   explicit PrimitiveSequence(dnnl::stream stream) : stream(std::move(stream)) {}
-  void place(const Scratch &scratch) {
+  void place(const Scratch &scratch) override {
     for (BoundPrimitive &call : calls) call.place(scratch);
   }
   Status run() override {
@@ -35,6 +41,9 @@ public:
 };
 
 Result<Prepared> prepareContract(const plan::Contract &command, const CpuContext &context);
+// The product and then what a GPU's library does at its end: `product` is of the command without its epilogue.
+bool hasEpilogue(const plan::Contract &command);
+Prepared withEpilogue(const plan::Contract &command, const CpuContext &context, Prepared product);
 Result<Prepared> prepareConvolution(const plan::Convolution &command, const CpuContext &context);
 Result<Prepared> preparePool(const plan::Pool &command, const CpuContext &context);
 Result<Prepared> prepareGather(const plan::Gather &command, const CpuContext &context);

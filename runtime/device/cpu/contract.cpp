@@ -278,6 +278,14 @@ Sequence widenedMatmul(const plan::Contract &c, const CpuContext &context, const
 } // namespace
 
 Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &context) {
+  if (hasEpilogue(c)) {
+    plan::Contract bare = c;
+    bare.clear_bias(), bare.clear_activation();
+    bare.clear_pre_activation(), bare.clear_lhs_sum(), bare.clear_rhs_sum();
+    Result<Prepared> product = prepareContract(bare, context);
+    if (!product) return product;
+    return withEpilogue(c, context, std::move(*product));
+  }
   Problem p(c);
   if (p.batchCount() == 0 || p.m == 0 || p.n == 0) return prepared([] { return Status::ok(); });
   plan::DType type = c.out().dtype();

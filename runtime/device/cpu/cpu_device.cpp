@@ -32,7 +32,7 @@ public:
     try {
       Result<Prepared> made = build(command);
       if (made)
-        if (auto *user = dynamic_cast<PrimitiveSequence *>(made->get())) users.push_back(user);
+        if (auto *user = dynamic_cast<ScratchCommand *>(made->get())) users.push_back(user);
       return made;
     } catch (const dnnl::error &error) {
       return runError(fmt::format("oneDNN cannot prepare it: {} ({})", error.what(), dnnl_status2str(error.status)));
@@ -42,7 +42,7 @@ public:
   Status finishPreparing() override {
     CLEAVE_RETURN_IF_ERROR(scratchMemory.allocate(static_cast<int64_t>(context.scratch->bytes)));
     context.scratch->base = scratchMemory.data();
-    for (PrimitiveSequence *user : users) user->place(*context.scratch);
+    for (ScratchCommand *user : users) user->place(*context.scratch);
     users.clear();
     return Status::ok();
   }
@@ -90,7 +90,7 @@ private:
   CpuDeviceOptions options;
   Arena memory, scratchMemory;
   CpuContext context;
-  std::vector<PrimitiveSequence *> users; // owned by the caller of prepare
+  std::vector<ScratchCommand *> users; // owned by the caller of prepare
 };
 
 } // namespace

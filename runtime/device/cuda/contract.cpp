@@ -2,13 +2,11 @@
 // change places. Strides the library has no word for (a batch of several dimensions) become several calls.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/library_workspace.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime::cuda {
 namespace {
-
-// What a workspace may cost: cuBLASLt's own advice for compute capability 9.0 is 32 MiB.
-constexpr size_t mostWorkspace = 32 << 20;
 
 int realType(plan::DType dtype) {
   switch (dtype) {
@@ -80,6 +78,7 @@ private:
   }
   Status layout(MatrixLayout &made, plan::DType dtype, int64_t rows, int64_t columns, const Matrix &matrix,
                 int64_t batchStride);
+  Status setEpilogue(const plan::Contract &c, bool turned, int64_t leading);
   Status choose();
 
   CudaDevice &device;
@@ -107,7 +106,7 @@ Status Matmul::layout(MatrixLayout &made, plan::DType dtype, int64_t rows, int64
 Status Matmul::choose() {
   MatmulPreference preference = nullptr;
   CLEAVE_RETURN_IF_ERROR(blasStatus(blas, blas.preferenceCreate(&preference), "cannot make a preference"));
-  size_t most = mostWorkspace;
+  auto most = static_cast<size_t>(productWorkspace);
   int error = blas.preferenceSet(preference, preferenceWorkspace, &most, sizeof most), found = 0;
   MatmulHeuristic best{};
   if (!error) error = blas.heuristic(device.gpu().blasHandle, description, a, b, d, d, preference, 1, &best, &found);
@@ -161,7 +160,6 @@ Status Matmul::build(const plan::Contract &c) {
 
   // Columns of the library are rows of the result; of a result whose columns lie together, they are its columns.
   bool turned = !(n == 1 || outN == 1) && (m == 1 || outM == 1);
-  if (turned && c.has_bias()) return inputError("a bias along the rows of a transposed result");
   int64_t rows = turned ? m : n, columns = turned ? n : m;
   Result<Matrix> left = turned ? matrixOf(m, lhsM, k, lhsK, "left side") : matrixOf(n, rhsN, k, rhsK, "right side");
   Result<Matrix> right = turned ? matrixOf(k, rhsK, n, rhsN, "right side") : matrixOf(k, lhsK, m, lhsM, "left side");
@@ -170,18 +168,18 @@ Status Matmul::build(const plan::Contract &c) {
     if (!*matrix) return matrix->status();
   if (result->transposed) return inputError("the rows of the result do not lie together");
 
-  int error = blas.descriptionCreate(&description, wide ? computeF64 : computeF32, wide ? realF64 : realF32);
+  int error = blas.descriptionCreate(&description,
+                                     wide                                                ? computeF64
+                                     : device.gpu().tf32 && c.lhs().dtype() == plan::F32 ? computeTf32
+                                                                                         : computeF32,
+                                     wide ? realF64 : realF32);
   auto set = [&](int attribute, auto value) {
     if (!error) error = blas.descriptionSet(description, attribute, &value, sizeof value);
   };
   set(matmulTransA, static_cast<int32_t>(left->transposed ? operationT : operationN));
   set(matmulTransB, static_cast<int32_t>(right->transposed ? operationT : operationN));
-  if (c.has_bias()) {
-    set(matmulEpilogue, static_cast<int32_t>(epilogueBias));
-    set(matmulBiasPointer, pointer(device.at(c.bias())));
-    set(matmulBiasType, static_cast<int32_t>(realType(c.bias().dtype())));
-  }
   CLEAVE_RETURN_IF_ERROR(blasStatus(blas, error, "cannot describe the matrix product"));
+  CLEAVE_RETURN_IF_ERROR(setEpilogue(c, turned, result->leading));
   const plan::Buffer &first = turned ? c.lhs() : c.rhs(), &second = turned ? c.rhs() : c.lhs();
   CLEAVE_RETURN_IF_ERROR(layout(a, first.dtype(), rows, k, *left, turned ? inner.lhs : inner.rhs));
   CLEAVE_RETURN_IF_ERROR(layout(b, second.dtype(), k, columns, *right, turned ? inner.rhs : inner.lhs));
@@ -199,7 +197,39 @@ Status Matmul::build(const plan::Contract &c) {
     calls.push_back(
         {turned ? l : r, turned ? r : l, device.at(c.out()) + static_cast<Address>(out * byteSize(c.out().dtype()))});
   }
+  if (calls.size() > 1 && c.activation() != plan::Contract::NONE)
+    return inputError("an activation of a product whose batch is several calls");
   return choose();
+}
+
+// The library knows one vector beside a product, along the rows of its result: a bias, or a sum of an operand's.
+Status Matmul::setEpilogue(const plan::Contract &c, bool turned, int64_t leading) {
+  int32_t epilogue = 0;
+  const plan::Buffer *vector = nullptr, *aux = c.has_pre_activation() ? &c.pre_activation() : nullptr;
+  if (c.has_bias()) epilogue |= epilogueBias, vector = &c.bias();
+  if (c.activation() == plan::Contract::GELU) epilogue |= epilogueGelu | (aux ? epilogueAux : 0);
+  if (c.activation() == plan::Contract::GELU_GRADIENT) epilogue |= epilogueGeluGradient;
+  if (turned && epilogue) return inputError("a bias or activation along the rows of a transposed result");
+  if (c.has_lhs_sum() || c.has_rhs_sum()) {
+    if (epilogue || (c.has_lhs_sum() && c.has_rhs_sum()))
+      return inputError("a sum of an operand beside a bias, an activation or another sum");
+    epilogue = c.has_rhs_sum() == turned ? epilogueSumB : epilogueSumA;
+    vector = c.has_rhs_sum() ? &c.rhs_sum() : &c.lhs_sum();
+  }
+  int error = 0;
+  auto set = [&](int attribute, auto value) {
+    if (!error) error = blas.descriptionSet(description, attribute, &value, sizeof value);
+  };
+  if (epilogue) set(matmulEpilogue, epilogue);
+  if (vector) {
+    set(matmulBiasPointer, pointer(device.at(*vector)));
+    set(matmulBiasType, static_cast<int32_t>(realType(vector->dtype())));
+  }
+  if (aux) {
+    set(matmulAuxPointer, pointer(device.at(*aux)));
+    set(matmulAuxLeading, leading);
+  }
+  return blasStatus(blas, error, "cannot describe what a matrix product does at its end");
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 // engine configurations for it, the first that makes a plan is kept.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/library_workspace.h"
 #include <fmt/format.h>
 
 namespace cleave::runtime::cuda {
@@ -54,7 +55,8 @@ private:
     return dnnStatus(dnn, dnn.finalize(descriptor), doing);
   }
   Result<DnnDescriptor> tensor(const plan::Buffer &buffer, int64_t id);
-  Status choose(DnnDescriptor graph);
+  Status choose(DnnDescriptor graph, bool mayRound);
+  Result<bool> rounds(DnnDescriptor configuration);
   Status bind();
 
   CudaDevice &device;
@@ -133,10 +135,25 @@ Status Convolve::build(const plan::Convolution &c) {
   CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphOperations, dnnTypeDescriptor, std::vector{*operation}));
   CLEAVE_RETURN_IF_ERROR(set(*graph, dnnGraphHandle, dnnTypeHandle, std::vector{handle}));
   CLEAVE_RETURN_IF_ERROR(finalize(*graph, "cuDNN refuses the convolution's graph"));
-  return choose(*graph);
+  return choose(*graph, device.gpu().tf32 || c.input().dtype() != plan::F32);
 }
 
-Status Convolve::choose(DnnDescriptor graph) {
+// Does the engine compute fp32 with fewer bits? Tensor cores do: of fp32 they know TF32 only.
+Result<bool> Convolve::rounds(DnnDescriptor configuration) {
+  Result<DnnDescriptor> engine = descriptor(dnnEngine);
+  if (!engine) return engine.status();
+  int64_t count = 0;
+  DnnDescriptor found = *engine;
+  int error = dnn.get(configuration, dnnConfigurationEngine, dnnTypeDescriptor, 1, &count, &found);
+  std::array<int, dnnNoteCount> notes{};
+  if (!error) error = dnn.get(found, dnnEngineNotes, dnnTypeNumericalNote, dnnNoteCount, &count, notes.data());
+  CLEAVE_RETURN_IF_ERROR(dnnStatus(dnn, error, "cannot ask how an engine computes"));
+  return std::any_of(notes.begin(), notes.begin() + std::min<int64_t>(count, dnnNoteCount),
+                     [](int note) { return note == dnnNoteTensorCore || note == dnnNoteNarrowInputs; });
+}
+
+// The first engine, best first, that keeps to the precision and to the workspace.
+Status Convolve::choose(DnnDescriptor graph, bool mayRound) {
   Status last = runError("cuDNN knows no engine for the convolution");
   for (int mode : {dnnModeA, dnnModeFallback}) {
     Result<DnnDescriptor> heuristic = descriptor(dnnEngineHeuristic);
@@ -147,7 +164,7 @@ Status Convolve::choose(DnnDescriptor graph) {
       last = status;
       continue;
     }
-    constexpr int64_t most = 8;
+    constexpr int64_t most = 32;
     std::vector<DnnDescriptor> configurations;
     for (int64_t i = 0; i < most; ++i) {
       Result<DnnDescriptor> configuration = descriptor(dnnEngineConfiguration);
@@ -157,6 +174,11 @@ Status Convolve::choose(DnnDescriptor graph) {
     int64_t found = 0;
     if (dnn.get(*heuristic, dnnHeuristicResults, dnnTypeDescriptor, most, &found, configurations.data())) continue;
     for (int64_t i = 0; i < std::min(found, most); ++i) {
+      if (!mayRound) {
+        Result<bool> narrow = rounds(configurations[static_cast<size_t>(i)]);
+        if (!narrow) return narrow.status();
+        if (*narrow) continue;
+      }
       Result<DnnDescriptor> candidate = descriptor(dnnExecutionPlan);
       if (!candidate) return candidate.status();
       CLEAVE_RETURN_IF_ERROR(set(*candidate, dnnPlanHandle, dnnTypeHandle, std::vector{handle}));
@@ -170,6 +192,11 @@ Status Convolve::choose(DnnDescriptor graph) {
       CLEAVE_RETURN_IF_ERROR(dnnStatus(dnn,
                                        dnn.get(*candidate, dnnPlanWorkspace, dnnTypeInt64, 1, &count, &workspaceBytes),
                                        "cannot ask for a convolution's workspace"));
+      if (workspaceBytes > convolutionWorkspace) {
+        last = runError(fmt::format("cuDNN's engines for the convolution want more than {} MiB of workspace",
+                                    convolutionWorkspace >> 20));
+        continue;
+      }
       plan = *candidate;
       device.needWorkspace(static_cast<size_t>(workspaceBytes));
       return Status::ok();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 
 namespace cleave::runtime::test {
@@ -163,6 +164,58 @@ TEST_F(Commands, ContractWithAnyStrides) {
     for (size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], expected[i], roundingOf(resultType, expected[i])) << "element " << i;
   }
+}
+
+// GELU by its formula, its derivative by differences.
+double geluByTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+
+TEST_F(Commands, ContractFinishesWithBiasGeluAndSums) {
+  EXPECT_NEAR(geluByTanh(1), 0.841191990608, 1e-12); // torch.nn.functional.gelu(approximate='tanh')
+  const int64_t m = 6, n = 8, k = 5;
+  for (plan::DType type : {plan::F32, plan::BF16, plan::F16})
+    for (auto activation : {plan::Contract::NONE, plan::Contract::GELU, plan::Contract::GELU_GRADIENT})
+      for (bool sums : {false, true}) {
+        SCOPED_TRACE(testing::Message() << name(type) << ", activation " << activation << ", sums " << sums);
+        reset();
+        plan::Command command;
+        plan::Contract &c = *command.mutable_contract();
+        *c.mutable_lhs() = buffer({m, k}, type), *c.mutable_rhs() = buffer({k, n}, type);
+        *c.mutable_out() = buffer({m, n}, type);
+        c.set_m(m), c.set_n(n), c.set_k(k), c.set_activation(activation);
+        for (int64_t stride : {k, int64_t(1)}) c.add_lhs_strides(stride);
+        for (int64_t stride : {n, int64_t(1)}) c.add_rhs_strides(stride), c.add_out_strides(stride);
+        bool isGradient = activation == plan::Contract::GELU_GRADIENT;
+        if (!isGradient) *c.mutable_bias() = buffer({n}, type);
+        if (activation != plan::Contract::NONE) *c.mutable_pre_activation() = buffer({m, n}, type);
+        if (sums) *c.mutable_lhs_sum() = buffer({m}), *c.mutable_rhs_sum() = buffer({n});
+        for (const plan::Buffer *operand : {&c.lhs(), &c.rhs(), &c.bias(), &c.pre_activation()})
+          if (operand->shape_size()) randomize(*operand);
+        std::vector<float> lhs = copyOf(c.lhs()), rhs = copyOf(c.rhs()),
+                           bias = isGradient ? std::vector<float>(n) : copyOf(c.bias()), kept;
+        if (activation != plan::Contract::NONE) kept = copyOf(c.pre_activation());
+        expectRuns(command);
+        std::vector<float> got = copyOf(c.out()), pre = kept;
+        if (activation == plan::Contract::GELU) pre = copyOf(c.pre_activation());
+        for (int64_t i = 0; i < m * n; ++i) {
+          double sum = bias[i % n];
+          for (int64_t x = 0; x < k; ++x) sum += double(lhs[i / n * k + x]) * rhs[x * n + i % n];
+          double expected = activation == plan::Contract::GELU ? geluByTanh(sum) : sum;
+          if (isGradient) expected *= (geluByTanh(kept[i] + 1e-5) - geluByTanh(kept[i] - 1e-5)) / 2e-5;
+          // The product is rounded, and the sum with the bias: two roundings of numbers up to |sum|.
+          double bound = 1e-5 + 3 * (roundingOf(type, std::abs(sum) + 1) - 1e-5);
+          EXPECT_NEAR(got[i], expected, bound) << "element " << i;
+          if (activation == plan::Contract::GELU) EXPECT_NEAR(pre[i], sum, bound) << "element " << i;
+        }
+        if (!sums) continue;
+        std::vector<float> rows = copyOf(c.lhs_sum()), columns = copyOf(c.rhs_sum());
+        for (int64_t i = 0; i < m; ++i)
+          EXPECT_NEAR(rows[i], std::accumulate(lhs.begin() + i * k, lhs.begin() + (i + 1) * k, 0.0), 1e-5);
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t x = 0; x < k; ++x) sum += rhs[x * n + j];
+          EXPECT_NEAR(columns[j], sum, 1e-5);
+        }
+      }
 }
 
 struct ConvolutionCase {

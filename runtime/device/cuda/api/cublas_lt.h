@@ -1,4 +1,5 @@
-// The part of cuBLASLt (libcublasLt.so) that the runtime calls: matrix products with strided batches and a bias.
+// The part of cuBLASLt (libcublasLt.so) that the runtime calls: matrix products with strided batches, and what they do
+// at their end.
 // check.cpp compares it with NVIDIA's headers where they are installed.
 #pragma once
 #include "runtime/device/cuda/api/driver.h"
@@ -21,23 +22,31 @@ using MatrixLayout = struct MatrixLayoutData *;
 using MatmulPreference = struct MatmulPreferenceData *;
 
 enum : int {
-  computeF32 = 68,         // CUBLAS_COMPUTE_32F
-  computeF64 = 70,         // CUBLAS_COMPUTE_64F
-  realF32 = 0,             // CUDA_R_32F
-  realF64 = 1,             // CUDA_R_64F
-  realF16 = 2,             // CUDA_R_16F
-  realBf16 = 14,           // CUDA_R_16BF
-  operationN = 0,          // CUBLAS_OP_N
-  operationT = 1,          // CUBLAS_OP_T
-  matmulTransA = 3,        // CUBLASLT_MATMUL_DESC_TRANSA
-  matmulTransB = 4,        // CUBLASLT_MATMUL_DESC_TRANSB
-  matmulEpilogue = 7,      // CUBLASLT_MATMUL_DESC_EPILOGUE
-  matmulBiasPointer = 8,   // CUBLASLT_MATMUL_DESC_BIAS_POINTER
-  matmulBiasType = 26,     // CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
-  epilogueBias = 4,        // CUBLASLT_EPILOGUE_BIAS
-  layoutBatchCount = 5,    // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
-  layoutBatchStride = 6,   // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
-  preferenceWorkspace = 1, // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+  computeF32 = 68,            // CUBLAS_COMPUTE_32F
+  computeF64 = 70,            // CUBLAS_COMPUTE_64F
+  computeTf32 = 77,           // CUBLAS_COMPUTE_32F_FAST_TF32
+  realF32 = 0,                // CUDA_R_32F
+  realF64 = 1,                // CUDA_R_64F
+  realF16 = 2,                // CUDA_R_16F
+  realBf16 = 14,              // CUDA_R_16BF
+  operationN = 0,             // CUBLAS_OP_N
+  operationT = 1,             // CUBLAS_OP_T
+  matmulTransA = 3,           // CUBLASLT_MATMUL_DESC_TRANSA
+  matmulTransB = 4,           // CUBLASLT_MATMUL_DESC_TRANSB
+  matmulEpilogue = 7,         // CUBLASLT_MATMUL_DESC_EPILOGUE
+  matmulBiasPointer = 8,      // CUBLASLT_MATMUL_DESC_BIAS_POINTER
+  matmulAuxPointer = 11,      // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER
+  matmulAuxLeading = 12,      // CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
+  matmulBiasType = 26,        // CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
+  epilogueBias = 4,           // CUBLASLT_EPILOGUE_BIAS
+  epilogueGelu = 32,          // CUBLASLT_EPILOGUE_GELU; of GELU_BIAS: with epilogueBias
+  epilogueAux = 128,          // of CUBLASLT_EPILOGUE_GELU_AUX and its like
+  epilogueGeluGradient = 192, // CUBLASLT_EPILOGUE_DGELU
+  epilogueSumA = 256,         // CUBLASLT_EPILOGUE_BGRADA
+  epilogueSumB = 512,         // CUBLASLT_EPILOGUE_BGRADB
+  layoutBatchCount = 5,       // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
+  layoutBatchStride = 6,      // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
+  preferenceWorkspace = 1,    // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 };
 
 // FUNCTION(member, symbol, parameters); all return cublasStatus_t.

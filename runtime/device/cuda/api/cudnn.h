@@ -17,6 +17,7 @@ enum : int {
   dnnConvolutionForward = 10,
   dnnConvolutionBackwardFilter = 11,
   dnnConvolutionBackwardData = 12,
+  dnnEngine = 2,
   dnnOperationGraph = 15,
   dnnVariantPack = 16,
   dnnTensor = 17,
@@ -29,6 +30,7 @@ enum : int {
   dnnTypeVoidPointer = 6,
   dnnTypeConvolutionMode = 7,
   dnnTypeHeuristicMode = 8,
+  dnnTypeNumericalNote = 11,
   dnnTypeDescriptor = 15,
   // cudnnBackendAttributeName_t
   dnnConvolutionComputeType = 100,
@@ -41,6 +43,8 @@ enum : int {
   dnnHeuristicMode = 200,
   dnnHeuristicGraph = 201,
   dnnHeuristicResults = 202,
+  dnnConfigurationEngine = 300,
+  dnnEngineNotes = 1303,
   dnnPlanHandle = 400,
   dnnPlanConfiguration = 401,
   dnnPlanWorkspace = 402,
@@ -65,6 +69,10 @@ enum : int {
   dnnDouble = 1,
   dnnHalf = 2,
   dnnBfloat16 = 9,
+  // cudnnBackendNumericalNote_t
+  dnnNoteTensorCore = 0,
+  dnnNoteNarrowInputs = 1,
+  dnnNoteCount = 10,
 };
 
 // FUNCTION(member, symbol, parameters); all return cudnnStatus_t.

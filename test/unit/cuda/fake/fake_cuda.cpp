@@ -1,4 +1,5 @@
 #include "test/unit/cuda/fake/fake_cuda.h"
+#include "test/unit/cuda/fake/fake_modules.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include <cstdlib>
 #include <cstring>
@@ -41,6 +42,11 @@ bool inside(unsigned long long address, size_t bytes) {
   return false;
 }
 
+bool knows(const std::string &kernel) {
+  std::lock_guard guard(state().lock);
+  return state().functions.contains(kernel);
+}
+
 int allocate(unsigned long long *address, size_t bytes) {
   State &s = state();
   std::lock_guard guard(s.lock);
@@ -72,7 +78,9 @@ using Address = unsigned long long;
 extern "C" {
 void fake_cuda_kernel(const FakeKernel *kernel) {
   std::lock_guard guard(state().lock);
-  state().functions[kernel->name] = {*kernel, kernel->name};
+  Function &function = state().functions[kernel->name];
+  function = {*kernel, kernel->name};
+  function.kernel.name = function.name.c_str();
 }
 void fake_cuda_memory(unsigned long long bytes) { state().memory = bytes; }
 void fake_cuda_fail(const char *kernel, int error) { state().failing = kernel, state().failure = error; }
@@ -188,7 +196,7 @@ int cuMemsetD32Async(Address target, unsigned value, size_t count, Stream *strea
   });
 }
 int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
-  return *module = const_cast<void *>(image), image && *static_cast<const char *>(image) ? 0 : 200;
+  return *module = const_cast<void *>(image), loadModule(image) ? 0 : 200;
 }
 int cuModuleUnload(void *) { return 0; }
 int cuModuleGetFunction(Function **function, void *, const char *name) {

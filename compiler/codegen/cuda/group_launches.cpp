@@ -1,0 +1,105 @@
+#include "compiler/codegen/cuda/group_launches.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/verify.h"
+#include <algorithm>
+#include <vector>
+
+namespace cleave::codegen {
+namespace {
+
+struct Range {
+  int64_t begin, end; // bytes of the arena
+  bool isWritten;
+};
+
+class Grouping {
+public:
+  Grouping(const plan::Plan &plan, plan::Fragment &fragment) : plan(plan), fragment(fragment) {}
+
+  void run() {
+    auto commands = std::move(*fragment.mutable_commands());
+    fragment.clear_commands();
+    for (plan::Command &command : commands) {
+      bool isUpdate = mayWait(command);
+      std::vector<Range> ranges = rangesOf(command);
+      // An event says that all before it on its stream is done: nothing may leave that past.
+      if (command.record_event() != 0 || meetsWaiting(ranges)) flush();
+      if (isUpdate) {
+        waiting.push_back(std::move(command));
+        held.insert(held.end(), ranges.begin(), ranges.end());
+      } else {
+        *fragment.add_commands() = std::move(command);
+      }
+    }
+    flush();
+  }
+
+private:
+  static bool mayWait(const plan::Command &command) {
+    if (!command.has_launch() || command.stream() != 0 || command.phase() != "update" || command.record_event() != 0 ||
+        command.wait_events_size() > 0)
+      return false;
+    const auto &buffers = command.launch().buffers();
+    return std::none_of(buffers.begin(), buffers.end(), [](const plan::Buffer &buffer) { return buffer.in_slot(); });
+  }
+
+  // Where a slot lies is known when the action runs: it meets whatever is not persistent, so everything.
+  std::vector<Range> rangesOf(const plan::Command &command) const {
+    std::vector<Range> ranges;
+    for (const runtime::Access &access : runtime::accessesOf(command, &plan)) {
+      const plan::Buffer &buffer = *access.buffer;
+      ranges.push_back(buffer.in_slot()
+                           ? Range{0, INT64_MAX, true}
+                           : Range{buffer.offset(), buffer.offset() + runtime::byteSize(buffer), access.write});
+    }
+    return ranges;
+  }
+  bool meetsWaiting(const std::vector<Range> &ranges) const {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const Range &a) {
+      return std::any_of(held.begin(), held.end(), [&](const Range &b) {
+        return a.begin < b.end && b.begin < a.end && (a.isWritten || b.isWritten);
+      });
+    });
+  }
+
+  static bool isOneKernel(const plan::Launch &a, const plan::Launch &b) {
+    if (a.kernel() != b.kernel() || a.scalars_size() != b.scalars_size()) return false;
+    for (int i = 0; i < a.scalars_size(); ++i)
+      if (a.scalars(i).SerializeAsString() != b.scalars(i).SerializeAsString()) return false;
+    return true;
+  }
+
+  void flush() {
+    std::vector<bool> isDone(waiting.size());
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if (isDone[i]) continue;
+      std::vector<size_t> members;
+      for (size_t j = i; j < waiting.size(); ++j)
+        if (!isDone[j] && isOneKernel(waiting[i].launch(), waiting[j].launch())) members.push_back(j), isDone[j] = true;
+      plan::Command &command = *fragment.add_commands();
+      if (members.size() == 1) {
+        command = std::move(waiting[i]);
+        continue;
+      }
+      command.set_name(waiting[i].name() + " and " + std::to_string(members.size() - 1) + " more");
+      command.set_phase(waiting[i].phase());
+      for (size_t member : members) *command.mutable_launch_group()->add_parts() = waiting[member].launch();
+    }
+    waiting.clear();
+    held.clear();
+  }
+
+  const plan::Plan &plan;
+  plan::Fragment &fragment;
+  std::vector<plan::Command> waiting; // none meets another
+  std::vector<Range> held;            // of theirs
+};
+
+} // namespace
+
+void groupLaunches(plan::Plan &plan) {
+  for (plan::Program &program : *plan.mutable_programs())
+    for (plan::Fragment &fragment : *program.mutable_fragments()) Grouping(plan, fragment).run();
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,85 @@
+#include "compiler/codegen/cuda/sampled_values.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+namespace cleave::codegen {
+using namespace mlir;
+
+const Samples *SampledValues::of(Value value) const {
+  auto found = known.find(value);
+  return found == known.end() ? nullptr : &found->second;
+}
+
+std::optional<double> SampledValues::uniform(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) {
+      auto dense = dyn_cast<DenseFPElementsAttr>(constant.getValue());
+      if (!dense || !dense.isSplat()) return std::nullopt;
+      return dense.getSplatValue<APFloat>().convertToDouble();
+    }
+    if (!isa<onnx::BroadcastOp, onnx::ReshapeOp, onnx::CastOp>(op)) return std::nullopt;
+    value = op->getOperand(0);
+  }
+  return std::nullopt;
+}
+
+bool SampledValues::evaluate(Operation &op, Samples &result) const {
+  size_t count = known.begin()->second.size();
+  SmallVector<Samples, 4> operands;
+  bool depends = false;
+  for (Value operand : op.getOperands()) {
+    if (const Samples *samples = of(operand)) {
+      operands.push_back(*samples);
+      depends = true;
+    } else if (std::optional<double> value = uniform(operand)) {
+      operands.push_back(Samples(count, *value));
+    } else {
+      return false;
+    }
+  }
+  if (!depends) return false;
+  result.resize(count);
+  auto unary = [&](auto function) {
+    for (size_t i = 0; i < count; ++i) result[i] = function(operands[0][i]);
+    return true;
+  };
+  auto binary = [&](auto function) {
+    for (size_t i = 0; i < count; ++i) result[i] = function(operands[0][i], operands[1][i]);
+    return true;
+  };
+  return llvm::TypeSwitch<Operation *, bool>(&op)
+      .Case<onnx::CastOp, onnx::ReshapeOp, onnx::StopGradientOp>([&](Operation *same) {
+        auto type = cast<RankedTensorType>(same->getResult(0).getType());
+        return isa<FloatType>(type.getElementType()) && unary([](double x) { return x; });
+      })
+      .Case([&](onnx::NegOp) { return unary([](double x) { return -x; }); })
+      .Case([&](onnx::ExpOp) { return unary([](double x) { return std::exp(x); }); })
+      .Case([&](onnx::TanhOp) { return unary([](double x) { return std::tanh(x); }); })
+      .Case([&](onnx::SigmoidOp) { return unary([](double x) { return 1 / (1 + std::exp(-x)); }); })
+      .Case([&](onnx::ReciprocalOp) { return unary([](double x) { return 1 / x; }); })
+      .Case([&](onnx::AddOp) { return binary([](double a, double b) { return a + b; }); })
+      .Case([&](onnx::SubOp) { return binary([](double a, double b) { return a - b; }); })
+      .Case([&](onnx::MulOp) { return binary([](double a, double b) { return a * b; }); })
+      .Case([&](onnx::DivOp) { return binary([](double a, double b) { return a / b; }); })
+      .Case([&](onnx::PowOp) { return binary([](double a, double b) { return std::pow(a, b); }); })
+      .Case([&](onnx::SumOp) {
+        for (size_t i = 0; i < count; ++i) {
+          result[i] = 0;
+          for (const Samples &operand : operands) result[i] += operand[i];
+        }
+        return true;
+      })
+      .Default([](Operation *) { return false; });
+}
+
+void SampledValues::follow(Block &block) {
+  for (Operation &op : block) {
+    if (op.getNumResults() != 1 || op.getNumOperands() == 0 || known.contains(op.getResult(0))) continue;
+    Samples result;
+    if (evaluate(op, result)) known[op.getResult(0)] = std::move(result);
+  }
+}
+
+} // namespace cleave::codegen

@@ -1,0 +1,33 @@
+// What values of a block are as functions of a few others, element by element, known by samples: how a function is
+// recognised however it was written down.
+//
+//   SampledValues values;
+//   values.seed(u, {-1.5, 0.25, 3});
+//   values.follow(block);                  // %t = Tanh %u; %y = Mul %t, %half; ...
+//   values.of(y)                           // 0.5 * tanh of each sample; null: y depends on something else
+#pragma once
+#include "mlir/IR/Block.h"
+#include "llvm/ADT/DenseMap.h"
+#include <vector>
+
+namespace cleave::codegen {
+
+using Samples = std::vector<double>;
+
+class SampledValues {
+public:
+  // All seeds have as many samples, of the same elements in row-major order.
+  void seed(mlir::Value value, Samples samples) { known[value] = std::move(samples); }
+  // Through elementwise arithmetic, casts (which are taken as exact), reshapes and constants of one value.
+  void follow(mlir::Block &block);
+  const Samples *of(mlir::Value value) const;
+
+private:
+  bool evaluate(mlir::Operation &op, Samples &result) const;
+  // What every element of it is, of a constant; else nothing.
+  static std::optional<double> uniform(mlir::Value value);
+
+  llvm::DenseMap<mlir::Value, Samples> known;
+};
+
+} // namespace cleave::codegen
