@@ -5,10 +5,12 @@
 #include "compiler/planner/settings.h"
 #include "compiler/planner/split_candidates.h"
 #include "compiler/planner/stage_bound.h"
+#include "compiler/planner/whole_units.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
+#include <functional>
 #include <limits>
 #include <queue>
 #include <set>
@@ -19,16 +21,16 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // With at most so many variables in all settings together, every one that may be the best is solved exactly.
 constexpr size_t smallProblem = 10000;
+// Of pipelines of more operations whose split is open, only the splits that are cut into stages are looked at.
+constexpr ptrdiff_t fewOperations = 24;
 // Of larger ones the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
 // Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
 // tighter up to a part of the best plan's time, with so many linear programs each.
 constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
-constexpr double certifiedPart = 0.995;
+constexpr double certifiedPart = 0.995, enoughCertified = 0.985;
 constexpr int mostPrograms = 60;
-// Bounds of interleaved schedules take stages to be even; uneven ones were up to this much faster.
-constexpr double unevenStages = 1.005;
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
 constexpr double worthImproving = 1.25;
@@ -73,7 +75,9 @@ public:
     }
     refinePipelines();
     if (outcome.best) refineBest();
+    if (outcome.best) certify();
     if (outcome.best) improveBest();
+    outcome.bound = std::min(outcome.bound, incumbent());
     sayWhyNothing();
     std::sort(outcome.byMesh.begin(), outcome.byMesh.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
@@ -92,6 +96,14 @@ private:
     }
   };
 
+  // Shardings of a setting that may be faster than the best plan, cut and recomputed otherwise than was tried.
+  struct OpenPlan {
+    double bound = 0;
+    Setting setting;
+    const Cell *cell = nullptr;
+    size_t variant = 0;
+  };
+
   double incumbent() const { return outcome.best ? outcome.best->seconds() : infinity; }
 
   // A setting that cannot be faster than this is of no use: the best plan so far, or the last runner-up asked for.
@@ -101,7 +113,7 @@ private:
     for (const Solution &solution : outcome.byMesh) seconds.push_back(solution.seconds());
     if (int64_t(seconds.size()) <= options.top) return infinity;
     std::nth_element(seconds.begin(), seconds.begin() + options.top, seconds.end());
-    return seconds[size_t(options.top)] * unevenStages;
+    return seconds[size_t(options.top)];
   }
 
   double secondsSinceStart() const {
@@ -168,8 +180,7 @@ private:
   double stepBound(const Setting &setting, double seconds) const {
     const ScheduleProfile *profile = profileOf(setting);
     if (setting.pp > 1 && !profile) return infinity;
-    if (profile && isSmall()) return leastOfAnyCut(*profile, setting.microbatches, seconds);
-    return seconds / double(setting.pp) * (double(setting.microbatches) + (profile ? profile->leastBubble : 0));
+    return profile ? leastOfAnyCut(*profile, setting.microbatches, seconds) : seconds * double(setting.microbatches);
   }
 
   void advance(Entry entry) {
@@ -198,6 +209,7 @@ private:
     bool isUniform = ways.size() == 1;
     std::vector<Recompute> ofStage, ofUnit;
     if (!readRecomputation(setting, ofStage, ofUnit)) return;
+    const bool isSettled = setting.pp > 1 ? coversAllSplits(model) : isSmall();
     for (int zero : openZeroStages(constraints, setting)) {
       model.setting.zero = zero;
       double least = infinity;
@@ -206,12 +218,13 @@ private:
         StateCosts state = costState(model, choice);
         StageProblem stages{&model, &activityOf(v), &state, profileOf(setting), limit, {},
                             ways,   ofStage,        ofUnit, pinnedUnits};
-        for (size_t way = 0; way < (isUniform ? ways.size() : 1); ++way) {
-          if (isUniform) stages.recompute = ways[way];
-          bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
-          least = std::min(least, tryPlan(stages, choice, cell.isExact, isTight));
-          if (isTight && v == 0) cells.addLeaner(cell);
-        }
+        if (pinnedUnits.empty()) stages.firstUnits = evenChunks(stages);
+        if (isUniform) stages.recompute = ways.front();
+        bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
+        double cheap = tryPlan(stages, choice, cell.isExact, isTight);
+        least = std::min(least, cheap);
+        if (!isSettled && cheap < worthTrying()) open.push_back({cheap, model.setting, &cell, v});
+        if (isTight && v == 0) cells.addLeaner(cell);
       }
       if (setting.pp == 1 && isSmall() && constraints.recomputeOf.empty()) {
         double exact = solveExactly(model, ways);
@@ -219,8 +232,7 @@ private:
       }
       bound = std::min(bound, least);
     }
-    if (isSmall() && setting.pp > 1) bound = known; // whatever the shardings and the cut
-    outcome.bound = std::min(outcome.bound, bound);
+    if (isSettled) outcome.bound = std::min(outcome.bound, setting.pp > 1 ? known : bound);
   }
 
   // Returns a bound of the setting with these shardings.
@@ -232,7 +244,7 @@ private:
       return how != stages.allowed.front();
     }));
     consider(stages, choice, isExact, *plan);
-    return plan->bound < incumbent() ? std::max(plan->bound, boundOfEvenStages(stages)) : plan->bound;
+    return plan->bound;
   }
 
   // Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
@@ -263,9 +275,11 @@ private:
     std::erase_if(finalists, [](const Solution &solution) { return solution.model->setting.pp == 1; });
     std::sort(finalists.begin(), finalists.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
-    if (finalists.size() > mostPipelines) finalists.resize(mostPipelines);
-    for (const Solution &solution : finalists) {
-      if (solution.seconds() > worthRefining * incumbent() || isLate()) break;
+    const size_t asked = options.top > 0 ? size_t(options.top) + 1 : 0; // the best, and runners-up
+    if (finalists.size() > std::max(mostPipelines, asked)) finalists.resize(std::max(mostPipelines, asked));
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      const Solution &solution = finalists[i];
+      if ((i >= asked && solution.seconds() > worthRefining * incumbent()) || isLate()) break;
       const Setting setting = solution.model->setting;
       Cells own(problem, facts, cluster, constraints);
       Cell &cell = own.at(setting);
@@ -279,20 +293,66 @@ private:
         if (isTight && v == 0) own.addLeaner(cell);
       }
       const Solution *now = bestOf(setting);
-      if (pinnedUnits.empty() && now->model->setting.schedule == setting.schedule) tryCuts(*now);
+      if (now->model->setting.schedule == setting.schedule) refineCuts(*now);
     }
   }
 
-  void tryCuts(const Solution given) {
+  // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than
+  // 1 - certifiedPart: first that units are whole; then paths through their schedules, which cost more.
+  void certify() {
+    double goal = certifiedPart * slowestAsked();
+    for (OpenPlan &plan : open) {
+      if (plan.bound >= goal || isLate()) continue;
+      withStages(plan, [&](const StageProblem &stages, const std::vector<int> &) {
+        plan.bound = std::max(plan.bound, boundOfWholeUnits(stages, goal));
+      });
+    }
+    std::stable_sort(open.begin(), open.end(), [](const OpenPlan &a, const OpenPlan &b) { return a.bound < b.bound; });
+    for (OpenPlan &plan : open) {
+      if (plan.bound >= goal || isLate()) break;
+      withStages(plan, [&](const StageProblem &stages, const std::vector<int> &choice) {
+        StageBound bound = boundStages(stages, slowestAsked(), mostPrograms, goal);
+        plan.bound = std::max(plan.bound, bound.seconds);
+        tryCuts(stages, choice, plan.cell->isExact, bound.cuts);
+      });
+      // What another plan might be faster by anyway need not be refuted.
+      goal = certifiedPart * slowestAsked();
+      if (options.top <= 0) goal = std::min(goal, std::max(plan.bound, enoughCertified * incumbent()));
+    }
+    for (const OpenPlan &plan : open) outcome.bound = std::min(outcome.bound, plan.bound);
+  }
+
+  // The best plan's seconds, or the last runner-up's that is wanted and known.
+  double slowestAsked() const {
+    double worth = worthTrying();
+    if (worth < infinity) return worth;
+    for (const Solution &solution : outcome.byMesh) worth = std::max(worth < infinity ? worth : 0, solution.seconds());
+    return worth;
+  }
+
+  void withStages(const OpenPlan &plan,
+                  const std::function<void(const StageProblem &, const std::vector<int> &)> &use) {
+    SplitModel model = cells.modelFor(*plan.cell, plan.setting);
+    const CellVariant &variant = plan.cell->variants[plan.variant];
+    ActivityCosts activity = costActivity(model, variant.choice);
+    StateCosts state = costState(model, variant.choice);
+    StageProblem stages = stagesOf(model, activity, state);
+    use(stages, variant.choice);
+  }
+
+  void refineCuts(const Solution given) {
     const SplitModel &model = *given.model;
     ActivityCosts activity = costActivity(model, given.choice);
     StateCosts state = costState(model, given.choice);
     StageProblem stages = stagesOf(model, activity, state);
-    StageRelaxation relaxation(stages, given.plan, incumbent());
-    relaxation.tighten(mostPrograms, certifiedPart * incumbent());
-    std::set<std::vector<int>> tried;
-    for (const std::vector<int> &starts : relaxation.cuts())
-      if (tried.insert(starts).second) consider(stages, given.choice, given.isExact, planCut(stages, starts));
+    StageBound bound = boundStages(stages, incumbent(), mostPrograms, certifiedPart * incumbent());
+    tryCuts(stages, given.choice, given.isExact, bound.cuts);
+  }
+
+  void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
+               const std::vector<std::vector<int>> &cuts) {
+    if (!stages.firstUnits.empty()) return;
+    for (const std::vector<int> &starts : cuts) consider(stages, choice, isExact, planCut(stages, starts));
   }
 
   StageProblem stagesOf(const SplitModel &model, const ActivityCosts &activity, const StateCosts &state) {
@@ -300,6 +360,7 @@ private:
     StageProblem stages{&model, &activity, &state, profileOf(model.setting), limit, {}, ways, {}, {}, pinnedUnits};
     readRecomputation(model.setting, stages.ofStage, stages.ofUnit); // has been read before
     if (ways.size() == 1) stages.recompute = ways.front();
+    if (pinnedUnits.empty()) stages.firstUnits = evenChunks(stages);
     return stages;
   }
 
@@ -429,6 +490,13 @@ private:
                                   problem.name.empty() ? "the model" : problem.name, units, asked)};
   }
 
+  // Of pipelines of a few operations: the bound holds for all splits, not only for those that were cut into stages.
+  bool coversAllSplits(const SplitModel &model) const {
+    auto isOpen = [](const Variable &variable) { return variable.domain() > 1; };
+    const auto count = std::ranges::count_if(model.variables, isOpen);
+    return isSmall() && count > 0 && count <= fewOperations;
+  }
+
   bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
 
   double incumbentOf(const Setting &setting) const {
@@ -462,6 +530,7 @@ private:
   std::vector<Setting> settings;
   std::vector<int> pinnedUnits;
   std::priority_queue<Entry> queue;
+  std::vector<OpenPlan> open;
   std::chrono::steady_clock::time_point start;
   double told = 0; // when progress was told last
   Outcome outcome;

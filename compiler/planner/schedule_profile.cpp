@@ -12,9 +12,6 @@ namespace {
 // From so many microbatches a rank on, more of them change neither what is kept (but for gpipe) nor the waiting.
 constexpr int64_t steadyMicrobatches = 4;
 
-// The forward pass' part of a microbatch's time, at least: a product's backward pass is two products.
-constexpr double forwardPart = 0.3;
-
 std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, int64_t microbatches) {
   Result<PipelineSchedule> schedule = makeSchedule(kind, int(ranks), microbatches, {});
   if (!schedule) return std::nullopt;
@@ -34,12 +31,6 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
   double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
   double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
   profile.bubble = std::max(0.0, waiting / one);
-  // The last rank starts when a forward pass has come to it, and one microbatch must go all the way down and back;
-  // weights' gradients may fill everything else.
-  profile.leastBubble = profile.bubble;
-  if (profile.splitsBackward)
-    profile.leastBubble = std::min(profile.bubble, std::max(double(ranks - 1) * forwardPart / double(profile.chunks),
-                                                            double(ranks) * 2 * forwardPart - double(microbatches)));
   return profile;
 }
 

@@ -14,7 +14,6 @@ struct ScheduleProfile {
   int weightVersions = 1;
   std::vector<double> live; // by rank: microbatches whose activations it keeps at most, of all its chunks together
   double bubble = 0;        // waiting of a rank, in the time that one microbatch takes it (equal passes, no sends)
-  double leastBubble = 0;   // at least, whatever the passes' lengths are
 };
 
 // From a cache; null when the kind cannot have so many ranks or microbatches.

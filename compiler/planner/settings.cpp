@@ -25,13 +25,20 @@ std::vector<int64_t> sizes(int64_t number, const std::optional<int64_t> &fixed, 
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
-std::vector<std::string> schedules(const Constraints &constraints, size_t units, const Setting &setting) {
+// `units`, `blocks`: that stages are made of.
+std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks,
+                                   const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};
   if (setting.pp == 1) return {"none"};
   std::vector<std::string> kinds = {"1f1b"};
-  if (setting.microbatches % setting.pp == 0)
+  if (setting.microbatches % setting.pp == 0) {
+    // Chunks of as many blocks each, where there are such: the table is made for those.
+    auto isEven = [&](int chunks) { return blocks > 0 && blocks % size_t(setting.pp * chunks) == 0; };
+    const bool someAreEven = std::ranges::any_of(interleavedChunks, isEven);
     for (int chunks : interleavedChunks)
-      if (size_t(setting.pp * chunks) <= units) kinds.push_back(fmt::format("interleaved:{}", chunks));
+      if (size_t(setting.pp * chunks) <= units && (isEven(chunks) || !someAreEven))
+        kinds.push_back(fmt::format("interleaved:{}", chunks));
+  }
   kinds.push_back("zb-h1");
   if (setting.microbatches >= 2 * setting.pp && size_t(setting.pp * 2) <= units) kinds.push_back("zb-v");
   return kinds;
@@ -44,6 +51,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   std::vector<Setting> result;
   int64_t devices = cluster.numDevices(), fsdp = constraints.fsdp.value_or(1);
   int64_t units = int64_t(facts.structure->layout->units.size());
+  auto blocks = size_t(std::ranges::count_if(facts.structure->layout->units, &Unit::isBlock));
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
@@ -75,7 +83,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
           // Fewer microbatches than ranks leave most of them waiting.
           if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
-          for (const std::string &schedule : schedules(constraints, size_t(units), setting)) {
+          for (const std::string &schedule : schedules(constraints, size_t(units), blocks, setting)) {
             setting.schedule = pp > 1 ? schedule : "none";
             const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
             if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;

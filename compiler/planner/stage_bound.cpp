@@ -1,5 +1,6 @@
 #include "compiler/planner/stage_bound.h"
-#include "compiler/planner/bound_mixture.h"
+#include "compiler/planner/whole_units.h"
+#include <Highs.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,64 +10,48 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// Of a device's whole memory, in steps' times: more would only make bounds of what does not fit larger.
-constexpr double mostMemoryPrice = 50;
-// Prices to begin with, of all ranks together.
-constexpr double firstMemoryPrices[] = {0.1, 0.5, 2};
-// Of the paths to the ends of ranks, so many of the longest are kept for each cut.
-constexpr size_t pathsOfACut = 4;
-// Linear programs for the first node, and for each part.
-constexpr int roundsOfTheWhole = 40, roundsOfAPart = 4;
+// A path is longer than the program knows by this part at least.
+constexpr double longer = 1e-4;
+// What the solver's tolerances may cost a bound.
+constexpr double tolerance = 1e-6;
+// Of the longest paths at a solution, so many are added.
+constexpr size_t pathsOfASolution = 12;
+// So many cuts are looked at one by one.
+constexpr double fewCuts = 300;
+// How far from the best point known towards the last solution paths are looked for.
+constexpr double inward = 0.5;
 
 } // namespace
 
-StageRelaxation::StageRelaxation(const StageProblem &problem, const StagePlan &plan, double incumbent)
+struct StageRelaxation::Program {
+  Highs highs;
+  double unit = 1; // seconds, so that the program's numbers are about 1
+};
+
+StageRelaxation::~StageRelaxation() = default;
+
+StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
-  gatherUnits();
-  gatherBorders();
-  addRowPaths();
-  std::vector<size_t> modes;
-  for (Recompute how : plan.recompute)
-    modes.push_back(size_t(std::max<ptrdiff_t>(0, std::find(ways.begin(), ways.end(), how) - ways.begin())) %
-                    ways.size());
-  pool.push_back(describe(plan.firstUnits, modes));
-  if (problem.profile) {
-    schedule = simulatedSchedule(problem, pool.back().stages);
-    if (schedule && followsTimes(problem.model->setting.schedule)) schedule.reset(); // the table is another for others
-    addCriticalPaths(pool.back());
-  }
+  gatherClasses();
+  gatherSends();
+  gatherColumns();
+  if (problem.profile && !followsTimes(problem.model->setting.schedule)) // else the table is another for other times
+    schedule = simulatedSchedule(problem, std::vector<StageTimes>(size_t(stages)));
+  startProgram();
 }
 
-void StageRelaxation::gatherUnits() {
+void StageRelaxation::gatherClasses() {
   const SplitModel &model = *problem.model;
   const UnitLayout &layout = *model.layout;
-  const double microbatches = double(model.setting.microbatches);
-  const size_t count = layout.units.size();
-  // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it on the rank.
-  Overlap overlap = overlapOf(model);
-  double leastForward = 1, fastest = infinity;
-  for (const Unit &unit : layout.units)
-    for (Recompute how : ways) {
-      const UnitActivity &one = problem.activity->of(unit.kind, how);
-      if (one.seconds() > 0) leastForward = std::min(leastForward, one.forward / one.seconds());
-      if (unit.isBlock) fastest = std::min(fastest, one.seconds());
-    }
-  double rate =
-      microbatches * std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
-  // Blocks of one rank, where it is no slower than the incumbent and leaves every other stage a unit.
-  double most = double(count) - double(stages) + double(problem.profile ? problem.profile->chunks : 1);
-  if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / microbatches / fastest));
-  most = std::max(1.0, most);
-
+  const int count = int(layout.units.size());
   // A parameter that several units read is on the rank of the first, and on that of the last where this is another.
-  std::vector<std::vector<double>> extra(count, std::vector<double>(3, 0.0)); // once, hideable, bytes
-  const int lastUnit = int(count) - 1;
+  std::vector<std::vector<double>> extra(size_t(count), std::vector<double>(3, 0.0)); // once, hideable, bytes
   GroupShape pair{2, model.setting.devices() / model.setting.pp < model.cluster->devicesPerNode ? 2 : 1};
   for (size_t p = 0; p < layout.shared.size(); ++p) {
     const UnitState &state = problem.state->shared[p];
     const std::vector<int> &readers = layout.shared[p].units;
-    bool isApart = ranks > 1 && readers.front() == 0 && readers.back() == lastUnit &&
+    bool isApart = ranks > 1 && readers.front() == 0 && readers.back() == count - 1 &&
                    problem.rankOf(0) != problem.rankOf(stages - 1);
     double sum = isApart ? collectiveSeconds(*model.cluster, Collective::AllReduce, pair, state.gradients) : 0;
     for (int unit : {readers.front(), readers.back()}) {
@@ -76,49 +61,149 @@ void StageRelaxation::gatherUnits() {
       if (!isApart) break;
     }
   }
-
-  std::map<std::pair<int, std::vector<double>>, int> known;
-  leastOverhead = infinity;
-  for (size_t u = 0; u < count; ++u) {
-    const Unit &unit = layout.units[u];
-    auto [found, isNew] = known.try_emplace({unit.kind, extra[u]}, int(classes.size()));
+  std::map<std::tuple<int, std::vector<double>, bool, bool>, int> known;
+  for (int u = 0; u < count; ++u) {
+    const int kind = layout.units[size_t(u)].kind;
+    const bool isFirst = u == 0, isLast = u == count - 1;
+    auto [found, isNew] = known.try_emplace({kind, extra[size_t(u)], isFirst, isLast}, int(classes.size()));
     classOf.push_back(found->second);
-    if (!isNew) continue;
-    const UnitState &state = problem.state->kinds[size_t(unit.kind)];
-    UnitClass one{
-        {}, state.update + state.exposed + extra[u][0], state.hideable + extra[u][1], state.bytes() + extra[u][2]};
-    for (Recompute how : ways) {
-      const UnitActivity &a = problem.activity->of(unit.kind, how);
-      double overhead = a.transient + workspaceBytes(model.setting, a.workspace, state.largestParameter,
-                                                     state.gradients, state.parameters);
-      leastOverhead = std::min(leastOverhead, overhead);
-      one.modes.push_back({a.forward, a.backwardInput, a.backwardWeight, rate * (a.seconds() - a.communication), a.kept,
-                           unit.isBlock ? overhead : 0});
+    if (isNew) {
+      const UnitState &state = problem.state->kinds[size_t(kind)];
+      classes.push_back({kind, 0, isFirst, isLast, state.update + state.exposed + extra[size_t(u)][0],
+                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2]});
     }
-    classes.push_back(std::move(one));
+    ++classes[size_t(found->second)].count;
   }
-  // The workspace is the largest of a rank's units': of each of them a part that cannot make more than the largest.
-  for (UnitClass &one : classes)
-    for (Mode &mode : one.modes) mode.bytes = std::max(0.0, mode.bytes - leastOverhead) / most;
 }
 
-void StageRelaxation::gatherBorders() {
+void StageRelaxation::gatherSends() {
   const SplitModel &model = *problem.model;
-  borders.resize(model.layout->units.size());
-  if (ranks == 1) return;
-  bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
-  for (size_t u = 1; u < borders.size(); ++u) {
-    Border &border = borders[u];
-    border.in = problem.activity->forwardCrossing[u];
-    border.back = problem.activity->backwardCrossing[u];
-    if (border.in > 0) border.sendForward = sendSeconds(*model.cluster, crossesNodes, border.in);
-    if (border.back > 0) border.sendBackward = sendSeconds(*model.cluster, crossesNodes, border.back);
+  const size_t count = classOf.size();
+  if (ranks == 1 || count < 2) return;
+  double in = infinity, back = infinity;
+  leastBuffer = infinity;
+  for (size_t u = 1; u < count; ++u) {
+    in = std::min(in, problem.activity->forwardCrossing[u]);
+    back = std::min(back, problem.activity->backwardCrossing[u]);
+    leastBuffer =
+        std::min(leastBuffer, 2 * (problem.activity->forwardCrossing[u] + problem.activity->backwardCrossing[u]));
   }
+  bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
+  if (in > 0) sendForward = sendSeconds(*model.cluster, crossesNodes, in);
+  if (back > 0) sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
+}
+
+void StageRelaxation::gatherColumns() {
+  const SplitModel &model = *problem.model;
+  const UnitLayout &layout = *model.layout;
+  const double microbatches = double(model.setting.microbatches);
+  // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it on the rank.
+  Overlap overlap = overlapOf(model);
+  double leastForward = 1, fastest = infinity;
+  leastOverhead = infinity;
+  auto overheadOf = [&](int kind, Recompute how) {
+    const UnitActivity &a = problem.activity->of(kind, how);
+    const UnitState &state = problem.state->kinds[size_t(kind)];
+    return a.transient +
+           workspaceBytes(model.setting, a.workspace, state.largestParameter, state.gradients, state.parameters);
+  };
+  for (const Unit &unit : layout.units)
+    for (Recompute how : ways) {
+      const UnitActivity &one = problem.activity->of(unit.kind, how);
+      if (one.seconds() > 0) leastForward = std::min(leastForward, one.forward / one.seconds());
+      if (unit.isBlock) fastest = std::min(fastest, one.seconds());
+      leastOverhead = std::min(leastOverhead, overheadOf(unit.kind, how));
+    }
+  const double rate =
+      microbatches * std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
+  // Blocks of one rank, where it is no slower than the incumbent and leaves every other stage a unit.
+  double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks : 1);
+  if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / microbatches / fastest));
+  most = std::max(1.0, most);
+  std::vector<bool> isBlock(size_t(layout.kinds), false);
+  for (const Unit &unit : layout.units) isBlock[size_t(unit.kind)] = unit.isBlock;
+  for (int s = 0; s < stages; ++s)
+    for (size_t c = 0; c < classes.size(); ++c) {
+      const UnitClass &one = classes[c];
+      if ((one.isFirst && s > 0) || (one.isLast && s + 1 < stages)) continue;
+      for (Recompute how : ways) {
+        const UnitActivity &a = problem.activity->of(one.kind, how);
+        // The workspace is the largest of a rank's units': of each of them a part that cannot make more than the
+        // largest.
+        const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;
+        columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
+                           a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
+                           one.hideable - rate * (a.seconds() - a.communication),
+                           one.bytes + problem.live(problem.rankOf(s)) * a.kept + overhead});
+      }
+    }
+}
+
+void StageRelaxation::startProgram() {
+  program = std::make_unique<Program>();
+  Highs &highs = program->highs;
+  highs.setOptionValue("output_flag", false);
+  highs.setOptionValue("threads", 1);
+  highs.setOptionValue("presolve", "off");
+  double all = 0;
+  for (size_t u = 0; u < classOf.size(); ++u)
+    all += problem.activity->of(problem.model->layout->units[u].kind, ways.front()).seconds();
+  program->unit = std::max(1e-30, all * double(problem.model->setting.microbatches) / double(ranks));
+  for (size_t i = 0; i < columns.size(); ++i)
+    highs.addCol(0, 0, double(classes[size_t(columns[i].unitClass)].count), 0, nullptr, nullptr);
+  highs.addCol(1, 0, kHighsInf, 0, nullptr, nullptr); // the step's seconds
+  auto add = [&](double lower, double upper, auto &&valueOf) {
+    std::vector<HighsInt> index;
+    std::vector<double> value;
+    for (size_t i = 0; i < columns.size(); ++i)
+      if (const double v = valueOf(columns[i]); v != 0) {
+        index.push_back(HighsInt(i));
+        value.push_back(v);
+      }
+    highs.addRow(lower, upper, HighsInt(index.size()), index.data(), value.data());
+  };
+  for (int c = 0; c < int(classes.size()); ++c) {
+    const double count = double(classes[size_t(c)].count);
+    add(count, count, [&](const Column &column) { return double(column.unitClass == c); });
+  }
+  for (int s = 0; s < stages; ++s) {
+    if (problem.firstUnits.empty()) {
+      add(1, kHighsInf, [&](const Column &column) { return double(column.stage == s); });
+      continue;
+    }
+    const int end = s + 1 < stages ? problem.firstUnits[size_t(s) + 1] : int(classOf.size());
+    for (int c = 0; c < int(classes.size()); ++c) {
+      const double count =
+          double(std::count(classOf.begin() + problem.firstUnits[size_t(s)], classOf.begin() + end, c));
+      add(count, count, [&](const Column &column) { return double(column.stage == s && column.unitClass == c); });
+    }
+  }
+  if (problem.memoryLimit < infinity)
+    for (int r = 0; r < int(ranks); ++r) {
+      double borders = 0;
+      for (int s = 0; s < stages; ++s)
+        if (problem.rankOf(s) == r) borders += (s > 0) + (s + 1 < stages);
+      const double room = 1 - (leastOverhead + leastBuffer * borders) / problem.memoryLimit;
+      add(-kHighsInf, room, [&](const Column &column) {
+        return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
+      });
+    }
+  // Of a given cut it is known what each rank must compute again, with all that stands beside it.
+  if (!problem.firstUnits.empty()) {
+    const std::vector<double> again = leastAgainOfCut(problem);
+    for (int r = 0; r < int(ranks); ++r) {
+      if (again[size_t(r)] <= 0) continue;
+      add(again[size_t(r)] / program->unit, kHighsInf,
+          [&](const Column &column) { return problem.rankOf(column.stage) == r ? column.again / program->unit : 0; });
+    }
+  }
+  for (const Row &row : rowPaths()) addRow(row);
 }
 
 // A rank does all its work one after the other, after the first microbatch has come to it; then what it sent back has
 // to go down to the first stage. Weights' gradients may come after that.
-void StageRelaxation::addRowPaths() {
+std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
+  std::vector<Row> rows;
   const double microbatches = double(problem.model->setting.microbatches);
   const bool splits = problem.profile && problem.profile->splitsBackward;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -151,291 +236,182 @@ void StageRelaxation::addRowPaths() {
     rows.push_back({path, false});
     rows.push_back({path, true});
   }
+  return rows;
 }
 
-// Longest paths to the end of every rank. Of a table that was cut short, the slowest rank does the rest.
-void StageRelaxation::addCriticalPaths(const Cut &cut) {
-  if (!schedule) return;
-  size_t slowest = 0;
-  std::vector<double> work(ranks, 0.0);
+std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &units) const {
+  std::vector<StageTimes> times(size_t(stages), {0, 0, 0, sendForward, sendBackward});
+  for (size_t i = 0; i < columns.size(); ++i) {
+    StageTimes &stage = times[size_t(columns[i].stage)];
+    stage.forward += units[i] * columns[i].forward;
+    stage.backwardInput += units[i] * columns[i].backwardInput;
+    stage.backwardWeight += units[i] * columns[i].backwardWeight;
+  }
+  return times;
+}
+
+// Of a table that was cut short, the slowest rank does the rest.
+std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vector<double> &units) const {
+  std::vector<Row> rows;
+  if (!schedule) return rows;
+  const std::vector<StageTimes> times = timesOf(units);
+  std::vector<double> work(ranks, 0.0), late(ranks, 0.0);
   for (int s = 0; s < stages; ++s) {
-    const StageTimes &times = cut.stages[size_t(s)];
-    work[size_t(problem.rankOf(s))] += times.forward + times.backwardInput + times.backwardWeight;
+    const StageTimes &stage = times[size_t(s)];
+    work[size_t(problem.rankOf(s))] += stage.forward + stage.backwardInput + stage.backwardWeight;
   }
-  for (size_t r = 0; r < ranks; ++r)
-    if (work[r] > work[slowest]) slowest = r;
-  std::vector<Row> found;
-  for (SchedulePath &path : criticalPaths(schedule->table, cut.stages)) {
-    for (int s = 0; s < stages; ++s)
-      if (problem.rankOf(s) == int(slowest))
-        for (auto *counts : {&path.forward, &path.backwardInput, &path.backwardWeight})
-          (*counts)[size_t(s)] += double(schedule->rest);
-    bool late = cut.hideable[size_t(path.rank)] > cut.hidden[size_t(path.rank)];
-    found.push_back({std::move(path), late});
+  for (size_t i = 0; i < columns.size(); ++i)
+    late[size_t(problem.rankOf(columns[i].stage))] += units[i] * columns[i].late;
+  const int slowest = int(std::max_element(work.begin(), work.end()) - work.begin());
+  for (SchedulePath &path : criticalPaths(schedule->table, times)) {
+    if (schedule->rest > 0)
+      for (int s = 0; s < stages; ++s)
+        if (problem.rankOf(s) == slowest)
+          for (auto *counts : {&path.forward, &path.backwardInput, &path.backwardWeight})
+            (*counts)[size_t(s)] += double(schedule->rest);
+    const bool isLate = late[size_t(path.rank)] > 0;
+    rows.push_back({std::move(path), isLate});
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Row &a, const Row &b) { return seconds(a, cut) > seconds(b, cut); });
-  if (found.size() > pathsOfACut) found.resize(pathsOfACut);
-  for (Row &row : found) rows.push_back(std::move(row));
+  return rows;
 }
 
-double StageRelaxation::seconds(const Row &row, const Cut &cut) const {
-  const size_t rank = size_t(row.path.rank);
-  return row.path.seconds(cut.stages) + cut.once[rank] + (row.late ? cut.hideable[rank] - cut.hidden[rank] : 0);
+double StageRelaxation::constantOf(const Row &row) const {
+  double sum = 0;
+  for (double count : row.path.sendForward) sum += count * sendForward;
+  for (double count : row.path.sendBackward) sum += count * sendBackward;
+  return sum;
 }
 
-StageRelaxation::Multipliers StageRelaxation::mix(const std::vector<double> &weights,
-                                                  const std::vector<double> &prices) const {
-  Multipliers at;
-  at.stages.assign(size_t(stages), {0, 0, 0, 0, 0});
-  at.once.assign(ranks, 0.0);
-  at.late = at.memory = at.once;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const double weight = weights[i];
-    if (weight == 0) continue;
-    const SchedulePath &path = rows[i].path;
-    for (size_t s = 0; s < size_t(stages); ++s) {
-      at.stages[s].forward += weight * path.forward[s];
-      at.stages[s].backwardInput += weight * path.backwardInput[s];
-      at.stages[s].backwardWeight += weight * path.backwardWeight[s];
-      at.stages[s].sendForward += weight * path.sendForward[s];
-      at.stages[s].sendBackward += weight * path.sendBackward[s];
+double StageRelaxation::coefficient(const Row &row, const Column &column) const {
+  const size_t s = size_t(column.stage);
+  double value = row.path.forward[s] * column.forward + row.path.backwardInput[s] * column.backwardInput +
+                 row.path.backwardWeight[s] * column.backwardWeight;
+  if (problem.rankOf(column.stage) == row.path.rank) value += column.once + (row.late ? column.late : 0);
+  return value;
+}
+
+double StageRelaxation::seconds(const Row &row, const std::vector<double> &units) const {
+  double sum = constantOf(row);
+  for (size_t i = 0; i < columns.size(); ++i)
+    if (units[i] != 0) sum += units[i] * coefficient(row, columns[i]);
+  return sum;
+}
+
+void StageRelaxation::addRow(const Row &row) {
+  std::vector<HighsInt> index;
+  std::vector<double> value;
+  for (size_t i = 0; i < columns.size(); ++i)
+    if (const double v = coefficient(row, columns[i]); v != 0) {
+      index.push_back(HighsInt(i));
+      value.push_back(-v / program->unit);
     }
-    at.once[size_t(path.rank)] += weight;
-    if (rows[i].late) at.late[size_t(path.rank)] += weight;
-  }
-  for (size_t r = 0; r < prices.size(); ++r) {
-    at.memory[r] = prices[r] / problem.memoryLimit;
-    at.constant += prices[r] * (leastOverhead / problem.memoryLimit - 1);
-  }
-  return at;
+  index.push_back(HighsInt(columns.size()));
+  value.push_back(1);
+  program->highs.addRow(constantOf(row) / program->unit, kHighsInf, HighsInt(index.size()), index.data(), value.data());
 }
 
-StageRelaxation::Multipliers StageRelaxation::between(const Multipliers &a, const Multipliers &b) {
-  auto half = [](double x, double y) { return (x + y) / 2; };
-  Multipliers at = b;
-  for (size_t s = 0; s < at.stages.size(); ++s) {
-    const StageTimes &x = a.stages[s], &y = b.stages[s];
-    at.stages[s] = {half(x.forward, y.forward), half(x.backwardInput, y.backwardInput),
-                    half(x.backwardWeight, y.backwardWeight), half(x.sendForward, y.sendForward),
-                    half(x.sendBackward, y.sendBackward)};
+void StageRelaxation::roundSolution(const std::vector<double> &units) {
+  std::vector<double> sizes(size_t(stages), 0.0);
+  for (size_t i = 0; i < columns.size(); ++i) sizes[size_t(columns[i].stage)] += units[i];
+  std::vector<int> starts(size_t(stages), 0);
+  double sum = 0;
+  for (int s = 1; s < stages; ++s) {
+    sum += sizes[size_t(s) - 1];
+    starts[size_t(s)] =
+        std::clamp(int(std::lround(sum)), starts[size_t(s) - 1] + 1, int(classOf.size()) - (stages - s));
   }
-  for (size_t r = 0; r < at.once.size(); ++r) {
-    at.once[r] = half(a.once[r], b.once[r]);
-    at.late[r] = half(a.late[r], b.late[r]);
-    at.memory[r] = half(a.memory[r], b.memory[r]);
+  if (std::find(met.begin(), met.end(), starts) == met.end()) met.push_back(std::move(starts));
+}
+
+// As many units of each class in every stage as in any other, none computed again.
+std::vector<double> StageRelaxation::evenUnits() const {
+  std::vector<double> units(columns.size(), 0.0);
+  for (size_t i = 0; i < columns.size(); i += ways.size()) {
+    const UnitClass &one = classes[size_t(columns[i].unitClass)];
+    units[i] = one.count / (one.isFirst || one.isLast ? 1.0 : double(stages));
   }
-  at.constant = half(a.constant, b.constant);
-  return at;
+  return units;
 }
 
-double StageRelaxation::price(const Mode &mode, const Multipliers &at, int stage) const {
-  const StageTimes &times = at.stages[size_t(stage)];
-  const int rank = problem.rankOf(stage);
-  return times.forward * mode.forward + times.backwardInput * mode.backwardInput +
-         times.backwardWeight * mode.backwardWeight - at.late[size_t(rank)] * mode.hidden +
-         at.memory[size_t(rank)] * (problem.live(rank) * mode.kept + mode.bytes);
-}
-
-bool StageRelaxation::Node::allows(const std::vector<int> &starts) const {
-  for (size_t s = 0; s < starts.size(); ++s)
-    if (starts[s] < first[s] || starts[s] > last[s]) return false;
-  return true;
-}
-
-double StageRelaxation::minimise(const Multipliers &at, const Node &node, std::vector<int> &starts,
-                                 std::vector<size_t> &modes) const {
-  const size_t count = classOf.size(), stageCount = size_t(stages);
-  // Of a unit of a class in a stage, with the mode that is best there.
-  std::vector<std::vector<double>> cost(stageCount, std::vector<double>(classes.size()));
-  std::vector<std::vector<size_t>> modeOf(stageCount, std::vector<size_t>(classes.size(), 0));
-  for (size_t s = 0; s < stageCount; ++s) {
-    const size_t rank = size_t(problem.rankOf(int(s)));
-    for (size_t c = 0; c < classes.size(); ++c) {
-      const UnitClass &one = classes[c];
-      double least = infinity;
-      for (size_t mode = 0; mode < one.modes.size(); ++mode)
-        if (double now = price(one.modes[mode], at, int(s)); now < least) {
-          least = now;
-          modeOf[s][c] = mode;
-        }
-      cost[s][c] = least + at.once[rank] * one.once + at.late[rank] * one.hideable + at.memory[rank] * one.bytes;
+void StageRelaxation::tighten(int programs, double goal) {
+  Highs &highs = program->highs;
+  // Solutions jump from corner to corner: paths that are the longest on the way to the best point known cut off
+  // more.
+  std::vector<double> inner = evenUnits();
+  double leastLength = 0;
+  for (const Row &row : criticalRows(inner)) {
+    leastLength = std::max(leastLength, seconds(row, inner));
+    addRow(row);
+  }
+  roundSolution(inner);
+  for (; programs > 0 && best < goal; --programs) {
+    if (highs.run() == HighsStatus::kError) return;
+    if (highs.getModelStatus() == HighsModelStatus::kInfeasible) {
+      best = infinity;
+      return;
     }
-  }
-  auto begin = [&](size_t s, size_t u) {
-    const Border &border = borders[u];
-    return at.stages[s - 1].sendForward * border.sendForward + at.stages[s].sendBackward * border.sendBackward +
-           at.memory[size_t(problem.rankOf(int(s) - 1))] * 2 * border.in +
-           at.memory[size_t(problem.rankOf(int(s)))] * 2 * (border.in + border.back);
-  };
-  starts.assign(stageCount, 0);
-  double total = at.constant;
-  if (!problem.firstUnits.empty()) {
-    starts = problem.firstUnits;
-    for (size_t u = 0, s = 0; u < count; ++u) {
-      if (s + 1 < stageCount && int(u) == starts[s + 1]) total += begin(++s, u);
-      total += cost[s][size_t(classOf[u])];
-    }
-  } else {
-    // least[u]: units up to u, which is in stage s.
-    std::vector<double> least(count, infinity), before;
-    std::vector<std::vector<bool>> begins(stageCount, std::vector<bool>(count, false));
-    for (size_t s = 0; s < stageCount; ++s) {
-      before.swap(least);
-      least.assign(count, infinity);
-      for (size_t u = s; u + (stageCount - 1 - s) < count; ++u) {
-        double here = u > s || s == 0 ? (u == 0 ? 0 : least[u - 1]) : infinity;
-        if (s > 0 && int(u) >= node.first[s] && int(u) <= node.last[s])
-          if (double fresh = before[u - 1] + begin(s, u); fresh < here) {
-            here = fresh;
-            begins[s][u] = true;
-          }
-        least[u] = here + cost[s][size_t(classOf[u])];
+    if (highs.getModelStatus() != HighsModelStatus::kOptimal) return;
+    const double value = highs.getInfo().objective_function_value * program->unit;
+    best = std::max(best, value * (1 - tolerance));
+    std::vector<double> units(highs.getSolution().col_value);
+    units.pop_back();
+    std::vector<std::pair<double, Row>> found;
+    auto addFrom = [&](const std::vector<double> &point) {
+      double most = 0;
+      for (Row &row : criticalRows(point)) {
+        most = std::max(most, seconds(row, point));
+        if (const double length = seconds(row, units); length > value * (1 + longer))
+          found.emplace_back(length, std::move(row));
       }
+      return most;
+    };
+    std::vector<double> middle(units);
+    for (size_t i = 0; i < units.size(); ++i) middle[i] = inner[i] + inward * (units[i] - inner[i]);
+    if (const double length = addFrom(middle); length < leastLength) {
+      leastLength = length;
+      inner = middle;
+      roundSolution(inner);
     }
-    total += least[count - 1];
-    if (least[count - 1] == infinity) return infinity;
-    for (size_t s = stageCount - 1, u = count - 1; s > 0; --u)
-      if (begins[s][u]) starts[s--] = int(u);
-  }
-  modes.assign(count, 0);
-  for (size_t u = 0, s = 0; u < count; ++u) {
-    while (s + 1 < stageCount && int(u) >= starts[s + 1]) ++s;
-    modes[u] = modeOf[s][size_t(classOf[u])];
-  }
-  return total;
-}
-
-StageRelaxation::Cut StageRelaxation::describe(const std::vector<int> &starts, const std::vector<size_t> &modes) const {
-  Cut cut;
-  cut.starts = starts;
-  cut.stages.assign(size_t(stages), {0, 0, 0, 0, 0});
-  cut.once.assign(ranks, 0.0);
-  cut.hideable = cut.hidden = cut.once;
-  cut.bytes.assign(ranks, leastOverhead);
-  for (size_t u = 0, s = 0; u < classOf.size(); ++u) {
-    if (s + 1 < size_t(stages) && int(u) == starts[s + 1]) {
-      const Border &border = borders[u];
-      cut.stages[s].sendForward = border.sendForward;
-      cut.bytes[size_t(problem.rankOf(int(s)))] += 2 * border.in;
-      ++s;
-      cut.stages[s].sendBackward = border.sendBackward;
-      cut.bytes[size_t(problem.rankOf(int(s)))] += 2 * (border.in + border.back);
+    if (found.empty()) addFrom(units);
+    if (found.empty()) {
+      roundSolution(units);
+      return;
     }
-    const size_t rank = size_t(problem.rankOf(int(s)));
-    const UnitClass &one = classes[size_t(classOf[u])];
-    const Mode &mode = one.modes[modes[u]];
-    cut.stages[s].forward += mode.forward;
-    cut.stages[s].backwardInput += mode.backwardInput;
-    cut.stages[s].backwardWeight += mode.backwardWeight;
-    cut.once[rank] += one.once;
-    cut.hideable[rank] += one.hideable;
-    cut.hidden[rank] += mode.hidden;
-    cut.bytes[rank] += one.bytes + mode.bytes + problem.live(int(rank)) * mode.kept;
-  }
-  return cut;
-}
-
-// The least of a mixture is a bound of the node; where it is, there are new paths.
-void StageRelaxation::attempt(const Multipliers &at, Node &node) {
-  std::vector<int> starts;
-  std::vector<size_t> modes;
-  double value = minimise(at, node, starts, modes);
-  if (value > node.bound) {
-    node.bound = value;
-    node.at = at;
-  }
-  if (value == infinity) return;
-  Cut cut = describe(starts, modes);
-  met.push_back(starts);
-  addCriticalPaths(cut);
-  pool.push_back(std::move(cut));
-}
-
-void StageRelaxation::solve(Node &node, int rounds, double goal) {
-  node.stage = -1;
-  bool isKnown = std::any_of(pool.begin(), pool.end(), [&](const Cut &cut) { return node.allows(cut.starts); });
-  if (!isKnown || !node.at.stages.empty()) attempt(node.at, node);
-  for (; rounds > 0 && programs > 0 && node.bound < goal; --rounds, --programs) {
-    std::vector<size_t> among;
-    for (size_t c = 0; c < pool.size(); ++c)
-      if (node.allows(pool[c].starts)) among.push_back(c);
-    const double unit = std::max(1e-30, seconds(rows[0], pool[0])); // so that the program's numbers are about 1
-    std::vector<std::vector<double>> values, excesses;
-    for (size_t c : among) {
-      values.emplace_back();
-      excesses.emplace_back();
-      for (const Row &row : rows) values.back().push_back(seconds(row, pool[c]) / unit);
-      for (double bytes : pool[c].bytes)
-        excesses.back().push_back(problem.memoryLimit < infinity ? bytes / problem.memoryLimit - 1 : 0);
-    }
-    std::optional<BoundMixture> mixture = bestMixture(values, excesses, mostMemoryPrice);
-    if (!mixture) return;
-    choosePart(node, among, mixture->points);
-    for (double &price : mixture->prices) price *= unit;
-    Multipliers now = mix(mixture->weights, mixture->prices);
-    // Half way to the best mixture known: the linear program's own jump about while few cuts are known.
-    if (!node.at.stages.empty()) attempt(between(node.at, now), node);
-    if (node.bound >= goal) return;
-    attempt(now, node);
-    if (mixture->value * unit <= node.bound * (1 + 1e-4)) return; // no mixture is better
+    std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+    if (found.size() > pathsOfASolution) found.resize(pathsOfASolution);
+    for (const auto &[length, row] : found) addRow(row);
   }
 }
 
-// The stage whose begin the mixture is least sure of.
-void StageRelaxation::choosePart(Node &node, const std::vector<size_t> &among,
-                                 const std::vector<double> &points) const {
-  double most = 1e-6;
-  node.stage = -1;
-  for (size_t s = 1; s < size_t(stages); ++s) {
-    double sum = 0, mean = 0, square = 0;
-    for (size_t i = 0; i < among.size(); ++i) {
-      const double start = double(pool[among[i]].starts[s]);
-      sum += points[i];
-      mean += points[i] * start;
-      square += points[i] * start * start;
-    }
-    if (sum <= 0) return;
-    mean /= sum;
-    const double variance = square / sum - mean * mean;
-    if (variance <= most) continue;
-    most = variance;
-    node.stage = int(s);
-    node.unit = int(std::floor(mean)) + 1;
+StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal) {
+  StageBound bound;
+  auto relax = [&](const StageProblem &stages) {
+    StageRelaxation relaxation(stages, incumbent);
+    relaxation.tighten(programs, goal);
+    bound.cuts.insert(bound.cuts.end(), relaxation.cuts().begin(), relaxation.cuts().end());
+    return relaxation.bound();
+  };
+  const int units = int(problem.model->layout->units.size()), stages = problem.stages();
+  double cuts = 1;
+  for (int s = 1; s < stages && cuts <= fewCuts; ++s) cuts = cuts * (units - s) / s;
+  if (!problem.firstUnits.empty() || cuts > fewCuts || units < stages) {
+    bound.seconds = relax(problem);
+    return bound;
   }
-}
-
-void StageRelaxation::tighten(int most, double goal) {
-  programs = most;
-  Node whole;
-  whole.first.assign(size_t(stages), 0);
-  whole.last.assign(size_t(stages), int(classOf.size()));
-  // Cuts that know that memory is dear, to begin with.
-  std::vector<double> even(rows.size(), 0.0);
-  for (const Row &row : rows) even[size_t(&row - rows.data())] = 1 / double(rows.size());
-  for (double price : firstMemoryPrices)
-    if (problem.memoryLimit < infinity)
-      attempt(mix(even, std::vector<double>(ranks, price / double(ranks) * seconds(rows[0], pool[0]))), whole);
-  solve(whole, roundsOfTheWhole, goal);
-  auto isLater = [](const Node &a, const Node &b) { return a.bound > b.bound; };
-  std::vector<Node> nodes = {std::move(whole)};
-  while (nodes.front().bound < goal && nodes.front().stage >= 0 && programs > 0) {
-    std::pop_heap(nodes.begin(), nodes.end(), isLater);
-    Node node = std::move(nodes.back());
-    nodes.pop_back();
-    for (bool isBefore : {true, false}) {
-      Node part = node;
-      if (isBefore)
-        part.last[size_t(node.stage)] = node.unit - 1;
-      else
-        part.first[size_t(node.stage)] = node.unit;
-      solve(part, roundsOfAPart, goal);
-      part.bound = std::max(part.bound, node.bound);
-      nodes.push_back(std::move(part));
-      std::push_heap(nodes.begin(), nodes.end(), isLater);
-    }
+  bound.seconds = infinity;
+  StageProblem one = problem;
+  std::vector<int> &starts = one.firstUnits;
+  for (int s = 0; s < stages; ++s) starts.push_back(s);
+  while (true) {
+    double seconds = boundOfWholeUnits(one, goal);
+    if (seconds < goal) seconds = std::max(seconds, relax(one));
+    bound.seconds = std::min(bound.seconds, seconds);
+    int s = stages - 1; // the next cut
+    while (s > 0 && starts[size_t(s)] == units - (stages - s)) --s;
+    if (s == 0) return bound;
+    ++starts[size_t(s)];
+    for (int later = s + 1; later < stages; ++later) starts[size_t(later)] = starts[size_t(later) - 1] + 1;
   }
-  best = std::max(best, nodes.front().bound);
 }
 
 } // namespace cleave::planner

@@ -183,27 +183,6 @@ public:
     return result;
   }
 
-  double boundOfEvenStages() const {
-    if (!problem.profile) return leastSeconds(before.back());
-    Recompute plain = problem.recompute.value_or(Recompute::None);
-    StageTimes mean{0, leastRecomputation(), 0, 0, 0};
-    if (mean.backwardInput == infinity) return infinity;
-    for (const Unit &unit : units) {
-      const UnitActivity &work = problem.activity->of(unit.kind, plain);
-      mean.forward += work.forward;
-      mean.backwardInput += work.backwardInput;
-      mean.backwardWeight += work.backwardWeight;
-    }
-    for (double *part : {&mean.forward, &mean.backwardInput, &mean.backwardWeight}) *part /= double(stages);
-    mean.sendForward = leastTransfers(true);
-    mean.sendBackward = leastTransfers(false);
-    std::vector<StageTimes> times(size_t(stages), mean);
-    std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
-    if (!schedule) return infinity;
-    double rest = (mean.forward + mean.backwardInput + mean.backwardWeight) * double(stages) / double(problem.ranks());
-    return simulate(schedule->table, times).makespan + rest * double(schedule->rest) + leastAtTheEnd();
-  }
-
   StagePlan planCut(const std::vector<int> &firstUnits) const {
     StagePlan plan;
     plan.firstUnits = firstUnits;
@@ -221,19 +200,15 @@ private:
     return std::max(rank, sum / ranks) * microbatches + problem.profile->bubble * sum / ranks;
   }
 
-  // Where all ranks have as much to do, in passes and at a step's end: what recomputation takes, the waiting, the way
-  // of the first activations to the last rank and of its last gradients back, and what is left of the reductions.
+  // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
   double leastSeconds(double slowest) const {
-    const ScheduleProfile *profile = problem.profile;
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
-    const double all = before.back() + leastRecomputation(), chunks = profile ? double(profile->chunks) : 1;
+    const double all = before.back() + leastRecomputation();
     if (all == infinity) return infinity;
-    // Chunks of one rank need not all be slow.
-    double rank = std::max(all / ranks, chunks > 1 ? slowest : std::max(slowest, all / double(stages)));
-    double bound = rank * microbatches + (profile ? profile->leastBubble : 0) * all / ranks;
-    double transfers = leastTransfers(true);
-    if (profile && !profile->splitsBackward) transfers += leastTransfers(false);
-    return bound + (ranks - 1) * transfers + leastAtTheEnd();
+    double bound = all / ranks * microbatches + leastAtTheEnd(); // the mean rank's
+    if (!problem.profile) return bound;
+    if (problem.profile->chunks == 1) bound = std::max(bound, slowest * microbatches);
+    return std::max(bound, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
   }
 
   // Of all ranks.
@@ -260,17 +235,6 @@ private:
     }
     late -= microbatches * hidden;
     return (once + std::max(0.0, late)) / double(problem.ranks());
-  }
-
-  // From a stage to the next, or to the one before, where least passes.
-  double leastTransfers(bool isForward) const {
-    const SplitModel &model = *problem.model;
-    const std::vector<double> &crossing =
-        isForward ? problem.activity->forwardCrossing : problem.activity->backwardCrossing;
-    if (problem.ranks() == 1 || units.size() < 2) return 0;
-    double bytes = *std::min_element(crossing.begin() + 1, crossing.begin() + ptrdiff_t(units.size()));
-    bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
-    return bytes > 0 ? sendSeconds(*model.cluster, crossesNodes, bytes) : 0;
   }
 
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
@@ -446,6 +410,30 @@ private:
 
 } // namespace
 
+std::vector<int> evenChunks(const StageProblem &problem) {
+  const std::vector<Unit> &units = problem.model->layout->units;
+  std::vector<int> blocks;
+  for (size_t u = 0; u < units.size(); ++u)
+    if (units[u].isBlock) blocks.push_back(int(u));
+  const size_t stages = size_t(problem.stages());
+  if (!problem.profile || problem.profile->chunks == 1 || blocks.empty() || blocks.size() % stages != 0) return {};
+  const Recompute plain = problem.recompute.value_or(Recompute::None);
+  double before = 0, after = 0, block = infinity;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const double seconds = problem.activity->of(units[u].kind, plain).seconds();
+    if (units[u].isBlock)
+      block = std::min(block, seconds);
+    else if (int(u) < blocks.front())
+      before += seconds;
+    else
+      after += seconds; // what lies between blocks too
+  }
+  if (std::max(before, after) > block / 2) return {};
+  std::vector<int> starts = {0};
+  for (size_t s = 1; s < stages; ++s) starts.push_back(blocks[s * blocks.size() / stages]);
+  return starts;
+}
+
 double transferBytes(const StageProblem &problem, int first, int end) {
   if (problem.ranks() <= 1) return 0;
   const ActivityCosts &activity = *problem.activity;
@@ -459,8 +447,6 @@ double transferBytes(const StageProblem &problem, int first, int end) {
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
   return StagePlanner(problem).plan(worth);
 }
-
-double boundOfEvenStages(const StageProblem &problem) { return StagePlanner(problem).boundOfEvenStages(); }
 
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits) {
   return StagePlanner(problem).planCut(firstUnits);

@@ -39,7 +39,7 @@ struct StagePlan {
   std::vector<int> firstUnits;      // of each stage
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
-  double bound = 0;                 // no plan of evenly loaded ranks that fits is faster; of any: stage_bound.h
+  double bound = 0;                 // no cut that fits is faster; sharper: whole_units.h, stage_bound.h
   double bytes = 0;                 // of the device that needs most
   bool fits = false;
 };
@@ -52,11 +52,12 @@ double transferBytes(const StageProblem &problem, int first, int end);
 // the plan may be faster than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());
+// Stages of as many blocks each, for schedules whose ranks take turns with several chunks (interleaved, V): those are
+// made for chunks that take equally long. Empty where blocks do not divide, or where what stands before or after the
+// blocks is longer than half a block: a block less would make up for it.
+std::vector<int> evenChunks(const StageProblem &problem);
 // The plan with stages that begin with these units.
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits);
-
-// A sharper StagePlan::bound: the schedule simulated with what its stages take on average.
-double boundOfEvenStages(const StageProblem &problem);
 
 // A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);

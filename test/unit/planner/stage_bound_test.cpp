@@ -1,7 +1,7 @@
 // The certificate for cuts against every cut, with every recomputation, of small models.
-#include "compiler/planner/bound_mixture.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/stage_bound.h"
+#include "compiler/planner/whole_units.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -152,35 +152,29 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     for (double part : {2.0, 0.5, 0.05, -0.2}) {
       stages.memoryLimit = part > 1 ? 2 * bytesOfFastest : leanest + part * (bytesOfFastest - leanest);
       double best = plans.best(stages.memoryLimit);
-      std::optional<StagePlan> plan = planStages(stages);
-      ASSERT_TRUE(plan);
+      double whole = boundOfWholeUnits(stages, infinity);
+      EXPECT_LE(whole, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
+      // Asked whether it is over a goal, it says so or gives what it can.
+      double asked = boundOfWholeUnits(stages, 0.9 * whole);
+      EXPECT_GE(asked, 0.9 * whole * (1 - 1e-9));
+      EXPECT_LE(asked, best * (1 + 1e-9));
       for (double incumbent : {infinity, 1.01 * best}) {
-        StageRelaxation relaxation(stages, *plan, incumbent);
+        StageRelaxation relaxation(stages, incumbent);
         relaxation.tighten(60, infinity);
+        StageBound all = boundStages(stages, incumbent, 60, infinity);
+        EXPECT_LE(all.seconds, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
         ++checked;
         EXPECT_LE(relaxation.bound(), best * (1 + 1e-9))
             << "round " << round << " " << setting.str() << " limit " << part << " incumbent " << incumbent;
         if (best == infinity) continue;
         ++feasible;
-        tight += relaxation.bound() >= 0.97 * best;
+        tight += std::max(whole, all.seconds) >= 0.97 * best;
       }
     }
   }
   EXPECT_GE(checked, 100);
   EXPECT_GE(tight * 10,
-            feasible * 4); // a mixture of cuts can be faster than each of them, as can one of recomputations
-}
-
-TEST(BoundMixture, IsTheBestForTheWorstPoint) {
-  std::optional<BoundMixture> mixture = bestMixture({{4, 1}, {2, 3}}, {{}, {}}, 0);
-  ASSERT_TRUE(mixture);
-  EXPECT_NEAR(mixture->value, 2.5, 1e-9);
-  EXPECT_NEAR(mixture->weights[0], 0.5, 1e-9);
-  // The second point is over a limit by 0.1: a price for that makes it as good as the first.
-  mixture = bestMixture({{2}, {1}}, {{-0.1}, {0.1}}, 100);
-  ASSERT_TRUE(mixture);
-  EXPECT_NEAR(mixture->value, 1.5, 1e-9);
-  EXPECT_NEAR(mixture->prices[0], 5, 1e-9);
+            feasible * 6); // a mixture of recomputations can be faster than each of them
 }
 
 } // namespace

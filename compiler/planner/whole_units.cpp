@@ -1,0 +1,388 @@
+#include "compiler/planner/whole_units.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// A bound that misses its goal is sought in so many halvings.
+constexpr int halvings = 14;
+
+// What a unit of one kind costs at least, and what computing it again saves.
+struct KindCosts {
+  UnitActivity plain;
+  struct Way {
+    double seconds = 0, saved = 0, savedOfLast = 0, transient = 0; // beyond the plain way's seconds; bytes
+  };
+  std::vector<Way> ways;                        // of computing it again
+  double compute = 0;                           // seconds that collectives may hide behind, the plain way
+  double backwardInput = 0, backwardWeight = 0; // the least; the most, of any way
+};
+
+// What a rank's units add up to.
+struct RankSum {
+  std::vector<std::pair<int, double>> kinds; // and how many units
+  UnitState state;
+  UnitActivity plain;
+  double compute = 0, weights = 0;
+};
+
+struct RankTimes {
+  double seconds = infinity;       // of one microbatch, with what must be computed again
+  double forward = 0, weights = 0; // of `seconds`; weights' gradients at most
+  double again = infinity;         // of `seconds`: computed again
+  double atEnd = 0;                // what a rank does once a step
+};
+
+class WholeUnits {
+public:
+  explicit WholeUnits(const StageProblem &problem)
+      : problem(problem), model(*problem.model), layout(*model.layout), units(layout.units),
+        ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
+        microbatches(double(model.setting.microbatches)), stages(problem.stages()) {
+    splits = problem.profile && problem.profile->splitsBackward;
+    if (problem.isGiven()) givenWays();
+    gatherKinds();
+    gatherBorders();
+  }
+
+  double bound(double goal) {
+    if (int(units.size()) < stages) return infinity;
+    if (!problem.firstUnits.empty()) return boundOfCut();
+    double low = 0, high = goal;
+    auto isPossible = [&](double seconds) { return stages == problem.ranks() ? canCut(seconds) : canCount(seconds); };
+    if (goal == infinity) {
+      high = std::max(1e-9, before.back().forward + before.back().backward) * microbatches;
+      for (int doublings = 0; !isPossible(high); ++doublings) {
+        if (doublings == 8) return infinity; // eight times as slow as one device: nothing fits
+        low = high;
+        high *= 4;
+      }
+    } else if (!isPossible(high))
+      return high;
+    for (int i = 0; i < halvings; ++i) {
+      const double middle = (low + high) / 2;
+      (isPossible(middle) ? high : low) = middle;
+    }
+    return low;
+  }
+
+  std::vector<double> leastAgainOfCut() const {
+    std::vector<double> again;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      int first = -1, end = 0, firstStage = 0;
+      again.push_back(timesOfCut(rank, first, end, firstStage).again);
+    }
+    return again;
+  }
+
+private:
+  struct Sums {                       // of all units before one, at least
+    double forward = 0, backward = 0; // backward: what the unit before waits for
+  };
+
+  void givenWays() {
+    ways.clear();
+    const std::vector<Recompute> &given = problem.ofStage.empty() ? problem.ofUnit : problem.ofStage;
+    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full})
+      if (std::find(given.begin(), given.end(), how) != given.end()) ways.push_back(how);
+  }
+
+  void gatherKinds() {
+    Overlap overlap = overlapOf(model);
+    double leastForward = 1;
+    for (int kind = 0; kind < layout.kinds; ++kind) {
+      KindCosts one;
+      one.plain = problem.activity->of(kind, ways.front());
+      one.compute = one.plain.seconds() - one.plain.communication;
+      one.backwardInput = infinity;
+      double transient = infinity, workspace = infinity;
+      for (Recompute how : ways) {
+        const UnitActivity &other = problem.activity->of(kind, how);
+        one.backwardInput = std::min(one.backwardInput, other.backwardInput);
+        one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
+        workspace = std::min(workspace, other.workspace);
+        transient = std::min(transient, other.transient);
+        if (other.seconds() > 0) leastForward = std::min(leastForward, other.forward / other.seconds());
+        if (other.kept < one.plain.kept)
+          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept,
+                              other.keptOfLast - one.plain.keptOfLast, other.transient});
+      }
+      one.plain.workspace = workspace;
+      one.plain.transient = transient;
+      kinds.push_back(std::move(one));
+    }
+    // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it.
+    hiding = std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
+    before.push_back({});
+    leastUnit = {infinity, infinity};
+    for (const Unit &unit : units) {
+      const KindCosts &one = kinds[size_t(unit.kind)];
+      Sums sum = before.back();
+      sum.forward += one.plain.forward;
+      sum.backward += one.backwardInput;
+      if (!splits) sum.backward += problem.activity->of(unit.kind, ways.front()).backwardWeight;
+      leastUnit.forward = std::min(leastUnit.forward, sum.forward - before.back().forward);
+      leastUnit.backward = std::min(leastUnit.backward, sum.backward - before.back().backward);
+      before.push_back(sum);
+    }
+  }
+
+  void gatherBorders() {
+    const size_t count = units.size();
+    if (problem.ranks() == 1 || count < 2) return;
+    const ActivityCosts &activity = *problem.activity;
+    double in = infinity, back = infinity;
+    leastBuffer = infinity;
+    for (size_t u = 1; u < count; ++u) {
+      in = std::min(in, activity.forwardCrossing[u]);
+      back = std::min(back, activity.backwardCrossing[u]);
+      leastBuffer = std::min(leastBuffer, 2 * (activity.forwardCrossing[u] + activity.backwardCrossing[u]));
+    }
+    bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
+    if (in > 0) sendForward = sendSeconds(*model.cluster, crossesNodes, in);
+    if (back > 0) sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
+    // The first and the last rank have copies of a parameter that their units share.
+    GroupShape pair{2, crossesNodes ? 1 : 2};
+    if (problem.rankOf(0) == problem.rankOf(stages - 1)) return;
+    for (size_t p = 0; p < layout.shared.size(); ++p) {
+      const std::vector<int> &readers = layout.shared[p].units;
+      if (readers.front() == 0 && readers.back() == int(count) - 1)
+        sumOfCopies +=
+            collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
+    }
+  }
+
+  void add(RankSum &sum, int kind, double count) const {
+    const KindCosts &one = kinds[size_t(kind)];
+    auto found =
+        std::find_if(sum.kinds.begin(), sum.kinds.end(), [&](const auto &other) { return other.first == kind; });
+    if (found == sum.kinds.end())
+      sum.kinds.emplace_back(kind, count);
+    else
+      found->second += count;
+    sum.state += count == 1 ? problem.state->kinds[size_t(kind)] : problem.state->kinds[size_t(kind)].times(count);
+    sum.plain += count == 1 ? one.plain : one.plain.times(count);
+    sum.compute += one.compute * count;
+    sum.weights += one.backwardWeight * count;
+  }
+
+  // Parameters that several units read are on the rank of each of them.
+  void addShared(RankSum &sum, int unit, std::vector<bool> &seen) const {
+    for (size_t p = 0; p < layout.shared.size(); ++p) {
+      const std::vector<int> &readers = layout.shared[p].units;
+      if (seen[p] || std::find(readers.begin(), readers.end(), unit) == readers.end()) continue;
+      seen[p] = true;
+      sum.state += problem.state->shared[p];
+    }
+  }
+
+  // Seconds that computing again takes at least, so that `over` bytes are saved; units may be computed again in parts.
+  double leastAgain(const RankSum &sum, double live, double over) const {
+    double best = infinity;
+    // The largest of what stands beside the rest while it is computed again.
+    for (auto [limitKind, unused] : sum.kinds)
+      for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways) {
+        double left = over + std::max(0.0, limit.transient - sum.plain.transient), seconds = 0;
+        std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
+        for (auto [kind, count] : sum.kinds) {
+          // Each byte at the price of its segment of the lower hull of the ways.
+          double bytes = 0, at = 0;
+          while (true) {
+            double price = infinity, nextBytes = 0, nextAt = 0;
+            for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
+              const double saved = live * way.saved - way.savedOfLast;
+              if (way.transient > limit.transient || saved <= bytes) continue;
+              if (const double now = (way.seconds - at) / (saved - bytes); now < price)
+                price = now, nextBytes = saved, nextAt = way.seconds;
+            }
+            if (price == infinity) break;
+            savings.emplace_back(std::max(0.0, price), (nextBytes - bytes) * count);
+            bytes = nextBytes;
+            at = nextAt;
+          }
+        }
+        std::sort(savings.begin(), savings.end());
+        for (auto [price, bytes] : savings) {
+          const double part = std::clamp(left, 0.0, bytes);
+          seconds += part * price;
+          left -= part;
+        }
+        if (left <= 1e-9 * problem.memoryLimit) best = std::min(best, seconds);
+      }
+    return best;
+  }
+
+  RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
+    const UnitActivity &plain = sum.plain;
+    double bytes = sum.state.bytes() + problem.live(rank) * plain.kept + plain.keptOfLast + plain.transient + buffers +
+                   workspaceBytes(model.setting, plain.workspace, sum.state.largestParameter, sum.state.gradients,
+                                  sum.state.parameters);
+    double again = 0;
+    if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.live(rank), bytes - problem.memoryLimit);
+    RankTimes times;
+    if (again == infinity) return times;
+    times.seconds = plain.seconds() + again;
+    times.again = again;
+    times.forward = plain.forward;
+    times.weights = sum.weights;
+    double late = sum.state.hideable - microbatches * hiding * (sum.compute + again);
+    times.atEnd = sum.state.update + sum.state.exposed + std::max(0.0, late);
+    if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
+    return times;
+  }
+
+  // Of a rank whose first stage begins with unit `first` and whose last stage ends before `end`, `sends` transfers from
+  // the first rank.
+  double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, double sends) const {
+    if (times.seconds == infinity) return infinity;
+    const double work = microbatches * times.seconds, there = first.forward + sends * sendForward;
+    const double done = splits ? microbatches * (times.seconds - times.weights) : work;
+    const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
+    const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
+    const double back = first.backward + sends * sendBackward;
+    double least = std::max(there + work + times.atEnd, there + done + back + atEndOfFirst);
+    if (stages != problem.ranks()) return least;
+    // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
+    // more forward passes than it keeps activations of.
+    const double forward = std::min(microbatches, problem.live(rank));
+    const double turn = before.back().forward + double(stages - 1) * sendForward + before.back().backward -
+                        end.backward + double(stages - 1 - rank) * sendBackward;
+    return std::max({least, turn + work - forward * times.forward + times.atEnd,
+                     turn + done - forward * times.forward + back + atEndOfFirst});
+  }
+
+  bool canCut(double limit) const {
+    int end = int(units.size());
+    for (int stage = stages - 1; stage >= 0; --stage) {
+      const int rank = problem.rankOf(stage);
+      const double buffers = leastBuffer * ((stage > 0) + (stage + 1 < stages));
+      RankSum sum;
+      std::vector<bool> seen(layout.shared.size(), false);
+      int start = end;
+      while (start > stage) {
+        add(sum, units[size_t(start) - 1].kind, 1);
+        addShared(sum, start - 1, seen);
+        RankTimes times = timesOf(sum, rank, buffers);
+        if (seconds(times, rank, before[size_t(start) - 1], before[size_t(end)], double(stage)) > limit) break;
+        --start;
+      }
+      if (start == end) return false;
+      end = start;
+    }
+    return end == 0;
+  }
+
+  // What surely is on a rank that has several stages: the first unit, the last unit.
+  RankSum surely(int rank, std::vector<bool> &seen) const {
+    RankSum sum;
+    const int last = int(units.size()) - 1;
+    for (int unit : {0, last})
+      if (problem.rankOf(unit == 0 ? 0 : stages - 1) == rank) {
+        add(sum, units[size_t(unit)].kind, 1);
+        addShared(sum, unit, seen);
+        if (last == 0) break;
+      }
+    return sum;
+  }
+
+  bool canCount(double limit) const {
+    int common = 0, left = 0;
+    double most = -1;
+    for (int kind = 0; kind < layout.kinds; ++kind)
+      if (double all = kinds[size_t(kind)].plain.seconds() * layout.sizeOfKind[size_t(kind)]; all > most) {
+        most = all;
+        common = kind;
+      }
+    left = layout.sizeOfKind[size_t(common)];
+    left -= units.front().kind == common;
+    left -= units.size() > 1 && units.back().kind == common;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      std::vector<bool> seen(layout.shared.size(), false);
+      const RankSum fixed = surely(rank, seen);
+      int chunks = 0, firstStage = stages;
+      for (int s = stages; s-- > 0;)
+        if (problem.rankOf(s) == rank) {
+          ++chunks;
+          firstStage = s;
+        }
+      double buffers =
+          leastBuffer * double(2 * chunks - (problem.rankOf(0) == rank) - (problem.rankOf(stages - 1) == rank));
+      // A unit in every stage before it.
+      Sums first = firstStage == 0 ? Sums{} : before[1];
+      for (int s = 1; s < firstStage; ++s) {
+        first.forward += leastUnit.forward;
+        first.backward += leastUnit.backward;
+      }
+      auto fits = [&](int count) {
+        RankSum sum = fixed;
+        if (count > 0) add(sum, common, double(count));
+        return seconds(timesOf(sum, rank, buffers), rank, first, {}, double(firstStage)) <= limit;
+      };
+      if (!fits(0)) return false;
+      int low = 0, high = left + 1;
+      while (high - low > 1) (fits((low + high) / 2) ? low : high) = (low + high) / 2;
+      left -= low;
+      if (left <= 0) return true;
+    }
+    return false;
+  }
+
+  double boundOfCut() const {
+    double bound = 0;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      int first = -1, end = 0, firstStage = 0;
+      const RankTimes times = timesOfCut(rank, first, end, firstStage);
+      const double sends = problem.ranks() > 1 ? firstStage : 0;
+      bound = std::max(bound, seconds(times, rank, before[size_t(first)], before[size_t(end)], sends));
+    }
+    return bound;
+  }
+
+  // With the units of the rank's stages; `first`, `end`: of its first stage, after its last.
+  RankTimes timesOfCut(int rank, int &first, int &end, int &firstStage) const {
+    RankSum sum;
+    std::vector<bool> seen(layout.shared.size(), false);
+    int borders = 0;
+    for (int s = 0; s < stages; ++s) {
+      if (problem.rankOf(s) != rank) continue;
+      const int begin = problem.firstUnits[size_t(s)];
+      end = s + 1 < stages ? problem.firstUnits[size_t(s) + 1] : int(units.size());
+      if (first < 0) {
+        first = begin;
+        firstStage = s;
+      }
+      borders += (s > 0) + (s + 1 < stages);
+      for (int unit = begin; unit < end; ++unit) {
+        add(sum, units[size_t(unit)].kind, 1);
+        addShared(sum, unit, seen);
+      }
+    }
+    return timesOf(sum, rank, leastBuffer * borders);
+  }
+
+  const StageProblem &problem;
+  const SplitModel &model;
+  const UnitLayout &layout;
+  const std::vector<Unit> &units;
+  std::vector<Recompute> ways;
+  double microbatches;
+  int stages;
+  bool splits = false;
+  std::vector<KindCosts> kinds;
+  std::vector<Sums> before;
+  Sums leastUnit;
+  double hiding = 0;                                         // part of compute
+  double leastBuffer = 0, sendForward = 0, sendBackward = 0; // of one border
+  double sumOfCopies = 0;
+};
+
+} // namespace
+
+std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
+
+double boundOfWholeUnits(const StageProblem &problem, double goal) { return WholeUnits(problem).bound(goal); }
+
+} // namespace cleave::planner
