@@ -50,7 +50,9 @@ def values(name, entries):
 
 
 def attribute(name, value):
-    """AttributeProto: int, float, list of ints, or a tensor as `values` gives it."""
+    """AttributeProto: int, float, text, list of ints, or a tensor as `values` gives it."""
+    if isinstance(value, str):
+        return chunk(1, name) + chunk(4, value) + integer(20, 3)
     if isinstance(value, bytes):
         return chunk(1, name) + chunk(5, value) + integer(20, 4)
     if isinstance(value, list):

@@ -18,10 +18,10 @@ config.environment["PATH"] = os.pathsep.join(
 for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+config.environment["CUDA_VISIBLE_DEVICES"] = ""  # the same on a machine with a GPU: ./dev test --gpu is for those
 config.substitutions.append(("%root", root))
 config.substitutions.append(("%build", build))
 config.substitutions.append(("%models", os.path.join(root, "models")))
 config.substitutions.append(("%golden", os.path.join(root, "test", "golden", "data")))
 config.substitutions.append(("%python", "/usr/bin/python3"))
-config.substitutions.append(("%build", build))
 config.available_features.add("x86_64" if os.uname().machine == "x86_64" else os.uname().machine)

@@ -6,7 +6,7 @@
 Needs nothing but Python. A decoder with LayerNorm before each part: token and position embeddings, one
 qkv projection, causal attention, GELU, an output head tied to the token embedding. Input: tokens [batch, seq]; output:
 logits [batch, seq, vocab]. --dropout 0.1 adds Dropout where GPT-2 and Megatron-LM have it: after the embeddings, on the
-attention's weights and before both residual sums. Weights are external tensors of a file that is not written.
+attention's weights and before both residual sums. --gelu tanh is GPT-2's approximation. Weights are external tensors of a file that is not written.
 """
 import argparse
 import pathlib
@@ -59,7 +59,7 @@ def attention(g, path, x, hidden, heads, shared):
     return g.linear(path + "/proj", g.op("Reshape", path + "/merge/Reshape", y, shared["merged"]), hidden, hidden)
 
 
-def gpt(layers, hidden, heads, vocab, seq, dropout=0.0):
+def gpt(layers, hidden, heads, vocab, seq, dropout=0.0, gelu="none"):
     if hidden % heads:
         raise SystemExit("--hidden must be a multiple of --heads")
     g = Graph(f"gpt-{layers}x{hidden}", dropout)
@@ -76,15 +76,15 @@ def gpt(layers, hidden, heads, vocab, seq, dropout=0.0):
         y = attention(g, at + "/attn", g.norm(at + "/ln1", x, hidden), hidden, heads, shared)
         x = g.op("Add", at + "/attn/residual/Add", x, g.dropout(at + "/attn/residual/Dropout", y))
         y = g.linear(at + "/mlp/up", g.norm(at + "/ln2", x, hidden), hidden, 4 * hidden)
-        y = g.linear(at + "/mlp/down", g.op("Gelu", at + "/mlp/Gelu", y), 4 * hidden, hidden)
+        y = g.linear(at + "/mlp/down", g.op("Gelu", at + "/mlp/Gelu", y, approximate=gelu), 4 * hidden, hidden)
         x = g.op("Add", at + "/mlp/residual/Add", x, g.dropout(at + "/mlp/residual/Dropout", y))
     x = g.norm("/ln_f", x, hidden)
     g.op("MatMul", "/lm_head/MatMul", x, g.op("Transpose", "/lm_head/Transpose", table, perm=[1, 0]), outputs=["logits"])
     return g
 
 
-def write(path, layers, hidden, heads, vocab, seq, dropout=0.0):
-    gpt(layers, hidden, heads, vocab, seq, dropout).write(
+def write(path, layers, hidden, heads, vocab, seq, dropout=0.0, gelu="none"):
+    gpt(layers, hidden, heads, vocab, seq, dropout, gelu).write(
         path, [("tokens", onnx_writer.INT64, ["batch", seq])], [("logits", onnx_writer.FLOAT, ["batch", seq, vocab])],
         producer="make_gpt")
 
@@ -94,6 +94,7 @@ if __name__ == "__main__":
     for name in ("layers", "hidden", "heads", "vocab", "seq"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--gelu", choices=["none", "tanh"], default="none")
     parser.add_argument("-o", "--output", default="gpt.onnx")
     args = vars(parser.parse_args())
     output = args.pop("output")

@@ -147,7 +147,7 @@ MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp
 
 
 GPU_WAYS = ("gpu", "fake-gpu", "on-gpu")
-GPU_KIND = "h100-80g"  # what plans for GPUs are compiled for
+GPU_KIND = os.environ.get("CLEAVE_GPU_KIND", "h100-80g")  # what plans for GPUs are compiled for
 FAKE = pathlib.Path("test/unit/cuda")  # of the build folder
 
 
