@@ -70,15 +70,35 @@ private:
 
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys(
-      {"kind", "memory_gib", "tflops", "memory_gbps", "launch_us", "dispatch_us", "overlap", "compute_efficiency",
-       "bandwidth_efficiency", "half_rate_dimension", "kernel_traffic", "score_traffic", "update_traffic",
-       "gradient_overlap", "tensor_overlap", "fused_attention", "cache_mib", "cache_gbps"}));
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind",
+                                            "memory_gib",
+                                            "tflops",
+                                            "memory_gbps",
+                                            "launch_us",
+                                            "dispatch_us",
+                                            "overlap",
+                                            "compute_efficiency",
+                                            "bandwidth_efficiency",
+                                            "half_rate_dimension",
+                                            "kernel_traffic",
+                                            "score_traffic",
+                                            "update_traffic",
+                                            "gradient_overlap",
+                                            "tensor_overlap",
+                                            "fused_attention",
+                                            "cache_mib",
+                                            "cache_gbps",
+                                            "batched_efficiency",
+                                            "product_traffic",
+                                            "element_ps"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
   device.kind = kind.as<std::string>();
   std::optional<Device> preset = devicePreset(device.kind);
-  if (preset) device = *preset;
+  if (preset) {
+    device = *preset;
+    device.tensorOverlap = device.gradientOverlap = -1; // they follow from what the file says of others
+  }
   bool required = !preset; // a known kind may leave out what its data sheet says
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gbps", 1e9, 1e-6, device.memoryBandwidth, required));
@@ -88,6 +108,13 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("product_traffic", 1, 1e-3, device.productTraffic, false));
+  if (YAML::Node works = reader.child("element_ps")) {
+    Reader workReader(works, file, "element_ps");
+    CLEAVE_RETURN_IF_ERROR(workReader.expectKeys({elementWorkNames + 1, elementWorkNames + elementWorks}));
+    for (size_t work = 1; work < elementWorks; ++work)
+      CLEAVE_RETURN_IF_ERROR(workReader.number(elementWorkNames[work], 1e-12, 0, device.elementSeconds[work], false));
+  }
   if (YAML::Node fused = reader.child("fused_attention");
       fused && !YAML::convert<bool>::decode(fused, device.fusedAttention))
     return reader.error(fused, "'fused_attention' of device must be true or false");
@@ -97,6 +124,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                             {"gradient_overlap", &device.gradientOverlap},
                             {"tensor_overlap", &device.tensorOverlap},
                             {"compute_efficiency", &device.computeEfficiency},
+                            {"batched_efficiency", &device.batchedEfficiency},
                             {"bandwidth_efficiency", &device.bandwidthEfficiency}}) {
     CLEAVE_RETURN_IF_ERROR(reader.number(key, 1, 0, *value, false));
     if (*value > 1) return reader.error(reader.child(key), fmt::format("'{}' of device is a part of 1", key));
@@ -120,9 +148,10 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
   YAML::Node node = links[key];
   if (!node) return Status::ok();
   Reader reader(node, file, fmt::format("links.{}", key));
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "topology"}));
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "topology", "cache_gbps"}));
   CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
   CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9 / 8, 0, link.cacheBandwidth, false));
   if (YAML::Node topology = reader.child("topology")) {
     std::string kind = topology.IsScalar() ? topology.as<std::string>() : "";
     if (kind != "switch" && kind != "memory")
@@ -232,11 +261,16 @@ std::string Cluster::yaml() const {
   std::string rates;
   for (const auto &[precision, rate] : device.flops)
     rates += fmt::format("{}{}: {}", rates.empty() ? "" : ", ", precision, rate / 1e12);
+  std::string works;
+  for (size_t work = 1; work < elementWorks; ++work)
+    works += fmt::format("{}{}: {:.12g}", works.empty() ? "" : ", ", elementWorkNames[work],
+                         device.elementSeconds[work] * 1e12);
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of) {
-    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}}}", of.bandwidth * 8 / 1e9, of.latency * 1e6,
-                       of.topology == Link::Topology::Memory ? "memory" : "switch");
+    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}{}}}", of.bandwidth * 8 / 1e9,
+                       of.latency * 1e6, of.topology == Link::Topology::Memory ? "memory" : "switch",
+                       of.cacheBandwidth > 0 ? fmt::format(", cache_gbps: {:.12g}", of.cacheBandwidth * 8 / 1e9) : "");
   };
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"
@@ -245,12 +279,13 @@ std::string Cluster::yaml() const {
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  cache_mib: {:.12g}\n  cache_gbps: {:.12g}\n"
+      "  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
       device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
-      device.cacheBandwidth / 1e9, link(node), link(network));
+      device.cacheBandwidth / 1e9, device.batchedEfficiency, device.productTraffic, works, link(node), link(network));
 }
 
 } // namespace cleave::planner

@@ -9,12 +9,26 @@
 // or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
 #pragma once
 #include "runtime/status.h"
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace cleave::planner {
+
+// What a memory-bound operation does with each element, apart from moving it.
+enum class ElementWork : uint8_t {
+  None,       // moves only
+  Arithmetic, // adds, multiplies, compares, selects, ...
+  Division,   // also roots
+  Function,   // exponentials, logarithms, error functions, ...
+  Reduction,  // sums and extrema
+  Random      // draws
+};
+inline constexpr size_t elementWorks = 6;
+inline constexpr const char *elementWorkNames[elementWorks] = {"none",     "arithmetic", "division",
+                                                               "function", "reduction",  "random"};
 
 struct Device {
   std::string kind; // "a100-80g", "cpu", or a name of the person's own
@@ -30,11 +44,15 @@ struct Device {
   double cacheBytes = 0;               // what an operation touches stays in the cache up to here; 0: no such cache
   double cacheBandwidth = 0;           // bytes/s of operations that stay in it
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
-  bool fusedAttention = false;         // scores stay on the chip (FlashAttention)
-  double scoreTraffic = -1;            // the same as kernelTraffic for attention's scores, where they do not
-  double tensorOverlap = -1;           // part of tensor parallel gathers and scatters that products next to them hide
-  double kernelTraffic = 0;            // bytes that fused kernels move for each byte that they must
-  double updateTraffic = 0;            // the same for the optimizer
+  double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
+  double productTraffic = 1;           // bytes that a product moves for each that it must
+  // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
+  std::array<double, elementWorks> elementSeconds{};
+  bool fusedAttention = false; // scores stay on the chip (FlashAttention)
+  double scoreTraffic = -1;    // the same as kernelTraffic for attention's scores, where they do not
+  double tensorOverlap = -1;   // part of tensor parallel gathers and scatters that products next to them hide
+  double kernelTraffic = 0;    // bytes that fused kernels move for each byte that they must
+  double updateTraffic = 0;    // the same for the optimizer
 
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
@@ -48,6 +66,7 @@ struct Link {
   double bandwidth = 0; // bytes/s a device can send, and as much receive; Memory: read and write together
   double latency = 0;   // seconds a message; Memory: a collective of all devices, from one kernel to the next
   Topology topology = Topology::Switch;
+  double cacheBandwidth = 0; // Memory: of what fits into Device::cacheBytes; 0: no such cache
 };
 
 struct Cluster {

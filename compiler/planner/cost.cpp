@@ -2,6 +2,7 @@
 #include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace cleave::planner {
 
@@ -32,6 +33,7 @@ namespace {
 double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes) {
   Link link = cluster.node;
   link.latency *= std::log2(n) / std::max(1.0, std::log2(double(cluster.devicesPerNode)));
+  if (bytes <= cluster.device.cacheBytes && link.cacheBandwidth > 0) link.bandwidth = link.cacheBandwidth;
   double reduced = bytes + bytes / n, copied = 2 * (n - 1) / n * bytes;
   switch (collective) {
   case Collective::AllReduce:
@@ -79,6 +81,23 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
   return cluster.node.latency + bytes / cluster.node.bandwidth;
 }
 
+ElementWork elementWorkOf(const std::string &op) {
+  static const std::map<std::string, ElementWork> known = {
+      {"Div", ElementWork::Division},         {"Sqrt", ElementWork::Division},
+      {"Rsqrt", ElementWork::Division},       {"Reciprocal", ElementWork::Division},
+      {"Mod", ElementWork::Division},         {"Exp", ElementWork::Function},
+      {"Log", ElementWork::Function},         {"Log1p", ElementWork::Function},
+      {"Tanh", ElementWork::Function},        {"Sigmoid", ElementWork::Function},
+      {"Erf", ElementWork::Function},         {"Sin", ElementWork::Function},
+      {"Cos", ElementWork::Function},         {"Pow", ElementWork::Function},
+      {"ReduceSum", ElementWork::Reduction},  {"ReduceMax", ElementWork::Reduction},
+      {"ReduceMin", ElementWork::Reduction},  {"CumSum", ElementWork::Reduction},
+      {"RandomUniform", ElementWork::Random},
+  };
+  auto found = known.find(op);
+  return found == known.end() ? ElementWork::Arithmetic : found->second;
+}
+
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
   double bandwidth = device.memoryBandwidth * device.bandwidthEfficiency;
@@ -87,12 +106,14 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
-    seconds = seconds * traffic + work.flops / device.flopsAt("fp32");
+    seconds = seconds * traffic + work.flops / device.flopsAt("fp32") +
+              work.elements * device.elementSeconds[size_t(work.work)];
   } else if (work.flops > 0) {
     const Product &p = work.product;
     double half = device.halfRateDimension;
     double efficiency = device.computeEfficiency / ((1 + half / p.m) * (1 + half / p.n) * (1 + half / p.k));
-    seconds = std::max(seconds, work.flops / (device.flopsAt(precision) * efficiency));
+    if (p.batch > 1) efficiency *= device.batchedEfficiency;
+    seconds = std::max(seconds * device.productTraffic, work.flops / (device.flopsAt(precision) * efficiency));
   }
   return work.kernels * device.launchSeconds + seconds;
 }

@@ -37,17 +37,23 @@ struct Product {
   double m = 1, n = 1, k = 1, batch = 1;
 };
 
+// What an operation of this name does with an element of its result (of a reduction: of its operand).
+ElementWork elementWorkOf(const std::string &op);
+
 // One operation on one device. `product` counts only where flops > 0 and it is not `memoryBound`.
 struct LocalWork {
   double flops = 0, bytes = 0; // FLOP; bytes read and written
   Product product;
   bool memoryBound = false;
-  bool isScores = false; // memory bound, in the core of an attention
-  bool isUpdate = false; // memory bound, of the optimizer
-  double kernels = 1;    // launches; a part of one where a fused kernel is shared
+  bool isScores = false;                // memory bound, in the core of an attention
+  bool isUpdate = false;                // memory bound, of the optimizer
+  ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
+  double elements = 0;
+  double kernels = 1; // launches; a part of one where a fused kernel is shared
 };
 
-// What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth)
+// What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth), and of
+// memory-bound operations  kernels * launch + bytes / bandwidth + elements * elementSeconds
 // with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
 // each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).

@@ -23,6 +23,7 @@ ProductFit fitProducts(const MachineFigures &figures) {
   for (double lost = 0; lost <= 64; lost += 0.125) {
     std::vector<double> logs;
     for (const runtime::ProductFigure &p : figures.products) {
+      if (p.isStrided || p.isStreaming) continue;
       double seconds = 2.0 * double(p.batch) * double(p.m) * double(p.n) * double(p.k) / p.rate;
       double working = std::max(0.1 * seconds, seconds - figures.smallProductSeconds);
       double edges = (1 + lost / double(p.m)) * (1 + lost / double(p.n)) * (1 + lost / double(p.k));
@@ -44,6 +45,66 @@ std::optional<Collective> collectiveNamed(const std::string &op) {
   return std::nullopt;
 }
 
+double flopsOf(const runtime::ProductFigure &p) {
+  return 2.0 * double(p.batch) * double(p.m) * double(p.n) * double(p.k);
+}
+
+// What the law of plain products leaves out, as a mean ratio.
+double fitBatched(const MachineFigures &figures, const ProductFit &fit) {
+  double logs = 0, count = 0;
+  for (const runtime::ProductFigure &p : figures.products) {
+    if (!p.isStrided) continue;
+    double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
+    double working = std::max(0.1 * flopsOf(p) / p.rate, flopsOf(p) / p.rate - figures.smallProductSeconds);
+    logs += std::log(flopsOf(p) / working * edges / fit.rate);
+    ++count;
+  }
+  return count > 0 ? std::min(1.0, std::exp(logs / count)) : 1;
+}
+
+double fitProductTraffic(const MachineFigures &figures, double bandwidth) {
+  double logs = 0, count = 0;
+  for (const runtime::ProductFigure &p : figures.products) {
+    if (!p.isStreaming) continue;
+    double bytes = 4 * double(p.batch) * double(p.m * p.k + p.k * p.n + p.m * p.n);
+    logs += std::log(flopsOf(p) / p.rate * bandwidth / bytes);
+    ++count;
+  }
+  return count > 0 ? std::exp(logs / count) : 1;
+}
+
+// Kernels work in the cache: what remains when the bytes have moved at the rate of a copy of as many.
+void fitElements(const MachineFigures &figures, Device &device) {
+  for (const runtime::KernelFigure &kernel : figures.kernels) {
+    double bandwidth = device.memoryBandwidth;
+    for (const runtime::StreamFigure &stream : figures.streams) {
+      if (double(stream.bytes) < kernel.bytes) continue;
+      bandwidth = stream.together;
+      break;
+    }
+    double left = std::max(0.1 * kernel.seconds, kernel.seconds - figures.kernelSeconds - kernel.bytes / bandwidth);
+    for (size_t work = 1; work < elementWorks; ++work)
+      if (kernel.work == elementWorkNames[work]) device.elementSeconds[work] = left / kernel.elements;
+  }
+}
+
+// Mean rate of collectives of sizes in (least, most] after their latency.
+double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link &link, double least, double most) {
+  // collectiveSeconds() with a bandwidth of 1 and no latency tells what a collective moves.
+  Cluster unit = cluster;
+  unit.node = {1, 0, Link::Topology::Memory, 0};
+  double logs = 0, count = 0;
+  for (const CollectiveFigure &c : figures.collectives) {
+    std::optional<Collective> collective = collectiveNamed(c.op);
+    if (!collective || double(c.bytes) <= least || double(c.bytes) > most) continue;
+    double moved = collectiveSeconds(unit, *collective, {c.members, c.members}, double(c.bytes));
+    double waits = std::log2(double(c.members)) / std::log2(double(figures.devices));
+    logs += std::log(moved / std::max(0.1 * c.seconds, c.seconds - waits * link.latency));
+    ++count;
+  }
+  return count > 0 ? std::exp(logs / count) : 0;
+}
+
 Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   Link link = cpuLink(figures.devices);
   std::vector<double> latencies;
@@ -52,19 +113,12 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   if (latencies.empty()) return link; // one device
   std::sort(latencies.begin(), latencies.end());
   link.latency = latencies[latencies.size() / 2];
-  // collectiveSeconds() with a bandwidth of 1 and no latency tells what a collective moves.
-  Cluster unit = cluster;
-  unit.node = {1, 0, Link::Topology::Memory};
-  double logs = 0, count = 0;
-  for (const CollectiveFigure &c : figures.collectives) {
-    std::optional<Collective> collective = collectiveNamed(c.op);
-    if (!collective || c.bytes < (1 << 20)) continue;
-    double moved = collectiveSeconds(unit, *collective, {c.members, c.members}, double(c.bytes));
-    double waits = std::log2(double(c.members)) / std::log2(double(figures.devices));
-    logs += std::log(moved / std::max(0.1 * c.seconds, c.seconds - waits * link.latency));
-    ++count;
-  }
-  if (count > 0) link.bandwidth = std::exp(logs / count);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double small = (1 << 20) - 1; // bytes: mostly latency
+  double cache = std::max(small, cluster.device.cacheBytes);
+  if (double rate = fitRate(figures, cluster, link, cache, infinity); rate > 0) link.bandwidth = rate;
+  if (cluster.device.cacheBytes > 0)
+    link.cacheBandwidth = fitRate(figures, cluster, link, small, cluster.device.cacheBytes);
   return link;
 }
 
@@ -84,6 +138,7 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
+    device.batchedEfficiency = fitBatched(figures, fit);
   }
   if (!figures.streams.empty()) {
     device.memoryBandwidth = figures.streams.back().together;
@@ -94,7 +149,10 @@ Cluster clusterOf(const MachineFigures &figures) {
         device.cacheBytes = double(s.bytes);
         device.cacheBandwidth = s.together;
       }
+    device.productTraffic = fitProductTraffic(figures, device.memoryBandwidth);
   }
+  device.elementSeconds.fill(0);
+  fitElements(figures, device);
   cluster.node = cluster.network = fitLink(figures, cluster);
   return cluster;
 }

@@ -33,7 +33,7 @@ public:
   // Of many small tensors put together into buckets: latency is shared.
   double bucketed(Collective collective, GroupShape group, double bytes, double times, const char *why) {
     if (group.size <= 1 || times <= 0) return 0;
-    double bucket = std::max(bytes, constants::bucketBytes);
+    double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket) * bytes / bucket;
     if (sink) sink->push_back({collective, "batch", true, bytes, seconds, times, tensor, why});
     return seconds;
@@ -162,6 +162,10 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   update.memoryBound = true;
   update.isUpdate = true;
   update.kernels = 0; // one for many parameters
+  // A moving average is three operations and so is taking the step; roots and quotients are most of Adam's time.
+  double averages = tensor.optimizerBytes / 4;
+  update.work = averages > 1 ? ElementWork::Division : ElementWork::Arithmetic;
+  update.elements = stateElements * (averages > 1 ? averages : 3 + 3 * averages);
   update.bytes = model.cluster->device.updateTraffic * stateElements *
                  (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.

@@ -127,6 +127,11 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   // nothing else tells a split mask from a whole one.
   if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;
   if (!node.cheap) work.product = productOf(node, local);
+  // What a device does beside moving bytes; the operation's arithmetic is one an element.
+  if (node.cheap && !fusedCore) {
+    work.work = elementWorkOf(node.op);
+    work.elements = node.flops * part;
+  }
   candidate.forward = operationSeconds(cluster, problem.precision, work);
   candidate.forwardLaunches = work.kernels;
   size_t gradients = 0;
@@ -134,7 +139,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (gradients == 0 || node.stopsGradient) return;
   if (node.cheap) {
     // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
-    if (fused.isFused) work.bytes *= 2;
+    // It makes what is inside of it again, and as much for the gradients.
+    if (fused.isFused) work.bytes *= 2, work.elements *= 2;
     candidate.backward = operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches = work.kernels;
     return;

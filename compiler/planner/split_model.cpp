@@ -107,6 +107,9 @@ public:
       : problem(problem), facts(facts), constraints(constraints), model(*facts.structure) {
     model.cluster = &cluster;
     model.setting = setting;
+    for (const Tensor &tensor : problem.tensors)
+      if (tensor.trainable)
+        model.gradientBytes += double(tensor.elements()) * double(tensor.gradientBytes) / double(setting.tp);
     model.onlyAllReduces =
         constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
   }

@@ -178,6 +178,7 @@ struct SplitModel {
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
   RecomputeSegments segments;
+  double gradientBytes = 0; // of all parameters, on a device that has them whole: no bucket is larger
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;

@@ -24,6 +24,10 @@ bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag
     __builtin_ia32_pause();
 #endif
   }
+  return sleepWhile(word, seen, abort);
+}
+
+bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
   while (word.load(std::memory_order_acquire) == seen) {
     if (abort.raised()) return false;
     timespec limit{0, 50'000'000}; // looks at the abort flag again

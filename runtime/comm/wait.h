@@ -20,6 +20,8 @@ private:
 
 // Returns when `word` no longer is `seen` (true) or the run is aborted (false, within 50 ms).
 bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
+// The same, asleep from the start: for long waits, and where the thread that is waited for may need this one's core.
+bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
 void wakeAll(const std::atomic<uint32_t> &word);
 // How long waits spin before they sleep: few turns when threads outnumber the cores.
 void setSpinTurns(int turns);

@@ -31,6 +31,9 @@ class Executor {
 public:
   // Verifies the plan (verify.h), allocates arenas, prepares every command, loads constants and starts the threads.
   // `plan` must outlive the executor. Persistent tensors are zero.
+  // Where all devices are threads of this process and no messages go between programs, collectives run on the compute
+  // thread: the same cores copy and compute, so nothing could hide, and handing over to a thread costs more than many a
+  // collective takes.
   static Result<std::unique_ptr<Executor>> create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
                                                   ExecutorOptions options);
   ~Executor();
@@ -64,12 +67,13 @@ public:
   Status writeTrace(const std::string &path) const;
 
 private:
-  explicit Executor(const plan::Plan &plan);
+  Executor(const plan::Plan &plan, std::unique_ptr<plan::Plan> own);
   Status open(ExecutorOptions options);
   Status openDevices(const ExecutorOptions &options);
   void noteFailure(int64_t rank, const Status &status);
   const PreparedProgram *program(int64_t device) const;
 
+  std::unique_ptr<plan::Plan> ownPlan; // where `source` is not the plan as given
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
   std::unique_ptr<Trace> trace;

@@ -37,14 +37,14 @@ void Rank::finish() {
   for (Lane &lane : lanes)
     if (lane.thread.joinable())
       for (uint32_t seen; (seen = lane.done.load(std::memory_order_acquire)) != target;)
-        waitWhile(lane.done, seen, never);
+        sleepWhile(lane.done, seen, never);
 }
 
 void Rank::laneThread(int lane) {
   prepared.device.enterThread();
   Lane &own = lanes[static_cast<size_t>(lane)];
   for (uint32_t count = 0;; ++count) {
-    while (begun.load(std::memory_order_acquire) == count) waitWhile(begun, count, never);
+    while (begun.load(std::memory_order_acquire) == count) sleepWhile(begun, count, never);
     if (stopping) return;
     if (Status status = runRoutine(lane); !status) failed(id, status);
     own.done.store(count + 1, std::memory_order_release);

@@ -12,7 +12,7 @@ namespace {
 using Axes = std::vector<std::pair<std::string, int64_t>>;
 
 // How often a command that takes about `seconds` is repeated so that a step takes some milliseconds.
-int repeatsFor(double seconds) { return static_cast<int>(std::clamp(3e-3 / std::max(seconds, 1e-9), 1.0, 200.0)); }
+int repeatsFor(double seconds) { return static_cast<int>(std::clamp(3e-3 / std::max(seconds, 1e-9), 1.0, 4000.0)); }
 
 class Measurement {
 public:
@@ -24,7 +24,7 @@ public:
     step.fill(byte);
     CLEAVE_RETURN_IF_ERROR(store(step.time(figures.threads), figures.emptyStepSeconds));
 
-    constexpr int repeats = 100;
+    constexpr int repeats = 2000;
     TrialPlan kernels(all());
     plan::Buffer target = kernels.buffer(plan::BOOL, {int64_t(figures.threads) << 14}); // one grain of Fill a thread
     for (int i = 0; i < repeats; ++i) kernels.fill(target);
@@ -67,6 +67,80 @@ public:
     return Status::ok();
   }
 
+  // Products of attention: samples and heads are batches, a row's heads lie beside each other. Scores, their sums over
+  // values, and the gradients of both.
+  Status attention() {
+    for (auto [samples, positions, heads, size] :
+         std::initializer_list<std::array<int64_t, 4>>{{8, 64, 4, 16}, {4, 128, 4, 32}}) {
+      int64_t row = heads * size, square = positions * positions;
+      std::vector<int64_t> rows{positions * row, size, row, 1}, turned{positions * row, size, 1, row},
+          scores{heads * square, square, positions, 1}, turnedScores{heads * square, square, 1, positions};
+      struct Form {
+        int64_t n, k;
+        TrialPlan::Strides strides;
+      };
+      for (const Form &form :
+           {Form{positions, size, {rows, turned, scores}}, Form{size, positions, {scores, rows, rows}},
+            Form{size, positions, {turnedScores, rows, rows}}}) {
+        TrialPlan trial(all());
+        plan::Buffer a = trial.buffer(plan::F32, {samples, positions, row}),
+                     b = trial.buffer(plan::F32, {samples, positions, row}),
+                     c = trial.buffer(plan::F32, {samples, heads, positions, positions});
+        bool makesScores = form.n == positions && form.strides.out == scores;
+        double flops = 2.0 * double(samples * heads) * double(square) * double(size), seconds = 0;
+        int repeats = repeatsFor(flops / 3e10);
+        for (int i = 0; i < repeats; ++i)
+          trial.product(makesScores ? a : c, b, makesScores ? c : a, {samples, heads}, positions, form.n, form.k,
+                        form.strides);
+        CLEAVE_RETURN_IF_ERROR(each(trial, repeats, seconds));
+        figures.products.push_back({samples * heads, positions, form.n, form.k, flops / seconds, true});
+        probe.say(fmt::format("attention        {:>3} x [{}, {}] [{}, {}]: {:.1f} GFLOP/s a device", samples * heads,
+                              positions, form.k, form.k, form.n, flops / seconds / 1e9));
+      }
+    }
+    return Status::ok();
+  }
+
+  // Few samples through a large layer, whose weights [out, in] come from memory: forward, the gradient of its input,
+  // and of its weights.
+  Status streamingProducts() {
+    constexpr int64_t few = 16, size = 4096;
+    struct Form {
+      int64_t m, n, k;
+      TrialPlan::Strides strides;
+    };
+    for (const Form &form : {Form{few, size, size, {{size, 1}, {1, size}, {size, 1}}},
+                             Form{few, size, size, {{size, 1}, {size, 1}, {size, 1}}},
+                             Form{size, size, few, {{1, size}, {size, 1}, {size, 1}}}}) {
+      TrialPlan trial(all());
+      bool makesWeights = form.k == few;
+      plan::Buffer a = trial.buffer(plan::F32, {few, size}), b = trial.buffer(plan::F32, {few, size}),
+                   weights = trial.buffer(plan::F32, {size, size});
+      for (int i = 0; i < 2; ++i)
+        trial.product(a, makesWeights ? b : weights, makesWeights ? weights : b, {}, form.m, form.n, form.k,
+                      form.strides);
+      double seconds = 0, bytes = 4.0 * (2 * few * size + size * size);
+      CLEAVE_RETURN_IF_ERROR(each(trial, 2, seconds));
+      figures.products.push_back({1, form.m, form.n, form.k, 2.0 * few * size * size / seconds, false, true});
+      probe.say(fmt::format("product          from memory, [{}, {}] [{}, {}]: {:.1f} GB/s a device", form.m, form.k,
+                            form.k, form.n, bytes / seconds / 1e9));
+    }
+    return Status::ok();
+  }
+
+  Status kernels() {
+    for (const KernelTrial &kernel : probe.kernels) {
+      int repeats = repeatsFor(kernel.elements * 0.2e-9);
+      TrialPlan trial(*kernel.plan, repeats);
+      KernelFigure figure{kernel.work, kernel.elements, kernel.bytes, 0};
+      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
+      probe.say(fmt::format("kernel           {:>10}: {:.1f} ps an element and operation", kernel.work,
+                            1e12 * figure.seconds / kernel.elements));
+      figures.kernels.push_back(figure);
+    }
+    return Status::ok();
+  }
+
   Status streams() {
     for (int64_t bytes : {int64_t(1) << 18, int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 24, int64_t(1) << 27}) {
       StreamFigure figure{bytes, 0, 0};
@@ -85,7 +159,8 @@ public:
       if (figures.devices % members == 0)
         for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
                         plan::Collective::ALL_TO_ALL})
-          for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 23})
+          for (int64_t bytes :
+               {int64_t(1) << 10, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 26})
             CLEAVE_RETURN_IF_ERROR(collective(op, members, bytes));
     return Status::ok();
   }
@@ -131,7 +206,7 @@ private:
       output.clear_shape();
       output.add_shape(members), output.add_shape(part);
     }
-    int repeats = std::min(50, repeatsFor(double(bytes) / 5e9));
+    int repeats = std::min(300, repeatsFor(double(bytes) / 5e9));
     for (int i = 0; i < repeats; ++i) {
       trial.fill(byte);
       trial.collective(op, "tp", input, output);
@@ -167,6 +242,9 @@ Result<MachineFigures> MachineProbe::measure() const {
   Measurement measurement(*this, figures);
   CLEAVE_RETURN_IF_ERROR(measurement.overheads());
   CLEAVE_RETURN_IF_ERROR(measurement.products());
+  CLEAVE_RETURN_IF_ERROR(measurement.attention());
+  CLEAVE_RETURN_IF_ERROR(measurement.streamingProducts());
+  CLEAVE_RETURN_IF_ERROR(measurement.kernels());
   CLEAVE_RETURN_IF_ERROR(measurement.streams());
   CLEAVE_RETURN_IF_ERROR(measurement.collectives());
   figures.gpus = findGpus();

@@ -11,15 +11,32 @@
 #include "runtime/status.h"
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+namespace cleave::plan {
+class Plan;
+}
 namespace cleave::runtime {
 
 // Matrix products, f32: `batch` of out[m,n] = a[m,k] b[k,n].
 struct ProductFigure {
   int64_t batch = 1, m = 0, n = 0, k = 0;
-  double rate = 0; // FLOP/s of one device
+  double rate = 0;          // FLOP/s of one device
+  bool isStrided = false;   // rows of the operands lie apart, as attention has them
+  bool isStreaming = false; // b comes from memory, over and over, and bounds it
+};
+// A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
+// planner/cluster.h), and the bytes that it reads and writes.
+struct KernelTrial {
+  std::string work;
+  double elements = 0, bytes = 0;
+  std::shared_ptr<const plan::Plan> plan;
+};
+struct KernelFigure {
+  std::string work;
+  double elements = 0, bytes = 0, seconds = 0;
 };
 // A copy: reads and writes `bytes` together, over and over the same ones.
 struct StreamFigure {
@@ -46,6 +63,7 @@ struct MachineFigures {
   double kernelSeconds = 0;       // a kernel that does nothing, on all threads of the device
   double smallProductSeconds = 0; // a product of 16x16x16
   std::vector<ProductFigure> products;
+  std::vector<KernelFigure> kernels;
   std::vector<StreamFigure> streams;
   std::vector<CollectiveFigure> collectives; // none with one device
   std::vector<GpuFigure> gpus;               // found; not measured
@@ -53,6 +71,7 @@ struct MachineFigures {
 
 struct MachineProbe {
   int64_t devices = 1;
+  std::vector<KernelTrial> kernels = {};
   std::function<void(const std::string &)> say = [](const std::string &) {}; // a line at a time, as it is measured
   Result<MachineFigures> measure() const;
 };

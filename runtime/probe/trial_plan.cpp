@@ -22,6 +22,12 @@ TrialPlan::TrialPlan(const std::vector<std::pair<std::string, int64_t>> &axes) {
   plan.mutable_training()->set_microbatches(1);
 }
 
+TrialPlan::TrialPlan(const plan::Plan &made, int repeats) : plan(made), isMade(true) {
+  fragment = plan.mutable_programs(0)->mutable_fragments(0);
+  const plan::Fragment once = *fragment;
+  for (int i = 1; i < repeats; ++i) fragment->mutable_commands()->MergeFrom(once.commands());
+}
+
 plan::Buffer TrialPlan::buffer(plan::DType dtype, const std::vector<int64_t> &shape) {
   plan::Buffer out;
   out.set_offset(top);
@@ -60,16 +66,21 @@ void TrialPlan::copy(const plan::Buffer &source, const plan::Buffer &target) {
 
 void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch,
                         int64_t m, int64_t n, int64_t k) {
+  if (batch > 1)
+    product(lhs, rhs, out, std::vector<int64_t>{batch}, m, n, k, {{m * k, k, 1}, {k * n, n, 1}, {m * n, n, 1}});
+  else
+    product(lhs, rhs, out, std::vector<int64_t>{}, m, n, k, {{k, 1}, {n, 1}, {n, 1}});
+}
+
+void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out,
+                        const std::vector<int64_t> &batch, int64_t m, int64_t n, int64_t k, const Strides &strides) {
   plan::Contract &contract = *add("product").mutable_contract();
   *contract.mutable_lhs() = lhs, *contract.mutable_rhs() = rhs, *contract.mutable_out() = out;
   contract.set_m(m), contract.set_n(n), contract.set_k(k);
-  if (batch > 1) {
-    contract.add_batch(batch);
-    contract.add_lhs_strides(m * k), contract.add_rhs_strides(k * n), contract.add_out_strides(m * n);
-  }
-  contract.add_lhs_strides(k), contract.add_lhs_strides(1);
-  contract.add_rhs_strides(n), contract.add_rhs_strides(1);
-  contract.add_out_strides(n), contract.add_out_strides(1);
+  contract.mutable_batch()->Assign(batch.begin(), batch.end());
+  contract.mutable_lhs_strides()->Assign(strides.lhs.begin(), strides.lhs.end());
+  contract.mutable_rhs_strides()->Assign(strides.rhs.begin(), strides.rhs.end());
+  contract.mutable_out_strides()->Assign(strides.out.begin(), strides.out.end());
 }
 
 void TrialPlan::collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
@@ -94,16 +105,44 @@ void TrialPlan::collective(plan::Collective::Op op, const std::string &axis, con
   collective.set_bytes(byteSize(input));
 }
 
+// A routine that writes the whole arena.
+void TrialPlan::addFill() {
+  plan::Program &program = *plan.mutable_programs(0);
+  program.set_arena_bytes(top);
+  plan::Fragment &all = *program.add_fragments();
+  all.set_name("evaluate");
+  plan::Command &command = *all.add_commands();
+  command.set_name("fill");
+  command.set_phase("forward");
+  plan::Buffer &target = *command.mutable_fill()->mutable_target();
+  target.set_dtype(plan::F32);
+  target.add_shape(top / 4);
+  float one = 1;
+  command.mutable_fill()->set_value(std::string(reinterpret_cast<const char *>(&one), sizeof one));
+  plan::Routine &routine = *program.add_routines();
+  routine.set_name("evaluate");
+  routine.add_actions()->set_fragment(1);
+}
+
 Result<double> TrialPlan::time(int threads) {
   constexpr int warmUp = 2, least = 9, most = 60;
   constexpr double budget = 0.15; // seconds of timed runs
-  plan.mutable_programs(0)->set_arena_bytes(top);
+  if (!isMade) addFill();
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   if (!mesh) return mesh.status();
   ExecutorOptions options;
   options.threads = threads;
   Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
   if (!executor) return executor.status();
+  if (isMade) {
+    for (int64_t device : (*executor)->devices())
+      for (const plan::Parameter &parameter : (*executor)->plan().parameters()) {
+        ShardBytes bytes = (*executor)->shard(device, parameter, ShardAccess::Replace);
+        std::fill_n(reinterpret_cast<float *>(bytes.data()), bytes.size() / sizeof(float), 1.0f);
+      }
+  } else if (auto filled = (*executor)->run("evaluate", {}, 0); !filled) {
+    return filled.status();
+  }
   std::vector<double> times;
   double sum = 0;
   for (int run = 0; run < warmUp + least || (sum < budget && run < most); ++run) {

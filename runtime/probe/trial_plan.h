@@ -16,6 +16,8 @@ class TrialPlan {
 public:
   // `axes`: name and size, outermost first.
   explicit TrialPlan(const std::vector<std::pair<std::string, int64_t>> &axes);
+  // A plan of its own, whose step is done so many times.
+  TrialPlan(const plan::Plan &made, int repeats);
 
   plan::Buffer buffer(plan::DType dtype, const std::vector<int64_t> &shape);
   void fill(const plan::Buffer &target);
@@ -23,16 +25,25 @@ public:
   // out[batch,m,n] = lhs[batch,m,k] rhs[batch,k,n], all dense, f32
   void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch, int64_t m,
                int64_t n, int64_t k);
+  // With strides in elements: of the batch dimensions, then m and k, k and n, m and n.
+  struct Strides {
+    std::vector<int64_t> lhs, rhs, out;
+  };
+  void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out,
+               const std::vector<int64_t> &batch, int64_t m, int64_t n, int64_t k, const Strides &strides);
   // On the communication thread, as compiled plans have them: after the command before it, before the one after it.
   void collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
                   const plan::Buffer &output);
 
-  // Seconds of one step: the median of timed runs.
+  // Seconds of one step: the median of timed runs. All memory is written before: what never was is one page of zeros
+  // for all of it, and reads of that come from the cache.
   Result<double> time(int threads);
 
 private:
   plan::Command &add(const std::string &name);
+  void addFill();
   plan::Plan plan;
+  bool isMade = false;
   plan::Fragment *fragment = nullptr;
   int64_t top = 0;
   int32_t events = 0, waitFor = 0, sequence = 0;

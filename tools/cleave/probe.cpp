@@ -1,5 +1,6 @@
 // cleave probe -o cluster.yaml: measure this machine as the runtime uses it, and write the cluster file for it.
 #include "compiler/planner/machine_cluster.h"
+#include "compiler/trial_kernels.h"
 #include "runtime/probe/machine.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
@@ -21,6 +22,9 @@ int run(const Options &options) {
     measured += "# " + line + "\n";
     fmt::print(stderr, "{}\n", line);
   };
+  auto kernels = trialKernels(options.devices);
+  if (!kernels) return fail(kernels.status());
+  probe.kernels = std::move(*kernels);
   auto figures = probe.measure();
   if (!figures) return fail(figures.status());
   std::string text =

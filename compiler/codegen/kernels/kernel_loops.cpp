@@ -140,14 +140,20 @@ private:
   }
 
   void emitRange() {
-    Value row = loops.open(loops.begin(), loops.end(), false);
+    Value end = loops.end();
+    if (s.rangeIsColumns) // as many tiles as the range's columns need
+      end = loops.quotient(loops.sum(loops.difference(loops.end(), loops.begin()), loops.number(s.tile - 1)), s.tile);
+    Value row = loops.open(s.rangeIsColumns ? loops.number(0) : loops.begin(), end, false);
     atRow = true;
     Value rest = row;
-    if (s.shape == KernelSchedule::Columns) {
+    if (s.rangeIsColumns) {
+      tileBegin = loops.sum(loops.begin(), loops.product(row, s.tile));
+      tileEnd = loops.minimum(loops.sum(tileBegin, loops.number(s.tile)), loops.end());
+    } else if (s.shape == KernelSchedule::Columns) {
       int64_t columns = s.sizes[s.vector], tiles = (columns + s.tile - 1) / s.tile;
-      tileBegin = loops.product(s.outer.empty() ? row : loops.remainder(row, tiles), s.tile);
+      tileBegin = loops.product(loops.remainder(row, tiles), s.tile);
       tileEnd = loops.minimum(loops.sum(tileBegin, loops.number(s.tile)), loops.number(columns));
-      if (!s.outer.empty()) rest = loops.quotient(row, tiles);
+      rest = loops.quotient(row, tiles);
     }
     for (size_t i = s.outer.size(); i-- > 0;) {
       int64_t size = s.sizes[s.outer[i]];

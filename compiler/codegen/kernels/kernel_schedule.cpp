@@ -9,6 +9,8 @@ namespace {
 
 // A range is cut no finer than this many elements.
 constexpr int64_t elementsOfGrain = 4096;
+// Columns are cut at multiples of this: whole vectors, four at a time.
+constexpr int64_t columnsOfGrain = 64;
 
 // The value behind reshapes.
 Value behindReshape(Value value) {
@@ -140,10 +142,18 @@ private:
     } else {
       s.shape = KernelSchedule::Columns;
       int64_t columns = s.sizes[s.vector];
-      int64_t eighth = (columns / 8 + 15) / 16 * 16;
-      s.tile = rows >= 8 ? std::min<int64_t>(columns, 512) : std::clamp<int64_t>(eighth, 64, 512);
-      s.extent = rows * ((columns + s.tile - 1) / s.tile);
-      s.grain = grainOf(elements(s.reduced) * std::min(columns, s.tile));
+      s.rangeIsColumns = s.outer.empty();
+      if (s.rangeIsColumns) {
+        // A thread takes its columns as wide as it can: narrow strips of long rows are read at a fraction of the speed.
+        s.tile = std::min<int64_t>(columns, 512);
+        s.extent = columns;
+        s.grain = (grainOf(elements(s.reduced)) + columnsOfGrain - 1) / columnsOfGrain * columnsOfGrain;
+      } else {
+        int64_t eighth = (columns / 8 + 15) / 16 * 16;
+        s.tile = rows >= 8 ? std::min<int64_t>(columns, 512) : std::clamp<int64_t>(eighth, columnsOfGrain, 512);
+        s.extent = rows * ((columns + s.tile - 1) / s.tile);
+        s.grain = grainOf(elements(s.reduced) * std::min(columns, s.tile));
+      }
     }
   }
   static int64_t grainOf(int64_t elementsOfOne) {

@@ -20,12 +20,20 @@ runtime::MachineFigures lawful(int64_t devices) {
       double working = flops / rate * (1 + lost / size) * (1 + lost / size) * (1 + lost / k);
       figures.products.push_back({1, int64_t(size), int64_t(size), int64_t(k), flops / (working + call)});
     }
+  // Attention at a third of the rate; weights that stream at a quarter of a copy's.
+  double flops = 2.0 * 64 * 64 * 16 * 8, working = flops / rate * (1 + lost / 64) * (1 + lost / 64) * (1 + lost / 16);
+  figures.products.push_back({8, 64, 64, 16, flops / (3 * working + call), true});
+  double bytes = 4.0 * (2 * 16 * 4096 + 4096.0 * 4096);
+  figures.products.push_back({1, 16, 4096, 4096, 2.0 * 16 * 4096 * 4096 / (bytes / 12.5e9), false, true});
+  figures.kernelSeconds = 2e-7;
+  figures.kernels = {{"function", 1e5, 1e5, 2e-7 + 1e5 / 200e9 + 1e5 * 3e-10}};
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
+      double rate = bytes > 1 << 20 ? 25e9 : 75e9;
       double waits = std::log2(double(members)) / std::log2(double(devices));
       double moved = bytes <= 4096 ? 0 : 1 + 1 / double(members); // every rank reads all inputs' part and writes it
-      figures.collectives.push_back({"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / 25e9});
+      figures.collectives.push_back({"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / rate});
     }
   return figures;
 }
@@ -43,6 +51,11 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_EQ(cluster.node.topology, Link::Topology::Memory);
   EXPECT_NEAR(cluster.node.latency, 40e-6, 1e-9);
   EXPECT_NEAR(cluster.node.bandwidth / 25e9, 1, 0.02);
+  EXPECT_NEAR(cluster.node.cacheBandwidth / 75e9, 1, 0.02);
+  EXPECT_NEAR(cluster.device.batchedEfficiency, 1 / 3.0, 0.01);
+  EXPECT_NEAR(cluster.device.productTraffic, 4, 0.01);
+  EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Function)], 3e-10, 1e-14);
+  EXPECT_EQ(cluster.device.elementSeconds[size_t(ElementWork::Random)], 0);
 }
 
 TEST(MachineCluster, YamlReadsBack) {

@@ -1,0 +1,112 @@
+#include "compiler/trial_kernels.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/kernels/kernels.h"
+#include "compiler/planner/cluster.h"
+#include "dialects/dist/Dist.h"
+#include "dialects/onnx/Onnx.h"
+#include "dialects/plan/Plan.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "plan/plan.pb.h"
+#include <fmt/format.h>
+
+namespace cleave {
+namespace {
+
+using planner::ElementWork;
+
+// Rows and columns of what the kernels work on: with its result half of a core's second cache of 512 KiB or more.
+constexpr int64_t rows = 512, columns = 64;
+
+struct Body {
+  ElementWork work;
+  double operations; // of its kind, an element
+  const char *text;  // from %x to %y; T is the tensor's type
+};
+
+// Operations that follow each other, so that what is measured is the work and not the traffic; nothing that could be
+// simplified. Sums run along rows in one kernel and along columns in the other.
+constexpr Body bodies[] = {
+    {ElementWork::Arithmetic, 8, R"(
+  %a = onnx.Mul %x, %x {cleave.phase = "forward"} : (T, T) -> T
+  %b = onnx.Add %a, %x {cleave.phase = "forward"} : (T, T) -> T
+  %c = onnx.Mul %b, %a {cleave.phase = "forward"} : (T, T) -> T
+  %d = onnx.Sub %c, %x {cleave.phase = "forward"} : (T, T) -> T
+  %e = onnx.Max %d, %b {cleave.phase = "forward"} : (T, T) -> T
+  %f = onnx.Mul %e, %c {cleave.phase = "forward"} : (T, T) -> T
+  %g = onnx.Add %f, %d {cleave.phase = "forward"} : (T, T) -> T
+  %y = onnx.Sub %g, %e {cleave.phase = "forward"} : (T, T) -> T
+)"},
+    {ElementWork::Division, 4, R"(
+  %a = onnx.Sqrt %x {cleave.phase = "forward"} : (T) -> T
+  %b = onnx.Div %a, %x {cleave.phase = "forward"} : (T, T) -> T
+  %c = onnx.Sqrt %b {cleave.phase = "forward"} : (T) -> T
+  %y = onnx.Div %c, %a {cleave.phase = "forward"} : (T, T) -> T
+)"},
+    {ElementWork::Function, 2, R"(
+  %a = onnx.Exp %x {cleave.phase = "forward"} : (T) -> T
+  %y = onnx.Erf %a {cleave.phase = "forward"} : (T) -> T
+)"},
+    {ElementWork::Reduction, 4, R"(
+  %a = onnx.ReduceMax %x {axes = array<i64: 1>, cleave.phase = "forward"} : (T) -> tensor<512xf32>
+  %b = onnx.Broadcast %a {shape = array<i64: 512, 64>, dims = array<i64: 0>, cleave.phase = "forward"} : (tensor<512xf32>) -> T
+  %c = onnx.Sub %x, %b {cleave.phase = "forward"} : (T, T) -> T
+  %d = onnx.ReduceSum %c {axes = array<i64: 1>, cleave.phase = "forward"} : (T) -> tensor<512xf32>
+  %e = onnx.Broadcast %d {shape = array<i64: 512, 64>, dims = array<i64: 0>, cleave.phase = "forward"} : (tensor<512xf32>) -> T
+  %y = onnx.Sub %c, %e {cleave.phase = "forward"} : (T, T) -> T
+)"},
+    {ElementWork::Random, 1, R"(
+  %key = onnx.Constant dense<[1, 2]> : tensor<2xi64>
+  %a = onnx.RandomUniform %key {stream = 0 : i64, type = T} : (tensor<2xi64>) -> T
+  %y = onnx.Add %a, %x {cleave.phase = "forward"} : (T, T) -> T
+)"},
+};
+
+std::string moduleOf(const Body &body) {
+  std::string text = fmt::format(R"(
+module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
+                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
+onnx.param @x : T "parameter" {{trainable = false, fill = 0.0}}
+onnx.param @y : T "parameter" {{trainable = false, fill = 0.0}}
+func.func @final() {{
+  %x = onnx.read @x : T
+{}  onnx.write @y, %y : T
+  return
+}}
+}}
+)",
+                                 body.text);
+  const std::string type = fmt::format("tensor<{}x{}xf32>", rows, columns);
+  for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) {
+    auto isLetter = [&](size_t i) { return i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])); };
+    if (isLetter(at + 1) || isLetter(at - 1))
+      ++at;
+    else
+      text.replace(at, 1, type);
+  }
+  return text;
+}
+
+} // namespace
+
+Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
+  mlir::DialectRegistry registry;
+  registry.insert<onnx::OnnxDialect, dist::DistDialect, plan::PlanDialect, mlir::func::FuncDialect>();
+  codegen::registerKernelDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  std::vector<runtime::KernelTrial> trials;
+  for (const Body &body : bodies) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(moduleOf(body), &context);
+    if (!module) return runError("a kernel for measuring does not parse");
+    mlir::FailureOr<plan::Plan> plan = codegen::generate(*module, dist::Mesh{{{"dp", devices}}}, {});
+    if (mlir::failed(plan)) return runError("a kernel for measuring does not compile");
+    plan->mutable_training()->set_global_batch(1);
+    plan->mutable_training()->set_microbatches(1);
+    double elements = double(rows * columns);
+    trials.push_back({planner::elementWorkNames[size_t(body.work)], body.operations * elements, 2 * 4 * elements,
+                      std::make_shared<plan::Plan>(std::move(*plan))});
+  }
+  return trials;
+}
+
+} // namespace cleave

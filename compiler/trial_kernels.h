@@ -1,0 +1,14 @@
+// Kernels for `cleave probe` to time: the compiler's own, so that what it makes of an exponential or of a sum is what
+// the planner counts on.
+//
+//   Result<std::vector<runtime::KernelTrial>> trials = trialKernels(2);
+//   (*trials)[0].work        "arithmetic": the step of its plan adds and multiplies in the cache
+#pragma once
+#include "runtime/probe/machine.h"
+
+namespace cleave {
+
+// One for each kind of work of planner/cluster.h, for so many devices.
+Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices);
+
+} // namespace cleave
