@@ -74,15 +74,27 @@ double fitProductTraffic(const MachineFigures &figures, double bandwidth) {
 }
 
 // Kernels work in the cache: what remains when the bytes have moved at the rate of a copy of as many.
-void fitElements(const MachineFigures &figures, Device &device) {
-  for (const runtime::KernelFigure &kernel : figures.kernels) {
-    double bandwidth = device.memoryBandwidth;
-    for (const runtime::StreamFigure &stream : figures.streams) {
-      if (double(stream.bytes) < kernel.bytes) continue;
-      bandwidth = stream.together;
-      break;
+double workingSeconds(const MachineFigures &figures, const runtime::KernelFigure &kernel) {
+  for (const runtime::StreamFigure &stream : figures.streams)
+    if (double(stream.bytes) >= kernel.bytes) return kernel.seconds - kernel.bytes / stream.together;
+  return kernel.seconds;
+}
+
+// What starting a kernel takes: of two that do the same with fewer and more elements, what no element explains.
+double fitStart(const MachineFigures &figures) {
+  for (const runtime::KernelFigure &few : figures.kernels)
+    for (const runtime::KernelFigure &many : figures.kernels) {
+      if (few.work != many.work || few.elements >= many.elements) continue;
+      double ratio = few.elements / many.elements;
+      return std::max(0.0, (workingSeconds(figures, few) - ratio * workingSeconds(figures, many)) / (1 - ratio));
     }
-    double left = std::max(0.1 * kernel.seconds, kernel.seconds - figures.kernelSeconds - kernel.bytes / bandwidth);
+  return 0;
+}
+
+// Of several kernels of a kind the last one, the largest, counts.
+void fitElements(const MachineFigures &figures, double start, Device &device) {
+  for (const runtime::KernelFigure &kernel : figures.kernels) {
+    double left = std::max(0.1 * kernel.seconds, workingSeconds(figures, kernel) - start);
     for (size_t work = 1; work < elementWorks; ++work)
       if (kernel.work == elementWorkNames[work]) device.elementSeconds[work] = left / kernel.elements;
   }
@@ -130,7 +142,8 @@ Cluster clusterOf(const MachineFigures &figures) {
   cluster.devicesPerNode = figures.devices;
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
-  device.launchSeconds = figures.smallProductSeconds;
+  const double start = fitStart(figures);
+  device.launchSeconds = std::max(figures.kernelSeconds, start); // most of what is launched are kernels
   if (!figures.products.empty()) {
     ProductFit fit = fitProducts(figures);
     double peak = fit.rate;
@@ -152,7 +165,7 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.productTraffic = fitProductTraffic(figures, device.memoryBandwidth);
   }
   device.elementSeconds.fill(0);
-  fitElements(figures, device);
+  fitElements(figures, std::max(start, figures.kernelSeconds), device);
   cluster.node = cluster.network = fitLink(figures, cluster);
   return cluster;
 }

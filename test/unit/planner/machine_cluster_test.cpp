@@ -26,7 +26,9 @@ runtime::MachineFigures lawful(int64_t devices) {
   double bytes = 4.0 * (2 * 16 * 4096 + 4096.0 * 4096);
   figures.products.push_back({1, 16, 4096, 4096, 2.0 * 16 * 4096 * 4096 / (bytes / 12.5e9), false, true});
   figures.kernelSeconds = 2e-7;
-  figures.kernels = {{"function", 1e5, 1e5, 2e-7 + 1e5 / 200e9 + 1e5 * 3e-10}};
+  figures.kernels = {{"arithmetic", 1e4, 1e4, 6e-7 + 1e4 / 200e9 + 1e4 * 2e-11},
+                     {"arithmetic", 1e5, 1e5, 6e-7 + 1e5 / 200e9 + 1e5 * 2e-11},
+                     {"function", 1e5, 1e5, 6e-7 + 1e5 / 200e9 + 1e5 * 3e-10}};
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
@@ -43,7 +45,7 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.device.flopsAt("fp32") * cluster.device.computeEfficiency / 2e11, 1, 0.02);
   EXPECT_NEAR(cluster.device.halfRateDimension, 5, 0.2);
   EXPECT_LE(cluster.device.computeEfficiency, 1);
-  EXPECT_DOUBLE_EQ(cluster.device.launchSeconds, 1e-6);
+  EXPECT_NEAR(cluster.device.launchSeconds, 6e-7, 1e-12);
   EXPECT_DOUBLE_EQ(cluster.device.memoryBandwidth, 50e9);
   EXPECT_DOUBLE_EQ(cluster.device.cacheBytes, 1 << 20); // the largest copy that is a quarter faster than memory
   EXPECT_DOUBLE_EQ(cluster.device.cacheBandwidth, 180e9);
@@ -55,7 +57,15 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.device.batchedEfficiency, 1 / 3.0, 0.01);
   EXPECT_NEAR(cluster.device.productTraffic, 4, 0.01);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Function)], 3e-10, 1e-14);
+  EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Arithmetic)], 2e-11, 1e-15);
   EXPECT_EQ(cluster.device.elementSeconds[size_t(ElementWork::Random)], 0);
+}
+
+// A kernel that several threads share takes longer to start than a small product, which one of them does.
+TEST(MachineCluster, StartingThreadsIsALaunch) {
+  runtime::MachineFigures figures = lawful(1);
+  for (runtime::KernelFigure &kernel : figures.kernels) kernel.seconds += 5e-6;
+  EXPECT_NEAR(clusterOf(figures).device.launchSeconds, 5.6e-6, 1e-10);
 }
 
 TEST(MachineCluster, YamlReadsBack) {
