@@ -168,7 +168,8 @@ Result<Compiled> compile(const CompileRequest &request) {
 }
 
 Result<import_::Inspection> inspect(const std::string &model, const std::map<std::string, int64_t> &dims) {
-  CompileRequest request{.model = model};
+  CompileRequest request;
+  request.model = model;
   request.recipe.dims = dims;
   Pipeline pipeline(request);
   return pipeline.inspect();

@@ -137,7 +137,8 @@ Status Pipeline::findBatch() {
 Status Pipeline::buildStep(const StepOptions &step) {
   int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
-  normalize::NormalizeOptions options{.dims = request.recipe.dims};
+  normalize::NormalizeOptions options;
+  options.dims = request.recipe.dims;
   CLEAVE_RETURN_IF_ERROR(findBatch());
   if (microbatches > 1) {
     if (batchName.empty())
@@ -187,7 +188,8 @@ Result<import_::Inspection> Pipeline::inspect() {
   import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
   if (!seen.unsupported.empty()) return seen;
   // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.
-  normalize::NormalizeOptions options{.dims = request.recipe.dims};
+  normalize::NormalizeOptions options;
+  options.dims = request.recipe.dims;
   auto model = module->lookupSymbol<func::FuncOp>("model");
   for (unsigned index = 0; index < model.getNumArguments(); ++index)
     if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))
@@ -259,7 +261,8 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   auto plan = codegen::generate(*module, decision.mesh,
                                 {.gpu = planner::computeCapability(request.cluster.device.kind),
                                  .emulate = request.emulate,
-                                 .tf32 = request.recipe.precision == recipe::Precision::Tf32});
+                                 .tf32 = request.recipe.precision == recipe::Precision::Tf32,
+                                 .cpu = ""});
   dump("codegen");
   if (failed(plan)) return failure("code generation failed");
   return std::move(*plan);

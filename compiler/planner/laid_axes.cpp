@@ -53,8 +53,9 @@ private:
       for (const dist::Axes &axes : split)
         for (const std::string &axis : axes)
           if (!wanted.uses(axis) && !isAmong(batchAxes, axis)) gradient.partial.push_back(axis);
-      add(made, t, gradient, lies[t], 0, isParameter ? 1.0 / double(model.setting.microbatches) : 1,
-          "gradients are brought back to the layout of their tensor");
+      const size_t before = made.size();
+      add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
+      for (size_t e = before; e < made.size(); ++e) made[e].onceAStep = isParameter;
     }
     for (size_t r = 0; r < node.results.size(); ++r) {
       size_t t = size_t(node.results[r]);

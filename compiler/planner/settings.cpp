@@ -22,6 +22,16 @@ std::vector<int64_t> sizes(int64_t number, const std::optional<int64_t> &fixed, 
   return isOpen ? divisors(number) : std::vector<int64_t>{1};
 }
 
+// Attention is what cp has a mechanism for; presets say themselves whether they split sequences.
+bool opensSequence(const ProblemFacts &facts, const Constraints &constraints) {
+  return constraints.like.empty() && !facts.sequence.attentions.empty();
+}
+
+// Where a device has several samples, splitting them is at least as good as splitting the sequence.
+bool hasOneSample(const Problem &problem, const Setting &setting) {
+  return setting.batchDivides && setting.localSamples(problem.batch) == 1;
+}
+
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
@@ -55,7 +65,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
-    for (int64_t cp : sizes(devices / pp, constraints.cp, false))
+    for (int64_t cp : sizes(devices / pp, constraints.cp, opensSequence(facts, constraints)))
       for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
         int64_t ep = constraints.ep.value_or(1), rest = devices / pp / cp / tp / ep;
         if (rest * ep * tp * cp * pp != devices) continue;
@@ -80,6 +90,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           setting.exceptLast = constraints.exceptLast;
           setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
           if (setting.batchDivides != mustDivide) continue;
+          if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
           if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
           // Fewer microbatches than ranks leave most of them waiting.
           if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;

@@ -2,6 +2,7 @@
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <set>
 
@@ -276,6 +277,7 @@ private:
       };
       double travelling = bytes(attention.keys) + bytes(attention.values);
       std::vector<Exchange> exchanges;
+      size_t values = valueOperand(attention);
       if (constraints.attentionSplit == AttentionSplit::Ulysses && !model.contextByHeads[size_t(attention.weigh)]) {
         const char *why = "keys and values are gathered: the heads do not divide (Ulysses)";
         exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 0, why});
@@ -290,9 +292,36 @@ private:
         exchanges.push_back(
             {Collective::AllToAll, "cp", group, all, 1, 1, "from positions to heads and back (Ulysses)"});
       }
-      for (Candidate &candidate : variable.candidates)
-        candidate.exchanges.insert(candidate.exchanges.end(), exchanges.begin(), exchanges.end());
+      for (Candidate &candidate : variable.candidates) {
+        // Heads that lie over tp travel between the devices that have the same ones.
+        const double parts =
+            candidate.uses[values].layout >= 0 && headsDivide(attention, values) ? double(setting.tp) : 1;
+        for (Exchange exchange : exchanges) {
+          exchange.bytes /= parts;
+          candidate.exchanges.push_back(exchange);
+        }
+      }
     }
+  }
+
+  // Of the product with the values: the operand that is not made of scores.
+  size_t valueOperand(const AttentionNodes &attention) const {
+    const std::vector<int> &operands = problem.nodes[size_t(attention.weigh)].operands;
+    auto isWeights = [&](int tensor) {
+      const int producer = facts.producers[size_t(tensor)];
+      return producer == attention.score || std::ranges::find(attention.weights, producer) != attention.weights.end();
+    };
+    return !operands.empty() && isWeights(operands[0]) ? 1 : 0;
+  }
+
+  // Keys and values that several queries share (grouped queries) have fewer heads.
+  bool headsDivide(const AttentionNodes &attention, size_t operand) const {
+    const int used = problem.nodes[size_t(attention.weigh)].operands[operand];
+    const double shared = problem.tensors[size_t(used)].bytes() / problem.tensors[size_t(attention.values)].bytes();
+    const int64_t heads = facts.sequence.heads[size_t(attention.weigh)];
+    const double count =
+        heads < 0 ? 0 : double(problem.nodes[size_t(attention.weigh)].rule.factors[size_t(heads)].size);
+    return heads >= 0 && std::fmod(count / shared, double(model.setting.tp)) == 0;
   }
 
   const Problem &problem;

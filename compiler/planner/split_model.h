@@ -37,6 +37,7 @@ struct Exchange {
   double bytes = 0;                 // as in collectiveSeconds
   double forward = 0, backward = 0; // how often in either pass
   const char *why = "";
+  bool onceAStep = false; // not for every microbatch
 };
 
 struct Candidate {

@@ -1,5 +1,4 @@
 #include "compiler/planner/stage_bound.h"
-#include "compiler/planner/whole_units.h"
 #include <Highs.h>
 #include <algorithm>
 #include <cmath>
@@ -32,9 +31,9 @@ StageRelaxation::~StageRelaxation() = default;
 
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
+      least(leastTransfers(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
-  gatherSends();
   gatherColumns();
   if (problem.profile && !followsTimes(problem.model->setting.schedule)) // else the table is another for other times
     schedule = simulatedSchedule(problem, std::vector<StageTimes>(size_t(stages)));
@@ -74,23 +73,6 @@ void StageRelaxation::gatherClasses() {
     }
     ++classes[size_t(found->second)].count;
   }
-}
-
-void StageRelaxation::gatherSends() {
-  const SplitModel &model = *problem.model;
-  const size_t count = classOf.size();
-  if (ranks == 1 || count < 2) return;
-  double in = infinity, back = infinity;
-  leastBuffer = infinity;
-  for (size_t u = 1; u < count; ++u) {
-    in = std::min(in, problem.activity->forwardCrossing[u]);
-    back = std::min(back, problem.activity->backwardCrossing[u]);
-    leastBuffer =
-        std::min(leastBuffer, 2 * (problem.activity->forwardCrossing[u] + problem.activity->backwardCrossing[u]));
-  }
-  bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
-  if (in > 0) sendForward = sendSeconds(*model.cluster, crossesNodes, in);
-  if (back > 0) sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
 }
 
 void StageRelaxation::gatherColumns() {
@@ -183,7 +165,7 @@ void StageRelaxation::startProgram() {
       double borders = 0;
       for (int s = 0; s < stages; ++s)
         if (problem.rankOf(s) == r) borders += (s > 0) + (s + 1 < stages);
-      const double room = 1 - (leastOverhead + leastBuffer * borders) / problem.memoryLimit;
+      const double room = 1 - (leastOverhead + least.buffer * borders) / problem.memoryLimit;
       add(-kHighsInf, room, [&](const Column &column) {
         return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
       });
@@ -240,7 +222,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
 }
 
 std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &units) const {
-  std::vector<StageTimes> times(size_t(stages), {0, 0, 0, sendForward, sendBackward});
+  std::vector<StageTimes> times(size_t(stages), {0, 0, 0, least.sendForward, least.sendBackward});
   for (size_t i = 0; i < columns.size(); ++i) {
     StageTimes &stage = times[size_t(columns[i].stage)];
     stage.forward += units[i] * columns[i].forward;
@@ -277,8 +259,8 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
 
 double StageRelaxation::constantOf(const Row &row) const {
   double sum = 0;
-  for (double count : row.path.sendForward) sum += count * sendForward;
-  for (double count : row.path.sendBackward) sum += count * sendBackward;
+  for (double count : row.path.sendForward) sum += count * least.sendForward;
+  for (double count : row.path.sendBackward) sum += count * least.sendBackward;
   return sum;
 }
 

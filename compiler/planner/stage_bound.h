@@ -11,7 +11,7 @@
 //   boundStages(stages, incumbent, 60, 0.99 * incumbent).seconds     // no cut is faster
 #pragma once
 #include "compiler/planner/schedule/critical_path.h"
-#include "compiler/planner/stage_plan.h"
+#include "compiler/planner/whole_units.h"
 #include <memory>
 
 namespace cleave::planner {
@@ -50,7 +50,6 @@ private:
 
   void gatherClasses();
   void gatherColumns();
-  void gatherSends();
   void startProgram();
   std::vector<Row> rowPaths() const;
   // Longest paths to the end of every rank, with these stages' times.
@@ -67,12 +66,12 @@ private:
   double incumbent, best = 0;
   int stages;
   size_t ranks;
+  LeastTransfers least;
   std::vector<Recompute> ways;
+  double leastOverhead = 0; // bytes that every rank needs beside what is kept
   std::vector<UnitClass> classes;
   std::vector<int> classOf; // by unit
   std::vector<Column> columns;
-  double sendForward = 0, sendBackward = 0;  // seconds, at least
-  double leastOverhead = 0, leastBuffer = 0; // bytes that every rank needs beside what is kept; of one border
   std::optional<SimulatedSchedule> schedule;
   std::unique_ptr<Program> program;
   std::vector<std::vector<int>> met;

@@ -434,14 +434,13 @@ std::vector<int> evenChunks(const StageProblem &problem) {
   return starts;
 }
 
+double borderBytes(const StageProblem &problem, int unit) {
+  if (problem.ranks() <= 1 || unit <= 0 || unit >= int(problem.model->layout->units.size())) return 0;
+  return 2 * (problem.activity->forwardCrossing[size_t(unit)] + problem.activity->backwardCrossing[size_t(unit)]);
+}
+
 double transferBytes(const StageProblem &problem, int first, int end) {
-  if (problem.ranks() <= 1) return 0;
-  const ActivityCosts &activity = *problem.activity;
-  double bytes = 0;
-  for (int border : {first, end})
-    if (border > 0 && border < int(problem.model->layout->units.size()))
-      bytes += activity.forwardCrossing[size_t(border)] + activity.backwardCrossing[size_t(border)];
-  return 2 * bytes;
+  return borderBytes(problem, first) + borderBytes(problem, end);
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {

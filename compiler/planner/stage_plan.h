@@ -44,8 +44,9 @@ struct StagePlan {
   bool fits = false;
 };
 
-// Bytes that a stage of units [first, end) needs for what it sends and receives, activations and gradients: two buffers
-// a transfer, so that it overlaps with computing.
+// Bytes that a stage needs at a border, before a unit, for what it sends and receives there, activations and gradients:
+// two buffers a transfer, so that it overlaps with computing. And at both borders of units [first, end).
+double borderBytes(const StageProblem &problem, int unit);
 double transferBytes(const StageProblem &problem, int first, int end);
 
 // Nothing when there are fewer units than stages. Cuts that give what must recompute fewer units are tried only where

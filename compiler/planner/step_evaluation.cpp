@@ -22,7 +22,7 @@ Overlap overlapOf(const SplitModel &model) {
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
   Price price;
   for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
-    double times = double(variable.count) * double(model.setting.microbatches);
+    double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
     double one = collectiveSeconds(*model.cluster, exchange.collective, exchange.group, exchange.bytes);
     price.exposedForward += one * times * exchange.forward;
     price.exposed += one * times * (exchange.forward + exchange.backward);

@@ -41,11 +41,11 @@ public:
   explicit WholeUnits(const StageProblem &problem)
       : problem(problem), model(*problem.model), layout(*model.layout), units(layout.units),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
-        microbatches(double(model.setting.microbatches)), stages(problem.stages()) {
+        microbatches(double(model.setting.microbatches)), stages(problem.stages()), least(leastTransfers(problem)) {
     splits = problem.profile && problem.profile->splitsBackward;
     if (problem.isGiven()) givenWays();
     gatherKinds();
-    gatherBorders();
+    gatherCopies();
   }
 
   double bound(double goal) {
@@ -130,22 +130,11 @@ private:
     }
   }
 
-  void gatherBorders() {
+  void gatherCopies() {
     const size_t count = units.size();
-    if (problem.ranks() == 1 || count < 2) return;
-    const ActivityCosts &activity = *problem.activity;
-    double in = infinity, back = infinity;
-    leastBuffer = infinity;
-    for (size_t u = 1; u < count; ++u) {
-      in = std::min(in, activity.forwardCrossing[u]);
-      back = std::min(back, activity.backwardCrossing[u]);
-      leastBuffer = std::min(leastBuffer, 2 * (activity.forwardCrossing[u] + activity.backwardCrossing[u]));
-    }
-    bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
-    if (in > 0) sendForward = sendSeconds(*model.cluster, crossesNodes, in);
-    if (back > 0) sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
+    if (problem.ranks() == 1) return;
     // The first and the last rank have copies of a parameter that their units share.
-    GroupShape pair{2, crossesNodes ? 1 : 2};
+    GroupShape pair{2, model.setting.devices() / model.setting.pp < model.cluster->devicesPerNode ? 2 : 1};
     if (problem.rankOf(0) == problem.rankOf(stages - 1)) return;
     for (size_t p = 0; p < layout.shared.size(); ++p) {
       const std::vector<int> &readers = layout.shared[p].units;
@@ -238,19 +227,19 @@ private:
   // the first rank.
   double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, double sends) const {
     if (times.seconds == infinity) return infinity;
-    const double work = microbatches * times.seconds, there = first.forward + sends * sendForward;
+    const double work = microbatches * times.seconds, there = first.forward + sends * least.sendForward;
     const double done = splits ? microbatches * (times.seconds - times.weights) : work;
     const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
     const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
-    const double back = first.backward + sends * sendBackward;
-    double least = std::max(there + work + times.atEnd, there + done + back + atEndOfFirst);
-    if (stages != problem.ranks()) return least;
+    const double back = first.backward + sends * least.sendBackward;
+    double seconds = std::max(there + work + times.atEnd, there + done + back + atEndOfFirst);
+    if (stages != problem.ranks()) return seconds;
     // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
     // more forward passes than it keeps activations of.
     const double forward = std::min(microbatches, problem.live(rank));
-    const double turn = before.back().forward + double(stages - 1) * sendForward + before.back().backward -
-                        end.backward + double(stages - 1 - rank) * sendBackward;
-    return std::max({least, turn + work - forward * times.forward + times.atEnd,
+    const double turn = before.back().forward + double(stages - 1) * least.sendForward + before.back().backward -
+                        end.backward + double(stages - 1 - rank) * least.sendBackward;
+    return std::max({seconds, turn + work - forward * times.forward + times.atEnd,
                      turn + done - forward * times.forward + back + atEndOfFirst});
   }
 
@@ -258,7 +247,7 @@ private:
     int end = int(units.size());
     for (int stage = stages - 1; stage >= 0; --stage) {
       const int rank = problem.rankOf(stage);
-      const double buffers = leastBuffer * ((stage > 0) + (stage + 1 < stages));
+      const double buffers = least.buffer * ((stage > 0) + (stage + 1 < stages));
       RankSum sum;
       std::vector<bool> seen(layout.shared.size(), false);
       int start = end;
@@ -309,7 +298,7 @@ private:
           firstStage = s;
         }
       double buffers =
-          leastBuffer * double(2 * chunks - (problem.rankOf(0) == rank) - (problem.rankOf(stages - 1) == rank));
+          least.buffer * double(2 * chunks - (problem.rankOf(0) == rank) - (problem.rankOf(stages - 1) == rank));
       // A unit in every stage before it.
       Sums first = firstStage == 0 ? Sums{} : before[1];
       for (int s = 1; s < firstStage; ++s) {
@@ -360,7 +349,7 @@ private:
         addShared(sum, unit, seen);
       }
     }
-    return timesOf(sum, rank, leastBuffer * borders);
+    return timesOf(sum, rank, least.buffer * borders);
   }
 
   const StageProblem &problem;
@@ -374,12 +363,30 @@ private:
   std::vector<KindCosts> kinds;
   std::vector<Sums> before;
   Sums leastUnit;
-  double hiding = 0;                                         // part of compute
-  double leastBuffer = 0, sendForward = 0, sendBackward = 0; // of one border
+  double hiding = 0; // part of compute
+  LeastTransfers least;
   double sumOfCopies = 0;
 };
 
 } // namespace
+
+LeastTransfers leastTransfers(const StageProblem &problem) {
+  const std::vector<double> &forward = problem.activity->forwardCrossing,
+                            &backward = problem.activity->backwardCrossing;
+  const SplitModel &model = *problem.model;
+  const size_t count = model.layout->units.size();
+  if (problem.ranks() == 1 || count < 2) return {};
+  const ptrdiff_t end = ptrdiff_t(count);
+  const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
+  const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
+  const bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
+  LeastTransfers least;
+  if (in > 0) least.sendForward = sendSeconds(*model.cluster, crossesNodes, in);
+  if (back > 0) least.sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
+  least.buffer = infinity;
+  for (size_t u = 1; u < count; ++u) least.buffer = std::min(least.buffer, borderBytes(problem, int(u)));
+  return least;
+}
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
 

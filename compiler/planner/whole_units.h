@@ -16,6 +16,12 @@ namespace cleave::planner {
 // Seconds that no cut is faster than; as soon as that is at least `goal`, just that it is. Infinite: nothing fits.
 double boundOfWholeUnits(const StageProblem &problem, double goal);
 
+// What passes between stages at least, wherever they are cut: seconds, and bytes of a border's buffers.
+struct LeastTransfers {
+  double sendForward = 0, sendBackward = 0, buffer = 0;
+};
+LeastTransfers leastTransfers(const StageProblem &problem);
+
 // Seconds of a microbatch that each rank computes again at least, with problem.firstUnits given.
 std::vector<double> leastAgainOfCut(const StageProblem &problem);
 

@@ -112,7 +112,8 @@ std::string diff(const Report &left, const Report &right) {
   line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
   line(out, "recompute", left.recompute, right.recompute);
   line(out, "schedule", left.schedule, right.schedule);
-  std::string what = out.empty() ? "the split is the same\n" : "what changed\n" + out;
+  const bool isSame = out.empty();
+  std::string what = isSame ? "the split is the same\n" : "what changed\n" + out;
 
   std::string worth;
   auto seconds = [&](const char *name, double a, double b) {
@@ -136,7 +137,7 @@ std::string diff(const Report &left, const Report &right) {
   bytes("  workspace", a.workspace, b.workspace);
   if (!worth.empty()) what += "what it is worth\n" + worth;
 
-  if (what.starts_with("what changed")) what += singleChanges(left, right);
+  if (!isSame) what += singleChanges(left, right);
 
   std::map<std::string, std::pair<double, double>> traffic;
   for (const auto &row : left.collectives)

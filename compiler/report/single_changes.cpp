@@ -7,10 +7,26 @@
 namespace cleave::report {
 namespace {
 
-// The split flags that stand for a report's choices; the shardings of operations are chosen again.
-planner::SplitFlags flagsOf(const Report &report) {
+// The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
+// those that no other flag says: grids, heads in place of positions.
+planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
   planner::SplitFlags flags;
   flags.mesh = report.mesh.str();
+  if (auto preset = planner::parseConstraints({.like = report.like}, cluster); preset && !report.like.empty()) {
+    const bool isGrid = preset->grid != planner::TensorGrid::None;
+    if (isGrid || preset->attentionSplit != planner::Constraints().attentionSplit) flags.like = report.like;
+    if (isGrid) { // asked for as tp
+      dist::Mesh mesh;
+      int64_t tp = 1;
+      for (const auto &axis : report.mesh.axes)
+        if (axis.name.starts_with("tp"))
+          tp *= axis.size;
+        else
+          mesh.axes.push_back(axis);
+      mesh.axes.push_back({"tp", tp});
+      flags.mesh = mesh.str();
+    }
+  }
   flags.zero = fmt::format("{}", report.zero);
   flags.microbatches = fmt::format("{}", report.microbatches);
   flags.schedule = report.schedule;
@@ -42,17 +58,21 @@ SingleChange price(const PricingSource &source, const std::string &what, const p
 Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const Report &right) {
   Result<PricingSource> source = unpackSource(left.source);
   if (!source) return source.status();
-  const planner::SplitFlags mine = flagsOf(left), theirs = flagsOf(right);
+  const planner::SplitFlags mine = flagsOf(left, source->cluster), theirs = flagsOf(right, source->cluster);
   std::vector<SingleChange> rows = {price(*source, "as it is", mine)};
   auto change = [&](const char *what, std::string planner::SplitFlags::*choice) {
-    if (mine.*choice == theirs.*choice) return;
+    const bool isMesh = choice == &planner::SplitFlags::mesh; // with the preset that says how its axes are used
+    if (mine.*choice == theirs.*choice && !(isMesh && mine.like != theirs.like)) return;
     planner::SplitFlags flags = mine;
     flags.*choice = theirs.*choice;
+    if (isMesh) flags.like = theirs.like;
     // A mesh with pipeline stages needs a schedule and one without has none.
     bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
-    if (choice == &planner::SplitFlags::mesh && isStaged != wasStaged) flags.schedule = theirs.schedule;
+    if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;
     if (choice == &planner::SplitFlags::schedule && isStaged != wasStaged) return;
-    rows.push_back(price(*source, fmt::format("{} {}", what, theirs.*choice), flags));
+    std::string name = fmt::format("{} {}", what, theirs.*choice);
+    if (isMesh && !theirs.like.empty()) name += " like " + theirs.like;
+    rows.push_back(price(*source, name, flags));
   };
   change("mesh", &planner::SplitFlags::mesh);
   change("zero", &planner::SplitFlags::zero);

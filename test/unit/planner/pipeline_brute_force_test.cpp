@@ -2,6 +2,7 @@
 // plan of small models.
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/settings.h"
+#include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 namespace cleave::planner {
 namespace {
 
+using testing::eachCut;
 using testing::ProblemBuilder;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -33,19 +35,6 @@ Problem stack(unsigned seed, int blocks, bool isDeep) {
   int y = b.op("head", "Contract", "bsh,ho->bso", {x, b.parameter("head.w", {h, out})});
   b.op("loss", "Sum", "bso->", {y});
   return b.problem;
-}
-
-// Every way to begin `stages` stages among `units` units.
-void eachCut(int units, int stages, const std::function<void(const std::vector<int> &)> &visit) {
-  std::vector<int> starts(size_t(stages), 0);
-  std::function<void(int)> place = [&](int stage) {
-    if (stage == stages) return visit(starts);
-    for (int unit = starts[size_t(stage) - 1] + 1; unit <= units - (stages - stage); ++unit) {
-      starts[size_t(stage)] = unit;
-      place(stage + 1);
-    }
-  };
-  if (units >= stages) place(1);
 }
 
 // Every way to recompute blocks.

@@ -213,6 +213,26 @@ TEST(Search, RunnersUpAreDistinctAndInOrder) {
   }
 }
 
+// One sequence that is too long for the memory of tp's devices, and no samples to split: the rest of the devices takes
+// parts of the sequence.
+TEST(Search, LongSequencesAreSplitWhereTensorParallelismIsGiven) {
+  Problem problem = gpt({1, 65536, 1024, 8, 4, 512});
+  Decision open = mustSolve(problem, "v100-32g:8x4", {.mesh = "tp=8"}, {.alternatives = false});
+  EXPECT_GT(open.mesh.axisSize("cp") * open.mesh.axisSize("pp"), 1);
+  EXPECT_EQ(open.mesh.axisSize("dp"), 1);
+  double best = std::numeric_limits<double>::infinity();
+  for (const char *mesh : {"cp=4,tp=8", "pp=2,cp=2,tp=8", "pp=4,tp=8"}) {
+    Result<Cluster> cluster = parseCluster("v100-32g:8x4");
+    Result<Constraints> constraints = parseConstraints({.mesh = mesh}, *cluster);
+    ASSERT_TRUE(constraints) << constraints.status().message();
+    Result<Decision> one = solve(problem, *cluster, *constraints, {.alternatives = false});
+    if (one) best = std::min(best, one->predicted.stepSeconds);
+  }
+  EXPECT_LT(best, std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(open.predicted.stepSeconds, best, 1e-3 * best);
+  EXPECT_GT(open.mesh.axisSize("cp"), 1);
+}
+
 TEST(Search, HolesOfTheMeshAreSearched) {
   SearchOptions whole{.alternatives = false};
   Problem problem = gpt({64, 64, 128, 8, 8, 512});

@@ -2,6 +2,7 @@
 #include "compiler/planner/settings.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
+#include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 namespace cleave::planner {
 namespace {
 
+using testing::eachCut;
 using testing::ProblemBuilder;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -50,18 +52,6 @@ Problem chain(std::mt19937 &random) {
   }
   b.op("loss", "Sum", "bsh->", {x});
   return b.problem;
-}
-
-void eachCut(int units, int stages, const std::function<void(const std::vector<int> &)> &visit) {
-  std::vector<int> starts(size_t(stages), 0);
-  std::function<void(int)> place = [&](int stage) {
-    if (stage == stages) return visit(starts);
-    for (int unit = starts[size_t(stage) - 1] + 1; unit <= units - (stages - stage); ++unit) {
-      starts[size_t(stage)] = unit;
-      place(stage + 1);
-    }
-  };
-  if (units >= stages) place(1);
 }
 
 void eachRecomputation(const std::vector<Unit> &units, const std::vector<Recompute> &ways,

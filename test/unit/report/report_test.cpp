@@ -121,6 +121,20 @@ TEST(Report, DiffPricesEachChangeByItself) {
   EXPECT_FALSE(priceSingleChanges(left, right));
 }
 
+// A mesh without its preset would be another split: a grid has axes of its own, Ulysses splits heads.
+TEST(Report, DiffKeepsPresetsThatNoOtherFlagSays) {
+  Report grid = made({.like = "2d"}), plain = made({.mesh = "dp=4,tp=1", .zero = "3"});
+  Result<std::vector<SingleChange>> rows = priceSingleChanges(grid, plain);
+  ASSERT_TRUE(rows) << rows.status().message();
+  EXPECT_EQ((*rows)[0].whyNot, "");
+  EXPECT_DOUBLE_EQ((*rows)[0].stepSeconds, grid.predicted.stepSeconds);
+  EXPECT_EQ((*rows)[1].what, "mesh dp=4,tp=1");
+  rows = priceSingleChanges(plain, grid);
+  ASSERT_TRUE(rows) << rows.status().message();
+  EXPECT_EQ((*rows)[1].what, "mesh dp=1,tp=4 like 2d");
+  EXPECT_DOUBLE_EQ(rows->back().stepSeconds, grid.predicted.stepSeconds);
+}
+
 TEST(Report, SourceReadsBack) {
   Report report = made({});
   Result<PricingSource> source = unpackSource(report.source);
