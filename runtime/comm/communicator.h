@@ -44,6 +44,8 @@ public:
   virtual Status share(std::span<std::byte> bytes) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
+  // A process of the run that is seen to have ended, without waiting; -1: none.
+  virtual int64_t lostProcess() { return -1; }
   AbortFlag &abortFlag() { return flag; }
 
 protected:

@@ -27,6 +27,7 @@ public:
   Result<bool> agree(uint64_t digest) override;
   Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
+  int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:
   dist::Mesh mesh;

@@ -90,6 +90,15 @@ public:
     uint64_t one = 1;
     if (::write(bell, &one, sizeof one) < 0) return; // full: it is rung already
   }
+  int lostPeer() override {
+    for (int peer = 0; peer < count; ++peer) {
+      if (peer == self) continue;
+      char next;
+      ssize_t seen = ::recv(sockets[controlLane][static_cast<size_t>(peer)], &next, 1, MSG_PEEK | MSG_DONTWAIT);
+      if (seen == 0 || (seen < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return peer;
+    }
+    return -1;
+  }
   void abort(const std::string &, int) override {
     for (auto &lane : sockets)
       for (int socket : lane)

@@ -92,6 +92,7 @@ Status Executor::open(ExecutorOptions options) {
   // Ranks that communicate have a second busy thread, unless the compute thread does it.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (meshOfPlan.numDevices() > 1 && !ownPlan));
   setSpinTurns(busy > availableCores() ? 50 : 2000);
+  if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(options.traceRecords);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
     inputCounts[routine.name()] =
@@ -108,9 +109,7 @@ Status Executor::open(ExecutorOptions options) {
     if (!status)
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
-  if (streams && options.traceRecords) return inputError("--trace cannot follow GPUs yet: leave it out");
   if (streams) return streams->open();
-  if (options.traceRecords) trace = std::make_unique<Trace>(options.traceRecords);
   for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, const Status &status) { noteFailure(id, status); });
@@ -163,8 +162,9 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   if (!onGpus) return Status::ok();
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
-  streams = std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
-                                           StreamOptions{options.debug, options.graphs, options.timeoutSeconds});
+  streams =
+      std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
+                                     StreamOptions{options.debug, options.graphs, options.timeoutSeconds, trace.get()});
   return Status::ok();
 }
 

@@ -14,7 +14,12 @@ using cuda::StreamEvent;
 
 StreamEngine::StreamEngine(std::vector<PreparedProgram *> programs, std::vector<CudaDevice *> devices,
                            cuda::StreamFabric &fabric, StreamOptions options)
-    : programs(std::move(programs)), devices(std::move(devices)), fabric(fabric), options(options) {}
+    : programs(std::move(programs)), devices(std::move(devices)), fabric(fabric), options(options) {
+  if (!options.trace) return;
+  std::vector<const cuda::Gpu *> gpus;
+  for (CudaDevice *device : this->devices) gpus.push_back(&device->gpu());
+  timing = std::make_unique<StreamTrace>(*options.trace, std::move(gpus));
+}
 
 StreamEngine::~StreamEngine() {
   for (CudaDevice *device : devices) device->drain(); // ranks use each other's memory
@@ -114,7 +119,15 @@ Status StreamEngine::run(const std::string &name, int64_t step, int64_t skipped,
   CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
   const cuda::Gpu &gpu = devices.front()->gpu();
   // The first time, libraries load what they need, which a capture forbids.
-  if (options.graphs && !options.debug && routine.runs == 1 && !routine.graph) CLEAVE_RETURN_IF_ERROR(capture(routine));
+  bool isTraced = timing && timing->isOpen();
+  if (isTraced) {
+    std::vector<cuda::Stream> streams;
+    for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
+    CLEAVE_RETURN_IF_ERROR(timing->beginRun(step, streams));
+  } else if (options.graphs && !options.debug && routine.runs >= 1 && !routine.graph) {
+    timing.reset();
+    CLEAVE_RETURN_IF_ERROR(capture(routine));
+  }
   if (routine.graph) {
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
     cuda::Stream stream = devices.front()->stream(computeLane);
@@ -124,6 +137,7 @@ Status StreamEngine::run(const std::string &name, int64_t step, int64_t skipped,
     CLEAVE_RETURN_IF_ERROR(enqueue(routine));
   ++routine.runs;
   CLEAVE_RETURN_IF_ERROR(awaitEnd(routine));
+  if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->endRun());
   for (size_t r = 0; r < programs.size(); ++r) {
     failed = programs[r]->id;
     CLEAVE_RETURN_IF_ERROR(fault(r));
@@ -286,10 +300,14 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, &what));
       cursor.marked = true;
     }
+    StreamTrace::Place place{r, programs[r]->id, lane};
+    if (timing) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
     Result<bool> issued = item.command->issue();
     if (!issued) return inCommand(*item.source, issued.status());
     if (!*issued) return Status::ok();
     moved = true;
+    if (timing)
+      CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
     if (meets) {
       std::string what = fmt::format("after {} '{}' of {}", kindName(*item.source), item.source->name(),
                                      actionName(*action.fragment->source, action.source->microbatch()));

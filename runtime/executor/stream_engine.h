@@ -12,6 +12,7 @@
 #include "runtime/comm/cuda/stream_fabric.h"
 #include "runtime/device/cuda/event.h"
 #include "runtime/executor/prepared_program.h"
+#include "runtime/executor/stream_trace.h"
 #include <memory>
 #include <unordered_map>
 
@@ -21,6 +22,7 @@ struct StreamOptions {
   bool debug = false; // every command is waited for before the next: an error is found at its command
   bool graphs = true;
   double timeoutSeconds = 600; // of a routine that does not end
+  Trace *trace = nullptr;      // of the first steps, which are then no graphs
 };
 
 class StreamEngine {
@@ -82,6 +84,7 @@ private:
   std::vector<cuda::CudaDevice *> devices;
   cuda::StreamFabric &fabric;
   StreamOptions options;
+  std::unique_ptr<StreamTrace> timing; // null: not traced
   std::map<std::string, Routine> routines;
   std::unordered_map<const Event *, std::unique_ptr<cuda::StreamEvent>> events;
   std::vector<Cursors> cursors;                         // by rank

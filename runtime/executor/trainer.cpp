@@ -72,14 +72,15 @@ Status PlanTrainer::open() {
   if (!mesh) return mesh.status();
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
   if (!fabric) return fabric.status();
+  // Before anything that all processes do as their plan says: of different plans some would wait for ever.
+  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(planFingerprint(source)));
+  if (!agreed) return agreed.status();
+  if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{
       .threads = options.threads, .traceRecords = options.trace.empty() ? 0u : 100'000u, .debug = options.debug};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
   if (!made) return made.status();
   engine = std::move(*made);
-  Result<bool> agreed = engine->fabric().agree(std::hash<std::string>{}(planFingerprint(source)));
-  if (!agreed) return agreed.status();
-  if (!*agreed) return inputError("the processes of this run were given different plans");
   if (!engine->has("step")) return inputError("the plan has no routine 'step'");
   CLEAVE_RETURN_IF_ERROR(openDataset());
   total = options.steps > 0 ? options.steps

@@ -343,6 +343,13 @@ Status NcclFabric::health() {
     if (error != ncclOk && error != ncclBusy)
       return ncclStatus(*nccl, error, "another rank is gone or the network failed");
   }
+  // A rank that is done with its last step may be gone before this one is: it has sent what this one waits for.
+  constexpr std::chrono::seconds patience{5};
+  int64_t lost = host->lostProcess();
+  if (lost < 0) return Status::ok();
+  auto now = std::chrono::steady_clock::now();
+  if (!lostSince) lostSince = now;
+  if (now - *lostSince > patience) return runError(fmt::format("rank {} is gone", lost));
   return Status::ok();
 }
 

@@ -7,7 +7,9 @@
 #pragma once
 #include "runtime/comm/cuda/stream_fabric.h"
 #include "runtime/device/cuda/event.h"
+#include <chrono>
 #include <deque>
+#include <optional>
 
 namespace cleave::runtime::cuda {
 
@@ -51,6 +53,7 @@ private:
   std::vector<NcclComm> made;                                          // all, the world first
   std::map<std::pair<std::vector<std::string>, int>, NcclComm> groups; // by axes and lane
   std::map<std::tuple<int64_t, int64_t, int>, Route> routes;           // by sender, receiver, channel
+  std::optional<std::chrono::steady_clock::time_point> lostSince;      // a process of the run
   std::array<int64_t, numLanes> scratchBytes{};
   std::array<DeviceMemory, numLanes> scratches;
 };

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace cleave::runtime::test {
 namespace {
@@ -85,13 +86,36 @@ INSTANTIATE_TEST_SUITE_P(Meshes, CudaMlp,
                                          std::tuple{2, 2, true, true}, std::tuple{2, 2, true, false},
                                          std::tuple{2, 2, false, true}, std::tuple{2, 4, true, true}));
 
-TEST(Cuda, GivesTheBitsOfTheCpusCollectives) { // the sums of the ranks' gradients are made in one order
+// Command by command, as a graph, or each waited for: sums over ranks are made in one order.
+TEST(Cuda, RunsGiveTheSameBitsHoweverTheyAreEnqueued) {
   MlpShape shape{.dp = 4};
   FakeGpu gpu;
   plan::Plan plan = gpu.planOf(mlpPlan(shape));
   std::vector<double> first = train(*open(plan), shape, 8).losses;
   EXPECT_EQ(train(*open(plan, {.graphs = false}), shape, 8).losses, first);
   EXPECT_EQ(train(*open(plan, {.debug = true}), shape, 8).losses, first);
+}
+
+TEST(Cuda, TracesEveryCommandOfTheFirstSteps) {
+  MlpShape shape{.dp = 2};
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan(shape));
+  std::unique_ptr<Executor> executor = open(plan, {.traceRecords = 1000});
+  ASSERT_TRUE(train(*executor, shape, 3).status.isOk());
+  EXPECT_EQ(gpu.graphLaunches(), 0); // a graph's commands cannot be timed
+  std::string path = testing::TempDir() + "gpu-trace.json";
+  ASSERT_TRUE(executor->writeTrace(path).isOk());
+  std::ifstream file(path);
+  nlohmann::json written = nlohmann::json::parse(file);
+  std::map<std::string, int> counts;
+  for (const auto &event : written.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    EXPECT_GE(event.at("dur").get<double>(), 0);
+    ++counts[event.at("name").get<std::string>()];
+  }
+  int commands = 0;
+  for (const plan::Command &command : plan.programs(0).fragments(0).commands()) commands += command.name() == "fc1";
+  EXPECT_EQ(counts["fc1"], 3 * 2 * commands); // steps, ranks
 }
 
 TEST(Cuda, PipelinesExchangeMessages) {

@@ -129,6 +129,7 @@ enum : int {
   FUNCTION(eventDestroy, cuEventDestroy_v2, (CuEvent event))                                                           \
   FUNCTION(eventRecord, cuEventRecord, (CuEvent event, Stream stream))                                                 \
   FUNCTION(eventQuery, cuEventQuery, (CuEvent event))                                                                  \
+  FUNCTION(eventElapsedTime, cuEventElapsedTime, (float *milliseconds, CuEvent begin, CuEvent end))                    \
   FUNCTION(streamBeginCapture, cuStreamBeginCapture_v2, (Stream stream, int mode))                                     \
   FUNCTION(streamEndCapture, cuStreamEndCapture, (Stream stream, Graph * graph))                                       \
   FUNCTION(graphInstantiate, cuGraphInstantiateWithFlags,                                                              \

@@ -1,8 +1,8 @@
 // cuBLASLt in plain loops, in the order of k, on the fake driver's streams. What the library's documentation rules out
 // has no algorithm here either: an auxiliary matrix whose rows are no multiple of 8 elements, a bias of another type
 // than the result.
-#include "test/unit/cuda/fake/bf16.h"
 #include "test/unit/cuda/fake/fake_streams.h"
+#include "test/unit/cuda/fake/numbers.h"
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -23,33 +23,14 @@ constexpr size_t workspaceBytes = 1024;
 constexpr int bias = 4, gelu = 32, geluGradient = 192, sumA = 256, sumB = 512, auxiliary = 128;
 
 bool isKnown(int type) { return type == 0 || type == 1 || type == 2 || type == 14; }
-double load(int type, const void *from, int64_t at) {
-  switch (type) {
-  case 0:
-    return static_cast<const float *>(from)[at];
-  case 1:
-    return static_cast<const double *>(from)[at];
-  case 2:
-    return static_cast<double>(static_cast<const _Float16 *>(from)[at]);
-  default:
-    return static_cast<double>(static_cast<float>(static_cast<const fake::Bf16 *>(from)[at]));
-  }
+fake::Number number(int type) {
+  return type == 0   ? fake::Number::F32
+         : type == 1 ? fake::Number::F64
+         : type == 2 ? fake::Number::F16
+                     : fake::Number::Bf16;
 }
-void store(int type, void *to, int64_t at, double value) {
-  switch (type) {
-  case 0:
-    static_cast<float *>(to)[at] = static_cast<float>(value);
-    return;
-  case 1:
-    static_cast<double *>(to)[at] = value;
-    return;
-  case 2:
-    static_cast<_Float16 *>(to)[at] = static_cast<_Float16>(static_cast<float>(value));
-    return;
-  default:
-    static_cast<fake::Bf16 *>(to)[at] = static_cast<fake::Bf16>(static_cast<float>(value));
-  }
-}
+double load(int type, const void *from, int64_t at) { return fake::load(number(type), from, at); }
+void store(int type, void *to, int64_t at, double value) { fake::store(number(type), to, at, value); }
 // As NVIDIA documents CUBLASLT_EPILOGUE_GELU: the approximation by tanh.
 double tanhOf(double x) { return std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
 double geluOf(double x) { return 0.5 * x * (1 + tanhOf(x)); }

@@ -232,6 +232,7 @@ int cuEventCreate(Event **event, unsigned) { return *event = makeEvent(), 0; }
 int cuEventDestroy_v2(Event *event) { return destroyEvent(event); }
 int cuEventRecord(Event *event, Stream *stream) { return recordEvent(event, stream); }
 int cuEventQuery(Event *event) { return queryEvent(event); }
+int cuEventElapsedTime(float *milliseconds, Event *begin, Event *end) { return elapsedTime(milliseconds, begin, end); }
 int cuStreamBeginCapture_v2(Stream *stream, int) { return beginCapture(stream); }
 int cuStreamEndCapture(Stream *stream, std::vector<Operation> **graph) {
   *graph = new std::vector<Operation>;

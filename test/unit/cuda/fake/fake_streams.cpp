@@ -21,7 +21,11 @@ std::atomic<int> failure{0};
 std::string hanging;
 
 // A point that comes to pass.
-using Point = std::shared_ptr<bool>;
+struct Happening {
+  bool done = false;
+  std::chrono::steady_clock::time_point at;
+};
+using Point = std::shared_ptr<Happening>;
 
 using Clock = std::map<Stream *, size_t>; // of a capture: by stream, how many of its operations are behind
 
@@ -72,14 +76,14 @@ struct Stream {
   void pushWait(Point point) {
     push([point] {
       std::unique_lock guard(lock);
-      changed.wait(guard, [&] { return *point; });
+      changed.wait(guard, [&] { return point->done; });
     });
   }
   Point pushPoint() {
-    auto point = std::make_shared<bool>(false);
+    auto point = std::make_shared<Happening>();
     push([point] {
       std::lock_guard guard(lock);
-      *point = true;
+      *point = {true, std::chrono::steady_clock::now()};
       changed.notify_all();
     });
     return point;
@@ -190,7 +194,15 @@ int queryEvent(Event *event) {
   std::lock_guard guard(lock);
   if (!events.contains(event)) return invalidHandle;
   if (failure) return failure;
-  return !event->point || *event->point ? 0 : notReady;
+  return !event->point || event->point->done ? 0 : notReady;
+}
+
+int elapsedTime(float *milliseconds, Event *begin, Event *end) {
+  std::lock_guard guard(lock);
+  if (!events.contains(begin) || !events.contains(end) || !begin->point || !end->point) return invalidHandle;
+  if (!begin->point->done || !end->point->done) return notReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->point->at - begin->point->at).count();
+  return 0;
 }
 
 int beginCapture(Stream *stream) {

@@ -26,6 +26,7 @@ int destroyEvent(Event *event);
 int recordEvent(Event *event, Stream *stream);
 int waitEvent(Stream *stream, Event *event);
 int queryEvent(Event *event);
+int elapsedTime(float *milliseconds, Event *begin, Event *end);
 int beginCapture(Stream *stream);
 int endCapture(Stream *stream, std::vector<Operation> &operations);
 int launchGraph(const std::vector<Operation> &operations, Stream *stream);
