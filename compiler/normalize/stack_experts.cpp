@@ -8,6 +8,9 @@
 //   becomes
 //   %y = Contract %x, read @experts.*.w ; %s = ReduceSum(Mul %gate, %y) over experts
 //
+// Their results may also be stacked (a concatenation of single entries) to be multiplied with the gate and summed
+// after.
+//
 // The stacked parameter knows the tensors it is made of (attribute onnx.pieces: their onnx.param attributes, in order),
 // and is initialized from them and exported as them. Branches that no choice tells apart (the sum of two projections)
 // stay as they are: they are no experts, and nothing is gained by stacking them.
@@ -32,6 +35,8 @@ struct Bundle {
   int64_t dim = 0;                 // of Slices: the one along which the branches have consecutive parts
 };
 
+bool isSum(Operation *op) { return isa<onnx::AddOp, onnx::SumOp>(op); }
+
 Dims prefixed(int64_t first, ArrayRef<int64_t> rest, int64_t shift = 0) {
   Dims all{first};
   for (int64_t value : rest) all.push_back(value + shift);
@@ -52,19 +57,19 @@ std::string commonName(ArrayRef<StringRef> names) {
 
 class BranchStacker {
 public:
-  BranchStacker(ModuleOp module, SymbolTable &symbols, llvm::StringMap<int> &reads)
-      : module(module), symbols(symbols), reads(reads) {}
+  BranchStacker(SymbolTable &symbols, llvm::StringMap<int> &reads) : symbols(symbols), reads(reads) {}
 
-  // Null: these are no experts.
-  Value stack(ArrayRef<Value> branches, Operation *before) {
+  // The branches' values as one with a new first dimension; `reader`: the operation that needs them. Null: these are no
+  // experts. `chosen`: only if the branches themselves say which part of a choice they are.
+  Value stack(ArrayRef<Value> branches, Operation *reader, bool chosen) {
     count = static_cast<int64_t>(branches.size());
     int root = match(Values(branches));
-    if (root < 0 || bundles[root].kind != Bundle::Same || !isChoice() || !isSelfContained()) return {};
-    OpBuilder builder(before);
+    if (root < 0 || bundles[root].kind != Bundle::Same || !haveWeights() || (chosen && !haveChoice()) ||
+        !isSelfContained(reader))
+      return {};
+    OpBuilder builder(reader);
     CoreBuilder b(builder, branches[0].getLoc());
-    Value all = build(root, b);
-    Value sum = b.create<onnx::ReduceSumOp>(all, builder.getDenseI64ArrayAttr({0}));
-    return sum;
+    return build(root, b);
   }
 
   // What is left of the branches when nobody reads their sum any more.
@@ -166,10 +171,13 @@ private:
     for (auto [d, start] : llvm::enumerate(sliceOf(bundle.values[1]).getStarts()))
       if (start != first.getStarts()[d]) bundle.dim = static_cast<int64_t>(d);
     if (bundle.dim < 0) return false;
+    Values sources;
+    for (Value value : bundle.values) sources.push_back(sliceOf(value).getX());
+    int source = match(sources);
+    if (source < 0 || bundles[source].kind != Bundle::Shared) return false;
     for (auto [i, value] : llvm::enumerate(bundle.values)) {
       onnx::SliceOp slice = sliceOf(value);
-      if (slice.getX() != first.getX() || llvm::any_of(slice.getSteps(), [](int64_t step) { return step != 1; }))
-        return false;
+      if (llvm::any_of(slice.getSteps(), [](int64_t step) { return step != 1; })) return false;
       for (auto [d, start] : llvm::enumerate(slice.getStarts())) {
         int64_t expected = first.getStarts()[d];
         if (static_cast<int64_t>(d) == bundle.dim) expected += static_cast<int64_t>(i) * first.getSizes()[d];
@@ -186,21 +194,23 @@ private:
                onnx::ConcatOp, onnx::CumSumOp, onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op);
   }
 
-  // Do the branches differ in a product's weights, and in what chooses between them?
-  bool isChoice() const {
-    bool chooses = false, weighs = false;
-    for (const Bundle &bundle : bundles) {
-      chooses |= bundle.kind == Bundle::Slices || bundle.kind == Bundle::Constants;
-      if (bundle.kind == Bundle::Weights)
-        weighs |= llvm::all_of(bundle.values, [](Value value) {
-          return value.hasOneUse() && isa<onnx::ContractOp>(*value.getUsers().begin());
-        });
-    }
-    return chooses && weighs;
+  // Do the branches differ in a product's weights?
+  bool haveWeights() const {
+    return llvm::any_of(bundles, [](const Bundle &bundle) {
+      return bundle.kind == Bundle::Weights && llvm::all_of(bundle.values, [](Value value) {
+               return value.hasOneUse() && isa<onnx::ContractOp>(*value.getUsers().begin());
+             });
+    });
+  }
+  // And in what chooses between them?
+  bool haveChoice() const {
+    return llvm::any_of(bundles, [](const Bundle &bundle) {
+      return bundle.kind == Bundle::Slices || bundle.kind == Bundle::Constants;
+    });
   }
 
-  // Nothing else may need an old weight, or what is made with it: the sum alone.
-  bool isSelfContained() const {
+  // Nothing else may need an old weight, or what is made with it: the reader alone, or the sum that it is the end of.
+  bool isSelfContained(Operation *reader) const {
     llvm::SmallDenseSet<Operation *> inside;
     for (const Bundle &bundle : bundles)
       if (bundle.kind == Bundle::Same)
@@ -212,7 +222,7 @@ private:
       if (!weighed[i]) continue;
       for (Value value : bundle.values)
         for (Operation *user : value.getUsers())
-          if (!inside.contains(user) && !isa<onnx::AddOp, onnx::SumOp>(user)) return false;
+          if (!inside.contains(user) && user != reader && !isSum(user)) return false;
     }
     return true;
   }
@@ -343,7 +353,6 @@ private:
     return onnx::ReadOp::create(builder, b.loc, whole, FlatSymbolRefAttr::get(stacked.getSymNameAttr()));
   }
 
-  ModuleOp module;
   SymbolTable &symbols;
   llvm::StringMap<int> &reads;
   int64_t count = 0;
@@ -369,14 +378,16 @@ struct StackExperts : PassWrapper<StackExperts, OperationPass<ModuleOp>> {
     llvm::StringMap<int> reads;
     module.walk([&](onnx::ReadOp read) { ++reads[read.getParam()]; });
     SmallVector<Operation *> sums;
+    SmallVector<onnx::ConcatOp> concats;
     module.walk([&](Operation *op) {
       if (isSum(op) && !isPartOfSum(op)) sums.push_back(op);
+      if (auto concat = dyn_cast<onnx::ConcatOp>(op)) concats.push_back(concat);
     });
-    for (Operation *sum : sums) replaceSum(sum, module, symbols, reads);
+    for (Operation *sum : sums) replaceSum(sum, symbols, reads);
+    for (onnx::ConcatOp concat : concats) replaceConcat(concat, symbols, reads);
   }
 
 private:
-  static bool isSum(Operation *op) { return isa<onnx::AddOp, onnx::SumOp>(op); }
   static bool isPartOfSum(Operation *op) {
     return op->getResult(0).hasOneUse() && isSum(*op->getResult(0).getUsers().begin());
   }
@@ -394,7 +405,7 @@ private:
     }
   }
 
-  static void replaceSum(Operation *sum, ModuleOp module, SymbolTable &symbols, llvm::StringMap<int> &reads) {
+  static void replaceSum(Operation *sum, SymbolTable &symbols, llvm::StringMap<int> &reads) {
     Values terms;
     collectTerms(sum, terms);
     llvm::MapVector<llvm::hash_code, Values> alike;
@@ -402,11 +413,12 @@ private:
       if (term.getDefiningOp()) alike[form(term, 4)].push_back(term);
     for (auto &[hash, branches] : alike) {
       if (branches.size() < 2) continue;
-      BranchStacker stacker(module, symbols, reads);
-      Value stacked = stacker.stack(branches, sum);
+      BranchStacker stacker(symbols, reads);
+      Value stacked = stacker.stack(branches, sum, /*chosen=*/true);
       if (!stacked) continue;
       OpBuilder builder(sum);
       CoreBuilder b(builder, sum->getLoc());
+      stacked = b.create<onnx::ReduceSumOp>(stacked, builder.getDenseI64ArrayAttr({0}));
       Value all;
       for (Value term : terms)
         if (!llvm::is_contained(branches, term)) all = all ? b.add(all, term) : term;
@@ -415,6 +427,24 @@ private:
       stacker.eraseBranches();
       return;
     }
+  }
+
+  static void replaceConcat(onnx::ConcatOp concat, SymbolTable &symbols, llvm::StringMap<int> &reads) {
+    Values branches(concat.getXs());
+    int64_t axis = concat.getAxis();
+    if (branches.size() < 2 || shapeOf(concat.getY())[axis] != static_cast<int64_t>(branches.size())) return;
+    BranchStacker stacker(symbols, reads);
+    Value stacked = stacker.stack(branches, concat, /*chosen=*/false);
+    if (!stacked) return;
+    OpBuilder builder(concat);
+    CoreBuilder b(builder, concat.getLoc());
+    Dims shape(shapeOf(stacked)), order; // [experts, .., 1, ..]
+    shape.erase(shape.begin() + 1 + axis);
+    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
+      order.push_back(d < axis ? d + 1 : d == axis ? 0 : d);
+    concat.getY().replaceAllUsesWith(b.transpose(b.reshape(stacked, shape), order));
+    concat.erase();
+    stacker.eraseBranches();
   }
 
   static void eraseSum(Operation *sum) {

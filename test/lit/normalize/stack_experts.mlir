@@ -78,3 +78,26 @@ module @projections {
     return %u, %yc : tensor<4x4xf32>, tensor<4x4xf32>
   }
 }
+
+// -----
+
+// Stacked by the model itself, with the gate after.
+// CHECK-LABEL: module @concatenated
+// CHECK: onnx.param @"*" : tensor<2x4x4xf32>
+// CHECK: %[[Y:.*]] = onnx.Contract {{.*}} -> tensor<2x3x4xf32>
+// CHECK: onnx.Transpose %[[Y]] {perm = array<i64: 1, 0, 2>} : (tensor<2x3x4xf32>) -> tensor<3x2x4xf32>
+// CHECK-NOT: onnx.Concat
+module @concatenated {
+  onnx.param @a : tensor<4x4xf32> "parameter" {trainable = true, fill = 1.0 : f64}
+  onnx.param @b : tensor<4x4xf32> "parameter" {trainable = true, fill = 2.0 : f64}
+  func.func @model(%x: tensor<3x4xf32>) -> tensor<3x2x4xf32> {
+    %a = onnx.read @a : tensor<4x4xf32>
+    %b = onnx.read @b : tensor<4x4xf32>
+    %ya = onnx.Contract %x, %a {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %yb = onnx.Contract %x, %b {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<3x4xf32>, tensor<4x4xf32>) -> tensor<3x4xf32>
+    %ra = onnx.Reshape %ya {shape = array<i64: 3, 1, 4>} : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+    %rb = onnx.Reshape %yb {shape = array<i64: 3, 1, 4>} : (tensor<3x4xf32>) -> tensor<3x1x4xf32>
+    %s = onnx.Concat %ra, %rb {axis = 1 : i64} : (tensor<3x1x4xf32>, tensor<3x1x4xf32>) -> tensor<3x2x4xf32>
+    return %s : tensor<3x2x4xf32>
+  }
+}
