@@ -261,9 +261,13 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
   if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
   if (constraints.tensorSplit == TensorSplit::Megatron) {
     int64_t vocabulary = facts.vocabularyFactors[size_t(index)], heads = facts.sequence.heads[size_t(index)];
-    if (readsWeight(problem, node)) {
-      if (!node.cheap || vocabulary >= 0) prefer(candidates, splitsWeight);
-      if (vocabulary >= 0) prefer(candidates, [&](const Candidate &c) { return c.factor == vocabulary; });
+    auto splitsVocabulary = [&](const Candidate &c) { return c.factor == vocabulary; };
+    bool hasVocabulary = readsWeight(problem, node) && vocabulary >= 0;
+    if (hasVocabulary) {
+      // One that does not divide (Megatron-LM pads it) is no reason to sum up partial logits: any split will do.
+      if (std::any_of(candidates.begin(), candidates.end(), splitsVocabulary)) prefer(candidates, splitsVocabulary);
+    } else if (readsWeight(problem, node)) {
+      if (!node.cheap) prefer(candidates, splitsWeight);
     } else if (heads >= 0) {
       prefer(candidates, [&](const Candidate &c) { return c.factor == heads; });
     }

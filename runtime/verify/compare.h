@@ -2,14 +2,15 @@
 //
 // The plan runs on all its devices in this process, beside the reference executor, which interprets the unpartitioned
 // training step in double precision: no partitioning, no compiled kernels, no memory plan in common. Both get the same
-// weights and the same random inputs; after every step the loss, the gradient norm and every persistent tensor must
-// agree. Of a plan in bf16 or fp16 the reference rounds where the graph does; the bounds are then those of the type:
-// half its epsilon (the spacing of numbers near 1: 2^-7, 2^-10) for losses, twice for norms and tensors.
+// random inputs, and every step starts from the split's state; after it the loss, the gradient norm and every
+// persistent tensor must agree. Of a plan in bf16 or fp16 the reference rounds where the graph does; the bounds are
+// then those of the type: half its epsilon (the spacing of numbers near 1: 2^-7, 2^-10) for losses, twice for norms and
+// tensors.
 //
-// Where the two do not agree, the model itself is asked how well its numbers are defined: the reference trains again
-// with weights that differ in float32's last bit. A model with an activation at the kink of its ReLU, to a rounding,
-// has two gradients there, and no way of computing it is the right one. The bounds are then wider by twice what the
-// last bit has changed, and the report says so.
+// Where the two do not agree, the model itself is asked how well its numbers are defined: the reference does the step
+// again with every result rounded to float32, and so from weights that differ in their last bit. A model with an
+// activation at the kink of its ReLU, to a rounding, has two gradients there, and no way of computing it is the right
+// one. The bounds are then wider by eight times what that has changed, and the report says so.
 //
 //   Result<Comparison> seen = comparePlan(plan, {.steps = 2});
 //   seen->agrees(), seen->text()
@@ -39,6 +40,8 @@ struct TensorComparison {
   std::string name;
   double error = 0; // ||split - unsplit|| / ||unsplit||, over the elements that were compared
   int64_t skipped = 0;
+  int64_t step = 0;       // after which
+  double scale = 0;       // the least norm that an error is relative to
   double sensitivity = 0; // the same of the unsplit model when its weights' last bit differs; 0: not asked for
 };
 
@@ -46,7 +49,7 @@ struct Comparison {
   CompareOptions options;
   bool sensitivityMeasured = false;
   std::vector<StepComparison> steps;
-  std::vector<TensorComparison> tensors; // persistent tensors after the last step, worst first
+  std::vector<TensorComparison> tensors; // persistent tensors, each after its worst step; worst first
   std::vector<std::string> faults;       // what disagrees; empty: everything agrees
 
   bool agrees() const { return faults.empty(); }

@@ -67,35 +67,30 @@ def zero(stage, n):
 def megatron(t):
     again = 2 * ring_pass(t)  # an all-reduce, of every element
     layer = L * 2 * B * S * H * again * F32
+    # V classes do not divide: embedding and head are whole on every device.
     return Row(f"Megatron tensor parallelism, t={t}", t, ["--like", "megatron"], {
-        ("forward", "all_reduce"): [
-            ("activations", "4bsh(t-1)/t a layer", layer),
-            (f"logits: {V} classes do not divide, so the head is split along h and sums up", "2bsV(t-1)/t",
-             B * S * V * again * F32)],
-        ("forward", "all_gather"): [("embeddings, whose table is split along h", "bsh(t-1)/t",
-                                     B * S * H * ring_pass(t) * F32)],
-        ("backward", "all_reduce"): [
-            ("activations' gradients", "4bsh(t-1)/t a layer", layer)],
-        ("backward", "all_gather"): [("the head's gradient, split along h", "bsh(t-1)/t",
-                                      B * S * H * ring_pass(t) * F32)],
+        ("forward", "all_reduce"): [("activations", "4bsh(t-1)/t a layer", layer)],
+        ("backward", "all_reduce"): [("activations' gradients", "4bsh(t-1)/t a layer", layer)],
     })
 
 
 def megatron_sp(t):
     half = L * 2 * B * S * H * ring_pass(t) * F32  # two of a layer's reduce-scatters, or all-gathers
-    logits = B * S * V * ring_pass(t) * F32
-    moved = B * S * H * ring_pass(t) / t * F32
-    return Row(f"Megatron sequence parallelism, t={t}", t, ["--like", "megatron-sp"], {
+    parts = {
         ("forward", "all_gather"): [("activations", "2bsh(t-1)/t a layer", half)],
-        ("forward", "reduce_scatter"): [("activations", "2bsh(t-1)/t a layer", half),
-                                        ("logits, summed up: the classes do not divide", "bsV(t-1)/t", logits)],
-        ("forward", "all_to_all"): [("embeddings, split along h, and the head's input", "2bsh(t-1)/t²", 2 * moved)],
-        ("backward", "all_gather"): [("activations' gradients", "2bsh(t-1)/t a layer", half),
-                                     ("the logits' gradient", "bsV(t-1)/t", logits)],
+        ("forward", "reduce_scatter"): [("activations", "2bsh(t-1)/t a layer", half)],
+        ("backward", "all_gather"): [("activations' gradients", "2bsh(t-1)/t a layer", half)],
         ("backward", "reduce_scatter"): [("activations' gradients", "2bsh(t-1)/t a layer", half)],
-        ("backward", "all_to_all"): [("gradients of embeddings and the head's input", "2bsh(t-1)/t²", 2 * moved)],
         ("backward", "all_reduce"): [loss(t)],
-    })
+    }
+    if t > 2:  # V classes do not divide: the head has its part of the positions, and the table lies split along h
+        table = V * H * ring_pass(t) * F32
+        parts["forward", "all_gather"].append(("the table, split along h, for the head", "Vh(t-1)/t", table))
+        parts["backward", "all_gather"].append(("the table again", "Vh(t-1)/t", table))
+        parts["backward", "reduce_scatter"].append(("its gradient", "Vh(t-1)/t", table))
+        parts["backward", "all_to_all"] = [("the embeddings' gradient, split along h", "bsh(t-1)/t²",
+                                            B * S * H * ring_pass(t) / t * F32)]
+    return Row(f"Megatron sequence parallelism, t={t}", t, ["--like", "megatron-sp"], parts)
 
 
 # Parameters of a layer's products (12h²), and all others: embeddings, biases, scales.
