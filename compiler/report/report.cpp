@@ -4,6 +4,7 @@
 #include "compiler/report/pricing_source.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/message_routes.h"
+#include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include <algorithm>
 #include <cmath>
@@ -212,7 +213,8 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
     const auto &held = parameter.pp_coordinates();
     if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
     double bytes = shardBytes(plan, parameter);
-    if (parameter.role() == plan::Parameter::OPTIMIZER_STATE)
+    bool isWeights = parameter.name().starts_with(runtime::previousPrefix); // of the step before
+    if (parameter.role() == plan::Parameter::OPTIMIZER_STATE && !isWeights)
       memory.optimizer += bytes;
     else if (parameter.role() == plan::Parameter::ACCUMULATOR)
       memory.gradients += bytes;

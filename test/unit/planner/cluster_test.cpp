@@ -38,6 +38,20 @@ TEST(Cluster, YamlReadsBack) {
   }
 }
 
+// A preset's overlaps follow from its attention and overlap: where a file changes those, it changes them, too.
+TEST(Cluster, DerivedKeysFollowTheFile) {
+  auto device = [](const std::string &keys) {
+    auto cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 8\ndevice: {kind: h100-80g" + keys + "}\n", "c.yaml");
+    return cluster ? cluster->device : Device();
+  };
+  EXPECT_GT(device("").tensorOverlap, 0);
+  EXPECT_GT(device("").gradientOverlap, 0.5);
+  EXPECT_EQ(device(", fused_attention: false").tensorOverlap, 0);
+  EXPECT_EQ(device(", fused_attention: false").gradientOverlap, 0);
+  EXPECT_EQ(device(", overlap: 0.25").gradientOverlap, 0.25);
+  EXPECT_EQ(device(", fused_attention: false, tensor_overlap: 0.5").tensorOverlap, 0.5);
+}
+
 TEST(Cluster, PresetsCountDevicesOfANodeFirst) {
   auto cluster = parseCluster("h100-80g:8x16"); // 16 nodes of 8
   ASSERT_TRUE(cluster);

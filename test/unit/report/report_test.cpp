@@ -159,8 +159,9 @@ TEST(Report, ThePlanReplacesEstimates) {
     meshAxis->set_name(axis);
     meshAxis->set_size(size);
   }
-  auto addParameter = [&](plan::Parameter::Role role, bool split) {
+  auto addParameter = [&](plan::Parameter::Role role, bool split, const char *name = "w") {
     auto *parameter = plan.add_parameters();
+    parameter->set_name(name);
     parameter->set_dtype(plan::F32);
     parameter->add_shape(256);
     parameter->add_shape(512);
@@ -170,6 +171,7 @@ TEST(Report, ThePlanReplacesEstimates) {
   };
   addParameter(plan::Parameter::PARAMETER, false);
   addParameter(plan::Parameter::OPTIMIZER_STATE, true);
+  addParameter(plan::Parameter::OPTIMIZER_STATE, true, "previous/w");
   auto *program = plan.add_programs();
   program->set_arena_bytes(1000000);
   program->set_library_workspace_bytes(500);
@@ -188,7 +190,7 @@ TEST(Report, ThePlanReplacesEstimates) {
   Result<Cluster> cluster = planner::parseCluster("cpu:4");
   fillFromPlan(report, plan, *cluster);
   EXPECT_EQ(report.predicted.memory.total(), 1000500);
-  EXPECT_EQ(report.predicted.memory.parameters, 256 * 512 * 4);
+  EXPECT_EQ(report.predicted.memory.parameters, 256 * 512 * 4 + 256 * 512); // with the weights of the step before
   EXPECT_EQ(report.predicted.memory.optimizer, 256 * 512);
   ASSERT_EQ(report.collectives.size(), 1u); // evaluation is no part of a step
   EXPECT_EQ(report.collectives[0].count, 1);
