@@ -155,8 +155,8 @@ private:
       };
       bool byHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
       int64_t positions = facts.sequence.positions[i], heads = facts.sequence.heads[i];
-      int64_t &factor = model.contextFactors[i];
-      model.contextByHeads[i] = byHeads && canSplit(heads);
+      int64_t &factor = model.contextFactors.edit()[i];
+      model.contextByHeads.edit()[i] = byHeads && canSplit(heads);
       if (model.contextByHeads[i])
         factor = heads;
       else if (!(byHeads && heads < 0) && canSplit(positions))
@@ -164,7 +164,7 @@ private:
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
         for (const auto &dim : node.rule.results[r])
           if (std::find(dim.begin(), dim.end(), factor) != dim.end())
-            model.contextSplit[size_t(node.results[r])] = true;
+            model.contextSplit.edit()[size_t(node.results[r])] = true;
       if (factor >= 0 || node.cheap || node.flops == 0 || node.flops < facts.expensiveFlops) continue;
       std::string why =
           positions < 0 ? "it has no sequence"
@@ -176,7 +176,7 @@ private:
   }
 
   Status lay() {
-    model.laidParts.assign(problem.tensors.size(), 1.0);
+    model.laidParts.edit().assign(problem.tensors.size(), 1.0);
     Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, model.setting);
     if (!axes) return axes.status();
     model.laid = std::move(*axes);
@@ -184,7 +184,7 @@ private:
     std::vector<dist::Sharding> layouts = laidLayouts(model, facts);
     for (size_t t = 0; t < layouts.size(); ++t)
       for (const LaidAxis &axis : model.laid)
-        if (layouts[t].uses(axis.name)) model.laidParts[t] *= double(axis.size);
+        if (layouts[t].uses(axis.name)) model.laidParts.edit()[t] *= double(axis.size);
     model.laidHomes = std::move(layouts);
     return Status::ok();
   }

@@ -14,6 +14,7 @@
 #include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
 #include <memory>
+#include <utility>
 
 namespace cleave::planner {
 
@@ -157,21 +158,43 @@ struct UnitLayout {
   double flops = 0, heavyFlops = 0; // of a step's forward and backward pass at Problem::samples; heavy: not cheap ones
 };
 
+// An entry for each node or tensor, which copies of a model share: a search copies a model for every setting, and these
+// are as long as the model is deep.
+template <class T> class SharedTable {
+public:
+  SharedTable() : values(std::make_shared<std::vector<T>>()) {}
+  SharedTable(std::vector<T> given) : values(std::make_shared<std::vector<T>>(std::move(given))) {}
+  typename std::vector<T>::const_reference operator[](size_t i) const { return std::as_const(*values)[i]; }
+  size_t size() const { return values->size(); }
+  bool empty() const { return values->empty(); }
+  auto begin() const { return values->cbegin(); }
+  auto end() const { return values->cend(); }
+  operator const std::vector<T> &() const { return *values; }
+  // To write to; other copies keep what they have.
+  std::vector<T> &edit() {
+    if (values.use_count() > 1) values = std::make_shared<std::vector<T>>(*values);
+    return *values;
+  }
+
+private:
+  std::shared_ptr<std::vector<T>> values;
+};
+
 struct SplitModel {
   const Problem *problem = nullptr;
   const Cluster *cluster = nullptr;
   Setting setting;
   std::vector<Variable> variables;
   std::vector<Flow> flows;
-  std::vector<int> variableOfNode, variableOfTensor; // the latter -1 but for parameters
+  SharedTable<int> variableOfNode, variableOfTensor; // the latter -1 but for parameters
   std::shared_ptr<const UnitLayout> layout;
-  std::vector<int64_t> batchDims;
-  std::vector<int64_t> batchFactors;   // per node
-  std::vector<int64_t> contextFactors; // per node: that cp splits; -1: none
-  std::vector<bool> contextByHeads;    // per node: and that factor counts heads
-  std::vector<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
+  SharedTable<int64_t> batchDims;
+  SharedTable<int64_t> batchFactors;   // per node
+  SharedTable<int64_t> contextFactors; // per node: that cp splits; -1: none
+  SharedTable<bool> contextByHeads;    // per node: and that factor counts heads
+  SharedTable<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
   std::vector<LaidAxis> laid;
-  std::vector<double> laidParts; // per tensor: parts in which it lies over them; parameters too
+  SharedTable<double> laidParts; // per tensor: parts in which it lies over them; parameters too
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
   // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
@@ -188,7 +211,7 @@ struct SplitModel {
   int64_t zeroDimension(int tensor, Layout home) const;
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
-  std::vector<dist::Sharding> laidHomes; // per tensor; of parameters only
+  SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only
 };
 
 // Facts of a problem that every setting shares.

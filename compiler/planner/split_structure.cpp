@@ -55,9 +55,9 @@ public:
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
-    model.contextFactors.assign(problem.nodes.size(), -1);
-    model.contextByHeads.assign(problem.nodes.size(), false);
-    model.contextSplit.assign(problem.tensors.size(), false);
+    model.contextFactors.edit().assign(problem.nodes.size(), -1);
+    model.contextByHeads.edit().assign(problem.nodes.size(), false);
+    model.contextSplit.edit().assign(problem.tensors.size(), false);
     model.repeats = facts.repeats;
   }
 
@@ -100,20 +100,20 @@ private:
   }
 
   void addNodes() {
-    model.variableOfNode.resize(problem.nodes.size());
+    model.variableOfNode.edit().resize(problem.nodes.size());
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Place &at = place[i];
       bool isRepetition = at.run >= 0 && at.instance > 0;
       if (isRepetition) {
         int first = facts.repeats[size_t(at.run)].first + at.offset;
-        model.variableOfNode[i] = model.variableOfNode[size_t(first)];
+        model.variableOfNode.edit()[i] = model.variableOfNode[size_t(first)];
         ++model.variables[size_t(model.variableOfNode[i])].count;
       } else {
         Variable variable;
         variable.index = int(i);
         variable.inSegment = segmentOf(int(i)) >= 0;
         variable.inAttention = model.segments.isAttention[i];
-        model.variableOfNode[i] = int(model.variables.size());
+        model.variableOfNode.edit()[i] = int(model.variables.size());
         model.variables.push_back(std::move(variable));
       }
       share(model.variables[size_t(model.variableOfNode[i])].shares, layout->unitOfNode[i]);
@@ -121,7 +121,7 @@ private:
   }
 
   void addHomes() {
-    model.variableOfTensor.assign(problem.tensors.size(), -1);
+    model.variableOfTensor.edit().assign(problem.tensors.size(), -1);
     std::map<std::vector<std::pair<int, size_t>>, int> tied; // by the first repetition's reads
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
       if (problem.tensors[t].kind != TensorKind::Parameter) continue;
@@ -140,10 +140,10 @@ private:
         Variable variable;
         variable.isHome = true;
         variable.index = int(t);
-        model.variableOfTensor[t] = int(model.variables.size());
+        model.variableOfTensor.edit()[t] = int(model.variables.size());
         model.variables.push_back(std::move(variable));
       } else {
-        model.variableOfTensor[t] = found->second;
+        model.variableOfTensor.edit()[t] = found->second;
         ++model.variables[size_t(found->second)].count;
       }
       std::set<int> units;
