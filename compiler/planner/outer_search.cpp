@@ -300,7 +300,7 @@ private:
   // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than
   // 1 - certifiedPart: first that units are whole; then paths through their schedules, which cost more.
   void certify() {
-    double goal = certifiedPart * slowestAsked();
+    double goal = options.certified ? certifiedPart * slowestAsked() : 0;
     for (OpenPlan &plan : open) {
       if (plan.bound >= goal || isLate()) continue;
       withStages(plan, [&](const StageProblem &stages, const std::vector<int> &) {

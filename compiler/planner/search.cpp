@@ -62,6 +62,7 @@ public:
     SearchOptions one = options;
     one.top = 0;
     one.progress = {};
+    one.certified = false; // nobody asks how far from the optimum these are
     if (options.seconds > 0) one.seconds = std::max(least, (options.seconds - elapsed()) / double(parts));
     return one;
   }

@@ -31,6 +31,7 @@ struct SearchOptions {
   double seconds = 0;       // stop searching after so long with the best found; 0: search to the end
   int64_t top = 0;          // so many runners-up, each the best of another mesh; 0: those that were met anyway
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
+  bool certified = true; // sharpen the bound of pipelines until it is close to the best plan
   double solverSeconds = 4; // spent on integer programs for the setting that won, where elimination is too wide
 };
 
