@@ -167,6 +167,7 @@ private:
   Status open() {
     if (plan.programs().empty() || !findRoutine(plan.programs(0), "step"))
       return inputError("the plan has no routine 'step'");
+    bindings = inputsOf(plan, "step");
     CLEAVE_RETURN_IF_ERROR(openReference(Precision::Double, exact));
     auto mesh = meshOf(plan.mesh());
     if (!mesh) return mesh.status();
@@ -197,7 +198,6 @@ private:
   }
 
   std::vector<NamedTensors> inputsOfStep(int64_t step) const {
-    std::vector<const plan::InputBinding *> bindings = inputsOf(plan, "step");
     std::vector<NamedTensors> inputs(static_cast<size_t>(microbatchesOf(plan, "step")));
     for (size_t m = 0; m < inputs.size(); ++m)
       for (size_t i = 0; i < bindings.size(); ++i)
@@ -225,8 +225,7 @@ private:
     std::vector<NamedTensors> inputs = inputsOfStep(step);
     std::vector<const std::byte *> pointers;
     for (const NamedTensors &microbatch : inputs)
-      for (const plan::InputBinding *binding : inputsOf(plan, "step"))
-        pointers.push_back(microbatch.at(binding->name()).data.data());
+      for (const plan::InputBinding *binding : bindings) pointers.push_back(microbatch.at(binding->name()).data.data());
     auto ran = executor->run("step", pointers, step - 1, skipped);
     if (!ran) return ran.status();
     std::map<std::string, double> outputs = *ran;
@@ -349,6 +348,7 @@ private:
 
   const plan::Plan &plan;
   Comparison result;
+  std::vector<const plan::InputBinding *> bindings; // of a step
   std::unique_ptr<Executor> executor;
   std::unique_ptr<ReferenceExecutor> exact, rounded; // in doubles; with every result rounded to float32
   int64_t skipped = 0;

@@ -23,6 +23,7 @@
 #include "compiler/codegen/lower_contract.h"
 #include "compiler/codegen/strided_view.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/gelu.h"
 #include <cmath>
 
 namespace cleave::codegen {
@@ -32,14 +33,6 @@ namespace {
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 Type elementOf(Value value) { return typeOf(value).getElementType(); }
 
-// Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415, section 2: the approximation by tanh.
-constexpr double geluCubic = 0.044715;
-const double geluScale = std::sqrt(2 / M_PI);
-double gelu(double x) { return x / 2 * (1 + std::tanh(geluScale * (x + geluCubic * x * x * x))); }
-double geluDerivative(double x) {
-  double t = std::tanh(geluScale * (x + geluCubic * x * x * x));
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * geluScale * (1 + 3 * geluCubic * x * x);
-}
 // Constants of a model are given in fp32 at best: 1e-5 of the largest value. GELU by erf is 5e-4 away.
 bool same(const Samples &a, const Samples &b) {
   double most = 0, apart = 0;
@@ -159,14 +152,13 @@ void replaceValue(Value value, Value made) {
 }
 
 // The first value of `u`'s elements that has the expected samples.
-Value valueThatIs(Block &block, const SampledValues &values, Value u, const Samples &expected) {
-  for (Operation &op : block) {
-    if (op.getNumResults() != 1) continue;
-    Value result = op.getResult(0);
-    const Samples *samples = values.of(result);
-    if (samples && same(*samples, expected) && result.getType() == u.getType()) return result;
-  }
-  return {};
+Value valueThatIs(const SampledValues &values, Value u, const Samples &expected) {
+  Value first;
+  for (Value found : values.followed())
+    if (found.getType() == u.getType() && same(*values.of(found), expected) &&
+        (!first || found.getDefiningOp()->isBeforeInBlock(first.getDefiningOp())))
+      first = found;
+  return first;
 }
 
 class EpilogueFolder {
@@ -174,9 +166,10 @@ public:
   explicit EpilogueFolder(Block &block) : block(block) {}
 
   void run() {
-    for (onnx::ContractOp contract : contracts()) foldBias(contract);
+    const SmallVector<onnx::ContractOp> contracts(block.getOps<onnx::ContractOp>()); // they stay until eraseDead
+    for (onnx::ContractOp contract : contracts) foldBias(contract);
     for (Activated &one : activated) {
-      for (onnx::ContractOp contract : contracts()) foldGradient(one, contract);
+      for (onnx::ContractOp contract : contracts) foldGradient(one, contract);
       replaceValue(one.gelu, one.product.getY());
       replaceValue(one.u, one.product.getMore().front());
     }
@@ -193,8 +186,6 @@ private:
     plan::ContractCommandOp product;
     Value u, gelu; // of the graph: what GELU is applied to, and its result
   };
-
-  SmallVector<onnx::ContractOp> contracts() { return SmallVector<onnx::ContractOp>(block.getOps<onnx::ContractOp>()); }
 
   void foldBias(onnx::ContractOp contract) {
     Value wide = afterWidening(contract.getY());
@@ -230,10 +221,10 @@ private:
   Value geluOf(Value u) {
     SampledValues values;
     Samples points = samplePoints(), expected;
-    for (double x : points) expected.push_back(gelu(x));
+    for (double x : points) expected.push_back(runtime::gelu(x));
     values.seed(u, points);
     values.follow(block);
-    return valueThatIs(block, values, u, expected);
+    return valueThatIs(values, u, expected);
   }
 
   // A product whose result is used for nothing but itself times GELU's derivative.
@@ -244,11 +235,12 @@ private:
       return;
     SampledValues values;
     Samples points = samplePoints(), factors = sampleFactors(), expected;
-    for (auto [point, factor] : llvm::zip_equal(points, factors)) expected.push_back(factor * geluDerivative(point));
+    for (auto [point, factor] : llvm::zip_equal(points, factors))
+      expected.push_back(factor * runtime::geluDerivative(point));
     values.seed(one.u, points);
     values.seed(d, factors);
     values.follow(block);
-    Value x = valueThatIs(block, values, one.u, expected);
+    Value x = valueThatIs(values, one.u, expected);
     if (!x || !goesOnlyInto(x, d)) return;
     LoweredProduct lowered(OpBuilder(contract), contract);
     plan::ContractCommandOp product = lowered.get();

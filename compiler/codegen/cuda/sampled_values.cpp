@@ -75,11 +75,16 @@ bool SampledValues::evaluate(Operation &op, Samples &result) const {
 }
 
 void SampledValues::follow(Block &block) {
-  for (Operation &op : block) {
-    if (op.getNumResults() != 1 || op.getNumOperands() == 0 || known.contains(op.getResult(0))) continue;
-    Samples result;
-    if (evaluate(op, result)) known[op.getResult(0)] = std::move(result);
-  }
+  SmallVector<Value> work = llvm::to_vector(llvm::make_first_range(known));
+  while (!work.empty())
+    for (Operation *op : work.pop_back_val().getUsers()) { // tried again when another operand is known
+      if (op->getBlock() != &block || op->getNumResults() != 1 || known.contains(op->getResult(0))) continue;
+      Samples samples;
+      if (!evaluate(*op, samples)) continue;
+      known[op->getResult(0)] = std::move(samples);
+      found.push_back(op->getResult(0));
+      work.push_back(op->getResult(0));
+    }
 }
 
 } // namespace cleave::codegen

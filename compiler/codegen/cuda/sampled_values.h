@@ -18,9 +18,12 @@ class SampledValues {
 public:
   // All seeds have as many samples, of the same elements in row-major order.
   void seed(mlir::Value value, Samples samples) { known[value] = std::move(samples); }
-  // Through elementwise arithmetic, casts (which are taken as exact), reshapes and constants of one value.
+  // Through elementwise arithmetic, casts (which are taken as exact), reshapes and constants of one value: only what
+  // is computed from the seeds is looked at.
   void follow(mlir::Block &block);
   const Samples *of(mlir::Value value) const;
+  // What was followed, in no particular order.
+  llvm::ArrayRef<mlir::Value> followed() const { return found; }
 
 private:
   bool evaluate(mlir::Operation &op, Samples &result) const;
@@ -28,6 +31,7 @@ private:
   static std::optional<double> uniform(mlir::Value value);
 
   llvm::DenseMap<mlir::Value, Samples> known;
+  llvm::SmallVector<mlir::Value> found;
 };
 
 } // namespace cleave::codegen

@@ -3,8 +3,8 @@
 // builds the loops from it.
 //
 //   softmax of 1024 rows of 64     Rows: range over 1024 rows; phase 0 max, phase 1 sum of exp, phase 2 divide and
-//   store sum of 1024 rows of 512        Columns: range over the columns; inside, rows then columns, 512 at most at a
-//   time x * y of 100000 elements       Flat: range over the elements themselves
+//   store sum of 1024 rows of 512  Columns: range over the columns; inside, rows then at most 512 columns
+//   x * y of 100000 elements       Flat: range over the elements themselves
 #pragma once
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "dialects/plan/Plan.h"

@@ -3,20 +3,11 @@
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/gelu.h"
 #include "runtime/state/float_convert.h"
-#include <cmath>
 
 namespace cleave::runtime {
 namespace {
-
-// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), as plan.proto has it.
-constexpr double cubic = 0.044715;
-const double scale = std::sqrt(2 / M_PI);
-double gelu(double x) { return x / 2 * (1 + std::tanh(scale * (x + cubic * x * x * x))); }
-double geluDerivative(double x) {
-  double t = std::tanh(scale * (x + cubic * x * x * x));
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
-}
 
 // Elements of a buffer as numbers.
 struct Elements {
