@@ -75,7 +75,10 @@ public:
     }
     refinePipelines();
     if (outcome.best) refineBest();
-    if (outcome.best) certify();
+    if (outcome.best) {
+      if (options.certified) certify();
+      for (const OpenPlan &plan : open) outcome.bound = std::min(outcome.bound, plan.bound);
+    }
     if (outcome.best) improveBest();
     outcome.bound = std::min(outcome.bound, incumbent());
     sayWhyNothing();
@@ -300,7 +303,7 @@ private:
   // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than
   // 1 - certifiedPart: first that units are whole; then paths through their schedules, which cost more.
   void certify() {
-    double goal = options.certified ? certifiedPart * slowestAsked() : 0;
+    double goal = certifiedPart * slowestAsked();
     for (OpenPlan &plan : open) {
       if (plan.bound >= goal || isLate()) continue;
       withStages(plan, [&](const StageProblem &stages, const std::vector<int> &) {
@@ -319,7 +322,6 @@ private:
       goal = certifiedPart * slowestAsked();
       if (options.top <= 0) goal = std::min(goal, std::max(plan.bound, enoughCertified * incumbent()));
     }
-    for (const OpenPlan &plan : open) outcome.bound = std::min(outcome.bound, plan.bound);
   }
 
   // The best plan's seconds, or the last runner-up's that is wanted and known.
