@@ -1,5 +1,4 @@
 #include "compiler/planner/breakdown.h"
-#include "compiler/planner/decided_model.h"
 #include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -52,9 +51,11 @@ std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<
 
 class TimeLedger {
 public:
-  TimeLedger(const Problem &problem, const Decision &decision, const DecidedModel &decided)
-      : problem(problem), decision(decision), decided(decided), model(decided.model),
-        parts(partsOfNodes(problem, decided.facts.repeats)) {}
+  explicit TimeLedger(const DecidedModel &decided)
+      : problem(*decided.model.problem), decision(*decided.decision), decided(decided), model(decided.model),
+        parts(partsOfNodes(problem, decided.facts->repeats)) {
+    model.setting.recompute = decision.recompute;
+  }
 
   std::vector<TimePart> list() {
     addNodes();
@@ -98,7 +99,7 @@ private:
       Price price =
           flowPrice(model, flow, producedLayout(model, flow, decided.choice), usesOf(model, flow, decided.choice));
       if (price.exposed <= 0) continue;
-      int node = decided.facts.producers[size_t(flow.tensor)];
+      int node = decided.facts->producers[size_t(flow.tensor)];
       if (node < 0) node = firstReader(flow.tensor);
       if (node >= 0) row(node, problem.nodes[size_t(node)].op).communicationSeconds += price.exposed;
     }
@@ -131,14 +132,14 @@ private:
   }
 
   int firstReader(int tensor) const {
-    const auto &readers = decided.facts.readers[size_t(tensor)];
+    const auto &readers = decided.facts->readers[size_t(tensor)];
     return readers.empty() ? -1 : readers[0].first;
   }
 
   const Problem &problem;
   const Decision &decision;
   const DecidedModel &decided;
-  const SplitModel &model;
+  SplitModel model; // with what most blocks do as its recomputation
   std::vector<std::string> parts;
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;
@@ -227,19 +228,11 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
 
 } // namespace
 
-Result<std::vector<TimePart>> timeParts(const Problem &problem, const Cluster &cluster, const Decision &decision) {
-  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
-  if (!decided) return decided.status();
-  decided->model.setting.recompute = decision.recompute;
-  return TimeLedger(problem, decision, *decided).list();
-}
+std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }
 
-Result<std::vector<MemoryPoint>> memoryOverTime(const Problem &problem, const Cluster &cluster,
-                                                const Decision &decision) {
-  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
-  if (!decided) return decided.status();
-  PlanEvaluation evaluation = decided->evaluate();
-  if (decided->model.setting.pp == 1) return thinned(plainTimeline(*decided, evaluation.predicted.memory));
+Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided) {
+  PlanEvaluation evaluation = decided.evaluate();
+  if (decided.model.setting.pp == 1) return thinned(plainTimeline(decided, evaluation.predicted.memory));
   int rank = 0;
   double most = 0;
   for (const StageDecision &stage : evaluation.stages)
@@ -247,19 +240,13 @@ Result<std::vector<MemoryPoint>> memoryOverTime(const Problem &problem, const Cl
       most = stage.memory.total();
       rank = stage.rank;
     }
-  Result<std::vector<MemoryPoint>> points = rankTimeline(*decided, evaluation, rank);
+  Result<std::vector<MemoryPoint>> points = rankTimeline(decided, evaluation, rank);
   if (!points) return points.status();
   return thinned(std::move(*points));
 }
 
-Result<Predicted> reprice(const Problem &problem, const Cluster &cluster, const Decision &decision) {
-  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
-  if (!decided) return decided.status();
-  return decided->evaluate().predicted;
-}
-
-Result<std::vector<Sensitivity>> sensitivities(const Problem &problem, const Cluster &cluster,
-                                               const Decision &decision) {
+Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {
+  const Cluster &cluster = *decided.model.cluster;
   const std::pair<const char *, std::function<void(Cluster &)>> changes[] = {
       {"compute",
        [](Cluster &c) {
@@ -277,9 +264,9 @@ Result<std::vector<Sensitivity>> sensitivities(const Problem &problem, const Clu
     if (std::string(what) == "network bandwidth" && cluster.nodes == 1) continue;
     Cluster better = cluster;
     change(better);
-    Result<Predicted> predicted = reprice(problem, better, decision);
-    if (!predicted) return predicted.status();
-    rows.push_back({what, predicted->stepSeconds});
+    Result<DecidedModel> there = decided.on(better);
+    if (!there) return there.status();
+    rows.push_back({what, there->evaluate().predicted.stepSeconds});
   }
   return rows;
 }

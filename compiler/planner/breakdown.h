@@ -1,11 +1,10 @@
 // Where a decision's time and memory go, and what it would take elsewhere: for the report.
 //
-//   timeParts(...)      {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication}, ...
-//   memoryOverTime(...) {0.8 s, {parameters 10 GiB, ..., activations 31 GiB}}, ... of the device that needs most
+//   timeParts(decided)      {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
+//   ... memoryOverTime(decided) {0.8 s, {parameters 10 GiB, ..., activations 31 GiB}}, ... of the device that needs
+//   most
 #pragma once
-#include "compiler/planner/cluster.h"
-#include "compiler/planner/decision.h"
-#include "compiler/planner/problem.h"
+#include "compiler/planner/decided_model.h"
 
 namespace cleave::planner {
 
@@ -18,7 +17,7 @@ struct TimePart {
   double computeSeconds = 0, communicationSeconds = 0;
   double besideSeconds = 0; // collectives that run beside compute, as far as there is enough of that
 };
-Result<std::vector<TimePart>> timeParts(const Problem &problem, const Cluster &cluster, const Decision &decision);
+std::vector<TimePart> timeParts(const DecidedModel &decided);
 
 // Of one device, at the end of each forward or backward pass of a unit or stage; with many, the fullest of each
 // stretch.
@@ -26,18 +25,16 @@ struct MemoryPoint {
   double seconds = 0; // from the step's start
   MemoryBreakdown memory;
 };
-Result<std::vector<MemoryPoint>> memoryOverTime(const Problem &problem, const Cluster &cluster,
-                                                const Decision &decision);
-
-// The decision as it is, on another cluster of as many devices; memory is not limited.
-Result<Predicted> reprice(const Problem &problem, const Cluster &cluster, const Decision &decision);
+Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided);
 
 // The step's time if one thing of the cluster were twice as good and the decision stayed the same.
 struct Sensitivity {
   std::string what; // "network bandwidth", ...
   double stepSeconds = 0;
 };
-Result<std::vector<Sensitivity>> sensitivities(const Problem &problem, const Cluster &cluster,
-                                               const Decision &decision);
+Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided);
+
+// What every candidate of every node would cost with all other choices as decided, repeated blocks once.
+std::vector<NodeExplanation> explainAll(const DecidedModel &decided);
 
 } // namespace cleave::planner

@@ -102,7 +102,7 @@ SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
   if (sameGroup) return model;
   // Collectives over the samples inside operations: the group is another, and what is gathered has more parts.
   GroupShape group = groupAlong(cluster, ways, setting.batchStride());
-  for (Variable &variable : model.variables)
+  for (Variable &variable : model.variables.edit())
     for (Candidate &candidate : variable.candidates)
       for (Exchange &exchange : candidate.exchanges) {
         if (std::string_view(exchange.axis) != "batch") continue;

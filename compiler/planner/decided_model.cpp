@@ -103,6 +103,31 @@ StagePlan planOf(const SplitModel &model, const Decision &decision) {
   return plan;
 }
 
+Constraints constraintsOf(const Decision &decision) {
+  Constraints constraints;
+  constraints.allowRedundantWork = true; // to show what it would cost
+  constraints.attentionSplit = decision.attention;
+  return constraints;
+}
+
+Result<DecidedModel> decide(const Problem &problem, std::shared_ptr<const ProblemFacts> facts, const Cluster &cluster,
+                            const Decision &decision) {
+  Result<SplitModel> model =
+      buildModel(problem, *facts, cluster, constraintsOf(decision), settingOf(problem, decision));
+  if (!model) return model.status();
+  DecidedModel decided;
+  decided.decision = &decision;
+  decided.model = std::move(*model);
+  decided.choice = choicesOf(problem, *facts, decided.model, decision);
+  decided.facts = std::move(facts);
+  decided.plan = planOf(decided.model, decision);
+  if (int(decided.plan.firstUnits.size()) != decision.stages)
+    return {inputError("the stages of the decision do not begin where a unit of the model does")};
+  decided.activity = costActivity(decided.model, decided.choice);
+  decided.state = costState(decided.model, decided.choice);
+  return decided;
+}
+
 } // namespace
 
 StageProblem DecidedModel::stages() const {
@@ -121,22 +146,14 @@ StageProblem DecidedModel::stages() const {
 
 Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster, const Decision &decision) {
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
-  Constraints constraints;
-  constraints.allowRedundantWork = true; // to show what it would cost
-  constraints.attentionSplit = decision.attention;
-  DecidedModel decided;
-  decided.facts = gatherFacts(problem, constraints);
-  if (!repeatsWereTied(problem, decision, decided.facts)) decided.facts = gatherFacts(problem, constraints, false);
-  Result<SplitModel> model = buildModel(problem, decided.facts, cluster, constraints, settingOf(problem, decision));
-  if (!model) return model.status();
-  decided.model = std::move(*model);
-  decided.choice = choicesOf(problem, decided.facts, decided.model, decision);
-  decided.plan = planOf(decided.model, decision);
-  if (int(decided.plan.firstUnits.size()) != decision.stages)
-    return {inputError("the stages of the decision do not begin where a unit of the model does")};
-  decided.activity = costActivity(decided.model, decided.choice);
-  decided.state = costState(decided.model, decided.choice);
-  return decided;
+  const Constraints constraints = constraintsOf(decision);
+  auto facts = std::make_shared<ProblemFacts>(gatherFacts(problem, constraints));
+  if (!repeatsWereTied(problem, decision, *facts)) *facts = gatherFacts(problem, constraints, false);
+  return decide(problem, std::move(facts), cluster, decision);
+}
+
+Result<DecidedModel> DecidedModel::on(const Cluster &cluster) const {
+  return decide(*model.problem, facts, cluster, *decision);
 }
 
 } // namespace cleave::planner

@@ -1,18 +1,15 @@
 // What every candidate of a node would cost with all other choices as decided: one node's choice at a time is varied.
-#include "compiler/planner/decided_model.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/breakdown.h"
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 namespace cleave::planner {
 
-Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cluster &cluster,
-                                                const Decision &decision) {
-  Result<DecidedModel> decided = decidedModel(problem, cluster, decision);
-  if (!decided) return decided.status();
-  const SplitModel *model = &decided->model;
-  std::vector<int> &choice = decided->choice;
+std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
+  const SplitModel *model = &decided.model;
+  const Problem &problem = *model->problem;
+  std::vector<int> choice = decided.choice;
   std::vector<std::vector<const Flow *>> around(model->variables.size());
   for (const Flow &flow : model->flows) {
     std::set<int> touched = {flow.producer};
@@ -40,7 +37,7 @@ Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cl
         price += flowPrice(*model, *flow, producedLayout(*model, *flow, choice), usesOf(*model, *flow, choice));
       if (!std::isfinite(price.exposed)) continue; // a partial sum where nobody makes one
       CandidateCost row;
-      row.split = decision.nodes[i].split;
+      row.split = decided.decision->nodes[i].split;
       for (dist::Axes &axes : row.split) std::erase(axes, "tp");
       if (candidate.factor >= 0) row.split[size_t(candidate.factor)].push_back("tp");
       if (candidate.passesPartial) row.passesPartial = {"tp"};

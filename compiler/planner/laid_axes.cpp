@@ -29,7 +29,7 @@ public:
       size_t v = size_t(model.variableOfNode[i]);
       if (model.variables[v].index != int(i)) continue; // a repetition
       std::vector<Exchange> made = exchangesOf(i);
-      for (Candidate &candidate : model.variables[v].candidates)
+      for (Candidate &candidate : model.variables.edit()[v].candidates)
         candidate.exchanges.insert(candidate.exchanges.end(), made.begin(), made.end());
     }
   }

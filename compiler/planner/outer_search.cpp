@@ -29,7 +29,7 @@ constexpr int64_t mostRefinements = 6;
 // tighter up to a part of the best plan's time, with so many linear programs each.
 constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
-constexpr double certifiedPart = 0.995, enoughCertified = 0.985;
+constexpr double certifiedPart = 0.995;
 constexpr int mostPrograms = 60;
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
@@ -303,7 +303,7 @@ private:
   // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than
   // 1 - certifiedPart: first that units are whole; then paths through their schedules, which cost more.
   void certify() {
-    double goal = certifiedPart * slowestAsked();
+    double goal = certifiedPart * slowestAsked(), least = infinity;
     for (OpenPlan &plan : open) {
       if (plan.bound >= goal || isLate()) continue;
       withStages(plan, [&](const StageProblem &stages, const std::vector<int> &) {
@@ -318,9 +318,10 @@ private:
         plan.bound = std::max(plan.bound, bound.seconds);
         tryCuts(stages, choice, plan.cell->isExact, bound.cuts);
       });
-      // What another plan might be faster by anyway need not be refuted.
+      // Nothing is gained by refuting what another plan might be anyway.
       goal = certifiedPart * slowestAsked();
-      if (options.top <= 0) goal = std::min(goal, std::max(plan.bound, enoughCertified * incumbent()));
+      least = std::min(least, plan.bound);
+      if (options.top <= 0) goal = std::min(goal, least);
     }
   }
 

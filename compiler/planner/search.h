@@ -38,8 +38,4 @@ struct SearchOptions {
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options);
 
-// Every node's candidates with all other choices as decided, repeated blocks once.
-Result<std::vector<NodeExplanation>> explainAll(const Problem &problem, const Cluster &cluster,
-                                                const Decision &decision);
-
 } // namespace cleave::planner

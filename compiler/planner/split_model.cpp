@@ -119,7 +119,7 @@ public:
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
     CLEAVE_RETURN_IF_ERROR(fillNodes());
-    for (Flow &flow : model.flows) flow.bytes = model.localBytes(flow.tensor);
+    for (Flow &flow : model.flows.edit()) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();
     addContextCollectives();
@@ -190,7 +190,7 @@ private:
   }
 
   Status fillNodes() {
-    for (Variable &variable : model.variables) {
+    for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       size_t i = size_t(variable.index);
       CLEAVE_RETURN_IF_ERROR(checkBatchFactor(i));
@@ -214,7 +214,7 @@ private:
           if (candidate.uses[read.operand].layout >= 0) wanted.insert(candidate.uses[read.operand].layout);
     }
     for (size_t v = 0; v < model.variables.size(); ++v) {
-      Variable &variable = model.variables[v];
+      Variable &variable = model.variables.edit()[v];
       if (!variable.isHome) continue;
       homes[v].insert(whole);
       const Tensor &tensor = problem.tensors[size_t(variable.index)];
@@ -238,7 +238,7 @@ private:
     int64_t ways = setting.batchWays();
     if (ways <= 1) return;
     GroupShape group = groupAlong(*model.cluster, ways, setting.batchStride());
-    for (Variable &variable : model.variables) {
+    for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
       int64_t factor = facts.batchFactors[size_t(variable.index)];
@@ -270,7 +270,7 @@ private:
     if (setting.cp == 1) return;
     GroupShape group = groupAlong(*model.cluster, setting.cp, setting.sequenceStride());
     for (const AttentionNodes &attention : facts.sequence.attentions) {
-      Variable &variable = model.variables[size_t(model.variableOfNode[size_t(attention.weigh)])];
+      Variable &variable = model.variables.edit()[size_t(model.variableOfNode[size_t(attention.weigh)])];
       if (variable.index != attention.weigh) continue; // a repetition
       auto bytes = [&](int tensor) {
         return model.localBytes(tensor) * (model.contextSplit[size_t(tensor)] ? double(setting.cp) : 1.0);

@@ -159,7 +159,7 @@ struct UnitLayout {
 };
 
 // An entry for each node or tensor, which copies of a model share: a search copies a model for every setting, and these
-// are as long as the model is deep.
+// are as long as the model is deep, or have a price for every way to split an operation.
 template <class T> class SharedTable {
 public:
   SharedTable() : values(std::make_shared<std::vector<T>>()) {}
@@ -184,8 +184,8 @@ struct SplitModel {
   const Problem *problem = nullptr;
   const Cluster *cluster = nullptr;
   Setting setting;
-  std::vector<Variable> variables;
-  std::vector<Flow> flows;
+  SharedTable<Variable> variables;
+  SharedTable<Flow> flows;
   SharedTable<int> variableOfNode, variableOfTensor; // the latter -1 but for parameters
   std::shared_ptr<const UnitLayout> layout;
   SharedTable<int64_t> batchDims;

@@ -107,16 +107,16 @@ private:
       if (isRepetition) {
         int first = facts.repeats[size_t(at.run)].first + at.offset;
         model.variableOfNode.edit()[i] = model.variableOfNode[size_t(first)];
-        ++model.variables[size_t(model.variableOfNode[i])].count;
+        ++model.variables.edit()[size_t(model.variableOfNode[i])].count;
       } else {
         Variable variable;
         variable.index = int(i);
         variable.inSegment = segmentOf(int(i)) >= 0;
         variable.inAttention = model.segments.isAttention[i];
         model.variableOfNode.edit()[i] = int(model.variables.size());
-        model.variables.push_back(std::move(variable));
+        model.variables.edit().push_back(std::move(variable));
       }
-      share(model.variables[size_t(model.variableOfNode[i])].shares, layout->unitOfNode[i]);
+      share(model.variables.edit()[size_t(model.variableOfNode[i])].shares, layout->unitOfNode[i]);
     }
   }
 
@@ -141,15 +141,15 @@ private:
         variable.isHome = true;
         variable.index = int(t);
         model.variableOfTensor.edit()[t] = int(model.variables.size());
-        model.variables.push_back(std::move(variable));
+        model.variables.edit().push_back(std::move(variable));
       } else {
         model.variableOfTensor.edit()[t] = found->second;
-        ++model.variables[size_t(found->second)].count;
+        ++model.variables.edit()[size_t(found->second)].count;
       }
       std::set<int> units;
       for (auto [node, operand] : facts.readers[t]) units.insert(layout->unitOfNode[size_t(node)]);
       if (units.size() <= 1)
-        share(model.variables[size_t(model.variableOfTensor[t])].shares, units.empty() ? 0 : *units.begin());
+        share(model.variables.edit()[size_t(model.variableOfTensor[t])].shares, units.empty() ? 0 : *units.begin());
       else
         layout->shared.push_back({model.variableOfTensor[t], {units.begin(), units.end()}});
     }
@@ -203,10 +203,10 @@ private:
       }
       auto [found, isNew] = tied.try_emplace(std::move(key), model.flows.size());
       if (isNew)
-        model.flows.push_back(std::move(flow));
+        model.flows.edit().push_back(std::move(flow));
       else
-        ++model.flows[found->second].count;
-      share(model.flows[found->second].shares, std::max(0, firstUnit));
+        ++model.flows.edit()[found->second].count;
+      share(model.flows.edit()[found->second].shares, std::max(0, firstUnit));
       // Inputs, labels and parameters are at hand in every stage.
       if (producer < 0) continue;
       for (int border = firstUnit + 1; border <= lastUnit; ++border)

@@ -127,6 +127,8 @@ void StageRelaxation::startProgram() {
   highs.setOptionValue("output_flag", false);
   highs.setOptionValue("threads", 1);
   highs.setOptionValue("presolve", "off");
+  // Weights of exact steepest edges are computed anew for every program, and cost more than they save.
+  highs.setOptionValue("simplex_dual_edge_weight_strategy", 1);
   double all = 0;
   for (size_t u = 0; u < classOf.size(); ++u)
     all += problem.activity->of(problem.model->layout->units[u].kind, ways.front()).seconds();
@@ -335,6 +337,7 @@ void StageRelaxation::tighten(int programs, double goal) {
     if (highs.getModelStatus() != HighsModelStatus::kOptimal) return;
     const double value = highs.getInfo().objective_function_value * program->unit;
     best = std::max(best, value * (1 - tolerance));
+    fprintf(stderr,"L %d %.4f rows %d cols %d it %d least %.4f\n", programs, value, int(highs.getNumRow()), int(highs.getNumCol()), int(highs.getInfo().simplex_iteration_count),leastLength);
     std::vector<double> units(highs.getSolution().col_value);
     units.pop_back();
     std::vector<std::pair<double, Row>> found;

@@ -428,7 +428,7 @@ std::vector<int> evenChunks(const StageProblem &problem) {
     else
       after += seconds; // what lies between blocks too
   }
-  if (std::max(before, after) > block / 2) return {};
+  if (std::max(before, after) > block) return {};
   std::vector<int> starts = {0};
   for (size_t s = 1; s < stages; ++s) starts.push_back(blocks[s * blocks.size() / stages]);
   return starts;

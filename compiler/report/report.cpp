@@ -174,10 +174,13 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
     else
       report.notes.push_back(fmt::format("no {}: {}", what, result.status().message()));
   };
-  take(planner::explainAll(problem, cluster, decision), report.nodes, "explanation of the nodes");
-  take(planner::timeParts(problem, cluster, decision), report.timeParts, "times by layer");
-  take(planner::memoryOverTime(problem, cluster, decision), report.memoryOverTime, "memory over time");
-  take(planner::sensitivities(problem, cluster, decision), report.sensitivities, "sensitivity");
+  if (auto decided = planner::decidedModel(problem, cluster, decision)) {
+    report.nodes = planner::explainAll(*decided);
+    report.timeParts = planner::timeParts(*decided);
+    take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
+    take(planner::sensitivities(*decided), report.sensitivities, "sensitivity");
+  } else
+    report.notes.push_back(fmt::format("nothing beside the choice can be told: {}", decided.status().message()));
   if (decision.twiceMemorySeconds > 0)
     report.sensitivities.push_back({"memory (split chosen again)", decision.twiceMemorySeconds});
   report.source = packSource(problem, cluster);

@@ -255,25 +255,25 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
         SplitFlags{.mesh = "tp=8", .like = "2.5d"}, SplitFlags{.mesh = "tp=8", .like = "3d"}}) {
     Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.alternatives = false});
     std::string what = decision.mesh.str() + " " + decision.schedule;
-    Result<Predicted> again = reprice(problem, *cluster, decision);
-    ASSERT_TRUE(again) << what << again.status().message();
-    EXPECT_NEAR(again->stepSeconds, decision.predicted.stepSeconds, 1e-9 * again->stepSeconds) << what;
-    EXPECT_NEAR(again->memory.total(), decision.predicted.memory.total(), 1) << what;
+    Result<DecidedModel> decided = decidedModel(problem, *cluster, decision);
+    ASSERT_TRUE(decided) << what << decided.status().message();
+    Predicted again = decided->evaluate().predicted;
+    EXPECT_NEAR(again.stepSeconds, decision.predicted.stepSeconds, 1e-9 * again.stepSeconds) << what;
+    EXPECT_NEAR(again.memory.total(), decision.predicted.memory.total(), 1) << what;
     // The parts of the time are all of it.
-    Result<std::vector<TimePart>> parts = timeParts(problem, *cluster, decision);
-    ASSERT_TRUE(parts) << what << parts.status().message();
+    const std::vector<TimePart> parts = timeParts(*decided);
     double compute = 0;
-    for (const TimePart &part : *parts) compute += part.computeSeconds;
+    for (const TimePart &part : parts) compute += part.computeSeconds;
     if (decision.stages == 1) EXPECT_NEAR(compute, decision.predicted.computeSeconds, 1e-9 * compute) << what;
     // Activations are never more than what is reserved for them, and once they are as many.
-    Result<std::vector<MemoryPoint>> points = memoryOverTime(problem, *cluster, decision);
+    Result<std::vector<MemoryPoint>> points = memoryOverTime(*decided);
     ASSERT_TRUE(points) << what << points.status().message();
     double most = 0;
     for (const MemoryPoint &point : *points) most = std::max(most, point.memory.activations);
     EXPECT_LE(most, decision.predicted.memory.activations * (1 + 1e-9)) << what;
     EXPECT_GE(most, decision.predicted.memory.activations * 0.7) << what;
     // Better machines are never slower.
-    Result<std::vector<Sensitivity>> better = sensitivities(problem, *cluster, decision);
+    Result<std::vector<Sensitivity>> better = sensitivities(*decided);
     ASSERT_TRUE(better) << what << better.status().message();
     EXPECT_EQ(better->size(), 4u);
     for (const Sensitivity &row : *better)
