@@ -17,6 +17,8 @@ constexpr double tolerance = 1e-6;
 constexpr size_t pathsOfASolution = 12;
 // So many cuts are looked at one by one.
 constexpr double fewCuts = 300;
+// So many programs may leave the bound as it is.
+constexpr int patience = 12;
 // How far from the best point known towards the last solution paths are looked for.
 constexpr double inward = 0.5;
 
@@ -328,6 +330,8 @@ void StageRelaxation::tighten(int programs, double goal) {
     addRow(row);
   }
   roundSolution(inner);
+  double risen = 0; // the last value that was worth its program, and programs since
+  int still = 0;
   for (; programs > 0 && best < goal; --programs) {
     if (highs.run() == HighsStatus::kError) return;
     if (highs.getModelStatus() == HighsModelStatus::kInfeasible) {
@@ -337,7 +341,11 @@ void StageRelaxation::tighten(int programs, double goal) {
     if (highs.getModelStatus() != HighsModelStatus::kOptimal) return;
     const double value = highs.getInfo().objective_function_value * program->unit;
     best = std::max(best, value * (1 - tolerance));
-    fprintf(stderr,"L %d %.4f rows %d cols %d it %d least %.4f\n", programs, value, int(highs.getNumRow()), int(highs.getNumCol()), int(highs.getInfo().simplex_iteration_count),leastLength);
+    if (value > risen * (1 + longer)) {
+      risen = value;
+      still = 0;
+    } else if (++still == patience)
+      return;
     std::vector<double> units(highs.getSolution().col_value);
     units.pop_back();
     std::vector<std::pair<double, Row>> found;

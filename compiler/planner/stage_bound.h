@@ -21,7 +21,7 @@ public:
   // `incumbent`: seconds; plans that are not faster are of no interest.
   StageRelaxation(const StageProblem &problem, double incumbent);
   ~StageRelaxation();
-  // Until the bound is at least `goal`, or no path is longer, or so many linear programs are solved.
+  // Until the bound is at least `goal`, or no path is longer, or it rises no more, or so many programs are solved.
   void tighten(int programs, double goal);
   // Infinite where nothing fits.
   double bound() const { return best; }
