@@ -33,6 +33,7 @@ constexpr double certifiedPart = 0.995;
 constexpr int mostPrograms = 60;
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
+// Others that are not so slow are worth showing beside the best.
 constexpr double worthImproving = 1.25;
 // Plans whose formula is within this of the best are simulated.
 constexpr double worthSimulating = 1.03;
@@ -241,7 +242,8 @@ private:
   // Returns a bound of the setting with these shardings.
   double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
     ++outcome.candidates;
-    std::optional<StagePlan> plan = planStages(stages, incumbentOf(stages.model->setting));
+    std::optional<StagePlan> plan =
+        planStages(stages, std::min(incumbentOf(stages.model->setting), worthImproving * worthTrying()));
     if (!plan) return infinity;
     isTight = !plan->fits || (!stages.recompute && std::ranges::any_of(plan->recompute, [&](Recompute how) {
       return how != stages.allowed.front();
@@ -255,6 +257,7 @@ private:
     if (plan.fits && plan.seconds >= worthSimulating * incumbentOf(stages.model->setting)) return;
     bool isLeaner = !outcome.leastMemory || plan.bytes < outcome.leastMemory->plan.bytes;
     if (!plan.fits && (outcome.best || !isLeaner)) return;
+    if (plan.fits && plan.bound >= worthTrying() && plan.seconds >= worthImproving * worthTrying()) return;
     Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
     solution.evaluation = evaluatePlan(stages, plan);
     // What the schedule as simulated holds more than the formula of the cut is left free.

@@ -147,19 +147,18 @@ private:
   Status splitSequence() {
     model.attentionSplit = constraints.attentionSplit;
     if (model.setting.cp == 1) return Status::ok();
-    dist::Mesh mesh = model.setting.mesh();
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
-      auto canSplit = [&](int64_t factor) {
-        return factor >= 0 && factor != facts.batchFactors[i] && dist::canSplit(mesh, node.rule, factor, {"cp"});
+      auto canSplit = [&](int64_t factor, const std::vector<bool> &inParts) {
+        return inParts[i] && node.rule.factors[size_t(factor)].size % model.setting.cp == 0;
       };
       bool byHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
       int64_t positions = facts.sequence.positions[i], heads = facts.sequence.heads[i];
       int64_t &factor = model.contextFactors.edit()[i];
-      model.contextByHeads.edit()[i] = byHeads && canSplit(heads);
+      model.contextByHeads.edit()[i] = byHeads && canSplit(heads, facts.canSplitHeads);
       if (model.contextByHeads[i])
         factor = heads;
-      else if (!(byHeads && heads < 0) && canSplit(positions))
+      else if (!(byHeads && heads < 0) && canSplit(positions, facts.canSplitPositions))
         factor = positions;
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
         for (const auto &dim : node.rule.results[r])

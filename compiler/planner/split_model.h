@@ -218,6 +218,7 @@ struct SplitModel {
 struct ProblemFacts {
   std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
   SequenceFactors sequence;
+  std::vector<bool> canSplitPositions, canSplitHeads; // per node: sequence's factors, where their number divides
   bool mixesSamples = false; // Problem::mixesSamples
   std::vector<bool> needsGradient;
   std::vector<int> producers;

@@ -233,6 +233,14 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.mixesSamples = problem.mixesSamples(facts.batchDims);
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    auto canSplit = [&](int64_t factor) {
+      return factor >= 0 && factor != facts.batchFactors[i] &&
+             dist::canSplit({{{"cp", 1}}}, problem.nodes[i].rule, factor, {"cp"});
+    };
+    facts.canSplitPositions.push_back(canSplit(facts.sequence.positions[i]));
+    facts.canSplitHeads.push_back(canSplit(facts.sequence.heads[i]));
+  }
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
   facts.core = findAttentionCore(problem, facts.sequence);
   facts.kept = findKept(problem, facts.batchFactors);

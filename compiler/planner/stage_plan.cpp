@@ -13,31 +13,31 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // The units of one rank, by kind, and what they add up to.
 class RankLoad {
 public:
-  RankLoad(const StageProblem &problem, int rank) : problem(problem), rank(rank) {}
+  RankLoad(const StageProblem &problem, int rank) : problem(&problem), rank(rank) {}
 
   void add(int unit, int stage) {
-    int kind = problem.model->layout->units[size_t(unit)].kind;
+    int kind = problem->model->layout->units[size_t(unit)].kind;
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Count &count) { return count.kind == kind; });
     if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, {0, 0, 0}});
     ++found->units;
-    if (auto mode = problem.given(stage, unit)) ++found->modes[size_t(*mode)];
-    state += problem.state->kinds[size_t(kind)];
-    for (size_t s = 0; s < problem.state->shared.size(); ++s) {
-      const std::vector<int> &readers = problem.model->layout->shared[s].units;
+    if (auto mode = problem->given(stage, unit)) ++found->modes[size_t(*mode)];
+    state += problem->state->kinds[size_t(kind)];
+    for (size_t s = 0; s < problem->state->shared.size(); ++s) {
+      const std::vector<int> &readers = problem->model->layout->shared[s].units;
       bool reads = std::find(readers.begin(), readers.end(), unit) != readers.end();
       if (!reads || std::find(sharedSeen.begin(), sharedSeen.end(), s) != sharedSeen.end()) continue;
       sharedSeen.push_back(s);
-      state += problem.state->shared[s];
+      state += problem->state->shared[s];
     }
   }
 
   // Chooses how much is recomputed; false when even all of it does not fit. `seconds` of one microbatch.
   bool fit(double &seconds) {
-    if (problem.isGiven()) {
+    if (problem->isGiven()) {
       seconds = total().seconds();
-      return memory() <= problem.memoryLimit;
+      return memory() <= problem->memoryLimit;
     }
-    std::vector<Recompute> ways = problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed;
+    std::vector<Recompute> ways = problem->recompute ? std::vector<Recompute>{*problem->recompute} : problem->allowed;
     best = infinity;
     for (Recompute way : ways) tryFrom(ways.front(), way);
     if (ways.size() > 2) tryFrom(ways[1], ways[2]);
@@ -56,15 +56,15 @@ public:
     for (const Count &count : kinds)
       for (size_t mode = 0; mode < 3; ++mode) {
         if (count.modes[mode] == 0) continue;
-        sum += problem.activity->of(count.kind, Recompute(mode)).times(double(count.modes[mode]));
+        sum += problem->activity->of(count.kind, Recompute(mode)).times(double(count.modes[mode]));
       }
     return sum;
   }
 
   double memory() const {
     UnitActivity sum = total();
-    return state.bytes() + problem.live(rank) * sum.kept + sum.keptOfLast + sum.transient + buffers +
-           workspaceBytes(problem.model->setting, sum.workspace, state.largestParameter, state.gradients,
+    return state.bytes() + problem->live(rank) * sum.kept + sum.keptOfLast + sum.transient + buffers +
+           workspaceBytes(problem->model->setting, sum.workspace, state.largestParameter, state.gradients,
                           state.parameters);
   }
 
@@ -73,7 +73,7 @@ public:
     for (const Count &count : kinds) {
       std::array<int, 3> left = count.modes;
       for (int unit : units) {
-        if (problem.model->layout->units[size_t(unit)].kind != count.kind) continue;
+        if (problem->model->layout->units[size_t(unit)].kind != count.kind) continue;
         size_t mode = left[2] > 0 ? 2 : left[1] > 0 ? 1 : 0;
         --left[mode];
         recompute[size_t(unit)] = Recompute(mode);
@@ -107,31 +107,32 @@ private:
       bestModes.clear();
       for (const Count &count : kinds) bestModes.push_back(count.modes);
     };
-    double over = memory() - problem.memoryLimit;
+    double over = memory() - problem->memoryLimit;
     if (over <= 0) return accept();
     if (less == more) return;
     std::vector<size_t> order; // most bytes saved for the time first
     std::vector<double> saved(kinds.size()), price(kinds.size());
     for (size_t i = 0; i < kinds.size(); ++i) {
-      const UnitActivity &a = problem.activity->of(kinds[i].kind, less), &b = problem.activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * problem.live(rank) - b.keptOfLast;
+      const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
+                         &b = problem->activity->of(kinds[i].kind, more);
+      saved[i] = (a.kept - b.kept) * problem->live(rank) - b.keptOfLast;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return std::pair(price[a], a) < std::pair(price[b], b); });
     for (size_t i : order) {
-      over = memory() - problem.memoryLimit;
+      over = memory() - problem->memoryLimit;
       if (over <= 0) break;
       // The first recomputed unit brings its transient bytes with it.
-      double needed = over + problem.activity->of(kinds[i].kind, more).transient;
+      double needed = over + problem->activity->of(kinds[i].kind, more).transient;
       int count = std::min(kinds[i].units, int(std::min(1e9, std::ceil(needed / saved[i]))));
       kinds[i].modes[size_t(less)] = kinds[i].units - count;
       kinds[i].modes[size_t(more)] = count;
       while (count > 1) { // the transient may have been there already
         --kinds[i].modes[size_t(more)];
         ++kinds[i].modes[size_t(less)];
-        if (memory() > problem.memoryLimit) {
+        if (memory() > problem->memoryLimit) {
           ++kinds[i].modes[size_t(more)];
           --kinds[i].modes[size_t(less)];
           break;
@@ -139,10 +140,10 @@ private:
         --count;
       }
     }
-    if (memory() <= problem.memoryLimit) accept();
+    if (memory() <= problem->memoryLimit) accept();
   }
 
-  const StageProblem &problem;
+  const StageProblem *problem;
   int rank;
   std::vector<Count> kinds;
   std::vector<std::array<int, 3>> bestModes;
@@ -343,19 +344,37 @@ private:
     return true;
   }
 
+  // Of a stage whose units end before `end` and take `slowest` at most; `end`: not even one does. Units are added in
+  // strides that double, then halve.
+  int earliestStart(int stage, int end, double slowest) const {
+    RankLoad load(problem, problem.rankOf(stage));
+    int start = end;
+    bool grows = true;
+    for (int stride = 1; stride > 0; grows ? stride *= 2 : stride /= 2) {
+      const int next = start - stride;
+      // Computing again takes time only.
+      bool fits = next >= stage && before[size_t(end)] - before[size_t(next)] <= slowest * (1 + 1e-9);
+      if (fits) {
+        RankLoad longer = load;
+        for (int unit = start; unit-- > next;) longer.add(unit, stage);
+        longer.buffers = transferBytes(problem, next, end);
+        double seconds = 0;
+        fits = longer.fit(seconds) && seconds <= slowest;
+        if (fits) load = std::move(longer);
+      }
+      if (fits)
+        start = next;
+      else
+        grows = false;
+    }
+    return start;
+  }
+
   bool cutWithin(double slowest, std::vector<int> &starts) const {
     starts.assign(size_t(stages), 0);
     int end = int(units.size());
     for (int stage = stages - 1; stage >= 0; --stage) {
-      RankLoad load(problem, problem.rankOf(stage));
-      int start = end;
-      double seconds = 0;
-      while (start > stage) {
-        load.add(start - 1, stage);
-        load.buffers = transferBytes(problem, start - 1, end);
-        if (!load.fit(seconds) || seconds > slowest) break;
-        --start;
-      }
+      const int start = earliestStart(stage, end, slowest);
       if (start == end) return false;
       starts[size_t(stage)] = start;
       end = start;
