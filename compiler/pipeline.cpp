@@ -256,7 +256,7 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   auto table = scheduleOf(decision);
   if (!table) return table.status();
   CLEAVE_RETURN_IF_ERROR(run("partition", [&](OpPassManager &passes) {
-    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table);
+    partition::buildPartitionPipeline(passes, decision.mesh, decision, *table, codegen::buildKeptValuesPipeline);
   }));
   auto plan = codegen::generate(*module, decision.mesh,
                                 {.gpu = planner::computeCapability(request.cluster.device.kind),

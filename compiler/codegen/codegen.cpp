@@ -88,6 +88,11 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
 
 } // namespace
 
+void buildKeptValuesPipeline(OpPassManager &passes) {
+  passes.addPass(createAbsorbContractTransposes());
+  passes.addPass(createRematerializeCheapPass());
+}
+
 void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
   passes.addPass(createAbsorbContractTransposes());
   if (gpu) passes.addPass(createFoldEpilogues());

@@ -40,6 +40,10 @@ struct CodegenOptions {
 // Runs all passes above on the module, which then holds the commands. Errors are emitted as diagnostics.
 mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &mesh, const CodegenOptions &options);
 
+// Before a pipelined step is cut into functions: a stage keeps no more for its backward pass than a step that is one
+// function does. Needs the stages of operations (AssignStages).
+void buildKeptValuesPipeline(mlir::OpPassManager &passes);
+
 // The passes of generate, in order, for CPUs or for GPUs.
 void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false);
 

@@ -5,7 +5,8 @@
 namespace cleave::partition {
 
 void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh, const planner::Decision &decision,
-                            const std::optional<planner::PipelineSchedule> &table) {
+                            const std::optional<planner::PipelineSchedule> &table,
+                            llvm::function_ref<void(mlir::OpPassManager &)> beforeCut) {
   planner::Decision onMesh = decision;
   onMesh.mesh = mesh;
   manager.addPass(createApplyDecision(std::move(onMesh)));
@@ -14,6 +15,7 @@ void buildPartitionPipeline(mlir::OpPassManager &manager, const dist::Mesh &mesh
   manager.addPass(createPropagateShardings());
   manager.addPass(createMaterializeCollectives());
   manager.addPass(createElideCollectives());
+  if (table && beforeCut) beforeCut(manager);
   if (table) manager.addPass(createSplitStages(*table));
   manager.addPass(createBucketCollectives());
   manager.addPass(createBuildRoutines(decision.microbatches, table));

@@ -7,6 +7,9 @@
 //   anyway)
 //
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
+//
+// Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what
+// it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "dialects/onnx/Onnx.h"
@@ -30,6 +33,11 @@ bool isForward(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
   return phase && phase == "forward";
 }
+// Of a pipeline that is not cut yet; -1: anywhere.
+int64_t stageOf(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>("cleave.stage");
+  return stage ? stage.getInt() : -1;
+}
 double bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
@@ -46,21 +54,23 @@ public:
 
 private:
   static bool canRecompute(Operation *op) { return isClusterOp(op) && !isReduction(op) && op->getNumResults() == 1; }
+  bool isHere(Operation *op) const { return stageOf(op) < 0 || stageOf(op) == stage; }
 
-  // Kept for the backward phase whatever happens here.
+  // Kept for the backward phase of this stage whatever happens here.
   bool isAlive(Value value) {
     Operation *op = value.getDefiningOp();
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains(value))
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains({value, stage}))
       return true;
-    return llvm::any_of(value.getUsers(),
-                        [&](Operation *user) { return !isForward(user) && (!isClusterOp(user) || isBackward(user)); });
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return isHere(user) && !isForward(user) && (!isClusterOp(user) || isBackward(user));
+    });
   }
   // Bytes that must be kept to have the value later, by keeping it or by computing it again (noted in `expanded`).
   double cost(Value value, int depth) {
     if (isAlive(value)) return 0;
     double keep = costOfKeeping(value);
     Operation *op = value.getDefiningOp();
-    if (!canRecompute(op) || depth >= maxDepth) return keep;
+    if (!canRecompute(op) || !isHere(op) || depth >= maxDepth) return keep;
     double recompute = costOfOperands(op, depth);
     if (recompute > keep) return keep;
     expanded.insert(op);
@@ -84,9 +94,10 @@ private:
 
   void consider(Operation *op) {
     Value value = op->getResult(0);
+    stage = stageOf(op);
     SmallVector<Operation *> users;
     for (Operation *user : value.getUsers()) {
-      if (!isBackward(user)) continue;
+      if (!isBackward(user) || !isHere(user)) continue;
       if (!isClusterOp(user)) return; // a product needs it in memory
       if (!llvm::is_contained(users, user)) users.push_back(user);
     }
@@ -109,7 +120,7 @@ private:
       if (def && expanded.contains(def) && depth < maxDepth && !isAlive(operand))
         operands.map(operand, clone(builder, def, clones, depth + 1));
       else
-        kept.insert(operand);
+        kept.insert({operand, stage});
     }
     Operation *copy = builder.clone(*op, operands);
     copy->setAttr("cleave.phase", builder.getStringAttr("backward"));
@@ -117,7 +128,8 @@ private:
     return copy->getResult(0);
   }
 
-  llvm::DenseSet<Value> kept;
+  int64_t stage = -1; // of the value that is considered
+  llvm::DenseSet<std::pair<Value, int64_t>> kept;
   llvm::DenseSet<Operation *> expanded;
 };
 
