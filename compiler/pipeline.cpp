@@ -261,6 +261,7 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   auto plan = codegen::generate(*module, decision.mesh,
                                 {.gpu = planner::computeCapability(request.cluster.device.kind),
                                  .emulate = request.emulate,
+                                 .offloadsState = decision.offload == planner::Offload::Optimizer,
                                  .tf32 = request.recipe.precision == recipe::Precision::Tf32,
                                  .cpu = ""});
   dump("codegen");

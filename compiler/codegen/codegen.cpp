@@ -24,6 +24,7 @@ MemoryReport memoryOf(ModuleOp module) {
   report.optimizer = bytes("optimizer");
   report.activations = bytes("activations");
   report.workspace = bytes("workspace");
+  report.host = bytes("host");
   return report;
 }
 
@@ -104,6 +105,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
   passes.addPass(createLowerLibraryOps());
   passes.addPass(createLowerCollectives());
   passes.addPass(createCopyKeptValues());
+  passes.addPass(createOffloadState());
   passes.addPass(createScheduleCommands());
   passes.addPass(createPlanMemory());
   passes.addPass(createVerifyPlan());
@@ -116,6 +118,8 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
   registry.insert<plan::PlanDialect, func::FuncDialect>();
   context->appendDialectRegistry(registry);
   module->setAttr("cleave.mesh", StringAttr::get(context, mesh.str()));
+  if (options.offloadsState)
+    module->setAttr("cleave.offload", ArrayAttr::get(context, {StringAttr::get(context, "optimizer")}));
   if (auto model = module.lookupSymbol<func::FuncOp>("model"))
     model.erase(); // the functions made from it are what runs
 

@@ -3,6 +3,7 @@
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
+//   what lies in the host's memory      -> plan.copy from and to it           OffloadState
 //   order, streams, events              -> plan.stream, plan.wait             ScheduleCommands
 //   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
 //   everything                          -> plan::Plan (plan.proto)            generate
@@ -24,12 +25,14 @@ struct MemoryReport {
   int64_t optimizer = 0;   // optimizer state
   int64_t activations = 0; // results of the forward pass alive at the peak
   int64_t workspace = 0;   // everything else in the scratch part of the arena
+  int64_t host = 0;        // beside the arena: in the host's memory
   int64_t total() const { return parameters + gradients + optimizer + activations + workspace; }
 };
 
 struct CodegenOptions {
   std::string gpu;                // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
   bool emulate = false;           // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
+  bool offloadsState = false;     // optimizer state lies in the host's memory
   bool tf32 = false;              // products of fp32 round their operands to TF32, on GPUs
   std::string cpu;                // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;            // a device; 0: decided when the plan runs
@@ -52,6 +55,7 @@ std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();
+std::unique_ptr<mlir::Pass> createOffloadState();
 std::unique_ptr<mlir::Pass> createScheduleCommands();
 std::unique_ptr<mlir::Pass> createPlanMemory();
 std::unique_ptr<mlir::Pass> createVerifyPlan();

@@ -44,6 +44,11 @@ private:
   int64_t last = 0;
 };
 
+// Copies from the host's memory and to it (OffloadState): an attribute of a plan.copy.
+inline constexpr llvm::StringLiteral linkAttr = "plan.link";
+bool isFetch(mlir::Operation *op);
+bool isEvict(mlir::Operation *op);
+
 // The stream of a command: 0 compute.
 int64_t streamOf(mlir::Operation *op);
 

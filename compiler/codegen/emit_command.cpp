@@ -3,6 +3,7 @@
 #include "compiler/codegen/strided_view.h"
 #include "compiler/elements/element_data.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/routine.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -364,9 +365,13 @@ int64_t addressOf(Value value) {
 plan::Buffer bufferOf(Value value) {
   plan::Buffer buffer;
   buffer.set_offset(addressOf(value));
+  if (buffer.offset() >= runtime::hostMemory) {
+    buffer.set_offset(buffer.offset() - runtime::hostMemory);
+    buffer.set_on_host(true);
+  }
   auto function = value.getParentRegion()->getParentOfType<func::FuncOp>();
   if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region"))
-    if (buffer.offset() >= region[0] && buffer.offset() < region[0] + region[1]) {
+    if (!buffer.on_host() && buffer.offset() >= region[0] && buffer.offset() < region[0] + region[1]) {
       buffer.set_offset(buffer.offset() - region[0]);
       buffer.set_in_slot(true);
     }

@@ -19,7 +19,7 @@ struct EmissionContext {
 // Appends the op's commands to the fragment. Ops without code (views, constants, reads) append nothing.
 mlir::LogicalResult emitCommand(mlir::Operation &op, const EmissionContext &context, plan::Fragment &fragment);
 
-// The byte of the arena at which a value begins, in a slot that of its first copy.
+// The place (runtime/plan/routine.h) at which a value begins, in a slot that of its first copy.
 int64_t addressOf(mlir::Value value);
 
 // A value's buffer: its offset from PlanMemory, element type and shape. In a slot (plan.slot_region of the function:

@@ -4,6 +4,7 @@
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"
+#include "runtime/plan/routine.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace cleave::codegen {
@@ -88,11 +89,13 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
   out.set_trainable(param.getTrainable());
   out.set_snapshot(role != plan::Parameter::ACCUMULATOR);
   auto offsets = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset").asArrayRef();
+  out.set_on_host(isOnHost(param));
+  int64_t begin = isOnHost(param) ? runtime::hostMemory : 0;
   if (programs == 1) {
-    out.set_offset(offsets[0]);
+    out.set_offset(offsets[0] - begin);
   } else {
     for (int64_t holder : holdersOf(param, programs)) out.add_pp_coordinates(holder);
-    for (int64_t offset : offsets) out.add_offsets(offset);
+    for (int64_t offset : offsets) out.add_offsets(offset - begin);
   }
   setOriginal(param, out);
   if (auto user = param.getUsedBy()) out.set_used_by(user->str());
@@ -112,6 +115,7 @@ public:
       if (auto offset = offsetIn(param, number, programCount(module)))
         context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = *offset;
     program.set_arena_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes")[number]);
+    program.set_host_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.host_bytes")[number]);
     program.set_persistent_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.persistent_bytes")[number]);
     for (auto function : module.getOps<func::FuncOp>()) {
       if (programOf(function) != number) continue;

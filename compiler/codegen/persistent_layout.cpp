@@ -2,6 +2,7 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/memory_plan.h"
 #include "dialects/dist/Dist.h"
+#include "runtime/plan/routine.h"
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -55,7 +56,9 @@ std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t pr
   return offsets[holder - holders.begin()];
 }
 
-int64_t PersistentLayout::take(int64_t bytes) {
+bool isOnHost(onnx::ParamOp param) { return param->hasAttr(onHostAttr); }
+
+int64_t PersistentLayout::take(int64_t bytes, int64_t &end) {
   int64_t offset = end;
   end += alignUp(std::max<int64_t>(bytes, 1));
   return offset;
@@ -88,7 +91,7 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
       ++placed;
       SmallVector<int64_t> holders = holdersOf(param, programs), offsets;
       if (!llvm::is_contained(holders, program)) continue;
-      slot.offset = take(slot.bytes);
+      slot.offset = isOnHost(param) ? runtime::hostMemory + take(slot.bytes, hostEnd) : take(slot.bytes, end);
       params[FlatSymbolRefAttr::get(param.getSymNameAttr())] = slot;
       if (auto before = param->getAttrOfType<DenseI64ArrayAttr>("plan.offset"); before && program != holders.front())
         offsets.assign(before.asArrayRef().begin(), before.asArrayRef().end());
@@ -107,13 +110,14 @@ LogicalResult PersistentLayout::layOut(ModuleOp module, int64_t program) {
     if (function.isExternal() || programOf(function) != program) continue;
     for (BlockArgument argument : function.getArguments()) {
       Attribute key = hostScalarKey(function, argument.getArgNumber());
-      if (key && !hosts.contains(key)) hosts[key] = take(tensorBytes(argument.getType()));
+      if (key && !hosts.contains(key)) hosts[key] = take(tensorBytes(argument.getType()), end);
     }
     for (auto constant : function.getOps<plan::ConstantCommandOp>())
       if (!constants.contains(constant.getValue()))
-        constants[constant.getValue()] = take(tensorBytes(constant.getType()));
+        constants[constant.getValue()] = take(tensorBytes(constant.getType()), end);
   }
   memory.parameters += end - begin;
+  memory.host = hostEnd;
   return success();
 }
 

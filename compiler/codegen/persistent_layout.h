@@ -3,8 +3,11 @@
 //   mesh dp=2; onnx.param @w : tensor<64x256xf32> sharding [{dp},{}]   -> 32768 bytes at offset 0
 //   mask : plan.constant tensor<16x16xi1>                              -> 256 bytes after the parameters
 //
-// Each program (a coordinate along "pp"; one without pipelines) has a part of its own, with what it holds: a parameter's
-// `cleave.programs` (absent: all), the functions whose `cleave.program` it is.
+// Each program (a coordinate along "pp"; one without pipelines) has a part of its own, with what it holds: a
+// parameter's `cleave.programs` (absent: all), the functions whose `cleave.program` it is.
+//
+// What is marked `cleave.on_host` (OffloadState) has its slot in the device's host memory, at a place
+// (runtime/plan/routine.h) from hostMemory on.
 //
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.
 #pragma once
@@ -33,22 +36,26 @@ public:
   // Nothing where the argument is not a host scalar.
   std::optional<int64_t> ofHostScalar(mlir::func::FuncOp function, unsigned argument) const;
   int64_t bytes() const { return end; }
+  int64_t hostBytes() const { return hostEnd; }
   const MemoryReport &report() const { return memory; }
 
 private:
-  int64_t take(int64_t bytes);
+  static int64_t take(int64_t bytes, int64_t &end);
 
   llvm::DenseMap<mlir::Attribute, Slot> params; // by FlatSymbolRefAttr
   llvm::DenseMap<mlir::Attribute, int64_t> constants, hosts;
   MemoryReport memory;
-  int64_t end = 0;
+  int64_t end = 0, hostEnd = 0;
 };
 
 // The program that a function belongs to, how many there are, and which of them hold a parameter.
 int64_t programOf(mlir::func::FuncOp function);
 int64_t programCount(mlir::ModuleOp module);
 llvm::SmallVector<int64_t> holdersOf(onnx::ParamOp param, int64_t programs);
-// Its offset in a program that holds it.
+// Whether it lies in the devices' host memory: a unit attribute of the parameter.
+inline constexpr llvm::StringLiteral onHostAttr = "cleave.on_host";
+bool isOnHost(onnx::ParamOp param);
+// Its place in a program that holds it.
 std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs);
 
 // What names a host scalar across functions: its kind, base and type. Null for other arguments.

@@ -15,6 +15,7 @@
 #include "compiler/codegen/memory_plan.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/codegen/slot_layout.h"
+#include "runtime/plan/routine.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave::codegen {
@@ -82,6 +83,15 @@ public:
       int64_t event = producer->getAttrOfType<IntegerAttr>("plan.record").getInt();
       op.setAttr("plan.wait", DenseI64ArrayAttr::get(op.getContext(), {event}));
     }
+  }
+
+  // Only the copy that takes a value there writes it to the host's memory.
+  LogicalResult checkStoresToHost() {
+    for (auto store : function.getOps<plan::StoreOp>())
+      if (auto slot = persistent.ofParam(store.getParamAttr());
+          slot && slot->offset >= runtime::hostMemory && !store.getInPlace())
+        return store.emitOpError("puts a value into the host's memory that no copy has taken there");
+    return success();
   }
 
   MemoryPlan layOut() {
@@ -264,7 +274,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Builder builder(module.getContext());
-    SmallVector<int64_t> persistentBytes, arenaBytes;
+    SmallVector<int64_t> persistentBytes, arenaBytes, hostBytes;
     MemoryReport report; // of the fullest program
     for (int64_t program = 0, programs = programCount(module); program < programs; ++program) {
       PersistentLayout persistent;
@@ -280,6 +290,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         if (failed(memory.collect())) return signalPassFailure();
         memory.shareBuffers();
         memory.waitForStores();
+        if (failed(memory.checkStoresToHost())) return signalPassFailure();
         MemoryPlan plan = memory.layOut();
         memory.annotate();
         if (plan.peak <= scratch) continue;
@@ -290,10 +301,12 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         peak.workspace = slots.end() + scratch - peak.total();
       }
       persistentBytes.push_back(persistent.bytes());
+      hostBytes.push_back(persistent.hostBytes());
       arenaBytes.push_back(slots.end() + scratch);
       if (program == 0 || peak.total() > report.total()) report = peak;
     }
     module->setAttr("plan.persistent_bytes", builder.getDenseI64ArrayAttr(persistentBytes));
+    module->setAttr("plan.host_bytes", builder.getDenseI64ArrayAttr(hostBytes));
     module->setAttr("plan.arena_bytes", builder.getDenseI64ArrayAttr(arenaBytes));
     auto bytes = [&](StringRef name, int64_t value) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
@@ -301,7 +314,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
     module->setAttr("plan.memory", builder.getDictionaryAttr(
                                        {bytes("parameters", report.parameters), bytes("gradients", report.gradients),
                                         bytes("optimizer", report.optimizer), bytes("activations", report.activations),
-                                        bytes("workspace", report.workspace)}));
+                                        bytes("workspace", report.workspace), bytes("host", report.host)}));
   }
 };
 

@@ -10,6 +10,7 @@ void registerCodegenPasses() {
   mlir::registerPass(createLowerLibraryOps);
   mlir::registerPass(createLowerCollectives);
   mlir::registerPass(createCopyKeptValues);
+  mlir::registerPass(createOffloadState);
   mlir::registerPass(createScheduleCommands);
   mlir::registerPass(createPlanMemory);
   mlir::registerPass(createVerifyPlan);

@@ -13,6 +13,8 @@
 // gathers. Between pipeline stages: receives stand at the start, on stream 2; sends go to stream 1 as collectives do.
 // Sends and collectives over "pp" follow one sequence that all ranks know (their tags and sequence numbers), and so
 // does, between updates, what waits for a receive: their members run different programs.
+// Copies from the host's memory go to stream 3, those to it to stream 4: in buckets of about equal bytes, of which two
+// are on the device at a time. A bucket is fetched while the one before it is used, after what is before that has left.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -79,9 +81,13 @@ public:
     for (Operation *op : program) emit(op);
     if (contradiction) return contradiction;
     prefetchGathers();
+    prefetchFromHost();
     for (Operation *op : order) op->moveBefore(block.getTerminator());
     return nullptr;
   }
+
+  // What an eviction leaves is free again for what follows a command: that waits for it.
+  llvm::DenseMap<Operation *, Operation *> departures;
 
 private:
   struct Deferred {
@@ -271,7 +277,7 @@ private:
       largest = std::max(largest, bytesOf(op));
     }
     if (gathers.empty()) return;
-    llvm::DenseMap<Operation *, SmallVector<Operation *>> before; // gathers to issue before an op
+    Early before;
     llvm::DenseSet<Operation *> moved;
     Operation *blockStart = nullptr; // where the current block's gathers stand now
     Operation *previousStart = nullptr;
@@ -288,8 +294,13 @@ private:
       moved.insert(gather);
     }
     if (moved.empty()) return;
-    // A gather stands just before its first consumer: the previous block's first gather is where its use begins. That
-    // gather may have moved itself; the place in the old order counts.
+    // A gather stands just before its first consumer: the previous block's first gather is where its use begins.
+    reorder(before, moved);
+  }
+
+  using Early = llvm::DenseMap<Operation *, SmallVector<Operation *>>; // after an op, what is issued there
+  // An op that marks a place may have moved itself; its place in the old order counts.
+  void reorder(const Early &early, const llvm::DenseSet<Operation *> &moved) {
     SmallVector<Operation *> newOrder;
     llvm::DenseSet<Operation *> placed;
     auto place = [&](Operation *op, auto &&self) -> void {
@@ -300,11 +311,69 @@ private:
     };
     for (Operation *op : order) {
       if (!moved.contains(op)) place(op, place);
-      auto ahead = before.find(op);
-      if (ahead == before.end()) continue;
-      for (Operation *gather : ahead->second) place(gather, place);
+      auto ahead = early.find(op);
+      if (ahead == early.end()) continue;
+      for (Operation *command : ahead->second) place(command, place);
     }
     order = std::move(newOrder);
+  }
+
+  // Each fetch stands just before its first consumer, each eviction just after what it takes away. The first bucket is
+  // fetched from the middle of the backward pass before it on.
+  void prefetchFromHost() {
+    struct Bucket {
+      size_t begin = 0; // where the first consumer stands
+      int64_t bytes = 0;
+      SmallVector<Operation *> fetches;
+      Operation *lastEviction = nullptr;
+    };
+    SmallVector<Bucket> uses; // by first consumer
+    llvm::DenseMap<Operation *, size_t> places;
+    for (auto [place, op] : llvm::enumerate(order)) places[op] = place;
+    for (Operation *op : order) {
+      if (!isFetch(op)) continue;
+      size_t first = order.size();
+      for (Operation *user : op->getUsers())
+        if (auto place = places.find(user); place != places.end()) first = std::min(first, place->second);
+      if (uses.empty() || uses.back().begin != first) uses.emplace_back().begin = first;
+      uses.back().bytes += bytesOf(op);
+      uses.back().fetches.push_back(op);
+    }
+    if (uses.empty()) return;
+    llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
+    int64_t largest = 1 << 20;
+    for (const Bucket &use : uses) largest = std::max(largest, use.bytes);
+    SmallVector<Bucket> buckets;
+    for (Bucket &use : uses) {
+      if (buckets.empty() || buckets.back().bytes + use.bytes > largest) {
+        buckets.push_back(std::move(use));
+        continue;
+      }
+      buckets.back().bytes += use.bytes;
+      buckets.back().fetches.append(use.fetches);
+    }
+    for (auto [place, op] : llvm::enumerate(order)) {
+      if (!isEvict(op)) continue;
+      auto after = llvm::partition_point(buckets, [&](const Bucket &bucket) { return bucket.begin <= place; });
+      if (after != buckets.begin()) std::prev(after)->lastEviction = op;
+    }
+    size_t backward = 0;
+    while (backward < buckets[0].begin && !isBackward(order[backward])) ++backward;
+    if (backward == buckets[0].begin) backward = 0;
+    Early early;
+    llvm::DenseSet<Operation *> moved;
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      Operation *place = i ? order[buckets[i - 1].begin] : order[(backward + buckets[0].begin) / 2];
+      early[place].append(buckets[i].fetches);
+      moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
+      if (i >= 2 && buckets[i - 2].lastEviction) departures[place] = buckets[i - 2].lastEviction;
+    }
+    reorder(early, moved);
+  }
+
+  static bool isBackward(Operation *op) {
+    auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+    return phase && phase.getValue() == "backward";
   }
 
   static int64_t bytesOf(Operation *op) {
@@ -325,7 +394,7 @@ private:
 };
 
 // Streams, events and the order of the collectives, for the order that now stands.
-void assignEvents(Block &block) {
+void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &departures) {
   Builder builder(block.getParentOp()->getContext());
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;
@@ -333,7 +402,7 @@ void assignEvents(Block &block) {
   int64_t collectives = 0;
   llvm::SmallDenseMap<int64_t, int64_t> awaited; // by stream: the newest command that compute has waited for
   Operation *lastCompute = nullptr;
-  bool lastComputeAwaited = false;
+  llvm::SmallDenseMap<int64_t, Operation *> awaitedCompute; // by stream: the newest that it has waited for
   auto record = [&](Operation *op) {
     if (auto event = op->getAttrOfType<IntegerAttr>("plan.record")) return event.getInt();
     op->setAttr("plan.record", builder.getI64IntegerAttr(++events));
@@ -342,35 +411,42 @@ void assignEvents(Block &block) {
   for (Operation &op : block.without_terminator()) {
     for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
     if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
-    int64_t stream = isCollective(&op) ? 1 : isa<plan::ReceiveCommandOp>(op) ? 2 : 0;
+    int64_t stream = isCollective(&op)                 ? 1
+                     : isa<plan::ReceiveCommandOp>(op) ? 2
+                     : isFetch(&op)                    ? 3
+                     : isEvict(&op)                    ? 4
+                                                       : 0;
     SmallVector<int64_t> waits;
     if (stream != 0) {
       if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op))
         collective.setSequence(sequences[groupName(collective.getAxes())]++);
       op.setAttr("plan.stream", builder.getI64IntegerAttr(stream));
-      if (stream == 1 && lastCompute && !lastComputeAwaited) {
+      if (stream != 2 && lastCompute && awaitedCompute[stream] != lastCompute) {
         waits.push_back(record(lastCompute));
-        lastComputeAwaited = true;
+        awaitedCompute[stream] = lastCompute;
       }
       for (Value operand : op.getOperands())
-        if (auto receive = placeOf(operand).root.getDefiningOp<plan::ReceiveCommandOp>())
-          waits.push_back(record(receive));
+        if (Operation *producer = placeOf(operand).root.getDefiningOp();
+            producer && streamOf(producer) != 0 && streamOf(producer) != stream)
+          waits.push_back(record(producer));
       if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
       record(&op);
       collectiveNumber[&op] = ++collectives;
       continue;
     }
     llvm::SmallMapVector<int64_t, Operation *, 2> newest; // by stream
-    for (Value operand : op.getOperands())
-      if (Operation *producer = placeOf(operand).root.getDefiningOp(); producer && streamOf(producer) != 0)
-        if (int64_t &seen = awaited[streamOf(producer)]; collectiveNumber[producer] > seen) {
-          seen = collectiveNumber[producer];
-          newest[streamOf(producer)] = producer;
-        }
+    auto await = [&](Operation *producer) {
+      if (!producer || streamOf(producer) == 0) return;
+      int64_t &seen = awaited[streamOf(producer)];
+      if (collectiveNumber[producer] <= seen) return;
+      seen = collectiveNumber[producer];
+      newest[streamOf(producer)] = producer;
+    };
+    for (Value operand : op.getOperands()) await(placeOf(operand).root.getDefiningOp());
+    await(departures.lookup(&op));
     for (auto &[from, producer] : newest) waits.push_back(record(producer));
     if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
     lastCompute = &op;
-    lastComputeAwaited = false;
   }
 }
 
@@ -381,12 +457,13 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      if (Operation *op = Scheduler(function).run()) {
+      Scheduler scheduler(function);
+      if (Operation *op = scheduler.run()) {
         op->emitOpError("waits for what has to come after it: stages that pass each other values so cannot be run; "
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");
         return signalPassFailure();
       }
-      assignEvents(function.getBody().front());
+      assignEvents(function.getBody().front(), scheduler.departures);
     }
   }
 };

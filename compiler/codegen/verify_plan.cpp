@@ -12,6 +12,7 @@
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/emit_command.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "runtime/plan/routine.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>
 
@@ -76,8 +77,8 @@ private:
 
 class FragmentCheck {
 public:
-  FragmentCheck(func::FuncOp function, int64_t arenaBytes, int64_t programs)
-      : function(function), arenaBytes(arenaBytes), programs(programs), list(function) {}
+  FragmentCheck(func::FuncOp function, int64_t arenaBytes, int64_t hostBytes, int64_t programs)
+      : function(function), arenaBytes(arenaBytes), hostBytes(hostBytes), programs(programs), list(function) {}
 
   LogicalResult run() {
     Block &block = function.getBody().front();
@@ -145,7 +146,10 @@ private:
 
   LogicalResult write(Operation *op, Value value) {
     Range range = rangeOf(value);
-    if (range.begin < 0 || range.end > arenaBytes)
+    bool hostward = range.begin >= runtime::hostMemory;
+    if (hostward && !(isa<onnx::ReadOp>(op) || isEvict(op)))
+      return op->emitOpError("writes to the host's memory, which only a copy does");
+    if (hostward ? range.end - runtime::hostMemory > hostBytes : range.begin < 0 || range.end > arenaBytes)
       return op->emitOpError() << "writes bytes " << range.begin << " to " << range.end << " of an arena of "
                                << arenaBytes;
     bytes.write(range, ownerOf(value));
@@ -154,6 +158,8 @@ private:
 
   LogicalResult readAll(Operation *op, bool finished = false) {
     for (Value operand : op->getOperands()) {
+      if (rangeOf(operand).begin >= runtime::hostMemory && !isFetch(op) && !isa<plan::StoreOp>(op))
+        return op->emitOpError("reads the host's memory, which only a copy does");
       bool inPlace = finished && llvm::any_of(op->getResults(), [&](Value result) {
                        return rangeOf(result).begin == rangeOf(operand).begin;
                      });
@@ -212,7 +218,7 @@ private:
   }
 
   func::FuncOp function;
-  int64_t arenaBytes, programs;
+  int64_t arenaBytes, hostBytes, programs;
   CommandList list;
   Ownership bytes;
   llvm::DenseMap<Attribute, onnx::ParamOp> persistent;
@@ -226,12 +232,14 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "no command finds other bytes than it should"; }
   void runOnOperation() override {
     auto arena = getOperation()->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes"); // one a program
+    auto host = getOperation()->getAttrOfType<DenseI64ArrayAttr>("plan.host_bytes");
     if (!arena) {
       getOperation().emitError("has no plan.arena_bytes: run plan-memory first");
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && failed(FragmentCheck(function, arena[programOf(function)], arena.size()).run()))
+      if (!function.isExternal() &&
+          failed(FragmentCheck(function, arena[programOf(function)], host ? host[programOf(function)] : 0, arena.size()).run()))
         return signalPassFailure();
   }
 };

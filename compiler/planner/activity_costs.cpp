@@ -92,8 +92,8 @@ UnitActivity UnitActivity::times(double count) const {
 
 UnitState UnitState::times(double count) const {
   UnitState all = *this;
-  for (double *part :
-       {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable, &all.elements})
+  for (double *part : {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable,
+                       &all.elements, &all.host, &all.hostSeconds, &all.hostExposed})
     *part *= count;
   return all;
 }
@@ -102,6 +102,9 @@ UnitState &UnitState::operator+=(const UnitState &other) {
   parameters += other.parameters;
   gradients += other.gradients;
   optimizer += other.optimizer;
+  host += other.host;
+  hostSeconds += other.hostSeconds;
+  hostExposed += other.hostExposed;
   update += other.update;
   exposed += other.exposed;
   hideable += other.hideable;
@@ -259,13 +262,11 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
     const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
     double largest = model.parameterBytes(variable.index, variable.homes[size_t(choice[v])]);
     double count = double(variable.count);
-    UnitState state{price.parameters / count,
-                    price.gradients / count,
-                    price.optimizer / count,
-                    price.update / count,
-                    price.exposed / count,
-                    price.hideable / count,
-                    largest,
+    UnitState state{price.parameters / count,  price.gradients / count,
+                    price.optimizer / count,   price.update / count,
+                    price.exposed / count,     price.hideable / count,
+                    price.host / count,        price.hostSeconds / count,
+                    price.hostExposed / count, largest,
                     double(tensor.elements())};
     return state;
   };
@@ -279,6 +280,9 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       sum.parameters += times * state.parameters;
       sum.gradients += times * state.gradients;
       sum.optimizer += times * state.optimizer;
+      sum.host += times * state.host;
+      sum.hostSeconds += times * state.hostSeconds;
+      sum.hostExposed += times * state.hostExposed;
       sum.update += times * state.update;
       sum.exposed += times * state.exposed;
       sum.hideable += times * state.hideable;

@@ -161,6 +161,28 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
   return Status::ok();
 }
 
+Status readHostLink(const YAML::Node &links, const std::string &file, Cluster &cluster) {
+  YAML::Node node = links["host"];
+  if (!node) return Status::ok();
+  Reader reader(node, file, "links.host");
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "shared_by"}));
+  CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, cluster.host.bandwidth, true));
+  CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, cluster.host.latency, false));
+  cluster.hostSharedBy = 1;
+  return reader.child("shared_by") ? reader.integer("shared_by", cluster.hostSharedBy) : Status::ok();
+}
+
+// Those of the device's kind.
+void setLinks(Cluster &cluster) {
+  if (cluster.device.isCpu()) {
+    cluster.node = cluster.network = cpuLink(cluster.devicesPerNode);
+    cluster.host = cpuHostLink(cluster.devicesPerNode);
+  } else {
+    linkPreset(cluster.device.kind, cluster.node, cluster.network);
+    hostPreset(cluster.device.kind, cluster);
+  }
+}
+
 Result<Cluster> parsePreset(const std::string &text) {
   size_t colon = text.find(':');
   std::string kind = text.substr(0, colon), counts = text.substr(colon + 1);
@@ -185,13 +207,13 @@ Result<Cluster> parsePreset(const std::string &text) {
     int64_t cores = std::max(1u, std::thread::hardware_concurrency());
     double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE));
     cluster.device = cpuDevice(cluster.devicesPerNode, cores, memory);
-    cluster.node = cluster.network = cpuLink(cluster.devicesPerNode);
+    setLinks(cluster);
     return cluster;
   }
   std::optional<Device> device = devicePreset(kind);
   if (!device) return wrong(fmt::format("no device kind '{}'", kind));
   cluster.device = *device;
-  linkPreset(kind, cluster.node, cluster.network);
+  setLinks(cluster);
   return cluster;
 }
 
@@ -215,7 +237,8 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
     return inputError(
         fmt::format("{}:1: a cluster file is a mapping with nodes, devices_per_node, device, links", file));
   Reader reader(root, file, "the cluster");
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"name", "nodes", "devices_per_node", "device", "links"}));
+  CLEAVE_RETURN_IF_ERROR(
+      reader.expectKeys({"name", "nodes", "devices_per_node", "device", "links", "host_memory_gib"}));
   cluster.name = file;
   if (YAML::Node name = root["name"]) {
     if (!name.IsScalar()) return reader.error(name, "'name' must be a text");
@@ -225,10 +248,8 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
   CLEAVE_RETURN_IF_ERROR(reader.integer("devices_per_node", cluster.devicesPerNode));
   if (!root["device"]) return reader.error(root, "the cluster lacks 'device'");
   CLEAVE_RETURN_IF_ERROR(readDevice(root["device"], file, cluster.device));
-  if (cluster.device.isCpu())
-    cluster.node = cluster.network = cpuLink(cluster.devicesPerNode);
-  else
-    linkPreset(cluster.device.kind, cluster.node, cluster.network);
+  setLinks(cluster);
+  CLEAVE_RETURN_IF_ERROR(reader.number("host_memory_gib", gib, 0, cluster.hostMemoryBytes, false));
   YAML::Node links = root["links"];
   bool known = devicePreset(cluster.device.kind) || cluster.device.isCpu();
   if (!links) {
@@ -236,11 +257,12 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
     return cluster;
   }
   Reader linkReader(links, file, "links");
-  CLEAVE_RETURN_IF_ERROR(linkReader.expectKeys({"node", "network"}));
+  CLEAVE_RETURN_IF_ERROR(linkReader.expectKeys({"node", "network", "host"}));
   if (!known && cluster.devicesPerNode > 1 && !links["node"]) return linkReader.error(links, "links lacks 'node'");
   if (!known && cluster.nodes > 1 && !links["network"]) return linkReader.error(links, "links lacks 'network'");
   CLEAVE_RETURN_IF_ERROR(readLink(links, "node", file, cluster.node));
   CLEAVE_RETURN_IF_ERROR(readLink(links, "network", file, cluster.network));
+  CLEAVE_RETURN_IF_ERROR(readHostLink(links, file, cluster));
   return cluster;
 }
 
@@ -280,12 +302,14 @@ std::string Cluster::yaml() const {
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  cache_mib: {:.12g}\n  cache_gbps: {:.12g}\n"
       "  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
-      "links:\n  node:    {}\n  network: {}\n",
+      "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
+      "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
       device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
-      device.cacheBandwidth / 1e9, device.batchedEfficiency, device.productTraffic, works, link(node), link(network));
+      device.cacheBandwidth / 1e9, device.batchedEfficiency, device.productTraffic, works, link(node), link(network),
+      host.bandwidth * 8 / 1e9, host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }
 
 } // namespace cleave::planner

@@ -227,6 +227,10 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
   if (like == "zero1") return dataParallel(1);
   if (like == "zero2") return dataParallel(2);
   if (like == "zero3" || like == "fsdp") return dataParallel(3);
+  if (like == "zero2-offload" || like == "zero3-offload") { // Ren et al. 2021: state in the hosts' memory
+    CLEAVE_RETURN_IF_ERROR(fix(constraints.offload, Offload::Optimizer, like, "--offload"));
+    return dataParallel(like == "zero2-offload" ? 2 : 3);
+  }
   if (like == "hsdp") {
     CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
     // Shards inside a node, replicas between nodes; on one node two replicas, where it divides.
@@ -284,8 +288,9 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
 } // namespace
 
 const std::vector<std::string> &presetNames() {
-  static const std::vector<std::string> names = {"ddp",         "zero1", "zero2",   "zero3", "fsdp", "hsdp", "megatron",
-                                                 "megatron-sp", "gpipe", "ulysses", "ring",  "2d",   "2.5d", "3d"};
+  static const std::vector<std::string> names = {
+      "ddp",   "zero1",   "zero2", "zero3", "fsdp", "hsdp", "megatron",      "megatron-sp",
+      "gpipe", "ulysses", "ring",  "2d",    "2.5d", "3d",   "zero2-offload", "zero3-offload"};
   return names;
 }
 
@@ -305,6 +310,8 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
     constraints.microbatches = number;
   }
   if (!flags.recompute.empty()) CLEAVE_RETURN_IF_ERROR(parseRecomputation(flags.recompute, constraints));
+  if (!flags.offload.empty() && !parseOffload(flags.offload, constraints.offload.emplace()))
+    return usage(fmt::format("--offload {}: must be none or optimizer", flags.offload));
   CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
   if (constraints.exceptLast && (constraints.pp == 1 || cluster.numDevices() == 1))
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
@@ -330,6 +337,7 @@ std::string Constraints::str() const {
   if (recompute) modes.emplace_back(name(*recompute));
   if (!modes.empty())
     parts.push_back(fmt::format("recompute {}{}", fmt::join(modes, ","), exceptLast ? ":except-last" : ""));
+  if (offload) parts.push_back(fmt::format("offload {}", name(*offload)));
   if (schedule) parts.push_back("schedule " + *schedule);
   for (const StageCut &cut : cuts) parts.push_back("split-at " + cut.text);
   if (!balance.empty()) parts.push_back(fmt::format("balance {}", fmt::join(balance, ",")));

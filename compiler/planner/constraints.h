@@ -16,7 +16,7 @@ namespace cleave::planner {
 
 // The split flags of the command line, as typed; empty: not given.
 struct SplitFlags {
-  std::string mesh = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {};
+  std::string mesh = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {}, offload = {};
   bool sequenceParallel = false;
   std::vector<std::string> pins = {};
   std::vector<std::string> splitAt = {}; // "GLOB", "GLOB:before", "GLOB:after"
@@ -53,6 +53,7 @@ struct Constraints {
   std::vector<int64_t> balance; // units of each stage (stage_units.h)
   std::optional<int> zero;
   std::optional<int64_t> microbatches;
+  std::optional<Offload> offload;
   std::optional<Recompute> recompute; // of every block
   std::vector<Recompute> recomputeOf; // of each stage, or of each block; empty: not given one by one
   bool exceptLast = false;            // what is recomputed is kept of a step's last microbatch

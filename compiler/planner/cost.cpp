@@ -76,6 +76,12 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
   return steps * link.latency + transfer;
 }
 
+double hostCopySeconds(const Cluster &cluster, double bytes, double copies) {
+  double efficiency = cluster.device.isCpu() ? 1 : constants::hostEfficiency;
+  double bandwidth = cluster.host.bandwidth / double(cluster.hostSharedBy) * efficiency;
+  return bytes / bandwidth + copies * cluster.host.latency;
+}
+
 double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
   if (betweenNodes) return cluster.network.latency + bytes / (cluster.network.bandwidth * constants::networkEfficiency);
   return cluster.node.latency + bytes / cluster.node.bandwidth;

@@ -32,6 +32,9 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
 // Seconds until `bytes` of one rank have arrived at another.
 double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
 
+// Seconds until `bytes` of one device have come from its host's memory, or have gone there, in so many copies.
+double hostCopySeconds(const Cluster &cluster, double bytes, double copies);
+
 // A matrix product on one device: out[m,n] += a[m,k] b[k,n], `batch` of them.
 struct Product {
   double m = 1, n = 1, k = 1, batch = 1;

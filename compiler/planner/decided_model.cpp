@@ -25,6 +25,10 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.microbatches = decision.microbatches;
   setting.recompute = decision.recompute;
   setting.exceptLast = decision.exceptLast;
+  setting.offload = decision.offload;
+  for (const Tensor &tensor : problem.tensors)
+    if (tensor.trainable)
+      setting.stateRatio = std::max(setting.stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));
   setting.batchDivides = problem.batch / decision.microbatches % setting.batchWays() == 0;
   return setting;
 }

@@ -7,6 +7,7 @@
 namespace cleave::planner {
 namespace {
 
+constexpr const char *offloadNames[] = {"none", "optimizer"};
 constexpr const char *recomputeNames[] = {"none", "selective", "full"};
 constexpr const char *attentionNames[] = {"ring", "ulysses"};
 
@@ -87,6 +88,17 @@ Status checkLayout(const dist::Mesh &mesh, const dist::Sharding &sharding, const
 
 } // namespace
 
+const char *name(Offload offload) { return offloadNames[size_t(offload)]; }
+
+bool parseOffload(const std::string &text, Offload &offload) {
+  for (size_t i = 0; i < std::size(offloadNames); ++i)
+    if (text == offloadNames[i]) {
+      offload = Offload(i);
+      return true;
+    }
+  return false;
+}
+
 const char *name(Recompute recompute) { return recomputeNames[size_t(recompute)]; }
 
 bool parseRecompute(const std::string &text, Recompute &recompute) {
@@ -124,6 +136,9 @@ std::string Decision::text() const {
   if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
   if (gathersAgain) out += "gathers-again 1\n";
   if (exceptLast) out += "keeps last-microbatch\n";
+  if (offload != Offload::None)
+    out += fmt::format("offload {} host {} seconds {} {}\n", name(offload), memory.host, predicted.hostSeconds,
+                       predicted.exposedHostSeconds);
   if (!like.empty()) out += fmt::format("like {}\n", quote(like));
   for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
   for (const NodeDecision &node : nodes) {
@@ -197,6 +212,14 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     } else if (key == "gathers-again") {
       CLEAVE_RETURN_IF_ERROR(reader.integer(number));
       decision.gathersAgain = number != 0;
+    } else if (key == "offload") {
+      CLEAVE_RETURN_IF_ERROR(reader.choice(offloadNames, number));
+      decision.offload = Offload(number);
+      CLEAVE_RETURN_IF_ERROR(reader.expect("host"));
+      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.memory.host));
+      CLEAVE_RETURN_IF_ERROR(reader.expect("seconds"));
+      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.hostSeconds));
+      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.exposedHostSeconds));
     } else if (key == "keeps") {
       CLEAVE_RETURN_IF_ERROR(reader.expect("last-microbatch"));
       decision.exceptLast = true;

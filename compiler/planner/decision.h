@@ -21,6 +21,12 @@ bool parseRecompute(const std::string &text, Recompute &recompute);
 // all-to-alls exchange the split of positions for one of heads (Ulysses).
 enum class AttentionSplit : uint8_t { Ring, Ulysses };
 
+// What lies in the host's memory and passes through the device where it is used.
+enum class Offload : uint8_t { None, Optimizer };
+const char *name(Offload offload);
+// "none", "optimizer".
+bool parseOffload(const std::string &text, Offload &offload);
+
 struct NodeDecision {
   std::string node;                      // Problem::nodes[i].name, same order
   dist::FactorSharding split;            // one entry a factor of the node's rule
@@ -38,9 +44,10 @@ struct ParameterDecision {
   dist::Sharding state;     // how optimizer state lies; the update runs in this layout
 };
 
-// Bytes on one device.
+// Bytes on one device, and what it has in the host's memory.
 struct MemoryBreakdown {
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0;
+  double host = 0; // no part of total()
   double total() const { return parameters + gradients + optimizer + activations + workspace; }
 };
 
@@ -49,6 +56,7 @@ struct Predicted {
   double hiddenCommunicationSeconds = 0;
   MemoryBreakdown memory;
   double tflopsPerDevice = 0, mfu = 0; // model FLOPs (forward and backward, recomputation not counted) a second
+  double hostSeconds = 0, exposedHostSeconds = 0; // copies from and to the host's memory; what of it nothing hides
 };
 
 // One kind of collective in a step, summed.
@@ -72,6 +80,7 @@ struct Alternative {
   double stepSeconds = 0, memoryBytes = 0;
   bool fits = false;
   std::string whyNot; // empty for the chosen one
+  Offload offload = Offload::None;
 };
 
 // One candidate split of one node, priced with everything else as decided: the node's compute and the collectives and
@@ -117,6 +126,7 @@ struct Decision {
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None; // of most blocks
   bool exceptLast = false;               // a step's last microbatch keeps what it makes
+  Offload offload = Offload::None;
   std::string schedule = "none"; // a pipeline's ("1f1b", "interleaved:2", ..., "FILE.csv"); "none" without pipeline
   int stages = 1;                // of the pipeline: the size of axis pp times the model chunks a device holds
   AttentionSplit attention = AttentionSplit::Ring; // where the mesh has an axis cp

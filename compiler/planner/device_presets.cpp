@@ -76,6 +76,27 @@ void linkPreset(const std::string &kind, Link &node, Link &network) {
   network.latency = constants::networkLatency;
 }
 
+void hostPreset(const std::string &kind, Cluster &cluster) {
+  struct Host {
+    const char *kind;
+    double gbps;      // bits, each way: PCI Express 3.0, 4.0, 5.0 with 16 lanes (PCI-SIG: 8, 16, 32 GT/s, 128b/130b)
+    int64_t sharedBy; // GPUs behind one switch's upstream port
+    double memoryGib; // of a node
+  };
+  // NVIDIA, user guides of DGX-1 (512 GB, a switch for two GPUs), DGX A100 (1 TB and 2 TB, a switch for two), DGX H100,
+  // H200 and B200 (2 TB, a port for each).
+  static constexpr Host hosts[] = {{"v100-16g", 126, 2, 512},  {"v100-32g", 126, 2, 512},  {"a100-40g", 252, 2, 1024},
+                                   {"a100-80g", 252, 2, 2048}, {"h100-80g", 504, 1, 2048}, {"h200", 504, 1, 2048},
+                                   {"b200", 504, 1, 2048}};
+  cluster.host = {252 * giga / 8, constants::hostLatency}; // unknown devices: PCI Express 4.0, alone
+  for (const Host &host : hosts) {
+    if (kind != host.kind) continue;
+    cluster.host.bandwidth = host.gbps * giga / 8;
+    cluster.hostSharedBy = std::min(host.sharedBy, cluster.devicesPerNode);
+    cluster.hostMemoryBytes = host.memoryGib * gib;
+  }
+}
+
 void fillDefaults(Device &device) {
   bool cpu = device.isCpu();
   auto fill = [](double &value, double standard) {
@@ -119,6 +140,11 @@ Link cpuLink(int64_t devices) {
   // A collective in one process reads the peers' buffers: memory bandwidth, shared by all devices.
   // A barrier of threads that share few cores costs tens of microseconds.
   return {35 * giga / double(std::max<int64_t>(1, devices)), 20e-6, Link::Topology::Memory};
+}
+
+Link cpuHostLink(int64_t devices) {
+  // What is copied is read and written; waking the thread that copies takes as long as a barrier.
+  return {35 * giga / 2 / double(std::max<int64_t>(1, devices)), 20e-6};
 }
 
 } // namespace cleave::planner

@@ -14,10 +14,14 @@ std::optional<Device> devicePreset(const std::string &kind);
 std::string computeCapability(const std::string &kind);
 // Links of the servers these devices are sold in: NVLink inside a node; between nodes one NIC a device.
 void linkPreset(const std::string &kind, Link &node, Link &network);
+// The link to the host's memory, who shares it, and how much memory the host has.
+void hostPreset(const std::string &kind, Cluster &cluster);
 // `devices` virtual devices of a machine with `cores` and `memoryBytes`: they share its cores, memory and its
 // bandwidth.
 Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes);
 Link cpuLink(int64_t devices);
+// Its memory as a host's: a copy by one thread of each.
+Link cpuHostLink(int64_t devices);
 // Figures that a cluster file may leave out, by what they describe.
 void fillDefaults(Device &device);
 
@@ -57,6 +61,10 @@ inline constexpr double gpuLaunchSeconds = 9e-6;
 inline constexpr double gpuDispatchSeconds = 89e-6;
 inline constexpr double nodeLatency = 20e-6;
 inline constexpr double networkLatency = 20e-6;
+// Copies between pinned memory and a GPU: 24.5 to 26.5 GB/s of PCIe 4.0's 31.5 are reached (NVIDIA's bandwidthTest on
+// A100 SXM4, as commonly reported); from the end of one to the begin of the next.
+inline constexpr double hostEfficiency = 0.8;
+inline constexpr double hostLatency = 10e-6;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
 } // namespace constants

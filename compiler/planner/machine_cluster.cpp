@@ -167,6 +167,7 @@ Cluster clusterOf(const MachineFigures &figures) {
   device.elementSeconds.fill(0);
   fitElements(figures, std::max(start, figures.kernelSeconds), device);
   cluster.node = cluster.network = fitLink(figures, cluster);
+  cluster.host = cpuHostLink(figures.devices);
   return cluster;
 }
 

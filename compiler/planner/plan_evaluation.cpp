@@ -22,7 +22,7 @@ public:
 
   PlanEvaluation evaluate() {
     sumStages();
-    double end = 0;
+    double end = 0, host = 0;
     std::vector<double> ends = simulatedEnds();
     PlanEvaluation result;
     Overlap overlap = overlapOf(model);
@@ -42,12 +42,18 @@ public:
         predicted.hiddenCommunicationSeconds = hidden;
         predicted.exposedCommunicationSeconds =
             rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed;
+        predicted.hostSeconds = rank.state.hostSeconds;
+        predicted.exposedHostSeconds = rank.state.hostExposed;
       }
-      MemoryBreakdown memory{rank.state.parameters, rank.state.gradients, rank.state.optimizer,
+      MemoryBreakdown memory{rank.state.parameters,
+                             rank.state.gradients,
+                             rank.state.optimizer,
                              rank.kept + rank.work.keptOfLast + rank.work.transient,
                              rank.buffers + workspaceBytes(model.setting, rank.work.workspace,
                                                            rank.state.largestParameter, rank.state.gradients,
-                                                           rank.state.parameters)};
+                                                           rank.state.parameters),
+                             rank.state.host};
+      host = std::max(host, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)
         if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
@@ -56,7 +62,8 @@ public:
     predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(model, predicted);
-    result.fits = predicted.memory.total() <= problem.memoryLimit;
+    double room = model.cluster->hostMemoryBytes / double(model.cluster->devicesPerNode);
+    result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || host <= room);
     result.stages = std::move(stages);
     return result;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace cleave::planner {
 namespace {
@@ -118,6 +119,9 @@ Price &Price::operator+=(const Price &other) {
   parameters += other.parameters;
   gradients += other.gradients;
   optimizer += other.optimizer;
+  host += other.host;
+  hostSeconds += other.hostSeconds;
+  hostExposed += other.hostExposed;
   activations += other.activations;
   return *this;
 }
@@ -171,6 +175,14 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
   update.bytes += (microbatches - 1) * 3 * (setting.zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
+
+  if (setting.offload == Offload::Optimizer) {
+    // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
+    price.host = std::exchange(price.optimizer, 0);
+    price.hostSeconds = hostCopySeconds(*model.cluster, price.host, count);
+    price.hostExposed = std::max(0.0, price.hostSeconds - model.cluster->device.overlap * price.update);
+    price.exposed += price.hostExposed;
+  }
 
   int64_t gradientWays = setting.gradientWays();
   if (gradientWays <= 1) return price;

@@ -13,6 +13,7 @@ struct Price {
   double exposedForward = 0;                                            // its part in the first forward pass
   double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
+  double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
 
   double memory() const { return parameters + gradients + optimizer + activations; }
   Price &operator+=(const Price &other);

@@ -31,6 +31,7 @@ Alternative describe(const std::string &name, const Solution &solution, double l
   row.recompute = toDecision(*solution.model->problem, solution).recompute;
   row.stepSeconds = solution.seconds();
   row.memoryBytes = solution.bytes();
+  row.offload = setting.offload;
   row.fits = solution.evaluation.fits;
   if (!row.fits)
     row.whyNot = fmt::format("needs {} on a device, {} can be used", bytesText(row.memoryBytes), bytesText(limit));
@@ -87,6 +88,7 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
   for (const std::string &preset : presetNames()) {
     SearchOptions how = time.beside(left--);
     if (cluster.numDevices() == 1 && preset != "ddp") continue;
+    if (preset.ends_with("-offload") && cluster.hostMemoryBytes == 0) continue; // nobody says that there is a host
     SplitFlags flags;
     flags.like = preset;
     Result<Constraints> constraints = parseConstraints(flags, cluster);
@@ -219,6 +221,11 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recomputeOf.clear();
     attempt("another --recompute", cluster, freed, options);
   }
+  if (constraints.offload.value_or(Offload::None) == Offload::None) {
+    Constraints moved = constraints;
+    moved.offload = Offload::Optimizer;
+    attempt("--offload optimizer", cluster, moved, options);
+  }
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
@@ -310,6 +317,18 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                                constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like,
                                problem.name.empty() ? "this model" : problem.name))};
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first());
+  if (!outcome.best && outcome.leastMemory && outcome.isComplete && !constraints.offload &&
+      cluster.hostMemoryBytes > 0) {
+    Constraints moved = constraints;
+    moved.offload = Offload::Optimizer;
+    Outcome other = searchSettings(problem, facts, cluster, moved, time.first());
+    if (other.best) {
+      other.notes.push_back(fmt::format("no split fits without the hosts' memory: the leanest needs {} on a device",
+                                        bytesText(outcome.leastMemory->bytes())));
+      other.candidates += outcome.candidates;
+      outcome = std::move(other);
+    }
+  }
   if (!outcome.best && outcome.leastMemory && !outcome.isComplete)
     return {
         Status(ErrorKind::NoFit,

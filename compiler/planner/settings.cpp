@@ -63,6 +63,9 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   int64_t units = int64_t(facts.structure->layout->units.size());
   auto blocks = size_t(std::ranges::count_if(facts.structure->layout->units, &Unit::isBlock));
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
+  double stateRatio = 0;
+  for (const Tensor &tensor : problem.tensors)
+    if (tensor.trainable) stateRatio = std::max(stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, opensSequence(facts, constraints)))
@@ -88,6 +91,8 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           }
           setting.microbatches = microbatches;
           setting.exceptLast = constraints.exceptLast;
+          setting.offload = constraints.offload.value_or(Offload::None);
+          setting.stateRatio = stateRatio;
           setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
           if (setting.batchDivides != mustDivide) continue;
           if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;

@@ -57,7 +57,8 @@ std::vector<LaidAxis> Setting::laidAxes() const {
 
 std::string Setting::str() const {
   return fmt::format("{} zero {} microbatches {} recompute {}{}", mesh().str(), zero, microbatches, name(recompute),
-                     pp > 1 ? " schedule " + schedule : "");
+                     pp > 1 ? " schedule " + schedule : "") +
+         (offload != Offload::None ? fmt::format(" offload {}", name(offload)) : "");
 }
 
 double SplitModel::localBytes(int tensor) const {

@@ -70,7 +70,9 @@ struct Setting {
   int zero = 0;
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
-  bool exceptLast = false;       // the last microbatch keeps all it makes
+  bool exceptLast = false; // the last microbatch keeps all it makes
+  Offload offload = Offload::None;
+  double stateRatio = 0;         // most bytes of optimizer state for a byte of a parameter
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline
   int weightVersions = 1;        // that its schedule keeps

@@ -42,6 +42,9 @@ double workspaceBytes(const Setting &setting, double largestOperation, double la
   // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
   if (setting.gradientWays() > 1) bytes += std::min(constants::bucketBytes, gradients + parameters);
   if (setting.zero >= 2) bytes += largestParameter * (setting.zero >= 3 ? 3 : 1);
+  // State that is there, and state that is on its way.
+  if (setting.offload == Offload::Optimizer)
+    bytes += 2 * setting.stateRatio * largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
   return bytes;
 }
 
@@ -80,8 +83,14 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   predicted.hiddenCommunicationSeconds = hidden;
   predicted.exposedCommunicationSeconds = passes.exposed + homes.exposed + homes.hideable - hidden;
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
-  predicted.memory = {homes.parameters, homes.gradients, homes.optimizer, passes.activations,
-                      workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters)};
+  predicted.memory = {homes.parameters,
+                      homes.gradients,
+                      homes.optimizer,
+                      passes.activations,
+                      workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters),
+                      homes.host};
+  predicted.hostSeconds = homes.hostSeconds;
+  predicted.exposedHostSeconds = homes.hostExposed;
   fillRate(model, predicted);
   result.price = passes;
   result.price += homes;

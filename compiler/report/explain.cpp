@@ -112,6 +112,7 @@ std::string diff(const Report &left, const Report &right) {
   line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
   line(out, "recompute", left.recompute, right.recompute);
   line(out, "schedule", left.schedule, right.schedule);
+  line(out, "offload", left.offload, right.offload);
   const bool isSame = out.empty();
   std::string what = isSame ? "the split is the same\n" : "what changed\n" + out;
 
@@ -135,6 +136,7 @@ std::string diff(const Report &left, const Report &right) {
   bytes("  optimizer", a.optimizer, b.optimizer);
   bytes("  activations", a.activations, b.activations);
   bytes("  workspace", a.workspace, b.workspace);
+  bytes("host memory", a.host, b.host);
   if (!worth.empty()) what += "what it is worth\n" + worth;
 
   if (!isSame) what += singleChanges(left, right);

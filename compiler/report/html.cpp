@@ -98,11 +98,12 @@ std::string renderHtml(const Report &report) {
   std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta "
                                 "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n<h1>{0}</h1>\n",
                                 title, style);
-  out +=
-      fmt::format("<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}; {} samples a "
-                  "step</p>\n",
-                  report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
-                  escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like), report.batch);
+  out += fmt::format(
+      "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
+      "step</p>\n",
+      report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
+      escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like),
+      report.offload == "none" ? "" : ", offload " + report.offload, report.batch);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   out += fmt::format("<h2>Step time: {}</h2>\n{}", formatSeconds(predicted.stepSeconds),
                      bar({{"compute", predicted.computeSeconds, formatSeconds(predicted.computeSeconds)},
@@ -119,6 +120,10 @@ std::string renderHtml(const Report &report) {
                           {"optimizer", memory.optimizer, formatBytes(memory.optimizer)},
                           {"activations", memory.activations, formatBytes(memory.activations)},
                           {"workspace", memory.workspace, formatBytes(memory.workspace)}}));
+  if (report.offload != "none")
+    out += fmt::format("<p>{} of the host's memory a device; copies take {}, {} of it exposed</p>\n",
+                       formatBytes(memory.host), formatSeconds(predicted.hostSeconds),
+                       formatSeconds(predicted.exposedHostSeconds));
   out += memoryChart(report);
   if (report.stages.size() > 1) {
     out += "<h2>Stages</h2>\n<table>" +

@@ -33,7 +33,8 @@ Json alternativeJson(const Alternative &row) {
           {"step_time_s", row.stepSeconds},
           {"memory_bytes_per_device", row.memoryBytes},
           {"fits", row.fits},
-          {"why_not", row.whyNot}};
+          {"why_not", row.whyNot},
+          {"offload", planner::name(row.offload)}};
 }
 
 Alternative alternativeOf(const Json &json) {
@@ -48,6 +49,7 @@ Alternative alternativeOf(const Json &json) {
   row.memoryBytes = json.at("memory_bytes_per_device");
   row.fits = json.at("fits");
   row.whyNot = json.at("why_not");
+  planner::parseOffload(json.value("offload", "none"), row.offload);
   return row;
 }
 
@@ -83,16 +85,13 @@ CandidateCost candidateOf(const Json &json) {
 }
 
 Json memoryJson(const planner::MemoryBreakdown &memory) {
-  return {{"parameters", memory.parameters},
-          {"gradients", memory.gradients},
-          {"optimizer", memory.optimizer},
-          {"activations", memory.activations},
-          {"workspace", memory.workspace}};
+  return {{"parameters", memory.parameters},   {"gradients", memory.gradients}, {"optimizer", memory.optimizer},
+          {"activations", memory.activations}, {"workspace", memory.workspace}, {"host", memory.host}};
 }
 
 planner::MemoryBreakdown memoryOf(const Json &json) {
-  return {json.at("parameters"), json.at("gradients"), json.at("optimizer"), json.at("activations"),
-          json.at("workspace")};
+  return {json.at("parameters"),  json.at("gradients"), json.at("optimizer"),
+          json.at("activations"), json.at("workspace"), json.value("host", 0.0)};
 }
 
 Json stageJson(const Stage &stage) {
@@ -143,6 +142,7 @@ Report reportOf(const Json &json) {
   report.schedule = json.at("schedule");
   report.microbatches = json.at("microbatches");
   report.recompute = json.at("recompute");
+  report.offload = json.value("offload", "none");
   report.like = json.at("like");
   report.devices = json.at("devices");
   const Json &predicted = json.at("predicted"), &memory = predicted.at("memory_breakdown");
@@ -153,7 +153,9 @@ Report reportOf(const Json &json) {
                       predicted.at("hidden_communication_s"),
                       memoryOf(memory),
                       predicted.at("tflops_per_device"),
-                      predicted.at("mfu")};
+                      predicted.at("mfu"),
+                      predicted.value("host_s", 0.0),
+                      predicted.value("exposed_host_s", 0.0)};
   report.estimatedMemoryBytes = predicted.at("estimated_memory_bytes_per_device");
   report.memoryIsPlanned = predicted.at("memory_is_planned");
   report.deviceMemoryBytes = json.at("device_memory_bytes");
@@ -202,6 +204,7 @@ std::string renderJson(const Report &report) {
       {"schedule", report.schedule},
       {"microbatches", report.microbatches},
       {"recompute", report.recompute},
+      {"offload", report.offload},
       {"like", report.like},
       {"devices", report.devices},
       {"predicted",
@@ -215,7 +218,9 @@ std::string renderJson(const Report &report) {
         {"memory_is_planned", report.memoryIsPlanned},
         {"estimated_memory_bytes_per_device", report.estimatedMemoryBytes},
         {"tflops_per_device", predicted.tflopsPerDevice},
-        {"mfu", predicted.mfu}}},
+        {"mfu", predicted.mfu},
+        {"host_s", predicted.hostSeconds},
+        {"exposed_host_s", predicted.exposedHostSeconds}}},
       {"device_memory_bytes", report.deviceMemoryBytes},
       {"search", {{"seconds", report.searchSeconds}, {"gap", report.gap}, {"candidates", report.candidates}}},
       {"stages", Json::array()},

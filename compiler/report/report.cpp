@@ -143,6 +143,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.schedule = decision.schedule;
   report.recompute = planner::name(decision.recompute);
   if (decision.exceptLast) report.recompute += ":except-last";
+  report.offload = planner::name(decision.offload);
   report.like = decision.like;
   report.zero = decision.zero;
   report.microbatches = decision.microbatches;
@@ -216,6 +217,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
     const auto &held = parameter.pp_coordinates();
     if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
     double bytes = shardBytes(plan, parameter);
+    if (parameter.on_host()) continue;
     bool isWeights = parameter.name().starts_with(runtime::previousPrefix); // of the step before
     if (parameter.role() == plan::Parameter::OPTIMIZER_STATE && !isWeights)
       memory.optimizer += bytes;
@@ -227,6 +229,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   // Gradients of the last microbatch are scratch: they share the reused part of the arena with the activations.
   double persistent = memory.parameters + memory.optimizer + memory.gradients;
   memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
+  memory.host = double(program.host_bytes());
   memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, number);
   report.predicted.memory = memory;
   report.memoryIsPlanned = true;

@@ -36,7 +36,7 @@ struct Report {
   std::string model, cluster;
   int64_t batch = 0;
   dist::Mesh mesh;
-  std::string schedule = "none", recompute = "none", like;
+  std::string schedule = "none", recompute = "none", offload = "none", like;
   int zero = 0;
   int64_t microbatches = 1, devices = 1;
   planner::Predicted predicted;

@@ -31,6 +31,7 @@ planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluste
   flags.microbatches = fmt::format("{}", report.microbatches);
   flags.schedule = report.schedule;
   flags.recompute = report.recompute;
+  flags.offload = report.offload;
   return flags;
 }
 
@@ -79,6 +80,7 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
   change("microbatches", &planner::SplitFlags::microbatches);
   change("schedule", &planner::SplitFlags::schedule);
   change("recompute", &planner::SplitFlags::recompute);
+  change("offload", &planner::SplitFlags::offload);
   if (rows.size() > 2) rows.push_back(price(*source, "all of these", theirs));
   if (left.cluster != right.cluster || left.batch != right.batch) {
     Result<PricingSource> other = unpackSource(right.source);

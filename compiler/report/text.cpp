@@ -114,10 +114,11 @@ std::string renderText(const Report &report) {
   const planner::MemoryBreakdown &memory = predicted.memory;
   std::string out = fmt::format("{} on {} ({} device{})\n\n", report.model, report.cluster, report.devices,
                                 report.devices == 1 ? "" : "s");
-  out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}\n", report.mesh.str(), report.zero,
-                     report.microbatches, report.recompute,
-                     report.schedule == "none" ? "" : ", schedule " + report.schedule,
-                     report.like.empty() ? "" : ", like " + report.like);
+  out +=
+      fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}{}\n", report.mesh.str(), report.zero,
+                  report.microbatches, report.recompute, report.offload == "none" ? "" : ", offload " + report.offload,
+                  report.schedule == "none" ? "" : ", schedule " + report.schedule,
+                  report.like.empty() ? "" : ", like " + report.like);
   out += fmt::format("batch      {} samples a step\n", report.batch);
   double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
                                    predicted.exposedCommunicationSeconds - predicted.bubbleSeconds);
@@ -141,6 +142,10 @@ std::string renderText(const Report &report) {
                              {"workspace", memory.workspace}})
     rows.push_back({"        ", what, formatBytes(bytes), percent(bytes, memory.total())});
   out += table(rows) + memoryLine(report);
+  if (report.offload != "none")
+    out += fmt::format(
+        "host       {} of the host's memory a device; copies take {} each way at once, {} of it exposed\n",
+        formatBytes(memory.host), formatSeconds(predicted.hostSeconds), formatSeconds(predicted.exposedHostSeconds));
   out += fmt::format("search     {} choices priced in {:.2f} s, optimality gap {:.2f} %\n", report.candidates,
                      report.searchSeconds, 100 * report.gap);
   for (const std::string &note : report.notes) out += "note       " + note + "\n";

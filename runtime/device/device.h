@@ -21,8 +21,8 @@ public:
   virtual ~PreparedCommand() = default;
   // Does the work; on a GPU: puts it on the command's stream.
   virtual Status run() = 0;
-  // On a GPU, where one thread does so for all devices of the process: run(), unless it needs what another device has not
-  // yet enqueued. False: not yet, call again after the others.
+  // On a GPU, where one thread does so for all devices of the process: run(), unless it needs what another device has
+  // not yet enqueued. False: not yet, call again after the others.
   virtual Result<bool> issue() {
     if (Status status = run(); !status) return status;
     return true;
@@ -37,17 +37,21 @@ public:
   virtual ~Device() = default;
   // One allocation of zeroed bytes; the program's buffers are offsets into it.
   virtual Status allocate(int64_t bytes) = 0;
+  // Zeroed bytes of the host's memory beside it, pinned where the device is a GPU. Places (plan/routine.h) from
+  // hostMemory on are in them.
+  virtual Status allocateHost(int64_t bytes) = 0;
   // Base address of the arena as kernels see it; null on a device whose memory the host cannot address.
   virtual std::byte *arena() = 0;
+  virtual std::byte *host() = 0; // null: a device without memory
   // False: a device that only checks its commands.
   virtual bool executes() const { return true; }
   // Commands except collectives and transfers, which are the communicator's.
   virtual Result<Prepared> prepare(const plan::Command &command) = 0;
   // Called once after the last prepare: allocates the scratch that the prepared commands share.
   virtual Status finishPreparing() = 0;
-  virtual Status write(int64_t offset, const void *data, int64_t bytes) = 0;
-  virtual Status read(int64_t offset, void *data, int64_t bytes) const = 0;
-  // Arena and scratch, bytes.
+  virtual Status write(int64_t place, const void *data, int64_t bytes) = 0;
+  virtual Status read(int64_t place, void *data, int64_t bytes) const = 0;
+  // Arena and scratch, bytes; the host's memory is no part of it.
   virtual int64_t allocatedBytes() const = 0;
   // Called on a thread before it runs this device's commands.
   virtual void enterThread() = 0;

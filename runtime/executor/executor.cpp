@@ -145,6 +145,8 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     const plan::Program &program = source.programs(programOf(source, meshOfPlan, id));
     if (Status status = opened.back()->allocate(program.arena_bytes()); !status)
       return runError(fmt::format("rank {}: {}", id, status.message()));
+    if (Status status = opened.back()->allocateHost(program.host_bytes()); !status)
+      return runError(fmt::format("rank {}: {}", id, status.message()));
     connection->attach(id, opened.back()->arena());
   }
   cuda::StreamFabric *fabric = nullptr;
@@ -264,6 +266,13 @@ int64_t Executor::peakBytes() const {
   int64_t most = 0;
   for (const std::unique_ptr<PreparedProgram> &program : programs)
     most = std::max(most, program->device.allocatedBytes() + connection->messageBytes(program->id));
+  return most;
+}
+
+int64_t Executor::hostBytes() const {
+  int64_t most = 0;
+  for (const std::unique_ptr<PreparedProgram> &program : programs)
+    most = std::max(most, program->program().host_bytes());
   return most;
 }
 

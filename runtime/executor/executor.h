@@ -61,6 +61,7 @@ public:
   bool reads(const std::string &routine, const std::string &input) const;
 
   int64_t peakBytes() const;                            // allocated on the fullest of devices()
+  int64_t hostBytes() const;                            // of the host's memory, most for one of devices()
   const Status &lastFailure() const { return failure; } // of a run, or of a shard's bytes on their way
   int threadsPerDevice() const { return threads; }
   std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs

@@ -20,6 +20,7 @@ std::string StepMetrics::json() const {
   line["tokens_per_s"] = tokensPerSecond;
   line["tflops_per_device"] = tflopsPerDevice;
   line["peak_bytes_per_device"] = peakBytesPerDevice;
+  if (hostBytesPerDevice > 0) line["host_bytes_per_device"] = hostBytesPerDevice;
   if (evalLoss) line["eval_loss"] = *evalLoss;
   return line.dump();
 }

@@ -286,6 +286,7 @@ Result<StepMetrics> PlanTrainer::step() {
   metrics.tflopsPerDevice =
       training.flops_per_step() / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
+  metrics.hostBytesPerDevice = engine->hostBytes();
   if (evalEvery > 0 && data.evaluation && done % evalEvery == 0) {
     Result<double> loss = evaluate();
     if (!loss) return loss.status();

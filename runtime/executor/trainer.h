@@ -22,8 +22,8 @@ struct StepMetrics {
   std::optional<double> gradNorm, evalLoss;
   std::optional<double> lossScale; // fp16: of the next step
   std::optional<int64_t> skipped;  // fp16: steps so far whose gradients overflowed, so that nothing was updated
-  int64_t peakBytesPerDevice = 0;
-  std::string json() const; // one line, without the newline, with interface.md's keys
+  int64_t peakBytesPerDevice = 0, hostBytesPerDevice = 0; // on the fullest device; what it has in the host's memory
+  std::string json() const;                               // one line, without the newline, with interface.md's keys
 };
 
 struct TrainOptions {

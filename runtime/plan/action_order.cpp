@@ -78,7 +78,8 @@ FragmentBytes bytesOf(const plan::Plan &plan, const plan::Program &program, cons
   for (const plan::HostScalar &scalar : program.host_scalars())
     lanes[computeLane].add(-1, scalar.buffer().offset(), byteSize(scalar.buffer()), true);
   struct Clock {
-    std::array<int, numLanes> known{-1, -1, -1}; // by lane: the last of its items known to be done
+    std::array<int, numLanes> known; // by lane: the last of its items known to be done; -1: none
+    Clock() { known.fill(-1); }
   };
   std::array<Clock, numLanes> now;
   std::map<int32_t, Clock> events;

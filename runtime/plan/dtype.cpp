@@ -68,7 +68,8 @@ int64_t byteSize(const plan::Buffer &buffer) {
 }
 
 std::string describe(const plan::Buffer &buffer) {
-  return fmt::format("{}[{}] at {}", name(buffer.dtype()), fmt::join(buffer.shape(), "x"), buffer.offset());
+  return fmt::format("{}[{}] at {}{}", name(buffer.dtype()), fmt::join(buffer.shape(), "x"), buffer.offset(),
+                     buffer.on_host() ? " of the host's memory" : "");
 }
 
 } // namespace cleave::runtime

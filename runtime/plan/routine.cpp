@@ -1,17 +1,21 @@
 #include "runtime/plan/routine.h"
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
 
 int laneOf(const plan::Command &command) {
   if (command.stream() == 0) return computeLane;
+  if (command.has_copy() && command.copy().source().on_host()) return fetchLane;
+  if (command.has_copy() && command.copy().target().on_host()) return evictLane;
   bool receives = command.has_transfer() && command.transfer().direction() == plan::Transfer::RECEIVE;
   return receives ? receiveLane : communicationLane;
 }
 
 const char *laneName(int lane) {
-  return lane == computeLane ? "compute" : lane == communicationLane ? "communication" : "receive";
+  constexpr std::array<const char *, numLanes> names{"compute", "communication", "receive", "from-host", "to-host"};
+  return names[static_cast<size_t>(lane)];
 }
 
 int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device) {
@@ -19,9 +23,10 @@ int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device) {
 }
 
 std::optional<int64_t> offsetIn(const plan::Parameter &parameter, int program) {
-  if (parameter.pp_coordinates().empty()) return parameter.offset();
+  int64_t begin = parameter.on_host() ? hostMemory : 0;
+  if (parameter.pp_coordinates().empty()) return begin + parameter.offset();
   for (int i = 0; i < parameter.pp_coordinates_size() && i < parameter.offsets_size(); ++i)
-    if (parameter.pp_coordinates(i) == program) return parameter.offsets(i);
+    if (parameter.pp_coordinates(i) == program) return begin + parameter.offsets(i);
   return std::nullopt;
 }
 
@@ -63,6 +68,7 @@ int64_t microbatchesOf(const plan::Plan &plan, const std::string &name) {
 
 int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment,
                 int32_t slot) {
+  if (buffer.on_host()) return hostMemory + buffer.offset();
   if (!buffer.in_slot()) return buffer.offset();
   const plan::SlotRegion &region = program.slot_regions(fragment.slot_region());
   return region.offset() + slot * region.bytes() + buffer.offset();

@@ -13,16 +13,20 @@
 
 namespace cleave::runtime {
 
-// A device has three threads, each runs its commands in order: compute, communication (collectives and sends), and
-// receives, which run ahead of the others as far as their memory is free.
-constexpr int numLanes = 3;
-constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2;
+// A device has a thread (a GPU: a stream) a lane, each runs its commands in order: compute, communication (collectives
+// and sends), receives, which run ahead of the others as far as their memory is free, and copies from and to the host's
+// memory, a lane each way, as the link has.
+constexpr int numLanes = 5;
+constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2, fetchLane = 3, evictLane = 4;
 int laneOf(const plan::Command &command);
 const char *laneName(int lane); // "compute", ...
 
 // The program that a device runs: the one of its coordinate along "pp", or the only one.
 int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device);
-// Where the devices of a program hold the parameter, bytes from the start of the arena; none: they do not.
+// A device's places are one line of bytes: its arena from 0 on, and what lies in the host's memory from here on.
+constexpr int64_t hostMemory = int64_t(1) << 60;
+
+// Where the devices of a program hold the parameter, as a place; none: they do not.
 std::optional<int64_t> offsetIn(const plan::Parameter &parameter, int program);
 // The least coordinate along "pp" that holds it.
 int64_t firstHolder(const plan::Parameter &parameter);
@@ -34,7 +38,7 @@ std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const s
 // How many microbatches its actions name.
 int64_t microbatchesOf(const plan::Plan &plan, const std::string &routine);
 
-// Offset of a buffer from the start of the arena when its action has this slot.
+// The place of a buffer when its action has this slot.
 int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
 bool usesSlot(const plan::Fragment &fragment);
 // The message with every in_slot buffer placed in the arena.

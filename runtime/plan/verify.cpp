@@ -13,20 +13,27 @@ Status at(const std::string &where, const Status &status) {
   return status.isOk() ? status : Status(static_cast<ErrorKind>(status.exitStatus()), where + ": " + status.message());
 }
 
-// What offsets may reach: the arena, and of in_slot buffers one copy of the fragment's slot region.
+// What offsets may reach: the arena; of in_slot buffers one copy of the fragment's slot region, of on_host buffers the
+// device's part of the host's memory. -1: none may.
 struct Space {
-  int64_t arenaBytes, slotBytes; // slotBytes -1: no slot region
+  int64_t arenaBytes, slotBytes = -1, hostBytes = -1;
 };
 
 Status verifyBuffer(const plan::Buffer &buffer, const Space &space) {
   int64_t bytes = byteSize(buffer), element = byteSize(buffer.dtype());
   if (bytes < 0) return inputError(fmt::format("{} is not a valid buffer", describe(buffer)));
   if (buffer.shape_size() > 16) return inputError(fmt::format("{} has more than 16 dimensions", describe(buffer)));
-  int64_t room = buffer.in_slot() ? space.slotBytes : space.arenaBytes;
+  int64_t room = buffer.on_host() ? space.hostBytes : buffer.in_slot() ? space.slotBytes : space.arenaBytes;
+  if (buffer.on_host() && (room < 0 || buffer.in_slot()))
+    return inputError(
+        fmt::format("{} lies in the host's memory, which only parameters and copies reach", describe(buffer)));
   if (room < 0) return inputError(fmt::format("{} lies in a slot, where there is none", describe(buffer)));
   if (buffer.offset() < 0 || buffer.offset() > room - bytes)
     return inputError(fmt::format("{} ({} bytes) is not inside the {} of {} bytes", describe(buffer), bytes,
-                                  buffer.in_slot() ? "slot" : "arena", room));
+                                  buffer.on_host()   ? "host's memory"
+                                  : buffer.in_slot() ? "slot"
+                                                     : "arena",
+                                  room));
   if (buffer.offset() % element) return inputError(fmt::format("{} is not aligned to its elements", describe(buffer)));
   return Status::ok();
 }
@@ -66,7 +73,7 @@ Status verifySource(const plan::Parameter &parameter) {
       fmt::format("its file slice has {} bytes at {}, its shape needs {}", file.length(), file.offset(), expected));
 }
 
-Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &mesh, int64_t arenaBytes) {
+Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &mesh, const Space &space) {
   std::vector<std::pair<int64_t, const plan::Parameter *>> places;
   std::set<std::string> names;
   for (const plan::Parameter &parameter : plan.parameters()) {
@@ -79,10 +86,11 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     Result<Shard> shard = shardOf(parameter.shape(), parameter.dims(), mesh, 0);
     if (!shard) return at(where, shard.status());
     plan::Buffer buffer;
-    buffer.set_offset(*offset);
+    buffer.set_offset(*offset - (parameter.on_host() ? hostMemory : 0));
+    buffer.set_on_host(parameter.on_host());
     buffer.set_dtype(parameter.dtype());
     for (int64_t size : shard->size) buffer.add_shape(size);
-    CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, {arenaBytes, -1})));
+    CLEAVE_RETURN_IF_ERROR(at(where, verifyBuffer(buffer, space)));
     CLEAVE_RETURN_IF_ERROR(at(where, verifySource(parameter)));
     places.emplace_back(*offset, &parameter);
     if (byteSize(buffer) == 0) places.pop_back();
@@ -94,8 +102,8 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     const plan::Parameter &before = *places[i - 1].second;
     int64_t bytes = elementCount(shardOf(before.shape(), before.dims(), mesh, 0)->size) * byteSize(before.dtype());
     if (places[i - 1].first + bytes > places[i].first)
-      return inputError(
-          fmt::format("parameters '{}' and '{}' overlap in the arena", before.name(), places[i].second->name()));
+      return inputError(fmt::format("parameters '{}' and '{}' overlap in the {}", before.name(),
+                                    places[i].second->name(), before.on_host() ? "host's memory" : "arena"));
   }
   return Status::ok();
 }
@@ -112,7 +120,7 @@ Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, cons
 }
 
 Status verifyConstant(const plan::ConstantData &constant, const dist::Mesh &mesh, int64_t arenaBytes) {
-  CLEAVE_RETURN_IF_ERROR(verifyBuffer(constant.buffer(), {arenaBytes, -1})); // the same for all microbatches
+  CLEAVE_RETURN_IF_ERROR(verifyBuffer(constant.buffer(), {arenaBytes})); // the same for all microbatches
   int64_t expected = byteSize(constant.buffer());
   if (constant.dims_size()) {
     Result<Shard> shard = shardOf(constant.global_shape(), constant.dims(), mesh, 0);
@@ -133,6 +141,8 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
                       const dist::Mesh &mesh) {
   bool hasSlots = fragment.slot_region() >= 0 && fragment.slot_region() < program.slot_regions_size();
   Space space{program.arena_bytes(), hasSlots ? program.slot_regions(fragment.slot_region()).bytes() : -1};
+  Space copied = space;
+  copied.hostBytes = program.host_bytes();
   std::set<std::string> names;
   for (const plan::InputBinding &input : fragment.inputs()) {
     CLEAVE_RETURN_IF_ERROR(at(fmt::format("input '{}'", input.name()), verifyInput(input, mesh, space)));
@@ -149,7 +159,7 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
       if (command.kind_case() == plan::Command::KIND_NOT_SET)
         return inputError("it has no kind, or one that a newer cleave knows");
       for (const Access &access : accessesOf(command, &plan))
-        CLEAVE_RETURN_IF_ERROR(at(access.role, verifyBuffer(*access.buffer, space)));
+        CLEAVE_RETURN_IF_ERROR(at(access.role, verifyBuffer(*access.buffer, command.has_copy() ? copied : space)));
       return verifyCommand(command, plan, mesh);
     };
     if (Status status = check(); !status) {
@@ -164,7 +174,8 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
 
 Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh) {
   const plan::Program &program = plan.programs(number);
-  if (program.arena_bytes() < 0) return inputError("the plan's arena has a negative size");
+  if (program.arena_bytes() < 0 || program.host_bytes() < 0)
+    return inputError("the plan's arena or its host memory has a negative size");
   int64_t needed = program.arena_bytes() + std::max<int64_t>(0, program.library_workspace_bytes());
   if (plan.device_memory_bytes() > 0 && needed > plan.device_memory_bytes())
     return {ErrorKind::NoFit,
@@ -172,9 +183,9 @@ Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh)
                         "devices, pipeline stages (--mesh pp=N), --zero 3 or --recompute full",
                         static_cast<double>(needed) / (1 << 30),
                         static_cast<double>(plan.device_memory_bytes()) / (1 << 30))};
-  CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, number, mesh, program.arena_bytes()));
+  CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, number, mesh, {program.arena_bytes(), -1, program.host_bytes()}));
   for (const plan::HostScalar &scalar : program.host_scalars()) {
-    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyBuffer(scalar.buffer(), {program.arena_bytes(), -1})));
+    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyBuffer(scalar.buffer(), {program.arena_bytes()})));
     int64_t count = elementCount(scalar.buffer().shape());
     if (count != 1 && !(count == 2 && scalar.kind() == plan::HostScalar::STEP))
       return inputError(fmt::format("host scalar {} of {} elements", describe(scalar.buffer()), count));

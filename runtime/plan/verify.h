@@ -5,7 +5,8 @@
 //   2048"
 //
 // Checked, in time that does not grow with the number of devices:
-// - buffers lie inside the arena, aligned, with a known dtype; persistent tensors do not overlap
+// - buffers lie inside the arena, aligned, with a known dtype; persistent tensors do not overlap; only copies reach the
+//   host's memory
 // - every command's shapes, strides, kernel index, and affine offsets (extremes over the mesh) are consistent
 // - events are recorded once and before they are waited for
 // - commands of different streams that nothing orders do not touch overlapping bytes, unless both only read

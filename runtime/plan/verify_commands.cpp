@@ -171,6 +171,11 @@ Status verifyCopy(const plan::Copy &c, const dist::Mesh &mesh) {
   Result<std::pair<int64_t, int64_t>> from = rangeOf(c.source_offset(), mesh), to = rangeOf(c.target_offset(), mesh);
   if (!from) return from.status();
   if (!to) return to.status();
+  if (c.source().on_host() || c.target().on_host()) {
+    if (c.sizes_size() != 1 || c.source_strides(0) != 1 || c.target_strides(0) != 1)
+      return inputError("a copy from or to the host's memory moves one run of bytes");
+    if (c.source().on_host() && c.target().on_host()) return inputError("a copy within the host's memory");
+  }
   CLEAVE_RETURN_IF_ERROR(reaches("source", c.source(), c.sizes(), c.source_strides(), *from));
   return reaches("target", c.target(), c.sizes(), c.target_strides(), *to);
 }

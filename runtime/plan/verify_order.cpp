@@ -17,7 +17,8 @@ std::string show(const plan::Fragment &fragment, int index) {
 }
 
 bool overlap(const plan::Buffer &a, const plan::Buffer &b) {
-  return a.in_slot() == b.in_slot() && a.offset() < b.offset() + byteSize(b) && b.offset() < a.offset() + byteSize(a);
+  return a.in_slot() == b.in_slot() && a.on_host() == b.on_host() && a.offset() < b.offset() + byteSize(b) &&
+         b.offset() < a.offset() + byteSize(a);
 }
 
 } // namespace
@@ -30,7 +31,8 @@ std::string showCommand(const plan::Fragment &fragment, int command) {
 // last command of lane l that is done when it starts (itself, on its own lane).
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
   struct Clock {
-    std::array<int, numLanes> known{-1, -1, -1};
+    std::array<int, numLanes> known;
+    Clock() { known.fill(-1); }
   };
   int count = fragment.commands_size();
   std::vector<Clock> clocks(static_cast<size_t>(count));
@@ -57,7 +59,8 @@ Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
       return inputError(fmt::format("{} records event {} again", show(fragment, i), command.record_event()));
     lanes[lane].push_back(i);
   }
-  if (lanes[communicationLane].empty() && lanes[receiveLane].empty()) return Status::ok();
+  if (std::all_of(lanes.begin() + 1, lanes.end(), [](const std::vector<int> &lane) { return lane.empty(); }))
+    return Status::ok();
   // Hazards: a command against those of another lane that may run at any time beside it.
   std::vector<std::vector<Access>> accesses(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) accesses[static_cast<size_t>(i)] = accessesOf(fragment.commands(i), &plan);
@@ -78,9 +81,9 @@ Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
     }
     return Status::ok();
   };
-  CLEAVE_RETURN_IF_ERROR(compare(communicationLane, computeLane));
-  CLEAVE_RETURN_IF_ERROR(compare(receiveLane, computeLane));
-  return compare(receiveLane, communicationLane);
+  for (size_t lane = 1; lane < numLanes; ++lane)
+    for (size_t other = 0; other < lane; ++other) CLEAVE_RETURN_IF_ERROR(compare(lane, other));
+  return Status::ok();
 }
 
 // All devices of one program issue the same collectives; `sequence` must count them in issue order, or the plan was put

@@ -55,7 +55,7 @@ public:
 private:
   Status verify(const plan::Fragment &fragment, const plan::Plan &plan) const {
     auto check = [&](const plan::Buffer &buffer, const std::string &what) {
-      return buffer.in_slot() ? Status::ok() : apart(buffer.offset(), byteSize(buffer), what);
+      return buffer.in_slot() || buffer.on_host() ? Status::ok() : apart(buffer.offset(), byteSize(buffer), what);
     };
     for (const plan::InputBinding &input : fragment.inputs())
       CLEAVE_RETURN_IF_ERROR(

@@ -50,6 +50,7 @@ private:
   LogicalResult add(plan::Command &command) {
     switch (command.kind_case()) {
     case plan::Command::kCopy:
+      if (command.copy().source().on_host() || command.copy().target().on_host()) return success(); // a copy engine's
       addCopy(command, command.copy());
       return success();
     case plan::Command::kFill:

@@ -48,6 +48,7 @@ private:
     std::vector<Range> ranges;
     for (const runtime::Access &access : runtime::accessesOf(command, &plan)) {
       const plan::Buffer &buffer = *access.buffer;
+      if (buffer.on_host()) continue; // what a launch reads or writes is not there
       ranges.push_back(buffer.in_slot()
                            ? Range{0, INT64_MAX, true}
                            : Range{buffer.offset(), buffer.offset() + runtime::byteSize(buffer), access.write});

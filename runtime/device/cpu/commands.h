@@ -9,14 +9,14 @@ namespace cleave::runtime {
 
 // What a builder may use. Addresses are final: the arena is allocated before commands are prepared.
 struct CpuContext {
-  std::byte *arena = nullptr;
+  std::byte *arena = nullptr, *host = nullptr;
   dist::Mesh mesh;
   int64_t device = 0; // id in the mesh
   const KernelObject *kernels = nullptr;
   std::shared_ptr<Scratch> scratch;
   dnnl::stream stream;
 
-  std::byte *at(const plan::Buffer &buffer) const { return arena + buffer.offset(); }
+  std::byte *at(const plan::Buffer &buffer) const { return (buffer.on_host() ? host : arena) + buffer.offset(); }
 };
 
 // A command that needs scratch; `place` is called when that has its address.

@@ -2,6 +2,7 @@
 #include "runtime/device/cpu/arena.h"
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/parallel.h"
+#include "runtime/plan/routine.h"
 #include <cstring>
 #include <dnnl_debug.h>
 #include <fmt/format.h>
@@ -24,7 +25,13 @@ public:
     context.arena = memory.data();
     return Status::ok();
   }
+  Status allocateHost(int64_t bytes) override {
+    CLEAVE_RETURN_IF_ERROR(hostPart.allocate(bytes));
+    context.host = hostPart.data();
+    return Status::ok();
+  }
   std::byte *arena() override { return memory.data(); }
+  std::byte *host() override { return hostPart.data(); }
   int64_t allocatedBytes() const override { return memory.bytes() + scratchMemory.bytes(); }
   void enterThread() override { setThreads(options.threads); }
 
@@ -47,18 +54,26 @@ public:
     return Status::ok();
   }
 
-  Status write(int64_t offset, const void *data, int64_t bytes) override {
-    if (offset < 0 || bytes < 0 || offset > memory.bytes() - bytes) return inputError("a write outside of the arena");
-    std::memcpy(memory.data() + offset, data, static_cast<size_t>(bytes));
+  Status write(int64_t place, const void *data, int64_t bytes) override {
+    std::byte *target = inside(place, bytes);
+    if (!target) return inputError("a write outside of the device's memory");
+    std::memcpy(target, data, static_cast<size_t>(bytes));
     return Status::ok();
   }
-  Status read(int64_t offset, void *data, int64_t bytes) const override {
-    if (offset < 0 || bytes < 0 || offset > memory.bytes() - bytes) return inputError("a read outside of the arena");
-    std::memcpy(data, memory.data() + offset, static_cast<size_t>(bytes));
+  Status read(int64_t place, void *data, int64_t bytes) const override {
+    const std::byte *source = inside(place, bytes);
+    if (!source) return inputError("a read outside of the device's memory");
+    std::memcpy(data, source, static_cast<size_t>(bytes));
     return Status::ok();
   }
 
 private:
+  // Null: not all of it is there.
+  std::byte *inside(int64_t place, int64_t bytes) const {
+    const Arena &part = place < hostMemory ? memory : hostPart;
+    int64_t offset = place < hostMemory ? place : place - hostMemory;
+    return offset < 0 || bytes < 0 || offset > part.bytes() - bytes ? nullptr : part.data() + offset;
+  }
   Result<Prepared> build(const plan::Command &command) {
     if (command.launches_size() > 0) return prepareEmulated(command, context);
     switch (command.kind_case()) {
@@ -88,7 +103,7 @@ private:
   }
 
   CpuDeviceOptions options;
-  Arena memory, scratchMemory;
+  Arena memory, hostPart, scratchMemory;
   CpuContext context;
   std::vector<ScratchCommand *> users; // owned by the caller of prepare
 };

@@ -1,5 +1,6 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
@@ -51,6 +52,34 @@ Result<Prepared> prepareLaunches(std::vector<const plan::Launch *> launches, Cud
   return Prepared(std::move(prepared));
 }
 
+namespace {
+class HostCopy final : public PreparedCommand {
+public:
+  HostCopy(const Gpu &gpu, Stream stream, Address target, Address source, size_t bytes)
+      : gpu(gpu), stream(stream), target(target), source(source), bytes(bytes) {}
+  Status run() override {
+    return gpu.check(gpu.driver.memcpyAsync(target, source, bytes, stream),
+                     "cannot copy between the GPU and the host's memory");
+  }
+
+private:
+  const Gpu &gpu;
+  Stream stream;
+  Address target, source;
+  size_t bytes;
+};
+} // namespace
+
+Result<Prepared> prepareHostCopy(const plan::Copy &command, CudaDevice &device, int lane) {
+  auto element = static_cast<Address>(byteSize(command.source().dtype()));
+  auto begins = [&](const plan::Buffer &buffer, const plan::AffineOfCoordinate &offset) {
+    return device.at(buffer) + element * static_cast<Address>(evaluate(offset, device.meshOf(), device.deviceId()));
+  };
+  return Prepared(std::make_unique<HostCopy>(
+      device.gpu(), device.stream(lane), begins(command.target(), command.target_offset()),
+      begins(command.source(), command.source_offset()), static_cast<size_t>(command.sizes(0)) * element));
+}
+
 CudaDevice::~CudaDevice() {
   if (!shared->enter()) return;
   for (Stream stream : streams)
@@ -70,10 +99,19 @@ Status CudaDevice::allocate(int64_t bytes) {
   return synchronize();
 }
 
+Status CudaDevice::allocateHost(int64_t bytes) {
+  if (bytes == 0) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(pinned.allocate(*shared, bytes));
+  std::memset(pinned.data(), 0, static_cast<size_t>(bytes));
+  return Status::ok();
+}
+
 Result<Prepared> CudaDevice::prepare(const plan::Command &command) {
   int lane = laneOf(command);
   if (command.has_contract()) return prepareContract(command.contract(), *this, lane);
   if (command.has_convolution()) return prepareConvolution(command.convolution(), *this, lane);
+  if (command.has_copy() && (command.copy().source().on_host() || command.copy().target().on_host()))
+    return prepareHostCopy(command.copy(), *this, lane);
   std::vector<const plan::Launch *> launches;
   if (command.has_launch()) launches.push_back(&command.launch());
   for (const plan::Launch &launch : command.launches()) launches.push_back(&launch);
@@ -130,13 +168,21 @@ Status CudaDevice::transfer(Address device, void *host, int64_t bytes, bool toDe
   return Status::ok();
 }
 
-Status CudaDevice::write(int64_t offset, const void *data, int64_t bytes) {
-  CLEAVE_RETURN_IF_ERROR(inside(offset, bytes));
-  return transfer(address(offset), const_cast<void *>(data), bytes, true);
+Status CudaDevice::write(int64_t place, const void *data, int64_t bytes) {
+  if (std::byte *target = onHost(place, bytes)) {
+    std::memcpy(target, data, static_cast<size_t>(bytes));
+    return Status::ok();
+  }
+  CLEAVE_RETURN_IF_ERROR(inside(place, bytes));
+  return transfer(address(place), const_cast<void *>(data), bytes, true);
 }
-Status CudaDevice::read(int64_t offset, void *data, int64_t bytes) const {
-  CLEAVE_RETURN_IF_ERROR(inside(offset, bytes));
-  return transfer(address(offset), data, bytes, false);
+Status CudaDevice::read(int64_t place, void *data, int64_t bytes) const {
+  if (const std::byte *source = onHost(place, bytes)) {
+    std::memcpy(data, source, static_cast<size_t>(bytes));
+    return Status::ok();
+  }
+  CLEAVE_RETURN_IF_ERROR(inside(place, bytes));
+  return transfer(address(place), data, bytes, false);
 }
 
 } // namespace cleave::runtime::cuda

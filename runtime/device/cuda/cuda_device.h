@@ -1,4 +1,4 @@
-// One rank's share of a GPU as a device: an arena, a stream for each lane (compute, communication, receives), the
+// One rank's share of a GPU as a device: an arena, a stream for each lane (plan/routine.h), the
 // plan's commands as launches and library calls. Running a prepared command puts it on its lane's stream and returns;
 // the executor's StreamEngine orders the streams by events.
 //
@@ -24,12 +24,14 @@ public:
   ~CudaDevice() override;
 
   Status allocate(int64_t bytes) override;
+  Status allocateHost(int64_t bytes) override;
   std::byte *arena() override { return nullptr; }
+  std::byte *host() override { return pinned.data(); }
   Result<Prepared> prepare(const plan::Command &command) override;
   Status finishPreparing() override;
   // Through pinned memory; return when the bytes are there.
-  Status write(int64_t offset, const void *data, int64_t bytes) override;
-  Status read(int64_t offset, void *data, int64_t bytes) const override;
+  Status write(int64_t place, const void *data, int64_t bytes) override;
+  Status read(int64_t place, void *data, int64_t bytes) const override;
   int64_t allocatedBytes() const override { return memory.bytes() + workspace.bytes(); }
   void enterThread() override { (void)shared->enter(); }
 
@@ -48,7 +50,9 @@ public:
   // What builders of commands use.
   const dist::Mesh &meshOf() const { return mesh; }
   int64_t deviceId() const { return id; }
-  Address at(const plan::Buffer &buffer) const { return address(buffer.offset()); }
+  Address at(const plan::Buffer &buffer) const {
+    return buffer.on_host() ? pinned.address() + static_cast<Address>(buffer.offset()) : address(buffer.offset());
+  }
   // Bytes of scratch a library call wants; its address is known when all commands are prepared.
   void needWorkspace(size_t bytes) { workspaceBytes = std::max(workspaceBytes, bytes); }
   const DeviceMemory &workspaceMemory() const { return workspace; }
@@ -56,6 +60,11 @@ public:
 private:
   Status transfer(Address device, void *host, int64_t bytes, bool toDevice) const;
   Status inside(int64_t offset, int64_t bytes) const;
+  // Null: the place is not in the host's memory.
+  std::byte *onHost(int64_t place, int64_t bytes) const {
+    bool is = place >= hostMemory && bytes >= 0 && place - hostMemory <= pinned.bytes() - bytes;
+    return is ? pinned.data() + (place - hostMemory) : nullptr;
+  }
 
   std::shared_ptr<Gpu> shared;
   dist::Mesh mesh;
@@ -63,12 +72,14 @@ private:
   std::array<Stream, numLanes> streams{};
   Stream copyStream = nullptr;
   DeviceMemory memory, workspace;
-  PinnedMemory staging;
+  PinnedMemory staging, pinned; // what the host reads and writes passes through; what lies in the host's memory
   size_t workspaceBytes = 0;
 };
 
 // Builders of commands, each in its own file; `lane` is the stream they run on.
 Result<Prepared> prepareLaunches(std::vector<const plan::Launch *> launches, CudaDevice &device, int lane);
+// Between the arena and the host's memory: one run of bytes.
+Result<Prepared> prepareHostCopy(const plan::Copy &command, CudaDevice &device, int lane);
 Result<Prepared> prepareContract(const plan::Contract &command, CudaDevice &device, int lane);
 Result<Prepared> prepareConvolution(const plan::Convolution &command, CudaDevice &device, int lane);
 

@@ -1,4 +1,5 @@
 #include "runtime/device/null/null_device.h"
+#include "runtime/plan/routine.h"
 #include <cstring>
 #include <fmt/format.h>
 
@@ -17,16 +18,22 @@ public:
     bytes = size;
     return Status::ok();
   }
+  Status allocateHost(int64_t size) override {
+    if (size < 0) return runError(fmt::format("a host memory of {} bytes is not possible", size));
+    hostBytes = size;
+    return Status::ok();
+  }
   std::byte *arena() override { return nullptr; }
+  std::byte *host() override { return nullptr; }
   bool executes() const override { return false; }
   Result<Prepared> prepare(const plan::Command &command) override {
     if (command.kind_case() == plan::Command::KIND_NOT_SET) return inputError("the command has no kind");
     return Prepared(std::make_unique<DoNothing>());
   }
   Status finishPreparing() override { return Status::ok(); }
-  Status write(int64_t offset, const void *, int64_t count) override { return inside(offset, count); }
-  Status read(int64_t offset, void *data, int64_t count) const override {
-    CLEAVE_RETURN_IF_ERROR(inside(offset, count));
+  Status write(int64_t place, const void *, int64_t count) override { return inside(place, count); }
+  Status read(int64_t place, void *data, int64_t count) const override {
+    CLEAVE_RETURN_IF_ERROR(inside(place, count));
     std::memset(data, 0, static_cast<size_t>(count));
     return Status::ok();
   }
@@ -34,11 +41,13 @@ public:
   void enterThread() override {}
 
 private:
-  Status inside(int64_t offset, int64_t count) const {
-    if (offset < 0 || count < 0 || offset > bytes - count) return inputError("an access outside of the arena");
+  Status inside(int64_t place, int64_t count) const {
+    int64_t room = place < hostMemory ? bytes : hostBytes;
+    int64_t offset = place < hostMemory ? place : place - hostMemory;
+    if (offset < 0 || count < 0 || offset > room - count) return inputError("an access outside of the arena");
     return Status::ok();
   }
-  int64_t bytes = 0;
+  int64_t bytes = 0, hostBytes = 0;
 };
 
 } // namespace

@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --plan-memory --verify-plan | FileCheck %s
 
 // Persistent tensors first: weights, then the optimizer's state; @v is split, two devices hold half each.
-// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.memory = {activations = 256 : i64, gradients = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 448>}
+// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 0>, plan.memory = {activations = 256 : i64, gradients = 0 : i64, host = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 448>}
 // CHECK: onnx.param @w {{.*}}plan.offset = array<i64: 0>
 // CHECK: onnx.param @m {{.*}}plan.offset = array<i64: 256>
 module attributes {cleave.mesh = "dp=2"} {

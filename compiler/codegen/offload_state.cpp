@@ -1,0 +1,86 @@
+// OffloadState: optimizer state lies in the host's memory, and what needs it gets copies (`cleave.offload` of the
+// module has "optimizer").
+//
+//   %m = onnx.read @adam.m                          %m = onnx.read @adam.m            its place is in the host's memory
+//                                                   %f = plan.copy %m {plan.link = "fetch"}
+//   %w1, %m1 = plan.launch @adam(%w, %g, %m)   ->   %w1, %m1 = plan.launch @adam(%w, %g, %f)
+//                                                   %e = plan.copy %m1 {plan.link = "evict"}
+//   plan.store %m1, @adam.m                         plan.store %e, @adam.m            the copy writes it there
+//
+// ScheduleCommands puts the copies on streams of their own and lets fetches run ahead. What is smaller than a page
+// stays on the device: it would be all latency.
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/command_building.h"
+#include "compiler/codegen/command_list.h"
+#include "compiler/codegen/persistent_layout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+constexpr int64_t leastBytes = 4096;
+
+struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OffloadState)
+  StringRef getArgument() const override { return "offload-state"; }
+  StringRef getDescription() const override { return "optimizer state in the host's memory, with copies to and fro"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+
+  void runOnOperation() override {
+    auto offload = getOperation()->getAttrOfType<ArrayAttr>("cleave.offload");
+    auto isOptimizer = [](Attribute kind) { return cast<StringAttr>(kind).getValue() == "optimizer"; };
+    if (!offload || llvm::none_of(offload, isOptimizer)) return;
+    llvm::DenseSet<Attribute> moved;
+    for (auto param : getOperation().getOps<onnx::ParamOp>())
+      if (param.getRole() == "optimizer_state") moved.insert(FlatSymbolRefAttr::get(param.getSymNameAttr()));
+    SmallVector<onnx::ReadOp> reads;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto read : function.getOps<onnx::ReadOp>()) {
+        if (tensorBytes(read.getValue().getType()) < leastBytes) moved.erase(read.getParamAttr());
+        reads.push_back(read);
+      }
+    llvm::DenseSet<Attribute> used;
+    for (onnx::ReadOp read : reads) {
+      if (!moved.contains(read.getParamAttr()) || read.getValue().use_empty()) continue;
+      used.insert(read.getParamAttr());
+      plan::CopyCommandOp copy = copyAfter(read.getValue(), "fetch");
+      read.getValue().replaceAllUsesExcept(copy.getY(), copy);
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto store : llvm::make_early_inc_range(function.getOps<plan::StoreOp>()))
+        if (used.contains(store.getParamAttr())) store->setOperand(0, copyAfter(store.getValue(), "evict").getY());
+    for (auto param : getOperation().getOps<onnx::ParamOp>())
+      if (used.contains(FlatSymbolRefAttr::get(param.getSymNameAttr())))
+        param->setAttr(onHostAttr, UnitAttr::get(&getContext()));
+  }
+
+private:
+  static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
+    OpBuilder builder(value.getContext());
+    builder.setInsertionPointAfterValue(value);
+    auto one = builder.getDenseI64ArrayAttr({1});
+    int64_t elements = cast<RankedTensorType>(value.getType()).getNumElements();
+    auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
+                                            builder.getDenseI64ArrayAttr({elements}), one, one,
+                                            constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
+    copy->setAttr("cleave.phase", builder.getStringAttr("update"));
+    copy->setAttr(linkAttr, builder.getStringAttr(link));
+    return copy;
+  }
+};
+
+} // namespace
+
+bool isFetch(Operation *op) {
+  auto link = op->getAttrOfType<StringAttr>(linkAttr);
+  return link && link.getValue() == "fetch";
+}
+bool isEvict(Operation *op) {
+  auto link = op->getAttrOfType<StringAttr>(linkAttr);
+  return link && link.getValue() == "evict";
+}
+
+std::unique_ptr<Pass> createOffloadState() { return std::make_unique<OffloadState>(); }
+
+} // namespace cleave::codegen
