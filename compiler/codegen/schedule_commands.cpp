@@ -341,8 +341,13 @@ private:
     }
     if (uses.empty()) return;
     llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
-    int64_t largest = 1 << 20;
-    for (const Bucket &use : uses) largest = std::max(largest, use.bytes);
+    int64_t largest = 0, all = 0;
+    for (const Bucket &use : uses) {
+      largest = std::max(largest, use.bytes);
+      all += use.bytes;
+    }
+    constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
+    largest = std::max(largest, all / leastBuckets);
     SmallVector<Bucket> buckets;
     for (Bucket &use : uses) {
       if (buckets.empty() || buckets.back().bytes + use.bytes > largest) {
