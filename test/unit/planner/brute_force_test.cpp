@@ -79,6 +79,8 @@ Setting settingOf(unsigned seed, int64_t devices) {
   setting.dp = devices / setting.tp;
   setting.zero = setting.dp > 1 ? int(seed / 3 % 4) : 0;
   setting.microbatches = seed % 5 == 0 ? 2 : 1;
+  if (seed % 7 > 4) setting.offload = Offload::Optimizer;
+  setting.stateRatio = 2;
   return setting;
 }
 
@@ -156,6 +158,7 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
     Problem problem = randomProblem(seed + 2000, 2);
     Cluster cluster = clusterOf(seed, 4);
     Constraints constraints;
+    if (seed % 3 == 2) constraints.offload = Offload::Optimizer;
     ProblemFacts facts = gatherFacts(problem, constraints);
     double best = infinity;
     for (int64_t tp : {1, 2, 4})
@@ -163,6 +166,8 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
         for (int zero = 0; zero < 4; ++zero) {
           Setting setting;
           setting.tp = tp;
+          setting.offload = constraints.offload.value_or(Offload::None);
+          setting.stateRatio = 2;
           setting.dp = 4 / tp;
           setting.microbatches = microbatches;
           setting.zero = zero;

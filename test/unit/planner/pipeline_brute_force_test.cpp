@@ -173,6 +173,7 @@ TEST(PipelineBruteForce, RecomputationOfEachBlockWithinTheMemory) {
     cluster->device.dispatchSeconds = 0;
     Constraints constraints;
     constraints.tp = 1;
+    if (seed % 3 == 0) constraints.offload = Offload::Optimizer;
     if (seed % 2) constraints.schedule = "1f1b";
     if (seed % 2) constraints.pp = 2;
     constraints.microbatches = 4;

@@ -177,6 +177,66 @@ TEST(Search, WhenNothingFitsItSaysWhatWould) {
   EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
 }
 
+// State in the hosts' memory: 8 bytes a parameter each way at once at the link's rate, beside the updates; what is on
+// the device is what is under way.
+TEST(Search, OffloadedStateIsPricedByTheHostLink) {
+  Problem problem = mlp(32, 512, 1024, 256);
+  Result<Cluster> cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g, overlap: 0.5}\n"
+                                             "links: {host: {gbps: 8, latency_us: 0, shared_by: 2}}\n",
+                                             "c.yaml");
+  ASSERT_TRUE(cluster) << cluster.status().message();
+  auto decide = [&](const SplitFlags &flags) {
+    Result<Decision> decision = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+    EXPECT_TRUE(decision) << decision.status().message();
+    return *decision;
+  };
+  double state = 0;
+  for (const Tensor &tensor : problem.tensors)
+    if (tensor.kind == TensorKind::Parameter) state += double(tensor.elements()) * tensor.optimizerBytes;
+  for (const char *zero : {"0", "1", "2"}) {
+    SplitFlags flags{.mesh = "dp=2", .zero = zero};
+    Decision there = decide(flags);
+    flags.offload = "optimizer";
+    Decision here = decide(flags);
+    double held = state / (*zero == '0' ? 1 : 2);
+    EXPECT_EQ(there.predicted.memory.host, 0);
+    EXPECT_NEAR(there.predicted.memory.optimizer, held, 0.02 * held);
+    EXPECT_EQ(here.predicted.memory.optimizer, 0);
+    EXPECT_NEAR(here.predicted.memory.host, held, 0.02 * held);
+    // 8 Gbit/s for two devices, of which 0.8 are reached.
+    EXPECT_NEAR(here.predicted.hostSeconds, here.predicted.memory.host / (0.8 * 8e9 / 8 / 2), 1e-12);
+    EXPECT_LT(here.predicted.exposedHostSeconds, here.predicted.hostSeconds);
+    EXPECT_NEAR(here.predicted.stepSeconds - there.predicted.stepSeconds, here.predicted.exposedHostSeconds, 1e-12);
+    EXPECT_THAT(here.text(), ::testing::HasSubstr("offload optimizer"));
+    Result<Decision> again = Decision::parse(here.text(), "d");
+    ASSERT_TRUE(again) << again.status().message();
+    EXPECT_EQ(again->text(), here.text());
+  }
+}
+
+TEST(Search, HostsAreUsedWhereNothingElseFitsAndAsFarAsTheyGo) {
+  Problem problem = gpt({2, 16, 512, 8, 4, 512});
+  auto decide = [&](double gib, double host, const SplitFlags &flags = {}) {
+    Result<Cluster> cluster =
+        parseClusterYaml("nodes: 1\ndevices_per_node: 1\ndevice: {kind: a100-80g, memory_gib: " + std::to_string(gib) +
+                             "}\nhost_memory_gib: " + std::to_string(host),
+                         "c.yaml");
+    return solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+  };
+  double least = decide(80, 1)->predicted.memory.total() / (1 << 30);
+  double moved = decide(80, 1, {.offload = "optimizer"})->predicted.memory.total() / (1 << 30);
+  ASSERT_LT(moved, 0.9 * least);
+  double between = (moved + least) / 2 / 0.94;
+  EXPECT_EQ(decide(80, 1)->offload, Offload::None);
+  Result<Decision> chosen = decide(between, 1);
+  ASSERT_TRUE(chosen) << chosen.status().message();
+  EXPECT_EQ(chosen->offload, Offload::Optimizer);
+  EXPECT_THAT(decide(between, 0).status().message(), ::testing::HasSubstr("--offload optimizer: "));
+  EXPECT_THAT(decide(between, 1, {.offload = "none"}).status().message(),
+              ::testing::HasSubstr("--offload optimizer: "));
+  EXPECT_FALSE(decide(between, 1e-5)) << "a host without room";
+}
+
 TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
   testing::ProblemBuilder b("dense", 32);
   std::vector<int> layers = {
