@@ -37,6 +37,13 @@ Status writeProblem(const std::string &path, const planner::Problem &problem) {
   return file ? Status::ok() : inputError("cannot write the problem to " + path);
 }
 
+// cuDNN has attention in 16 bits.
+bool usesLibraryAttention(const CompileRequest &request) {
+  return !planner::computeCapability(request.cluster.device.kind).empty() &&
+         !StringRef(recipe::lowElement(request.recipe.precision)).empty() &&
+         request.recipe.attention != recipe::Attention::Written;
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
@@ -69,9 +76,12 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
                                "losses differ from those of synchronous training");
     request.warn(planned.warnings.back());
   }
-  if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1)) {
+  // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
+  bool byLibrary = forCode && blocks == 1 && usesLibraryAttention(request);
+  if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1 || byLibrary)) {
     planned.pipeline = std::make_unique<Pipeline>(request);
-    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({planned.decision.microbatches, blocks, staged, delaysWeights}));
+    CLEAVE_RETURN_IF_ERROR(
+        planned.pipeline->buildStep({planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary}));
   }
   return planned;
 }

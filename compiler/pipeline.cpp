@@ -11,6 +11,7 @@
 //               VerifyTraining
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
 //               ExpandAttention after the training phase
+//               for GPUs in 16 bits else: NameAttention after AttachLoss; WriteOutAttention for the reference graph
 //   precision   only in bf16 and fp16: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
@@ -171,6 +172,11 @@ Status Pipeline::buildStep(const StepOptions &step) {
       passes.addPass(attention::createRecognizeAttention(step.sequenceBlocks));
       passes.addPass(attention::createBalanceSequence());
     };
+  else if (step.libraryAttention)
+    training.onForward = [&](OpPassManager &passes) {
+      bool every = request.recipe.attention == recipe::Attention::Library;
+      passes.addPass(attention::createNameAttention({.keyMultiple = every ? 1 : attention::keysOfEveryVersion}));
+    };
   CLEAVE_RETURN_IF_ERROR(run(
       "training", [&](OpPassManager &passes) { training::buildTrainingPipeline(passes, request.recipe, training); }));
   if (step.sequenceBlocks > 1)
@@ -224,7 +230,12 @@ Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
 
 Result<std::string> Pipeline::referenceGraph() {
   plan::Graph graph;
-  if (failed(training::exportReference(*module, graph))) return failure("the reference graph cannot be written");
+  OwningOpRef<ModuleOp> written = module->clone(); // attention as one op is compared with it written out
+  PassManager passes(&context);
+  passes.enableVerifier(false);
+  passes.addPass(attention::createWriteOutAttention());
+  if (failed(passes.run(*written)) || failed(training::exportReference(*written, graph)))
+    return failure("the reference graph cannot be written");
   std::string bytes; // the same on every process: maps in the order of their keys
   {
     google::protobuf::io::StringOutputStream stream(&bytes);

@@ -22,8 +22,9 @@ public:
 
   struct StepOptions {
     int64_t microbatches = 1, sequenceBlocks = 1;
-    bool staged = false;       // to be cut in pipeline stages
-    bool delayWeights = false; // gradients are taken at the weights before the last update
+    bool staged = false;           // to be cut in pipeline stages
+    bool delayWeights = false;     // gradients are taken at the weights before the last update
+    bool libraryAttention = false; // attention that the library takes is one operation
   };
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
   Status buildStep(const StepOptions &options);

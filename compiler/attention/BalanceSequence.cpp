@@ -165,6 +165,8 @@ void registerAttentionPasses() {
   registerPass([] { return createRecognizeAttention(2); });
   registerPass([] { return createBalanceSequence(); });
   registerPass([] { return createExpandAttention(); });
+  registerPass([] { return createNameAttention({}); });
+  registerPass([] { return createWriteOutAttention(); });
 }
 
 } // namespace cleave::attention

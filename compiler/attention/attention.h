@@ -1,6 +1,6 @@
 // Attention over a split sequence: recognised in the forward graph as one operation, so that its gradient is its own,
 // and written out again as blocks that travel round a ring of devices. Only steps whose sequence is split go this way;
-// in all others attention stays the core ops that the exporter wrote.
+// in all others attention stays the core ops that the exporter wrote, or becomes a library's (below).
 //
 //   RecognizeAttention   before the backward pass is built
 //       s = Contract q, k;  x = s + mask;  p = softmax(x) in core ops;  out = Contract p, v
@@ -31,6 +31,23 @@ namespace cleave::attention {
 std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
 std::unique_ptr<mlir::Pass> createBalanceSequence();
 std::unique_ptr<mlir::Pass> createExpandAttention();
+
+// What a library's attention takes (docs/cuda.md).
+// Of this many keys, or a multiple, every version of the library takes attention; some want them padded else.
+inline constexpr int64_t keysOfEveryVersion = 128;
+struct LibraryAttention {
+  int64_t keyMultiple = 1; // the number of keys has to be a multiple of it
+  bool takes(int64_t queries, int64_t keys, int64_t features) const;
+};
+
+// Attention by a library, on GPUs in 16 bits, where the sequence is not split over a ring:
+//
+//   NameAttention        before the backward pass is built: out, stats = onnx.ScaledAttention q, k, v [, bias]; what
+//   the
+//                        library does not take stays as it is
+//   WriteOutAttention    of a copy of the step, for the reference executor: products and a softmax again
+std::unique_ptr<mlir::Pass> createNameAttention(LibraryAttention limits);
+std::unique_ptr<mlir::Pass> createWriteOutAttention();
 
 // On the module between BalanceSequence and ExpandAttention: the sequence lies in head-tail order.
 inline constexpr llvm::StringLiteral headTailAttr = "cleave.head_tail";

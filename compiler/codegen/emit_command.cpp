@@ -3,6 +3,7 @@
 #include "compiler/codegen/strided_view.h"
 #include "compiler/elements/element_data.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -32,10 +33,10 @@ public:
 
   LogicalResult write() {
     return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
-        .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::PoolCommandOp,
-              plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp, plan::ConcatCommandOp,
-              plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp, plan::CheckFiniteCommandOp,
-              plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>(
+        .Case<plan::LaunchOp, plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp,
+              plan::PoolCommandOp, plan::GatherCommandOp, plan::ScatterAddCommandOp, plan::CopyCommandOp,
+              plan::ConcatCommandOp, plan::FillCommandOp, plan::CollectiveCommandOp, plan::CumSumCommandOp,
+              plan::CheckFiniteCommandOp, plan::StoreOp, plan::SendCommandOp, plan::ReceiveCommandOp>(
             [&](auto command) { return finish(emit(command)); })
         .Case<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp, func::ReturnOp>([](auto) { return success(); })
         .Default([](Operation *other) { return other->emitOpError("is no command of a plan"); });
@@ -152,6 +153,48 @@ private:
     assign(*convolution.mutable_pads_end(), op.getPadsEnd());
     assign(*convolution.mutable_dilations(), op.getDilations());
     convolution.set_groups(op.getGroups());
+    return success();
+  }
+
+  LogicalResult emit(plan::AttentionCommandOp op) {
+    plan::Attention &attention = *add().mutable_attention();
+    ArrayRef<int64_t> n = op.getSizes(); // batch, heads, heads of keys, queries, keys, features, features of values
+    auto shaped = [](plan::Buffer buffer, std::initializer_list<int64_t> shape, int64_t offset = 0) {
+      buffer.set_offset(buffer.offset() + offset * runtime::byteSize(buffer.dtype()));
+      buffer.clear_shape();
+      for (int64_t size : shape) buffer.add_shape(size);
+      return buffer;
+    };
+    auto operand = [&](Value value, std::initializer_list<int64_t> shape, size_t number) {
+      return shaped(bufferOf(value), shape, op.getOffsets()[number]);
+    };
+    *attention.mutable_query() = operand(op.getQuery(), {n[0], n[1], n[3], n[5]}, 0);
+    *attention.mutable_key() = operand(op.getKey(), {n[0], n[2], n[4], n[5]}, 1);
+    *attention.mutable_value() = operand(op.getValue(), {n[0], n[2], n[4], n[6]}, 2);
+    assign(*attention.mutable_query_strides(), op.getQueryStrides());
+    assign(*attention.mutable_key_strides(), op.getKeyStrides());
+    assign(*attention.mutable_value_strides(), op.getValueStrides());
+    if (op.getBias()) {
+      auto shape = cast<RankedTensorType>(op.getBias().getType()).getShape();
+      *attention.mutable_bias() = operand(op.getBias(), {shape[0], shape[1], shape[2], shape[3]}, 3);
+      assign(*attention.mutable_bias_strides(), op.getBiasStrides());
+    }
+    assign(*attention.mutable_output_strides(), {n[3] * n[1] * n[6], n[6], n[1] * n[6], 1});
+    auto results = op.getYs();
+    plan::Buffer output = bufferOf(op.getOut() ? Value(op.getOut()) : Value(results[0]));
+    *attention.mutable_output() = shaped(output, {n[0], n[1], n[3], n[6]});
+    if (op.getOutGradient()) {
+      attention.set_pass(plan::Attention::BACKWARD);
+      *attention.mutable_stats() = bufferOf(op.getStats());
+      *attention.mutable_output_gradient() = shaped(bufferOf(op.getOutGradient()), {n[0], n[1], n[3], n[6]});
+      *attention.mutable_query_gradient() = shaped(bufferOf(results[0]), {n[0], n[1], n[3], n[5]});
+      *attention.mutable_key_gradient() = shaped(bufferOf(results[1]), {n[0], n[2], n[4], n[5]});
+      *attention.mutable_value_gradient() = shaped(bufferOf(results[2]), {n[0], n[2], n[4], n[6]});
+    } else if (results.size() > 1) {
+      *attention.mutable_stats() = bufferOf(results[1]);
+    }
+    attention.set_scale(op.getScale().convertToDouble());
+    attention.set_causal(op.getCausal());
     return success();
   }
 

@@ -68,6 +68,48 @@ template <typename Conv> Value lowerConvolution(OpBuilder &builder, Conv op, llv
                                             op.getPadsEndAttr(), op.getDilationsAttr(), op.getGroupsAttr());
 }
 
+// An operand of attention as [batch, heads, positions, features] by strides. The library wants features side by side:
+// where they are not, the operand itself is read, and its movement becomes a copy.
+struct AttentionOperand {
+  Value base;
+  llvm::SmallVector<int64_t, 4> strides;
+  int64_t offset = 0;
+};
+AttentionOperand attentionOperand(Value value) {
+  StridedView view = viewOf(value);
+  if (view.strides.back() != 1)
+    view = {value, 0, llvm::SmallVector<int64_t, 6>(shapeOf(value)), rowMajorStrides(shapeOf(value))};
+  return {view.base, {view.strides[0], view.strides[2], view.strides[1], view.strides[3]}, view.offset};
+}
+
+template <typename Attention> void lowerAttention(OpBuilder &builder, Attention op) {
+  AttentionOperand q = attentionOperand(op.getQuery()), k = attentionOperand(op.getKey()),
+                   v = attentionOperand(op.getValue());
+  llvm::SmallVector<int64_t> offsets{q.offset, k.offset, v.offset}, biasStrides;
+  Value bias = op.getBias();
+  if (bias) { // [batch or 1, heads or 1, queries, keys], dense
+    biasStrides.assign(rowMajorStrides(shapeOf(bias)));
+    for (int64_t dim : {0, 1})
+      if (shapeOf(bias)[dim] == 1) biasStrides[dim] = 0;
+    offsets.push_back(0);
+  }
+  auto query = shapeOf(op.getQuery()), key = shapeOf(op.getKey());
+  int64_t valueFeatures = shapeOf(op.getValue())[3];
+  llvm::SmallVector<int64_t> sizes{query[0], query[2], key[2], query[1], key[1], query[3], valueFeatures};
+  Value out, stats, outGradient;
+  if constexpr (std::is_same_v<Attention, onnx::ScaledAttentionGradOp>)
+    out = op.getOut(), stats = op.getStats(), outGradient = op.getOutGradient();
+  auto command = plan::AttentionCommandOp::create(
+      builder, op.getLoc(), op->getResultTypes(), q.base, k.base, v.base, bias, out, stats, outGradient,
+      builder.getDenseI64ArrayAttr(sizes), builder.getDenseI64ArrayAttr(q.strides),
+      builder.getDenseI64ArrayAttr(k.strides), builder.getDenseI64ArrayAttr(v.strides),
+      builder.getDenseI64ArrayAttr(biasStrides), builder.getDenseI64ArrayAttr(offsets), op.getScaleAttr(),
+      op.getCausalAttr());
+  inherit(command, op);
+  for (auto [old, made] : llvm::zip(op->getResults(), command.getYs())) old.replaceAllUsesWith(made);
+  op->erase();
+}
+
 template <typename Pool> Value lowerPool(OpBuilder &builder, Pool op, llvm::StringRef kind) {
   return plan::PoolCommandOp::create(builder, op.getLoc(), op.getType(), op->getOperands(), builder.getStringAttr(kind),
                                      op.getKernelAttr(), op.getStridesAttr(), op.getPadsBeginAttr(),
@@ -178,6 +220,10 @@ LogicalResult lowerFunction(func::FuncOp function) {
       auto store = plan::StoreOp::create(builder, op.getLoc(), write.getValue(), write.getParamAttr(), UnitAttr());
       inherit(store, &op);
       op.erase();
+    } else if (auto attention = dyn_cast<onnx::ScaledAttentionOp>(op)) {
+      lowerAttention(builder, attention);
+    } else if (auto gradient = dyn_cast<onnx::ScaledAttentionGradOp>(op)) {
+      lowerAttention(builder, gradient);
     } else if (Value value = lowerComputing(builder, &op)) {
       replace(&op, value);
     }

@@ -62,10 +62,19 @@ private:
         named.op->setAttr(segmentAttr, IntegerAttr::get(IntegerType::get(&getContext(), 64), known->second->segment));
       if (known->second->again) named.op->setAttr(againAttr, UnitAttr::get(&getContext()));
       FactorRule rule = cast<onnx::FactorRuleOpInterface>(named.op).getFactorRule();
-      if (known->second->split.size() != rule.factors.size()) continue;
-      FactorSharding split = fitted(decision.mesh, rule, known->second->split);
+      FactorSharding decided = known->second->split;
+      Axes passing = known->second->passesPartial;
+      if (auto stands = named.op->getAttrOfType<DenseI64ArrayAttr>(decidedFactorsAttr)) {
+        decided = FactorSharding(rule.factors.size());
+        passing.clear();
+        for (auto [own, from] : llvm::enumerate(stands.asArrayRef()))
+          if (from >= 0 && from < static_cast<int64_t>(known->second->split.size()))
+            decided[own] = known->second->split[from];
+      }
+      if (decided.size() != rule.factors.size()) continue;
+      FactorSharding split = fitted(decision.mesh, rule, decided);
       named.op->setAttr(factorsAttr, factorsAttribute(&getContext(), split));
-      named.op->setAttr(partialAttr, axesAttribute(&getContext(), known->second->passesPartial));
+      named.op->setAttr(partialAttr, axesAttribute(&getContext(), passing));
     }
   }
 

@@ -73,7 +73,8 @@ bool isWidening(Operation *op) {
 }
 
 bool isHeavy(Operation *op) {
-  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
+  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::ScaledAttentionOp,
+             onnx::ScaledAttentionGradOp>(op);
 }
 
 } // namespace

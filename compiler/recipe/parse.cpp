@@ -216,6 +216,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   recipe.trainableGiven = reader.has("trainable");
   reader.texts("trainable", recipe.trainable);
   reader.word("batch_norm", recipe.batchNorm);
+  reader.word("attention", recipe.attention);
   reader.word("ties", recipe.ties);
   readDropout(reader, recipe.dropout);
   readInit(source, reader, recipe.init);

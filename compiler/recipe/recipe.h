@@ -21,6 +21,7 @@ enum class OptimizerKind { Sgd, Adam, AdamW, Adagrad, Lamb, Lion, Adafactor, Muo
 enum class Reduction { Mean, Sum };
 enum class Precision { Fp32, Tf32, Bf16, Fp16 };
 enum class BatchNorm { AsExported, Training, Frozen };
+enum class Attention { Auto, Library, Written };
 enum class Ties { Auto, AsExported, None };
 enum class ScheduleKind { Constant, Linear, Cosine, Step };
 enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
@@ -66,8 +67,8 @@ struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   Schedule lr;
   double beta1 = 0.9, beta2 = 0.999; // lion: 0.9, 0.99 unless given
-  double eps = 1.0e-8; // adagrad: 1e-10, lamb: 1e-6 unless given
-  double weightDecay = 0.0; // adamw: 0.01 unless given
+  double eps = 1.0e-8;               // adagrad: 1e-10, lamb: 1e-6 unless given
+  double weightDecay = 0.0;          // adamw: 0.01 unless given
   double momentum = 0.0;
   double dampening = 0.0;
   bool nesterov = false;
@@ -131,6 +132,7 @@ struct Recipe {
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
   BatchNorm batchNorm = BatchNorm::AsExported;
+  Attention attention = Attention::Auto; // on GPUs in 16 bits: by a library, or written out as the exporter did
   Ties ties = Ties::Auto;
   Dropout dropout;
   Init init;
@@ -182,6 +184,7 @@ std::string toString(Precision kind);
 // What products are computed on: "bf16" or "f16"; "" where it is fp32.
 const char *lowElement(Precision kind);
 std::string toString(BatchNorm kind);
+std::string toString(Attention kind);
 std::string toString(Ties kind);
 std::string toString(ScheduleKind kind);
 std::string toString(DataKind kind);

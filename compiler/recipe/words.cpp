@@ -38,6 +38,11 @@ template <> std::span<const Word<BatchNorm>> words() {
       {BatchNorm::AsExported, "as_exported"}, {BatchNorm::Training, "training"}, {BatchNorm::Frozen, "frozen"}};
   return table;
 }
+template <> std::span<const Word<Attention>> words() {
+  static constexpr Word<Attention> table[] = {
+      {Attention::Auto, "auto"}, {Attention::Library, "library"}, {Attention::Written, "written"}};
+  return table;
+}
 template <> std::span<const Word<Ties>> words() {
   static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
   return table;
@@ -72,6 +77,7 @@ const char *lowElement(Precision kind) {
   return kind == Precision::Bf16 ? "bf16" : kind == Precision::Fp16 ? "f16" : "";
 }
 std::string toString(BatchNorm kind) { return wordOf(kind); }
+std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }

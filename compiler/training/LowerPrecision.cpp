@@ -4,10 +4,10 @@
 //                                                        %yl = onnx.Contract %xl, %w : (bf16, bf16) -> bf16
 //                                                        %y = onnx.Cast %yl {to = f32}
 //
-// Low are the operands and results of products: Contract, Conv, ConvGradInput, ConvGradWeight. A product that is the
-// gradient of a parameter gives its sum in fp32, so that gradients are added up, reduced and clipped in fp32.
-// Casts stand where they cost least: one a value, right after it is made (in the kernel that makes it); movement
-// between a cast and a product moves 16 bits.
+// Low are the operands and results of products: Contract, Conv, ConvGradInput, ConvGradWeight, and of attention where
+// it is one op (ScaledAttention), but for its statistics. A product that is the gradient of a parameter gives its sum
+// in fp32, so that gradients are added up, reduced and clipped in fp32. Casts stand where they cost least: one a value,
+// right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
 //
 // A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
 // "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written.
@@ -36,7 +36,8 @@ bool isUpdate(Operation *op) {
 }
 
 bool isProduct(Operation *op) {
-  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp>(op);
+  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::ScaledAttentionOp,
+             onnx::ScaledAttentionGradOp>(op);
 }
 
 // Gives elements of its operands, and zeros: rounding before it is rounding after it.
@@ -64,7 +65,11 @@ public:
     for (Operation &op : function.front())
       if (isProduct(&op) && !isUpdate(&op) && isFull(op.getResult(0)) && llvm::all_of(op.getOperands(), isFull))
         products.push_back(&op);
-    for (Operation *op : products) lowerProduct(op);
+    for (Operation *op : products)
+      if (isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op))
+        lowerAttention(op);
+      else
+        lowerProduct(op);
     for (Operation &op : llvm::make_early_inc_range(function.front())) sinkWidening(&op);
     bool changed = true;
     while (changed) {
@@ -103,7 +108,9 @@ private:
   void lowerProduct(Operation *op) {
     for (OpOperand &operand : op->getOpOperands()) operand.set(lowered(operand.get(), op));
     Value result = op->getResult(0);
-    if (isParameterGradient(result)) return;
+    if (!isParameterGradient(result)) lowerResult(op, result);
+  }
+  void lowerResult(Operation *op, Value result) {
     Type full = elementOf(result);
     result.setType(withElement(result, low));
     OpBuilder builder(op->getContext());
@@ -111,6 +118,16 @@ private:
     auto wide = onnx::CastOp::create(builder, op->getLoc(), result, full);
     inheritPlace(wide, op);
     result.replaceAllUsesExcept(wide.getY(), wide);
+  }
+
+  // All but the statistics, which stay in fp32.
+  void lowerAttention(Operation *op) {
+    auto forward = dyn_cast<onnx::ScaledAttentionOp>(op);
+    Value stats = forward ? forward.getStats() : cast<onnx::ScaledAttentionGradOp>(op).getStats();
+    for (OpOperand &operand : op->getOpOperands())
+      if (operand.get() != stats) operand.set(lowered(operand.get(), op));
+    for (Value result : op->getResults())
+      if (result != stats) lowerResult(op, result);
   }
 
   // The value rounded; `user` asks for it.

@@ -284,4 +284,28 @@ def AveragePoolGradOp : Core_Pool<"AveragePoolGrad", "gradient of AveragePool", 
   let arguments = !con((ins Tensor:$dy, DenseI64ArrayAttr:$input_shape), PoolAttributes, (ins BoolAttr:$include_pad));
   let results = (outs Tensor:$dx);
 }
+
+//===--- attention as one op ----------------------------------------------------------------------------------------===//
+
+// Where a library has it (compiler/attention/name_attention.cpp): GPUs in 16 bits. Elsewhere attention stays products
+// and a softmax. Tensors are [batch, positions, heads, features]; keys and values may have fewer heads, each for as many
+// of the queries' that lie side by side. `bias`, added to the scores, is [batch or 1, heads or 1, queries, keys].
+class Core_Attention<string mnemonic, list<Trait> traits = []>
+    : Core_Typed<mnemonic, InferTypeOpAdaptor, traits>;
+defvar AttentionInputs = (ins Tensor:$query, Tensor:$key, Tensor:$value, Optional<Tensor>:$bias, F64Attr:$scale,
+                          UnitAttr:$causal);
+def ScaledAttentionOp : Core_Attention<"ScaledAttention", [DeclareOpInterfaceMethods<GradientOpInterface>]> {
+  let summary = "out = softmax(scale * query key^T + bias) value";
+  let description = [{
+    `causal`: a query sees the keys up to its own position. `stats` [batch, heads, queries] in f32, for the gradient: the
+    logarithm of the softmax's denominator, maximum included.
+  }];
+  let arguments = AttentionInputs;
+  let results = (outs Tensor:$out, Tensor:$stats);
+}
+def ScaledAttentionGradOp : Core_Attention<"ScaledAttentionGrad"> {
+  let summary = "gradients of ScaledAttention with respect to query, key, value";
+  let arguments = !con(AttentionInputs, (ins Tensor:$out, Tensor:$stats, Tensor:$out_gradient));
+  let results = (outs Tensor:$query_gradient, Tensor:$key_gradient, Tensor:$value_gradient);
+}
 #endif

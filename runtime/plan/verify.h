@@ -22,6 +22,7 @@
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,8 @@ Status verifyPlan(const plan::Plan &plan);
 struct Access {
   const plan::Buffer *buffer;
   bool write;
-  const char *role; // "lhs", "out", "input 3"
+  const char *role;                              // "lhs", "out", "input 3"
+  std::shared_ptr<const plan::Buffer> span = {}; // holds `buffer` where it is no buffer of the command's message
 };
 // All buffers of a command. Of a Launch, the last num_outputs of its kernel are written; without a plan, or when the
 // kernel does not say, all are.

@@ -1,4 +1,5 @@
 // Each command by itself: do its numbers fit its buffers, on every device of the mesh.
+#include "runtime/plan/attention_form.h"
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -249,6 +250,10 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
     return verifyContract(command.contract());
   case plan::Command::kConvolution:
     return verifyConvolution(command.convolution());
+  case plan::Command::kAttention: {
+    Result<AttentionForm> form = attentionForm(command.attention());
+    return form ? Status::ok() : form.status();
+  }
   case plan::Command::kPool:
     return verifyPool(command.pool());
   case plan::Command::kGather:
@@ -322,6 +327,8 @@ std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *p
            {&c.output(), c.pass() == plan::Convolution::FORWARD, "output"}};
     break;
   }
+  case plan::Command::kAttention:
+    return attentionAccesses(command.attention());
   case plan::Command::kPool: {
     const plan::Pool &c = command.pool();
     if (c.kind() <= plan::Pool::MAX_GRAD) reads(c.input(), "input");

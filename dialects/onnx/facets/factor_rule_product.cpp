@@ -117,6 +117,36 @@ FactorRule ConvGradWeightOp::getFactorRule() {
   return f.finish(f.x, f.y, f.w, f.n);
 }
 
+// query [b,s,(h g),d], key [b,t,h,d], value [b,t,h,e], out [b,s,(h g),e]: samples and heads are parallel, and h alone
+// of grouped heads. Positions and features stay whole.
+template <typename Op> static FactorRule attentionRule(Op op, bool gradient) {
+  FactorRule rule;
+  auto query = shape(op.getQuery()), key = shape(op.getKey()), value = shape(op.getValue());
+  int64_t b = rule.add(query[0]), h = rule.add(key[2]);
+  int64_t g = rule.add(query[2] / key[2], Factor::Whole), s = rule.add(query[1], Factor::Whole);
+  int64_t t = rule.add(key[1], Factor::Whole), d = rule.add(query[3], Factor::Whole);
+  int64_t e = rule.add(value[3], Factor::Whole);
+  std::vector<int64_t> heads = query[2] == key[2] ? std::vector<int64_t>{h} : std::vector<int64_t>{h, g};
+  TensorFactors q{{b}, {s}, heads, {d}}, k{{b}, {t}, {h}, {d}}, v{{b}, {t}, {h}, {e}};
+  TensorFactors out{{b}, {s}, heads, {e}}, stats{{b}, heads, {s}};
+  rule.operands = {q, k, v};
+  if (op.getBias()) {
+    TensorFactors bias{{b}, heads, {s}, {t}};
+    for (auto [dim, size] : llvm::enumerate(shape(op.getBias())))
+      if (size == 1) bias[dim].clear();
+    rule.operands.push_back(bias);
+  }
+  if (gradient) {
+    rule.operands.insert(rule.operands.end(), {out, stats, out});
+    rule.results = {q, k, v};
+  } else {
+    rule.results = {out, stats};
+  }
+  return rule;
+}
+FactorRule ScaledAttentionOp::getFactorRule() { return attentionRule(*this, false); }
+FactorRule ScaledAttentionGradOp::getFactorRule() { return attentionRule(*this, true); }
+
 FactorRule MaxPoolOp::getFactorRule() {
   PoolFactors f(shape(getX()), shape(getY()));
   return f.finish({f.full}, f.pooled);

@@ -75,5 +75,7 @@ KIND(MaxPoolOp, Library)
 KIND(MaxPoolGradOp, Library)
 KIND(AveragePoolOp, Library)
 KIND(AveragePoolGradOp, Library)
+KIND(ScaledAttentionOp, Library)
+KIND(ScaledAttentionGradOp, Library)
 
 } // namespace cleave::onnx

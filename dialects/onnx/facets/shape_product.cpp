@@ -8,8 +8,7 @@ namespace {
 using Types = SmallVectorImpl<Type>;
 RankedTensorType shaped(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-template <typename Adaptor>
-LogicalResult reduced(std::optional<Location> loc, Adaptor adaptor, Types &results) {
+template <typename Adaptor> LogicalResult reduced(std::optional<Location> loc, Adaptor adaptor, Types &results) {
   auto x = shaped(adaptor.getX());
   SmallVector<bool> gone(x.getRank());
   int64_t previous = -1;
@@ -35,7 +34,8 @@ int64_t windowCount(int64_t size, int64_t kernel, int64_t stride, int64_t paddin
 template <typename Adaptor> LogicalResult checkWindow(std::optional<Location> loc, Adaptor adaptor, size_t spatial) {
   if (adaptor.getStrides().size() != spatial || adaptor.getPadsBegin().size() != spatial ||
       adaptor.getPadsEnd().size() != spatial || adaptor.getDilations().size() != spatial)
-    return emitOptionalError(loc, "strides, pads and dilations must have one entry a spatial dimension (", spatial, ")");
+    return emitOptionalError(loc, "strides, pads and dilations must have one entry a spatial dimension (", spatial,
+                             ")");
   return success();
 }
 
@@ -146,8 +146,42 @@ LogicalResult ConvGradWeightOp::inferReturnTypes(MLIRContext *, std::optional<Lo
   return success();
 }
 
-LogicalResult MaxPoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
-                                          Types &results) {
+template <typename Adaptor> static LogicalResult checkAttention(std::optional<Location> loc, Adaptor adaptor) {
+  auto query = shaped(adaptor.getQuery()), key = shaped(adaptor.getKey()), value = shaped(adaptor.getValue());
+  auto fits = [&] {
+    if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4) return false;
+    auto q = query.getShape(), k = key.getShape(), v = value.getShape();
+    return q[0] == k[0] && k[0] == v[0] && k[1] == v[1] && k[2] == v[2] && q[2] % k[2] == 0 && q[3] == k[3] &&
+           query.getElementType() == key.getElementType() && key.getElementType() == value.getElementType();
+  };
+  if (!fits())
+    return emitOptionalError(loc, "wants [batch, positions, heads, features] that fit, got ", query, ", ", key, " and ",
+                             value);
+  if (!adaptor.getBias()) return success();
+  auto bias = shaped(adaptor.getBias());
+  if (bias.getRank() != 4 || bias.getDimSize(2) != query.getDimSize(1) || bias.getDimSize(3) != key.getDimSize(1) ||
+      (bias.getDimSize(0) != 1 && bias.getDimSize(0) != query.getDimSize(0)) ||
+      (bias.getDimSize(1) != 1 && bias.getDimSize(1) != query.getDimSize(2)))
+    return emitOptionalError(loc, "its bias ", bias, " does not fit the scores");
+  return success();
+}
+LogicalResult ScaledAttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
+                                                  Types &results) {
+  if (failed(checkAttention(loc, adaptor))) return failure();
+  auto query = shaped(adaptor.getQuery());
+  auto q = query.getShape();
+  results.push_back(query.clone({q[0], q[1], q[2], shaped(adaptor.getValue()).getDimSize(3)}));
+  results.push_back(RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
+  return success();
+}
+LogicalResult ScaledAttentionGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                                      Types &results) {
+  if (failed(checkAttention(loc, adaptor))) return failure();
+  for (Value operand : {adaptor.getQuery(), adaptor.getKey(), adaptor.getValue()}) results.push_back(operand.getType());
+  return success();
+}
+
+LogicalResult MaxPoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
   auto x = shaped(adaptor.getX());
   if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
   return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);

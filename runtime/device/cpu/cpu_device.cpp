@@ -83,6 +83,8 @@ private:
       return prepareContract(command.contract(), context);
     case plan::Command::kConvolution:
       return prepareConvolution(command.convolution(), context);
+    case plan::Command::kAttention:
+      return prepareAttention(command.attention(), context);
     case plan::Command::kPool:
       return preparePool(command.pool(), context);
     case plan::Command::kGather:

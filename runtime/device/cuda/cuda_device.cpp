@@ -112,6 +112,7 @@ Result<Prepared> CudaDevice::prepare(const plan::Command &command) {
   if (command.has_convolution()) return prepareConvolution(command.convolution(), *this, lane);
   if (command.has_copy() && (command.copy().source().on_host() || command.copy().target().on_host()))
     return prepareHostCopy(command.copy(), *this, lane);
+  if (command.has_attention()) return prepareAttention(command.attention(), *this, lane);
   std::vector<const plan::Launch *> launches;
   if (command.has_launch()) launches.push_back(&command.launch());
   for (const plan::Launch &launch : command.launches()) launches.push_back(&launch);

@@ -81,6 +81,7 @@ Result<Prepared> prepareLaunches(std::vector<const plan::Launch *> launches, Cud
 // Between the arena and the host's memory: one run of bytes.
 Result<Prepared> prepareHostCopy(const plan::Copy &command, CudaDevice &device, int lane);
 Result<Prepared> prepareContract(const plan::Contract &command, CudaDevice &device, int lane);
+Result<Prepared> prepareAttention(const plan::Attention &command, CudaDevice &device, int lane);
 Result<Prepared> prepareConvolution(const plan::Convolution &command, CudaDevice &device, int lane);
 
 } // namespace cleave::runtime::cuda

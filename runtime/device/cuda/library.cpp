@@ -59,13 +59,15 @@ Result<CublasLt> loadCublasLt() {
 }
 Result<Cudnn> loadCudnn() {
   const char *name = "libcudnn.so.9";
-  Result<void *> handle = openLibrary({{name},
-                                       "the plan has convolutions, which cuDNN 9 computes (NVIDIA's package cudnn9, or "
-                                       "nvidia-cudnn-cu13 of pip; LD_LIBRARY_PATH says where it is)"});
+  Result<void *> handle =
+      openLibrary({{name},
+                   "the plan has convolutions or attention, which cuDNN 9 computes (NVIDIA's package cudnn9, or "
+                   "nvidia-cudnn-cu13 of pip; LD_LIBRARY_PATH says where it is)"});
   if (!handle) return handle.status();
   Cudnn table;
   CLEAVE_CUDNN_FUNCTIONS(CLEAVE_RESOLVE)
   CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "cudnnGetErrorString", table.errorString));
+  CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "cudnnGetVersion", table.version));
   return table;
 }
 Result<Nccl> loadNccl() {

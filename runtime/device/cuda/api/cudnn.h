@@ -18,12 +18,20 @@ enum : int {
   dnnConvolutionBackwardFilter = 11,
   dnnConvolutionBackwardData = 12,
   dnnEngine = 2,
+  dnnPointwise = 0,
+  dnnPointwiseOperation = 13,
   dnnOperationGraph = 15,
+  dnnMatmul = 18,
+  dnnMatmulOperation = 19,
+  dnnReduction = 21,
+  dnnReductionOperation = 22,
+  dnnReshapeOperation = 31,
   dnnVariantPack = 16,
   dnnTensor = 17,
   // cudnnBackendAttributeType_t
   dnnTypeHandle = 0,
   dnnTypeDataType = 1,
+  dnnTypeBoolean = 2,
   dnnTypeInt64 = 3,
   dnnTypeFloat = 4,
   dnnTypeDouble = 5,
@@ -31,8 +39,30 @@ enum : int {
   dnnTypeConvolutionMode = 7,
   dnnTypeHeuristicMode = 8,
   dnnTypeNumericalNote = 11,
+  dnnTypePointwiseMode = 14,
   dnnTypeDescriptor = 15,
+  dnnTypeReductionOperator = 18,
   // cudnnBackendAttributeName_t
+  dnnPointwiseMode = 0,
+  dnnPointwisePrecision = 1,
+  dnnPointwiseAxis = 9,
+  dnnPointwiseOf = 750, // the operation's description, then
+  dnnPointwiseX = 751,
+  dnnPointwiseB = 752,
+  dnnPointwiseY = 753,
+  dnnPointwiseT = 758,
+  dnnMatmulComputeType = 1500,
+  dnnMatmulA = 1520,
+  dnnMatmulB = 1521,
+  dnnMatmulC = 1522,
+  dnnMatmulOf = 1523,
+  dnnReductionOperator = 1600,
+  dnnReductionComputeType = 1601,
+  dnnReductionX = 1610,
+  dnnReductionY = 1611,
+  dnnReductionOf = 1612,
+  dnnReshapeX = 2200,
+  dnnReshapeY = 2201,
   dnnConvolutionComputeType = 100,
   dnnConvolutionMode = 101,
   dnnConvolutionDilations = 102,
@@ -58,6 +88,8 @@ enum : int {
   dnnTensorDimensions = 902,
   dnnTensorStrides = 903,
   dnnTensorUniqueId = 906,
+  dnnTensorIsVirtual = 907,
+  dnnTensorIsByValue = 908,
   dnnPackUniqueIds = 1000,
   dnnPackPointers = 1001,
   dnnPackWorkspace = 1003,
@@ -68,7 +100,23 @@ enum : int {
   dnnFloat = 0,
   dnnDouble = 1,
   dnnHalf = 2,
+  dnnInt32 = 4,
+  dnnBoolean = 11,
   dnnBfloat16 = 9,
+  // cudnnPointwiseMode_t
+  dnnAdd = 0,
+  dnnMul = 1,
+  dnnDiv = 6,
+  dnnSub = 9,
+  dnnExp = 13,
+  dnnLog = 15,
+  dnnIdentity = 21,
+  dnnGreaterOrEqual = 303,
+  dnnGenIndex = 501,
+  dnnSelect = 601,
+  // cudnnReduceTensorOp_t
+  dnnReduceAdd = 0,
+  dnnReduceMax = 3,
   // cudnnBackendNumericalNote_t
   dnnNoteTensorCore = 0,
   dnnNoteNarrowInputs = 1,
@@ -94,6 +142,7 @@ struct Cudnn {
   CLEAVE_CUDNN_FUNCTIONS(CLEAVE_MEMBER)
 #undef CLEAVE_MEMBER
   const char *(*errorString)(int status) = nullptr; // cudnnGetErrorString
+  size_t (*version)() = nullptr;                    // cudnnGetVersion: 91900 is 9.19.0
 };
 
 } // namespace cleave::runtime::cuda

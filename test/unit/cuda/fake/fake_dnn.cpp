@@ -1,34 +1,18 @@
-// cuDNN's graph API for a convolution and its two gradients, in plain loops. A heuristic gives three engines: one on
-// tensor cores, which rounds fp32, one that wants a gigabyte of workspace, and a plain one.
+// cuDNN's graph API: a convolution and its two gradients in plain loops, and graphs of products, pointwise operations,
+// reductions and reshapes (dnn_interpreter.h). A heuristic gives three engines: one on tensor cores, which rounds fp32,
+// one that wants a gigabyte of workspace, and a plain one.
 #include "runtime/device/cuda/api/cudnn.h"
+#include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
 #include <map>
 #include <vector>
 
 using namespace cleave::runtime::cuda;
+using fake::Descriptor;
 
 namespace {
 
-struct Descriptor {
-  int kind = 0;
-  std::map<int, std::pair<int, std::vector<char>>> attributes; // by name: type, bytes
-  bool finalized = false;
-  int engine = -1;             // of a configuration or an engine
-  Descriptor *graph = nullptr; // of a configuration
-
-  template <typename T> std::vector<T> all(int name) const {
-    auto found = attributes.find(name);
-    if (found == attributes.end()) return {};
-    std::vector<T> values(found->second.second.size() / sizeof(T));
-    std::memcpy(values.data(), found->second.second.data(), values.size() * sizeof(T));
-    return values;
-  }
-  template <typename T> T one(int name) const {
-    std::vector<T> values = all<T>(name);
-    return values.empty() ? T() : values.front();
-  }
-};
 struct Handle {
   fake::Stream *stream = nullptr;
 };
@@ -37,9 +21,11 @@ constexpr int64_t workspaces[] = {2048, int64_t(1) << 30, 4096}; // by engine
 
 int sizeOf(int type) {
   return type == dnnTypeDataType || type == dnnTypeConvolutionMode || type == dnnTypeHeuristicMode ||
-                 type == dnnTypeFloat || type == dnnTypeNumericalNote
+                 type == dnnTypeFloat || type == dnnTypeNumericalNote || type == dnnTypePointwiseMode ||
+                 type == dnnTypeReductionOperator
              ? 4
-             : 8;
+         : type == dnnTypeBoolean ? 1
+                                  : 8;
 }
 
 struct Tensor {
@@ -121,6 +107,7 @@ void convolve(const Descriptor &operation, std::map<int64_t, void *> memory) {
 
 extern "C" {
 const char *cudnnGetErrorString(int) { return "not as the fake library wants it"; }
+size_t cudnnGetVersion() { return 91900; }
 int cudnnCreate(Handle **handle) { return *handle = new Handle, 0; }
 int cudnnDestroy(Handle *handle) { return delete handle, 0; }
 int cudnnSetStream(Handle *handle, fake::Stream *stream) { return handle->stream = stream, 0; }
@@ -177,7 +164,11 @@ int cudnnBackendExecute(Handle *handle, Descriptor *plan, Descriptor *pack) {
   auto ids = pack->all<int64_t>(dnnPackUniqueIds);
   auto pointers = pack->all<void *>(dnnPackPointers);
   for (size_t i = 0; i < ids.size() && i < pointers.size(); ++i) memory[ids[i]] = pointers[i];
-  const Descriptor *operation = configuration->graph->one<Descriptor *>(dnnGraphOperations);
-  return fake::enqueue(handle->stream, [=] { convolve(*operation, memory); });
+  std::vector<Descriptor *> operations = configuration->graph->all<Descriptor *>(dnnGraphOperations);
+  const Descriptor *first = operations.front();
+  if (first->kind == dnnConvolutionForward || first->kind == dnnConvolutionBackwardData ||
+      first->kind == dnnConvolutionBackwardFilter)
+    return fake::enqueue(handle->stream, [=] { convolve(*first, memory); });
+  return fake::enqueue(handle->stream, [=] { fake::interpret(operations, memory); });
 }
 }

@@ -1,0 +1,105 @@
+#include "runtime/plan/attention_form.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::runtime {
+namespace {
+
+using Sizes = std::array<int64_t, 4>;
+
+Status expect(const char *role, const plan::Buffer &buffer, const Sizes &sizes) {
+  if (!std::equal(buffer.shape().begin(), buffer.shape().end(), sizes.begin(), sizes.end()))
+    return inputError(
+        fmt::format("{} {} is not [{}, {}, {}, {}]", role, describe(buffer), sizes[0], sizes[1], sizes[2], sizes[3]));
+  return Status::ok();
+}
+
+template <typename Field> Status take(const char *role, const Field &given, AttentionStrides &strides) {
+  if (given.size() != 4) return inputError(fmt::format("{} needs four strides, has {}", role, given.size()));
+  std::copy(given.begin(), given.end(), strides.begin());
+  if (*std::min_element(strides.begin(), strides.end()) < 0)
+    return inputError(fmt::format("{} has a negative stride", role));
+  return Status::ok();
+}
+
+AttentionStrides dense(int64_t heads, int64_t positions, int64_t features) {
+  return {positions * heads * features, features, heads * features, 1};
+}
+
+} // namespace
+
+Result<AttentionForm> attentionForm(const plan::Attention &c) {
+  for (const plan::Buffer *buffer : {&c.query(), &c.key(), &c.value(), &c.output()})
+    if (buffer->shape_size() != 4) return inputError(fmt::format("{} has not four dimensions", describe(*buffer)));
+  AttentionForm form{.batch = c.query().shape(0),
+                     .heads = c.query().shape(1),
+                     .keyHeads = c.key().shape(1),
+                     .queries = c.query().shape(2),
+                     .keys = c.key().shape(2),
+                     .features = c.query().shape(3),
+                     .valueFeatures = c.value().shape(3)};
+  int64_t b = form.batch, h = form.heads, g = form.keyHeads, s = form.queries, t = form.keys, d = form.features,
+          e = form.valueFeatures;
+  if (std::min({b, h, g, s, t, d, e}) < 1 || h % g) return inputError("sizes that are no attention");
+  CLEAVE_RETURN_IF_ERROR(expect("key", c.key(), {b, g, t, d}));
+  CLEAVE_RETURN_IF_ERROR(expect("value", c.value(), {b, g, t, e}));
+  CLEAVE_RETURN_IF_ERROR(expect("output", c.output(), {b, h, s, e}));
+  CLEAVE_RETURN_IF_ERROR(take("query", c.query_strides(), form.query));
+  CLEAVE_RETURN_IF_ERROR(take("key", c.key_strides(), form.key));
+  CLEAVE_RETURN_IF_ERROR(take("value", c.value_strides(), form.value));
+  CLEAVE_RETURN_IF_ERROR(take("output", c.output_strides(), form.output));
+  if (form.output != dense(h, s, e)) return inputError("output is not dense [batch, positions, heads, features]");
+  form.queryGradient = dense(h, s, d), form.keyGradient = dense(g, t, d), form.valueGradient = dense(g, t, e);
+  if (c.has_bias()) {
+    if (c.bias().shape_size() != 4)
+      return inputError(fmt::format("bias {} has not four dimensions", describe(c.bias())));
+    bool fits = (c.bias().shape(0) == 1 || c.bias().shape(0) == b) &&
+                (c.bias().shape(1) == 1 || c.bias().shape(1) == h) && c.bias().shape(2) == s && c.bias().shape(3) == t;
+    if (!fits) return inputError(fmt::format("bias {} does not fit the scores", describe(c.bias())));
+    CLEAVE_RETURN_IF_ERROR(take("bias", c.bias_strides(), form.bias));
+    for (int dim : {0, 1})
+      if (c.bias().shape(dim) == 1 && form.bias[static_cast<size_t>(dim)] != 0)
+        return inputError("bias has a stride where it is repeated");
+  }
+  if (c.has_stats() && (c.stats().dtype() != plan::F32 || elementCount(c.stats().shape()) != b * h * s))
+    return inputError(fmt::format("stats {} is not f32[{}, {}, {}]", describe(c.stats()), b, h, s));
+  for (const plan::Buffer *buffer : {&c.key(), &c.value(), &c.output()})
+    if (buffer->dtype() != c.query().dtype())
+      return inputError("query, key, value and output differ in their elements");
+  if (c.pass() != plan::Attention::BACKWARD) return form;
+  if (!c.has_stats()) return inputError("a backward pass without stats");
+  CLEAVE_RETURN_IF_ERROR(expect("output_gradient", c.output_gradient(), {b, h, s, e}));
+  CLEAVE_RETURN_IF_ERROR(expect("query_gradient", c.query_gradient(), {b, h, s, d}));
+  CLEAVE_RETURN_IF_ERROR(expect("key_gradient", c.key_gradient(), {b, g, t, d}));
+  CLEAVE_RETURN_IF_ERROR(expect("value_gradient", c.value_gradient(), {b, g, t, e}));
+  return form;
+}
+
+std::vector<Access> attentionAccesses(const plan::Attention &c) {
+  std::vector<Access> all;
+  auto strided = [&](const plan::Buffer &buffer, const auto &strides, const char *role) {
+    auto span = std::make_shared<plan::Buffer>(buffer);
+    int64_t last = 0;
+    for (int dim = 0; dim < std::min(buffer.shape_size(), strides.size()); ++dim)
+      last += (buffer.shape(dim) - 1) * strides.Get(dim);
+    span->clear_shape();
+    span->add_shape(last + 1);
+    all.push_back({span.get(), false, role, span});
+  };
+  bool backward = c.pass() == plan::Attention::BACKWARD;
+  strided(c.query(), c.query_strides(), "query");
+  strided(c.key(), c.key_strides(), "key");
+  strided(c.value(), c.value_strides(), "value");
+  if (c.has_bias()) strided(c.bias(), c.bias_strides(), "bias");
+  all.push_back({&c.output(), !backward, "output"});
+  if (c.has_stats()) all.push_back({&c.stats(), !backward, "stats"});
+  if (!backward) return all;
+  all.push_back({&c.output_gradient(), false, "output_gradient"});
+  all.push_back({&c.query_gradient(), true, "query_gradient"});
+  all.push_back({&c.key_gradient(), true, "key_gradient"});
+  all.push_back({&c.value_gradient(), true, "value_gradient"});
+  return all;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,29 @@
+// What an Attention command's buffers come to: sizes, and where each tensor has its elements.
+//
+//   Result<AttentionForm> form = attentionForm(command.attention());
+//   form->queries, form->heads / form->keyHeads     // positions; heads of queries that share one of keys
+//   form->query[0] ... form->query[3]               // strides of batch, heads, positions, features, in elements
+#pragma once
+#include "plan/plan.pb.h"
+#include "runtime/plan/verify.h"
+#include "runtime/status.h"
+#include <array>
+
+namespace cleave::runtime {
+
+using AttentionStrides = std::array<int64_t, 4>;
+
+struct AttentionForm {
+  int64_t batch = 0, heads = 0, keyHeads = 0, queries = 0, keys = 0, features = 0, valueFeatures = 0;
+  AttentionStrides query{}, key{}, value{}, bias{};
+  AttentionStrides output{};                                        // and its gradient
+  AttentionStrides queryGradient{}, keyGradient{}, valueGradient{}; // dense [batch, positions, heads, features]
+};
+
+// Error: sizes that do not fit each other, strides that are missing or negative, elements that meet, a tensor that the
+// pass needs and the command lacks.
+Result<AttentionForm> attentionForm(const plan::Attention &command);
+// With strided tensors as all that lies between their first and last element.
+std::vector<Access> attentionAccesses(const plan::Attention &command);
+
+} // namespace cleave::runtime
