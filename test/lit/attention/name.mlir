@@ -6,8 +6,8 @@
 
 // CHECK-LABEL: func.func @model
 // CHECK: %[[Q:.*]] = onnx.Transpose %arg0 {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>}
-// CHECK: %[[K:.*]] = onnx.Transpose %arg1 {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>} : (tensor<2x2x4x8xf32>) -> tensor<2x4x2x8xf32>
-// CHECK: %[[V:.*]] = onnx.Transpose %arg2 {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>} : (tensor<2x2x4x8xf32>) -> tensor<2x4x2x8xf32>
+// CHECK: %[[K:.*]] = onnx.Transpose %arg1 {{.*}} -> tensor<2x4x2x8xf32>
+// CHECK: %[[V:.*]] = onnx.Transpose %arg2 {{.*}} -> tensor<2x4x2x8xf32>
 // CHECK: %[[B:.*]] = onnx.Broadcast {{.*}} {cleave.phase = "forward", dims = array<i64: 0, 3>, shape = array<i64: 2, 1, 4, 4>}
 // CHECK: %[[OUT:.*]], %{{.*}} = onnx.ScaledAttention %[[Q]], %[[K]], %[[V]], %[[B]] {causal, cleave.decided_factors = array<i64: 0, 1, -1, -1, -1, -1, -1>
 // CHECK-SAME: scale = 2.500000e-01
