@@ -353,8 +353,8 @@ private:
 struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NameAttention)
   NameAttention() = default;
-  explicit NameAttention(LibraryAttention limits) { multiple = limits.keyMultiple; }
-  NameAttention(const NameAttention &other) : PassWrapper(other) { multiple = other.multiple.getValue(); }
+  explicit NameAttention(LibraryAttention given) : limits(given) {}
+  NameAttention(const NameAttention &other) : PassWrapper(other), limits(other.limits) {}
   StringRef getArgument() const override { return "name-attention"; }
   StringRef getDescription() const override { return "softmax attention becomes the operation that libraries have"; }
 
@@ -376,23 +376,22 @@ struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>())) {
       auto softmax = matchSoftmax(exp);
       if (!softmax) continue;
-      Candidate candidate(*softmax, {multiple}, trained);
+      Candidate candidate(*softmax, limits, trained);
       if (candidate.match()) candidate.build();
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))
       if (isOpTriviallyDead(&op)) op.erase();
   }
 
-  Option<int64_t> multiple{*this, "multiple", llvm::cl::desc("of which the number of keys has to be a multiple"),
-                           llvm::cl::init(1)};
+private:
+  LibraryAttention limits;
 };
 
 } // namespace
 
-// cuDNN 9: features a multiple of 8 and at most 128 for both passes on sm_80 and sm_90 (its frontend's checks,
-// node/scaled_dot_product_flash_attention.h); no single position.
 bool LibraryAttention::takes(int64_t queries, int64_t keys, int64_t features) const {
-  return features % 8 == 0 && features <= 128 && keys % keyMultiple == 0 && (queries > 1 || keys > 1);
+  return features % featureMultiple == 0 && features <= mostFeatures && keys % keyMultiple == 0 &&
+         (queries > 1 || keys > 1); // no single position
 }
 
 std::unique_ptr<Pass> createNameAttention(LibraryAttention limits) { return std::make_unique<NameAttention>(limits); }

@@ -37,6 +37,8 @@ std::unique_ptr<mlir::Pass> createExpandAttention();
 inline constexpr int64_t keysOfEveryVersion = 128;
 struct LibraryAttention {
   int64_t keyMultiple = 1; // the number of keys has to be a multiple of it
+  // cuDNN 9, for both passes on sm_80 and sm_90 (its frontend's checks, node/scaled_dot_product_flash_attention.h)
+  int64_t featureMultiple = 8, mostFeatures = 128;
   bool takes(int64_t queries, int64_t keys, int64_t features) const;
 };
 

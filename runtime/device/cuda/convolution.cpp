@@ -7,7 +7,8 @@ namespace cleave::runtime::cuda {
 namespace {
 
 Result<DnnDescriptor> tensorOf(DnnGraph &graph, const plan::Buffer &buffer, const CudaDevice &device) {
-  DnnTensor tensor{.type = dnnType(buffer.dtype()), .sizes = {buffer.shape().begin(), buffer.shape().end()}};
+  DnnTensor tensor{
+      .type = dnnType(buffer.dtype()), .sizes = {buffer.shape().begin(), buffer.shape().end()}, .strides = {}};
   if (tensor.type < 0) return inputError(fmt::format("cuDNN convolves no {}", plan::DType_Name(buffer.dtype())));
   tensor.strides.assign(tensor.sizes.size(), 1);
   for (size_t i = tensor.sizes.size(); i-- > 1;) tensor.strides[i - 1] = tensor.strides[i] * tensor.sizes[i];

@@ -2,7 +2,7 @@
 // is an attribute, any other mask a bias of its own size, and keys that heads share are not repeated. WriteOutAttention
 // is the way back.
 // RUN: cleave-opt %s --name-attention | FileCheck %s
-// RUN: cleave-opt %s --name-attention --write-out-attention | FileCheck %s --check-prefix=OUT
+// RUN: cleave-opt %s --name-attention --write-out-attention | FileCheck %s --check-prefix=WRITTEN
 
 // CHECK-LABEL: func.func @model
 // CHECK: %[[Q:.*]] = onnx.Transpose %arg0 {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>}
@@ -14,12 +14,12 @@
 // CHECK: onnx.Transpose %[[OUT]] {cleave.phase = "forward", perm = array<i64: 0, 2, 1, 3>}
 // CHECK-NOT: onnx.Exp
 
-// OUT-LABEL: func.func @model
-// OUT-NOT: onnx.ScaledAttention
-// OUT: onnx.Contract
-// OUT: onnx.ReduceMax
-// OUT: onnx.Log
-// OUT: onnx.Contract
+// WRITTEN-LABEL: func.func @model
+// WRITTEN-NOT: onnx.ScaledAttention
+// WRITTEN: onnx.Contract
+// WRITTEN: onnx.ReduceMax
+// WRITTEN: onnx.Log
+// WRITTEN: onnx.Contract
 func.func @model(%q: tensor<2x4x4x8xf32>, %k: tensor<2x2x4x8xf32>, %v: tensor<2x2x4x8xf32>, %padding: tensor<2x4xf32>) -> (tensor<2x4x4x8xf32> {onnx.name = "y"}) {
   %kb = onnx.Broadcast %k {dims = array<i64: 0, 1, 3, 4>, shape = array<i64: 2, 2, 2, 4, 8>} : (tensor<2x2x4x8xf32>) -> tensor<2x2x2x4x8xf32>
   %kr = onnx.Reshape %kb {shape = array<i64: 2, 4, 4, 8>} : (tensor<2x2x2x4x8xf32>) -> tensor<2x4x4x8xf32>

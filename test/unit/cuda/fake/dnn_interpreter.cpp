@@ -100,7 +100,8 @@ private:
     const Descriptor &d = *operation.one<Descriptor *>(name);
     return {.type = d.one<int>(dnnTensorDataType),
             .sizes = d.all<int64_t>(dnnTensorDimensions),
-            .strides = d.all<int64_t>(dnnTensorStrides)};
+            .strides = d.all<int64_t>(dnnTensorStrides),
+            .held = nullptr};
   }
   Elements elements(const Descriptor &operation, int name) {
     int64_t id = idOf(operation, name);
