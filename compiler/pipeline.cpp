@@ -222,7 +222,9 @@ Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
   partition::ProblemOptions options{.name = request.model,
                                     .batch = samples,
                                     .samples = samples / microbatches,
-                                    .precision = recipe::toString(request.recipe.precision)};
+                                    .precision = recipe::toString(request.recipe.precision),
+                                    .meetsAtUpdate = request.recipe.clipNorm.has_value() ||
+                                                     request.recipe.precision == recipe::Precision::Fp16};
   auto extracted = partition::extractProblem(*module, options);
   if (failed(extracted)) return failure("the planning problem cannot be extracted");
   return std::move(*extracted);

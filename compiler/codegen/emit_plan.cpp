@@ -183,6 +183,8 @@ private:
         action.set_microbatch(microbatch);
         action.set_slot(static_cast<int32_t>(slot));
       }
+      if (auto ahead = routine.getAs<DenseI64ArrayAttr>("ahead"))
+        for (int64_t action : ahead.asArrayRef()) out.mutable_actions(static_cast<int>(action))->set_ahead(true);
     }
     return success();
   }

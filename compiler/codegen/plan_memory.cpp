@@ -73,15 +73,20 @@ public:
     }
   }
 
-  // A store that remains a copy of a collective's result has to wait for it.
+  // A store that remains a copy waits for the collective whose result it copies, and for what is sent of the tensor
+  // that it writes over.
   void waitForStores() {
     for (Operation &op : function.getOps()) {
       auto store = dyn_cast<plan::StoreOp>(op);
       if (!store || store.getInPlace()) continue;
-      Operation *producer = placeOf(store.getValue()).root.getDefiningOp();
-      if (!producer || streamOf(producer) == 0) continue;
-      int64_t event = producer->getAttrOfType<IntegerAttr>("plan.record").getInt();
-      op.setAttr("plan.wait", DenseI64ArrayAttr::get(op.getContext(), {event}));
+      SmallVector<int64_t> events;
+      auto waitFor = [&](Operation *other) {
+        if (other && streamOf(other) != 0) events.push_back(other->getAttrOfType<IntegerAttr>("plan.record").getInt());
+      };
+      waitFor(placeOf(store.getValue()).root.getDefiningOp());
+      for (Value read : reads.lookup(store.getParamAttr()))
+        for (OpOperand *use : list.usesOf(read)) waitFor(use->getOwner());
+      if (!events.empty()) op.setAttr("plan.wait", DenseI64ArrayAttr::get(op.getContext(), events));
     }
   }
 

@@ -6,12 +6,19 @@
 //   1f1b over two ranks, the first one's row:
 //     step      forward.0 m0 slot 0, forward.0 m1 slot 1, backward.0 m0 slot 0, forward.0 m2 slot 0, ..., update
 //     evaluate  evaluate.0 m0
+//   pipedream-2bw over two ranks, three microbatches, the first one's row:
+//     fill      forward.0 m0 slot 0
+//     step      forward.0 m1 slot 1, backward.0 m0 slot 0, forward.0 m2 slot 2, backward.0 m1 slot 1,
+//               forward.0.ahead m0 slot 0 (of the next step), backward.0 m2 slot 2, update
+//     drain     the same without what is ahead: a last step
 //
 // A slot is one copy of what a stage keeps of a microbatch: taken by the forward, free after the last backward part;
-// the lowest free one is taken. A value that passes over stages, or from one stage to another of the same rank, may be
-// on its way as long as the earlier stage of the two holds the microbatch: so many message buffers it gets. To the next
-// rank two for each value are enough, which is what the runtime takes. The attribute: {name, program, fragments =
-// [@...], microbatches, slots}, one a program.
+// the lowest free one is taken. What is ahead must lie where
+// the next step looks for it, which is where the fill has put it: nobody else holds that slot then. A value that passes
+// over stages, or from one stage to another of the same rank, may be on its way as long as the earlier stage of the two
+// holds the microbatch: so many message buffers it gets. To the next rank two for each value are enough, which is what
+// the runtime takes. The attribute: {name, program, fragments =
+// [@...], microbatches, slots}, one a program; `ahead` has the places of actions of the next step, if there are any.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/stages.h"
@@ -28,28 +35,36 @@ struct Routine {
   std::string name;
   int64_t program;
   SmallVector<Attribute> fragments;
-  SmallVector<int64_t> microbatches, slots;
+  SmallVector<int64_t> microbatches, slots, ahead;
 
-  void add(func::FuncOp fragment, int64_t microbatch, int64_t slot) {
+  void add(func::FuncOp fragment, int64_t microbatch, int64_t slot, bool isAhead = false) {
+    if (isAhead) ahead.push_back(static_cast<int64_t>(fragments.size()));
     fragments.push_back(FlatSymbolRefAttr::get(fragment.getSymNameAttr()));
     microbatches.push_back(microbatch);
     slots.push_back(slot);
   }
   Attribute attribute(Builder &builder) const {
-    return builder.getDictionaryAttr({builder.getNamedAttr("fragments", builder.getArrayAttr(fragments)),
-                                      builder.getNamedAttr("microbatches", builder.getDenseI64ArrayAttr(microbatches)),
-                                      builder.getNamedAttr("name", builder.getStringAttr(name)),
-                                      builder.getNamedAttr("program", builder.getI64IntegerAttr(program)),
-                                      builder.getNamedAttr("slots", builder.getDenseI64ArrayAttr(slots))});
+    SmallVector<NamedAttribute> entries{
+        builder.getNamedAttr("fragments", builder.getArrayAttr(fragments)),
+        builder.getNamedAttr("microbatches", builder.getDenseI64ArrayAttr(microbatches)),
+        builder.getNamedAttr("name", builder.getStringAttr(name)),
+        builder.getNamedAttr("program", builder.getI64IntegerAttr(program)),
+        builder.getNamedAttr("slots", builder.getDenseI64ArrayAttr(slots))};
+    if (!ahead.empty()) entries.push_back(builder.getNamedAttr("ahead", builder.getDenseI64ArrayAttr(ahead)));
+    return builder.getDictionaryAttr(entries);
   }
 };
 
 // Copies of what a stage keeps, handed out over a rank's row.
 class Slots {
 public:
-  int64_t take(int64_t microbatch) {
+  // But none in `reserved`, where somebody else will be before this one is released.
+  int64_t take(int64_t microbatch, const std::set<int64_t> &reserved = {}) {
     int64_t slot = 0;
-    while (used.contains(slot)) ++slot;
+    while (used.contains(slot) || reserved.contains(slot)) ++slot;
+    return put(microbatch, slot);
+  }
+  int64_t put(int64_t microbatch, int64_t slot) {
     used.insert(slot);
     most = std::max(most, slot + 1);
     return held[microbatch] = slot;
@@ -79,7 +94,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     if (failed(makeTable())) return signalPassFailure();
-    SmallVector<Routine> routines;
+    SmallVector<Routine, 8> routines;
     if (failed(table ? pipelined(routines) : unsplit(routines))) return signalPassFailure();
     Builder builder(&getContext());
     SmallVector<Attribute> attributes;
@@ -92,6 +107,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
 
 private:
   std::optional<planner::PipelineSchedule> table;
+  std::vector<bool> halved; // by stage: its backward pass is two functions
 
   LogicalResult makeTable() {
     if (table || schedule.empty()) return success();
@@ -110,8 +126,8 @@ private:
     return function;
   }
 
-  LogicalResult unsplit(SmallVector<Routine> &routines) {
-    Routine step{"step", 0, {}, {}, {}}, evaluate{"evaluate", 0, {}, {}, {}};
+  LogicalResult unsplit(SmallVector<Routine, 8> &routines) {
+    Routine step{"step", 0, {}, {}, {}, {}}, evaluate{"evaluate", 0, {}, {}, {}, {}};
     for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
       auto function = fragment(microbatch + 1 < microbatches ? "accumulate" : "final");
       if (failed(function)) return failure();
@@ -124,57 +140,100 @@ private:
     return success();
   }
 
-  LogicalResult pipelined(SmallVector<Routine> &routines) {
-    std::vector<bool> halved(table->stages);
+  LogicalResult pipelined(SmallVector<Routine, 8> &routines) {
+    halved.assign(table->stages, false);
     for (const auto &row : table->rows)
       for (const planner::ScheduledAction &action : row)
         if (action.kind == ActionKind::BackwardWeight) halved[action.stage] = true;
-    Builder builder(&getContext());
     SmallVector<int64_t> inFlight(table->stages, 0); // microbatches that a stage holds at most
-    // The last microbatch may have functions, and so slots, of its own.
-    bool apart = static_cast<bool>(getOperation().lookupSymbol<func::FuncOp>("forward.0.last"));
-    auto suffixOf = [&](int64_t microbatch) { return apart && microbatch + 1 == table->microbatches ? ".last" : ""; };
+    bool runsOn = table->weightVersions > 1;
+    std::vector<planner::StepActions> rows(table->ranks);
+    if (runsOn) rows = planner::stepActions(*table);
     for (int64_t rank = 0; rank < table->ranks; ++rank) {
-      Routine step{"step", rank, {}, {}, {}}, evaluate{"evaluate", rank, {}, {}, {}};
-      std::vector<Slots> slots(table->stages), lastSlots = slots;
-      for (const planner::ScheduledAction &action : table->rows[rank]) {
-        std::string suffix = suffixOf(action.microbatch);
-        Slots &stage = (suffix.empty() ? slots : lastSlots)[action.stage];
-        bool forward = action.kind == ActionKind::Forward, whole = action.kind == ActionKind::Backward;
-        int64_t slot = forward ? stage.take(action.microbatch) : stage.of(action.microbatch);
-        for (const char *kind : {"forward", "backward", "backward_input", "backward_weight"}) {
-          StringRef name = kind;
-          bool runs = name == "forward"    ? forward
-                      : name == "backward" ? whole && !halved[action.stage]
-                      : name == "backward_input"
-                          ? action.kind == ActionKind::BackwardInput || (whole && halved[action.stage])
-                          : action.kind == ActionKind::BackwardWeight || (whole && halved[action.stage]);
-          if (!runs) continue;
-          auto function = fragment(kind + ("." + std::to_string(action.stage)) + suffix);
-          if (failed(function)) return failure();
-          step.add(*function, action.microbatch, slot);
-        }
-        if (whole || action.kind == ActionKind::BackwardWeight) stage.release(action.microbatch);
-      }
-      auto update = fragment("update." + std::to_string(rank));
-      if (failed(update)) return failure();
-      step.add(*update, 0, 0);
-      for (int64_t stage = 0; stage < table->stages; ++stage) {
-        if (table->rankOfStage[stage] != rank) continue;
-        auto function = fragment("evaluate." + std::to_string(stage));
-        if (failed(function)) return failure();
-        evaluate.add(*function, 0, 0);
-        for (StringRef kind : {"forward", "backward", "backward_input", "backward_weight"})
-          for (auto [suffix, of] : {std::pair("", &slots), {".last", &lastSlots}})
-            if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
-              part->setAttr(slotsAttr, builder.getI64IntegerAttr((*of)[stage].count()));
-        (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
-        inFlight[stage] = slots[stage].count() + lastSlots[stage].count();
-      }
-      routines.push_back(std::move(step));
-      routines.push_back(std::move(evaluate));
+      planner::StepActions &row = rows[rank];
+      if (!runsOn) row.actions = table->rows[rank];
+      row.ahead.resize(row.actions.size());
+      if (failed(buildRank(rank, row, runsOn, inFlight, routines))) return failure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>()) setBuffers(function, inFlight);
+    return success();
+  }
+
+  LogicalResult buildRank(int64_t rank, const planner::StepActions &row, bool runsOn, SmallVector<int64_t> &inFlight,
+                          SmallVector<Routine, 8> &routines) {
+    Routine fill{"fill", rank, {}, {}, {}, {}}, step{"step", rank, {}, {}, {}, {}},
+        drain{"drain", rank, {}, {}, {}, {}}, evaluate{"evaluate", rank, {}, {}, {}, {}};
+    // The last microbatch may have functions, and so slots, of its own.
+    bool apart = static_cast<bool>(getOperation().lookupSymbol<func::FuncOp>("forward.0.last"));
+    std::vector<Slots> slots(table->stages), lastSlots = slots;
+    for (const planner::ScheduledAction &action : row.before)
+      if (failed(addAction(fill, action, "", slots[action.stage].take(action.microbatch)))) return failure();
+    auto before = slots; // where what is ahead has to lie
+    for (auto [i, action] : llvm::enumerate(row.actions)) {
+      bool last = apart && action.microbatch + 1 == table->microbatches, ahead = row.ahead[i];
+      Slots &stage = (last ? lastSlots : slots)[action.stage];
+      int64_t slot = action.kind != ActionKind::Forward ? stage.of(action.microbatch)
+                     : ahead ? stage.put(action.microbatch, before[action.stage].of(action.microbatch))
+                             : stage.take(action.microbatch, takenBeforeEnd(row, i, before[action.stage]));
+      if (failed(addAction(step, action, last ? ".last" : ahead ? ".ahead" : "", slot, ahead))) return failure();
+      if (!ahead && failed(addAction(drain, action, last ? ".last" : "", slot))) return failure();
+      if (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight)
+        stage.release(action.microbatch);
+    }
+    auto update = fragment("update." + std::to_string(rank));
+    if (failed(update)) return failure();
+    step.add(*update, 0, 0);
+    drain.add(*update, 0, 0);
+    Builder builder(&getContext());
+    for (int64_t stage = 0; stage < table->stages; ++stage) {
+      if (table->rankOfStage[stage] != rank) continue;
+      auto function = fragment("evaluate." + std::to_string(stage));
+      if (failed(function)) return failure();
+      evaluate.add(*function, 0, 0);
+      for (StringRef kind : {"forward", "backward", "backward_input", "backward_weight"})
+        for (auto [suffix, of] : {std::pair("", &slots), {".ahead", &slots}, {".last", &lastSlots}})
+          if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
+            part->setAttr(slotsAttr, builder.getI64IntegerAttr((*of)[stage].count()));
+      (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
+      inFlight[stage] = slots[stage].count() + lastSlots[stage].count();
+    }
+    if (runsOn) routines.push_back(std::move(fill));
+    routines.push_back(std::move(step));
+    if (runsOn) routines.push_back(std::move(drain));
+    routines.push_back(std::move(evaluate));
+    return success();
+  }
+
+  // The slots that are taken by what is ahead before the microbatch of the `forward`-th action leaves its own.
+  static std::set<int64_t> takenBeforeEnd(const planner::StepActions &row, size_t forward, const Slots &before) {
+    std::set<int64_t> taken;
+    const planner::ScheduledAction &own = row.actions[forward];
+    for (size_t i = forward + 1; i < row.actions.size(); ++i) {
+      const planner::ScheduledAction &action = row.actions[i];
+      if (action.stage != own.stage) continue;
+      if (row.ahead[i])
+        taken.insert(before.of(action.microbatch));
+      else if (action.microbatch == own.microbatch &&
+               (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight))
+        break;
+    }
+    return taken;
+  }
+
+  // The functions that do an action.
+  LogicalResult addAction(Routine &routine, const planner::ScheduledAction &action, StringRef suffix, int64_t slot,
+                          bool ahead = false) {
+    bool whole = action.kind == ActionKind::Backward, halves = halved[action.stage];
+    SmallVector<StringRef> kinds;
+    if (action.kind == ActionKind::Forward) kinds.push_back("forward");
+    if (whole && !halves) kinds.push_back("backward");
+    if (action.kind == ActionKind::BackwardInput || (whole && halves)) kinds.push_back("backward_input");
+    if (action.kind == ActionKind::BackwardWeight || (whole && halves)) kinds.push_back("backward_weight");
+    for (StringRef kind : kinds) {
+      auto function = fragment((kind + "." + Twine(action.stage) + suffix).str());
+      if (failed(function)) return failure();
+      routine.add(*function, action.microbatch, slot, ahead);
+    }
     return success();
   }
 

@@ -89,6 +89,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   problem.batch = options.batch;
   problem.samples = options.samples;
   problem.precision = options.precision;
+  problem.meetsAtUpdate = options.meetsAtUpdate;
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf())
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());

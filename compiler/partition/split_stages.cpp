@@ -4,6 +4,8 @@
 //   @accumulate_last, where there is one -> @forward.S.last, ...
 //   @update      -> @update.R, one a rank
 //   @evaluate    -> @evaluate.S; a rank's last one has the loss, summed over pp
+//   Where steps run into each other (two versions of the weights): @forward.S.ahead, which reads the newest weights
+//   where @forward.S reads those before the last update
 //
 // See split_step.h and split_update.h for how; stages.h for how it is written. A persistent tensor is held by the ranks
 // whose stages read it, optimizer state by those that hold its parameter.
@@ -11,6 +13,7 @@
 #include "compiler/partition/passes.h"
 #include "compiler/partition/split_step.h"
 #include "compiler/partition/split_update.h"
+#include "runtime/plan/previous_weights.h"
 
 using namespace mlir;
 
@@ -21,6 +24,7 @@ struct SplitStages : PassWrapper<SplitStages, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SplitStages)
   SplitStages() = default;
   explicit SplitStages(const planner::PipelineSchedule &table) : rankOfStage(table.rankOfStage) {
+    ahead = table.weightVersions > 1;
     halved.resize(rankOfStage.size());
     for (const auto &row : table.rows)
       for (const planner::ScheduledAction &action : row)
@@ -29,6 +33,7 @@ struct SplitStages : PassWrapper<SplitStages, OperationPass<ModuleOp>> {
   SplitStages(const SplitStages &other) : PassWrapper(other), rankOfStage(other.rankOfStage), halved(other.halved) {
     ranks = other.ranks;
     halves = other.halves.getValue();
+    ahead = other.ahead.getValue();
   }
   StringRef getArgument() const override { return "split-stages"; }
   StringRef getDescription() const override { return "cut a pipelined step by stages"; }
@@ -46,6 +51,7 @@ struct SplitStages : PassWrapper<SplitStages, OperationPass<ModuleOp>> {
 
   ListOption<int> ranks{*this, "ranks", llvm::cl::desc("the rank of every stage")};
   Option<bool> halves{*this, "halves", llvm::cl::desc("backward passes in two halves"), llvm::cl::init(false)};
+  Option<bool> ahead{*this, "ahead", llvm::cl::desc("steps run into each other"), llvm::cl::init(false)};
 
 private:
   std::vector<int> rankOfStage;
@@ -70,10 +76,20 @@ private:
       if (failed(splitEvaluate(evaluate, tag))) return failure();
       evaluate.erase();
     }
+    if (ahead)
+      for (size_t stage = 0; stage < rankOfStage.size(); ++stage)
+        if (rankOfStage[stage] + 1 < ranksOf() && failed(addAhead(static_cast<int64_t>(stage)))) return failure();
     llvm::StringMap<Ranks> holders = holdersOf(module);
-    UpdateSplit parts(update, ranksOf(), holders);
+    // Without a flush the ranks meet at the update only where they must.
+    bool meets = !ahead;
+    if (ahead) {
+      UpdateSplit alone(update, ranksOf(), holders, UpdateSplit::Results::OfFirst);
+      if (failed(alone.analyze())) return failure();
+      meets = alone.meets();
+    }
+    UpdateSplit parts(update, ranksOf(), holders, meets ? UpdateSplit::Results::OfAll : UpdateSplit::Results::OfFirst);
     if (failed(parts.analyze())) return failure();
-    parts.build(tag);
+    parts.build(tag, freeChannel(module));
     update.erase();
     Builder builder(&getContext());
     for (auto param : module.getOps<onnx::ParamOp>()) {
@@ -85,6 +101,40 @@ private:
   }
 
   int64_t ranksOf() const { return *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1; }
+
+  // A forward pass of the next step, which runs before this step's update: what that step will know as the weights
+  // before the last update are still the newest.
+  LogicalResult addAhead(int64_t stage) {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward." + std::to_string(stage));
+    func::FuncOp own = forward.clone();
+    own.setName((forward.getSymName() + ".ahead").str());
+    own->setAttr(aheadAttr, UnitAttr::get(&getContext()));
+    SymbolTable symbols(getOperation());
+    symbols.insert(own, std::next(forward->getIterator()));
+    for (Operation &op : own.getBody().front()) {
+      if (auto read = dyn_cast<onnx::ReadOp>(op)) {
+        StringRef name = read.getParam();
+        if (name.consume_front(runtime::previousPrefix)) read.setParam(name);
+      }
+      auto write = dyn_cast<onnx::WriteOp>(op);
+      auto written = write ? symbols.lookup<onnx::ParamOp>(write.getParam()) : onnx::ParamOp();
+      if (written && written.getRole() != "running_statistic")
+        return op.emitOpError("adds to @") << write.getParam() << " in the forward pass of stage " << stage
+                                           << ": a schedule without a flush runs that before the step it belongs to "
+                                           << "begins; take a schedule with a flush (1f1b), or end the pipeline before "
+                                           << "this node (--split-at)";
+    }
+    return success();
+  }
+
+  // Of what updates send each other: apart from what stages do, which may be of the next step already.
+  static int64_t freeChannel(ModuleOp module) {
+    int64_t channel = 0;
+    module.walk([&](Operation *op) {
+      if (auto taken = op->getAttrOfType<IntegerAttr>(channelAttr)) channel = std::max(channel, taken.getInt() + 1);
+    });
+    return channel;
+  }
 
   // Each rank's last stage ends with the loss on every rank.
   LogicalResult splitEvaluate(func::FuncOp evaluate, int64_t &tag) {

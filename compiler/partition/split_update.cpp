@@ -63,7 +63,9 @@ LogicalResult UpdateSplit::analyze() {
       if (held == holders.end()) return op.emitOpError("writes a persistent tensor that no stage holds");
       needed[&op] = held->second;
     } else if (op.hasTrait<OpTrait::IsTerminator>()) {
-      needed[&op] = Ranks(ranks, true);
+      Ranks &where = needed.try_emplace(&op, Ranks(ranks)).first->second;
+      where.set(0);
+      if (results == Results::OfAll) where.set();
     } else if (auto lacking = op.getNumResults() ? missing.find(op.getResult(0)) : missing.end();
                lacking != missing.end()) {
       Ranks &where = needed.try_emplace(&op, Ranks(ranks)).first->second;
@@ -96,7 +98,31 @@ void UpdateSplit::need(Value value, const Ranks &where) {
   }
 }
 
-int64_t UpdateSplit::build(int64_t firstTag) {
+bool UpdateSplit::meets() const {
+  return llvm::any_of(reduced, [&](Operation *op) {
+    auto where = needed.find(op);
+    return where != needed.end() && where->second.count() > 1;
+  });
+}
+
+void UpdateSplit::send(OpBuilder &builder, Location loc, Value value, int64_t to, int64_t tag, StringRef why) const {
+  auto send = dist::SendOp::create(builder, loc, value, builder.getI64IntegerAttr(to), builder.getI64IntegerAttr(tag),
+                                   builder.getStringAttr(why));
+  send->setAttr(phaseAttr, builder.getStringAttr("update"));
+  send->setAttr(channelAttr, builder.getI64IntegerAttr(channel));
+}
+
+Value UpdateSplit::receive(OpBuilder &builder, Location loc, Type type, int64_t from, int64_t tag,
+                           StringRef why) const {
+  auto receive = dist::ReceiveOp::create(builder, loc, type, builder.getI64IntegerAttr(from),
+                                         builder.getI64IntegerAttr(tag), builder.getStringAttr(why));
+  receive->setAttr(phaseAttr, builder.getStringAttr("update"));
+  receive->setAttr(channelAttr, builder.getI64IntegerAttr(channel));
+  return receive.getY();
+}
+
+int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
+  channel = ownChannel;
   Block &block = function.getBody().front();
   llvm::DenseMap<Value, int64_t> numbers; // of sums and transfers together: all ranks do them in this order
   for (Operation &op : block.without_terminator())
@@ -135,7 +161,26 @@ int64_t UpdateSplit::build(int64_t firstTag) {
           if (own.size() > 1) sum.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
         }
         Value result = op.getResult(0);
-        values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), sum, "update", numbers[result]));
+        int64_t number = numbers[result];
+        if (results == Results::OfAll || where->second.count() > 1) {
+          values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), sum, "update", number));
+          continue;
+        }
+        const char *why = "a rank's part of a sum";
+        int64_t to = where->second.find_first();
+        if (rank != to) {
+          if (sum) send(builder, op.getLoc(), sum, to, number, why);
+          continue;
+        }
+        SmallVector<Value> parts;
+        if (sum) parts.push_back(sum);
+        Ranks owners(ranks);
+        for (Value operand : op.getOperands()) owners.set(ownerOf(operand));
+        for (int from : owners.set_bits())
+          if (from != rank) parts.push_back(receive(builder, op.getLoc(), result.getType(), from, number, why));
+        Value all = onnx::Formula(builder, op.getLoc()).sum(parts);
+        if (parts.size() > 1) all.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr("update"));
+        values.map(result, all);
         continue;
       }
       if (mine) {
@@ -146,34 +191,29 @@ int64_t UpdateSplit::build(int64_t firstTag) {
         auto lacking = missing.find(result);
         if (lacking == missing.end()) continue;
         int64_t owner = ownerOf(result);
-        if (isScalar(result)) {
+        if (isScalar(result) && results == Results::OfAll) {
           Value own = owner == rank ? values.lookup(result) : Value();
           values.map(result, sumOverStages(builder, op.getLoc(), result.getType(), own, "update", numbers[result]));
           continue;
         }
-        std::string why = "a gradient's part on rank " + std::to_string(owner);
-        auto tag = builder.getI64IntegerAttr(numbers[result]);
-        auto phase = builder.getStringAttr("update");
+        std::string why =
+            (isScalar(result) ? "a number of rank " : "a gradient's part on rank ") + std::to_string(owner);
         if (owner == rank)
           for (int to : lacking->second.set_bits())
-            dist::SendOp::create(builder, op.getLoc(), values.lookup(result), builder.getI64IntegerAttr(to), tag,
-                                 builder.getStringAttr(why))
-                ->setAttr(phaseAttr, phase);
-        if (lacking->second.test(rank)) {
-          auto receive = dist::ReceiveOp::create(builder, op.getLoc(), result.getType(),
-                                                 builder.getI64IntegerAttr(owner), tag, builder.getStringAttr(why));
-          receive->setAttr(phaseAttr, phase);
-          values.map(result, receive.getY());
-        }
+            send(builder, op.getLoc(), values.lookup(result), to, numbers[result], why);
+        if (lacking->second.test(rank))
+          values.map(result, receive(builder, op.getLoc(), result.getType(), owner, numbers[result], why));
       }
     }
-    use(*block.getTerminator());
-    SmallVector<Value> results;
-    for (Value value : block.getTerminator()->getOperands()) results.push_back(values.lookup(value));
-    func::ReturnOp::create(builder, function.getLoc(), results);
-    made.setType(builder.getFunctionType(made.getArgumentTypes(), TypeRange(ValueRange(results))));
+    SmallVector<Value> returned;
     SmallVector<DictionaryAttr> attributes;
-    for (unsigned i = 0; i < function.getNumResults(); ++i) attributes.push_back(function.getResultAttrDict(i));
+    if (rank == 0 || results == Results::OfAll) {
+      use(*block.getTerminator());
+      for (Value value : block.getTerminator()->getOperands()) returned.push_back(values.lookup(value));
+      for (unsigned i = 0; i < function.getNumResults(); ++i) attributes.push_back(function.getResultAttrDict(i));
+    }
+    func::ReturnOp::create(builder, function.getLoc(), returned);
+    made.setType(builder.getFunctionType(made.getArgumentTypes(), TypeRange(ValueRange(returned))));
     made.setAllResultAttrs(attributes);
     // A write stands where its function's order has it: writes were skipped above only where the rank holds nothing.
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(made.getBody().front())))

@@ -6,6 +6,9 @@
 // A scalar that one rank has and others need (the loss, its weight) crosses the same way, as a sum over pp to which the
 // others add nothing; a tensor (the other part of a tied parameter's gradient) is sent. All ranks do both in one order,
 // that of the numbers that are tags of transfers and orders of sums.
+//
+// With results on the first rank alone, what only they need is sent to it and no rank waits for another: where steps
+// run into each other, the last rank has begun the next one when the first ends its own.
 #pragma once
 #include "compiler/partition/stages.h"
 #include "dialects/onnx/Onnx.h"
@@ -20,13 +23,17 @@ using Ranks = llvm::SmallBitVector; // one bit a pipeline rank
 
 class UpdateSplit {
 public:
+  // Who has the function's results.
+  enum class Results { OfAll, OfFirst };
   // `holders`: the ranks that hold each persistent tensor.
-  UpdateSplit(mlir::func::FuncOp function, int64_t ranks, const llvm::StringMap<Ranks> &holders)
-      : function(function), ranks(ranks), holders(holders) {}
+  UpdateSplit(mlir::func::FuncOp function, int64_t ranks, const llvm::StringMap<Ranks> &holders, Results results)
+      : function(function), ranks(ranks), holders(holders), results(results) {}
 
   mlir::LogicalResult analyze();
-  // @update.0, @update.1, ...: gives the next free tag.
-  int64_t build(int64_t firstTag);
+  // Whether an update needs a number of all ranks (to clip by the norm of all gradients, to skip an overflow).
+  bool meets() const;
+  // @update.0, @update.1, ...: gives the next free tag. `channel`: of what they send each other.
+  int64_t build(int64_t firstTag, int64_t channel);
 
 private:
   bool isScalar(mlir::Value value) const;
@@ -35,10 +42,16 @@ private:
   void need(mlir::Value value, const Ranks &where);
   // The one rank that gives a value to those that have none.
   int64_t ownerOf(mlir::Value value) const { return ranksWith(value).find_first(); }
+  void send(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t to, int64_t tag,
+            llvm::StringRef why) const;
+  mlir::Value receive(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, int64_t from, int64_t tag,
+                      llvm::StringRef why) const;
 
   mlir::func::FuncOp function;
   int64_t ranks;
   const llvm::StringMap<Ranks> &holders;
+  Results results;
+  int64_t channel = 0;
   llvm::DenseMap<mlir::Operation *, Ranks> can,
       needed;                                 // who can compute the op (for a tensor: given all scalars), who needs it
   llvm::DenseSet<mlir::Operation *> reduced;  // sums whose terms lie on several ranks

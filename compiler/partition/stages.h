@@ -14,6 +14,8 @@
 //                 cleave.crosses = 0,                         not to the next stage: the earlier stage of the two
 //                 cleave.buffers = 4}                         then: microbatches that may be on the way
 //   func @forward.1.last                                      of the last microbatch, where it alone is not recomputed
+//   func @forward.0.ahead {cleave.ahead}                       of the next step's microbatches, while this one runs: it
+//                                                             reads the newest weights, which will be the next step's
 //   module {cleave.routines = [...]}                          build_routines.cpp
 //
 // A value with `cleave.kept` n leaves a function as a result and enters later ones of its region as an argument.
@@ -27,6 +29,7 @@ inline constexpr llvm::StringLiteral stageAttr = "cleave.stage", originAttr = "c
                                      regionAttr = "cleave.region", slotsAttr = "cleave.slots", keptAttr = "cleave.kept",
                                      fragmentAttr = "cleave.fragment", routinesAttr = "cleave.routines",
                                      orderAttr = "cleave.order", channelAttr = "cleave.channel",
-                                     crossesAttr = "cleave.crosses", buffersAttr = "cleave.buffers";
+                                     crossesAttr = "cleave.crosses", buffersAttr = "cleave.buffers",
+                                     aheadAttr = "cleave.ahead";
 
 } // namespace cleave::partition

@@ -85,6 +85,7 @@ private:
       return op->emitOpError("has the peer ") << peer << " of " << mesh.axisSize("pp") << " pipeline ranks";
     int64_t own = program.getInt();
     bool sending = isa<dist::SendOp>(op);
+    if (op->getParentOp()->hasAttr(aheadAttr)) return success(); // the same message of the next step
     if (!transfers.try_emplace({sending ? own : peer, sending ? peer : own, tag}, op, type).second)
       return op->emitOpError("is the second of tag ") << tag << " to that rank";
     return success();

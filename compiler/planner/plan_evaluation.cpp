@@ -18,7 +18,8 @@ struct RankCosts {
 class PlanEvaluator {
 public:
   PlanEvaluator(const StageProblem &problem, const StagePlan &plan)
-      : problem(problem), plan(plan), model(*problem.model), layout(*model.layout) {}
+      : problem(problem), plan(plan), model(*problem.model), layout(*model.layout),
+        meets(model.problem->meetsAtUpdate) {}
 
   PlanEvaluation evaluate() {
     sumStages();
@@ -96,6 +97,7 @@ private:
         const std::vector<int> &readers = layout.shared[p].units;
         bool here = false, elsewhere = false;
         for (int unit : readers) (unit >= first && unit < end ? here : elsewhere) = true;
+        meets |= here && elsewhere;
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;
         state += problem.state->shared[p];
@@ -148,9 +150,13 @@ private:
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
-    Simulation simulation = simulate(schedule->table, times);
+    Simulation simulation = simulate(schedule->table, times, meets);
+    double longest = slowest * double(microbatches - schedule->rest);
     for (size_t r = 0; r < ends.size(); ++r) {
-      for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
+      if (problem.profile->isFlushed() || meets)
+        for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
+      else // ranks are one after the other, all in the same step's time: its own work, and what all wait
+        ends[r] = ranks[r].work.seconds() * double(microbatches - schedule->rest) + simulation.makespan - longest;
       ends[r] += slowest * double(schedule->rest);
     }
     return ends;
@@ -162,6 +168,7 @@ private:
   const UnitLayout &layout;
   std::vector<RankCosts> ranks;
   std::vector<StageDecision> stages;
+  bool meets; // ranks wait for each other at a step's end, though nothing is flushed
 };
 
 } // namespace
@@ -185,7 +192,6 @@ std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, 
   }
   Result<PipelineSchedule> schedule = makeSchedule(setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
   if (!schedule) return std::nullopt;
-  schedule->weightVersions = 1; // what runs is flushed at the end of a step
   return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
 }
 

@@ -68,6 +68,7 @@ struct Problem {
   int64_t batch = 1;   // samples a step
   int64_t samples = 1; // samples the tensors below are built with: batch, or batch / microbatches already chosen
   std::string precision = "fp32";
+  bool meetsAtUpdate = false; // it needs a number of all gradients together: clips by their norm, scales the loss
   std::vector<Tensor> tensors;
   std::vector<Node> nodes; // in execution order: a tensor's producer stands before its consumers
 

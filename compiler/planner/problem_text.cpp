@@ -156,6 +156,7 @@ Status readLinear(TextReader &reader, dist::FactorRule &rule) {
 std::string Problem::text() const {
   std::string out = fmt::format("cleave-problem 1\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
                                 samples, precision);
+  if (meetsAtUpdate) out += "meets_at_update\n";
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor &tensor = tensors[i];
     out += fmt::format("tensor {} {} {} {} [{}]", i, kinds[size_t(tensor.kind)], quote(tensor.name),
@@ -202,7 +203,9 @@ Result<Problem> Problem::parse(const std::string &text, const std::string &file)
       CLEAVE_RETURN_IF_ERROR(reader.integer(problem.samples));
       CLEAVE_RETURN_IF_ERROR(reader.expect("precision"));
       CLEAVE_RETURN_IF_ERROR(reader.word(problem.precision));
-    } else if (problem.nodes.empty())
+    } else if (word == "meets_at_update")
+      problem.meetsAtUpdate = true;
+    else if (problem.nodes.empty())
       return reader.error(fmt::format("'{}' outside a node, or an unknown word", word));
     else if (Node &node = problem.nodes.back(); word == "factors")
       CLEAVE_RETURN_IF_ERROR(readFactors(reader, node.rule));

@@ -20,13 +20,19 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
   profile.chunks = std::max(1, int(schedule->stages / ranks));
   profile.rankOfStage = schedule->rankOfStage;
   profile.weightVersions = schedule->weightVersions;
-  schedule->weightVersions = 1; // what runs is flushed at the end of a step
   for (const auto &row : schedule->rows)
     for (const ScheduledAction &action : row)
       profile.splitsBackward = profile.splitsBackward || action.kind == ActionKind::BackwardInput;
   // A stage's slot is free when the weight gradient is done too.
-  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight))
+  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight)) {
+    // Where steps run into each other microbatches lie in the same slots in each of them: `live` that overlap all the
+    // time, like arcs on a circle of M, in ceil(M / floor(M / live)) slots.
+    if (schedule->weightVersions > 1) {
+      int64_t turns = microbatches / live;
+      live = (microbatches + turns - 1) / turns;
+    }
     profile.live.push_back(double(live) / double(profile.chunks));
+  }
   StageTimes even;
   double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
   double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);

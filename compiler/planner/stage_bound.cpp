@@ -37,7 +37,8 @@ StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
-  if (problem.profile && !followsTimes(problem.model->setting.schedule)) // else the table is another for other times
+  // Else the table is another for other times, or a step's first actions are done before it begins.
+  if (problem.profile && !followsTimes(problem.model->setting.schedule) && problem.profile->isFlushed())
     schedule = simulatedSchedule(problem, std::vector<StageTimes>(size_t(stages)));
   startProgram();
 }
@@ -204,6 +205,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
         first = s;
         path.forward[size_t(s)] = path.backwardInput[size_t(s)] = path.backwardWeight[size_t(s)] = microbatches;
       }
+    if (problem.profile && !problem.profile->isFlushed()) first = 0; // its first input is there before the step begins
     for (int s = 0; s < first; ++s) {
       ++path.forward[size_t(s)];
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendForward[size_t(s)];

@@ -476,7 +476,7 @@ StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnit
 // T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds) {
   double ranks = double(profile.live.size());
-  if (profile.chunks > 1) return seconds * double(microbatches) / ranks;
+  if (profile.chunks > 1 || !profile.isFlushed()) return seconds * double(microbatches) / ranks;
   // A forward pass is at least a sixth of all: where everything is recomputed and backward is four times as long.
   double part = profile.splitsBackward ? 1.0 / 6 : 1;
   return part * seconds / (1 - std::pow(1 - part / double(microbatches), ranks));

@@ -227,6 +227,7 @@ private:
   // the first rank.
   double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, double sends) const {
     if (times.seconds == infinity) return infinity;
+    if (problem.profile && !problem.profile->isFlushed()) return microbatches * times.seconds + times.atEnd;
     const double work = microbatches * times.seconds, there = first.forward + sends * least.sendForward;
     const double done = splits ? microbatches * (times.seconds - times.weights) : work;
     const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];

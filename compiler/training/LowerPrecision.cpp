@@ -10,7 +10,8 @@
 // right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
 //
 // A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
-// "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written.
+// "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written. A version of it
+// that is one update old (DelayWeights) is low only: it becomes what the low parameter was.
 //
 //   onnx.param @w : tensor<64x64xbf16> "parameter"      onnx.param @"master/w" : tensor<64x64xf32> "optimizer_state"
 //   onnx.write @"master/w", %new                        onnx.write @w, (onnx.Cast %new {to = bf16})
@@ -232,17 +233,29 @@ private:
       if (isa<onnx::ReadOp, onnx::WriteOp>(op)) accesses.push_back(op);
       auto read = dyn_cast<onnx::ReadOp>(op);
       auto param = read ? symbols.lookup<onnx::ParamOp>(read.getParamAttr().getAttr()) : onnx::ParamOp();
-      if (param && param.getRole() == "parameter" && llvm::any_of(read.getValue().getUsers(), isCastToLow))
-        lowered[param.getSymNameAttr()] = param;
+      if (!param || llvm::none_of(read.getValue().getUsers(), isCastToLow)) return;
+      if (param.getRole() == "parameter") lowered[param.getSymNameAttr()] = param;
+      if (param.getRole() == "previous_parameter") // both versions are alike
+        for (onnx::ParamOp version : {param, symbols.lookup<onnx::ParamOp>(param.getOfAttr().getAttr())})
+          lowered[version.getSymNameAttr()] = version;
     });
     llvm::StringMap<FlatSymbolRefAttr> masters;
+    llvm::DenseSet<Operation *> versions; // reads of parameters, to be kept as versions one update old
     for (Operation *op : accesses) {
       auto write = dyn_cast<onnx::WriteOp>(op);
-      if (write && lowered.count(write.getParamAttr().getAttr())) lowerWrite(write, symbols, masters);
+      if (!write || !lowered.count(write.getParamAttr().getAttr())) continue;
+      if (symbols.lookup<onnx::ParamOp>(write.getParam()).getRole() == "previous_parameter")
+        versions.insert(write.getValue().getDefiningOp());
+      else
+        lowerWrite(write, symbols, masters);
     }
     for (Operation *op : accesses) {
       auto read = dyn_cast<onnx::ReadOp>(op);
       if (!read || !lowered.count(read.getParamAttr().getAttr())) continue;
+      if (versions.contains(op)) {
+        read.getValue().setType(cast<RankedTensorType>(withElement(read.getValue(), low)));
+        continue;
+      }
       auto master = masters.find(read.getParam());
       if (isUpdate(read) && master != masters.end())
         read.setParamAttr(master->second);

@@ -48,27 +48,6 @@ std::unique_ptr<plan::Plan> withoutCommunicationLane(const plan::Plan &plan) {
       if (command.has_collective()) command.clear_stream();
   return own;
 }
-
-double number(const std::byte *bytes, plan::DType dtype) {
-  auto as = [&](auto zero) {
-    std::memcpy(&zero, bytes, sizeof zero);
-    return static_cast<double>(zero);
-  };
-  switch (dtype) {
-  case plan::F32:
-    return as(float{});
-  case plan::F64:
-    return as(double{});
-  case plan::I32:
-    return as(int32_t{});
-  case plan::I64:
-    return as(int64_t{});
-  case plan::BOOL:
-    return as(uint8_t{});
-  default:
-    return std::nan("");
-  }
-}
 } // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
@@ -112,7 +91,7 @@ Status Executor::open(ExecutorOptions options) {
   if (streams) return streams->open();
   for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program));
   for (std::unique_ptr<Rank> &rank : ranks)
-    rank->start(trace.get(), [this](int64_t id, const Status &status) { noteFailure(id, status); });
+    rank->start(trace.get(), [this](int64_t id, int64_t step, const Status &status) { noteFailure(id, step, status); });
   return Status::ok();
 }
 
@@ -174,16 +153,17 @@ Executor::Executor(const plan::Plan &plan, std::unique_ptr<plan::Plan> own)
     : ownPlan(std::move(own)), source(ownPlan ? *ownPlan : plan) {}
 
 Executor::~Executor() {
-  ranks.clear(); // their threads end first
+  while (!begun.empty()) (void)finish(); // ranks wait for each other, until all are done or one has failed
+  ranks.clear();                         // their threads end first
   streams.reset();
 }
 
 std::vector<int64_t> Executor::devices() const { return connection->localDevices(); }
 
-void Executor::noteFailure(int64_t rank, const Status &status) {
+void Executor::noteFailure(int64_t rank, int64_t step, const Status &status) {
   std::lock_guard guard(failureLock);
   if (!failure || connection->abortFlag().raised()) return; // others only stop because of the first
-  std::string message = fmt::format("rank {}, step {}, {}", rank, currentStep.load() + 1, status.message());
+  std::string message = fmt::format("rank {}, step {}, {}", rank, step + 1, status.message());
   failure = runError(message);
   connection->abort(message, failure.exitStatus());
 }
@@ -203,7 +183,8 @@ ShardBytes Executor::shard(int64_t device, const plan::Parameter &parameter, Sha
   std::optional<int64_t> offset = offsetIn(parameter, programOf(source, meshOfPlan, device));
   if (!owner || !offset) return {};
   int64_t bytes = elementCount(shardShape(device, parameter).size) * byteSize(parameter.dtype());
-  return {owner->device, *offset, bytes, access, [this, device](const Status &status) { noteFailure(device, status); }};
+  return {owner->device, *offset, bytes, access,
+          [this, device](const Status &status) { noteFailure(device, currentStep, status); }};
 }
 
 Shard Executor::shardShape(int64_t device, const plan::Parameter &parameter) const {
@@ -223,43 +204,59 @@ bool Executor::reads(const std::string &name, const std::string &input) const {
   return false;
 }
 
-Result<std::map<std::string, double>> Executor::run(const std::string &name, std::span<const std::byte *const> inputs,
-                                                    int64_t step, int64_t skipped) {
-  if (!failure) return failure;
+Status Executor::begin(const std::string &name, std::span<const std::byte *const> inputs, int64_t step, int64_t skipped,
+                       std::span<const std::byte *const> next) {
+  {
+    std::lock_guard guard(failureLock);
+    if (!failure) return failure;
+  }
   auto known = inputCounts.find(name);
   if (known == inputCounts.end()) return inputError(fmt::format("the plan has no routine '{}'", name));
   size_t wanted = known->second;
   if (inputs.size() != wanted)
     return inputError(fmt::format("routine '{}' reads {} inputs over all its microbatches, {} are given", name, wanted,
                                   inputs.size()));
+  bool isAhead = name == "step" && runsOn(source);
+  if (next.size() != (isAhead ? wanted : 0))
+    return inputError(fmt::format("routine '{}' reads {} inputs of the next step, {} are given", name,
+                                  isAhead ? wanted : 0, next.size()));
+  if (begun.size() == Rank::mostWaiting)
+    return inputError(fmt::format("routine '{}' is begun before an earlier one is finished", name));
   currentStep = step;
-  if (streams)
-    if (Status status = streams->run(name, step, skipped, inputs.data()); !status)
-      noteFailure(streams->failedRank(), status);
+  auto work = [&](const plan::Program &program) {
+    RankWork of{0, step, skipped, inputs.data(), isAhead ? next.data() : nullptr};
+    while (program.routines(of.routine).name() != name) ++of.routine;
+    return of;
+  };
+  Begun &started = begun.emplace_back(work(programs.front()->program()).routine);
+  if (streams) {
+    Status status = streams->run(name, work(programs.front()->program()));
+    if (status) status = programs.front()->readOutputs(started.routine, started.outputs);
+    if (!status) noteFailure(streams->failedRank(), step, status);
+  }
+  for (std::unique_ptr<Rank> &rank : ranks) rank->begin(work(rank->program()));
+  return Status::ok();
+}
+
+Result<std::map<std::string, double>> Executor::finish() {
+  if (begun.empty()) return inputError("no routine is begun");
+  Begun ended = std::move(begun.front());
+  begun.pop_front();
+  std::span<const double> outputs = ended.outputs;
   for (std::unique_ptr<Rank> &rank : ranks) {
-    RankWork work{0, step, skipped, inputs.data()};
-    while (rank->program().routines(work.routine).name() != name) ++work.routine;
-    rank->begin(work);
+    std::span<const double> own = rank->finish();
+    if (rank == ranks.front()) outputs = own;
   }
-  for (std::unique_ptr<Rank> &rank : ranks) rank->finish();
-  {
-    std::lock_guard guard(failureLock);
-    if (!failure) return failure;
-  }
-  std::map<std::string, double> outputs;
-  const plan::Program &program = programs.front()->program();
-  const plan::Routine &routine = *findRoutine(program, name);
-  if (routine.actions().empty()) return outputs;
-  const plan::Action &last = *routine.actions().rbegin();
-  const plan::Fragment &fragment = program.fragments(last.fragment());
-  for (const plan::OutputBinding &output : fragment.outputs()) {
-    std::byte bytes[8] = {};
-    if (elementCount(output.buffer().shape()) != 1) continue;
-    CLEAVE_RETURN_IF_ERROR(opened.front()->read(placeOf(output.buffer(), program, fragment, last.slot()), bytes,
-                                                byteSize(output.buffer().dtype())));
-    outputs[output.name()] = number(bytes, output.buffer().dtype());
-  }
-  return outputs;
+  std::lock_guard guard(failureLock);
+  if (!failure) return failure;
+  return programs.front()->named(ended.routine, outputs);
+}
+
+Result<std::map<std::string, double>> Executor::run(const std::string &name, std::span<const std::byte *const> inputs,
+                                                    int64_t step, int64_t skipped,
+                                                    std::span<const std::byte *const> next) {
+  CLEAVE_RETURN_IF_ERROR(begin(name, inputs, step, skipped, next));
+  return finish();
 }
 
 int64_t Executor::peakBytes() const {

@@ -10,6 +10,7 @@
 #include "runtime/executor/rank.h"
 #include "runtime/executor/shard_bytes.h"
 #include "runtime/plan/coordinate.h"
+#include <deque>
 #include <map>
 #include <mutex>
 #include <span>
@@ -51,12 +52,20 @@ public:
 
   // Whether the plan has a routine ("step", "evaluate") of this name.
   bool has(const std::string &routine) const;
-  // Runs a routine on all devices. `inputs`: for every microbatch of it, the global arrays, dense, of inputsOf(plan,
-  // routine), in that order (those of the first microbatch, then those of the second, ...); null where no device of
-  // this process reads the input. `skipped`: how many of the steps before were skipped (fp16). Gives the outputs (equal
-  // on all devices) as numbers. Error: which rank, step and command failed; the executor is then of no further use.
+  // Runs a routine on all devices: begin() and finish(). `inputs`: for every microbatch of it, the global arrays,
+  // dense, of inputsOf(plan, routine), in that order (those of the first microbatch, then those of the second, ...);
+  // null where no device of this process reads the input. `next`: the same for the next step, of which a "step" that
+  // runs into it computes a part (routine.h); else none. `skipped`: how many of the steps before were skipped (fp16).
+  // Gives the outputs of the first of devices() as numbers. Error: which rank, step and command failed; the executor is
+  // then of no further use.
   Result<std::map<std::string, double>> run(const std::string &routine, std::span<const std::byte *const> inputs,
-                                            int64_t step, int64_t skipped = 0);
+                                            int64_t step, int64_t skipped = 0,
+                                            std::span<const std::byte *const> next = {});
+  // At most two routines are begun and not finished. A rank begins the second when it has ended the first, whatever the
+  // others do. The inputs are read until the routine is finished, and the arrays of pointers, too.
+  Status begin(const std::string &routine, std::span<const std::byte *const> inputs, int64_t step, int64_t skipped = 0,
+               std::span<const std::byte *const> next = {});
+  Result<std::map<std::string, double>> finish(); // the one that was begun first
   // Whether a device of this process reads the input in the routine.
   bool reads(const std::string &routine, const std::string &input) const;
 
@@ -71,7 +80,7 @@ private:
   Executor(const plan::Plan &plan, std::unique_ptr<plan::Plan> own);
   Status open(ExecutorOptions options);
   Status openDevices(const ExecutorOptions &options);
-  void noteFailure(int64_t rank, const Status &status);
+  void noteFailure(int64_t rank, int64_t step, const Status &status);
   const PreparedProgram *program(int64_t device) const;
 
   std::unique_ptr<plan::Plan> ownPlan; // where `source` is not the plan as given
@@ -86,6 +95,11 @@ private:
   std::map<std::string, size_t> inputCounts;              // of a routine, over all its microbatches
   int threads = 1;
   std::atomic<int64_t> currentStep{0};
+  struct Begun {
+    int routine;                 // of the first of devices()
+    std::vector<double> outputs; // on GPUs, where a routine has ended when it has begun
+  };
+  std::deque<Begun> begun;
   std::mutex failureLock;
   Status failure; // the first, with its rank and step
 };

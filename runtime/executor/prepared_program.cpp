@@ -2,6 +2,8 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace cleave::runtime {
@@ -118,7 +120,7 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
     item.command = std::move(*prepared);
     item.sentBytes = item.command->sentBytes();
     bool isSend = command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND &&
-                 evaluate(command.transfer().peer(), mesh, id) != id;
+                  evaluate(command.transfer().peer(), mesh, id) != id;
     if (command.has_collective() || isSend) item.traffic = &trafficOf(fragment, command);
     out.lanes[static_cast<size_t>(lane)].push_back(std::move(item));
   }
@@ -132,6 +134,60 @@ Traffic &PreparedProgram::trafficOf(const plan::Fragment &fragment, const plan::
   for (Traffic &traffic : known)
     if (traffic.isAlike(kind)) return traffic;
   return known.emplace_back(kind);
+}
+
+namespace {
+double number(const std::byte *bytes, plan::DType dtype) {
+  auto as = [&](auto zero) {
+    std::memcpy(&zero, bytes, sizeof zero);
+    return static_cast<double>(zero);
+  };
+  switch (dtype) {
+  case plan::F32:
+    return as(float{});
+  case plan::F64:
+    return as(double{});
+  case plan::I32:
+    return as(int32_t{});
+  case plan::I64:
+    return as(int64_t{});
+  case plan::BOOL:
+    return as(uint8_t{});
+  default:
+    return std::nan("");
+  }
+}
+} // namespace
+
+const plan::Action *PreparedProgram::lastAction(int routine) const {
+  const auto &actions = source->routines(routine).actions();
+  return actions.empty() ? nullptr : &*actions.rbegin();
+}
+
+Status PreparedProgram::readOutputs(int routine, std::vector<double> &values) const {
+  values.clear();
+  const plan::Action *last = lastAction(routine);
+  if (!last) return Status::ok();
+  const plan::Fragment &fragment = source->fragments(last->fragment());
+  for (const plan::OutputBinding &output : fragment.outputs()) {
+    std::byte bytes[8] = {};
+    bool isNumber = elementCount(output.buffer().shape()) == 1;
+    if (isNumber)
+      CLEAVE_RETURN_IF_ERROR(device.read(placeOf(output.buffer(), *source, fragment, last->slot()), bytes,
+                                         byteSize(output.buffer().dtype())));
+    values.push_back(isNumber ? number(bytes, output.buffer().dtype()) : std::nan(""));
+  }
+  return Status::ok();
+}
+
+std::map<std::string, double> PreparedProgram::named(int routine, std::span<const double> values) const {
+  std::map<std::string, double> outputs;
+  const plan::Action *last = lastAction(routine);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const plan::OutputBinding &output = source->fragments(last->fragment()).outputs(static_cast<int>(i));
+    if (elementCount(output.buffer().shape()) == 1) outputs[output.name()] = values[i];
+  }
+  return outputs;
 }
 
 std::vector<Traffic> PreparedProgram::traffic() const {

@@ -60,6 +60,11 @@ public:
   Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
   const plan::Program &program() const { return *source; }
   std::vector<Traffic> traffic() const; // sent so far; only between runs
+  // What a routine's last action gives, as numbers, in the order of Fragment.outputs; NaN for what is no number. When
+  // its commands are done.
+  Status readOutputs(int routine, std::vector<double> &values) const;
+  // Those that are numbers, by their names.
+  std::map<std::string, double> named(int routine, std::span<const double> values) const;
 
   const int64_t id;
   const plan::Plan &plan;
@@ -71,6 +76,7 @@ public:
 private:
   Status prepareFragment(const plan::Fragment &fragment, int32_t slot, const dist::Mesh &mesh, PreparedFragment &out);
   Status loadConstants(const plan::Fragment &fragment, const dist::Mesh &mesh);
+  const plan::Action *lastAction(int routine) const; // null: it has none
   Traffic &trafficOf(const plan::Fragment &fragment, const plan::Command &command);
 
   const plan::Program *source = nullptr;
@@ -79,9 +85,13 @@ private:
 
 // What a device does next. Set by the executor before it starts.
 struct RankWork {
-  int routine = 0; // index into Program.routines
-  int64_t step = 0, skipped = 0; // steps before this one; those of them that changed nothing
+  int routine = 0;                          // index into Program.routines
+  int64_t step = 0, skipped = 0;            // steps before this one; those of them that changed nothing
   const std::byte *const *inputs = nullptr; // of all microbatches: those of inputsOf(routine) for each
+  const std::byte *const *next = nullptr;   // the same of the next step; null: no action is ahead
+
+  int64_t stepOf(const plan::Action &action) const { return step + action.ahead(); }
+  const std::byte *const *inputsOf(const plan::Action &action) const { return action.ahead() ? next : inputs; }
 };
 
 // "contract", "all_reduce", ...

@@ -83,7 +83,7 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
 }
 
 // What the host gives, into pinned memory.
-Status StreamEngine::fill(Routine &routine, int64_t step, int64_t skipped, const std::byte *const *inputs) {
+Status StreamEngine::fill(Routine &routine, const RankWork &work) {
   std::string scalarBytes;
   for (size_t r = 0; r < programs.size(); ++r) {
     const PreparedProgram &program = *programs[r];
@@ -95,14 +95,15 @@ Status StreamEngine::fill(Routine &routine, int64_t step, int64_t skipped, const
       int64_t microbatch = action.source->microbatch();
       for (const plan::HostScalar &scalar : program.program().host_scalars()) {
         if (a > 0 && scalar.kind() != plan::HostScalar::STEP) continue;
+        int64_t step = scalar.kind() == plan::HostScalar::STEP ? work.stepOf(*action.source) : work.step;
         CLEAVE_RETURN_IF_ERROR(
-            hostScalarBytes(scalar, program.plan.training(), step, skipped, microbatch, scalarBytes));
+            hostScalarBytes(scalar, program.plan.training(), step, work.skipped, microbatch, scalarBytes));
         if (static_cast<int64_t>(scalarBytes.size()) > upload->bytes)
           return inputError("a host scalar is larger than its buffer");
         std::memcpy(rank.staging.data() + upload->staged, scalarBytes.data(), scalarBytes.size());
         ++upload;
       }
-      const std::byte *const *given = inputs + static_cast<size_t>(microbatch) * prepared.inputs;
+      const std::byte *const *given = work.inputsOf(*action.source) + static_cast<size_t>(microbatch) * prepared.inputs;
       for (size_t i = 0; i < action.inputs.size(); ++i, ++upload) {
         const PreparedFragment::Input &input = action.fragment->inputs[i];
         input.slice.run(given[action.inputs[i]] + input.sourceOffset, rank.staging.data() + upload->staged);
@@ -112,10 +113,10 @@ Status StreamEngine::fill(Routine &routine, int64_t step, int64_t skipped, const
   return Status::ok();
 }
 
-Status StreamEngine::run(const std::string &name, int64_t step, int64_t skipped, const std::byte *const *inputs) {
+Status StreamEngine::run(const std::string &name, const RankWork &work) {
   Routine &routine = routines.at(name);
   failed = programs.front()->id;
-  CLEAVE_RETURN_IF_ERROR(fill(routine, step, skipped, inputs));
+  CLEAVE_RETURN_IF_ERROR(fill(routine, work));
   CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
   const cuda::Gpu &gpu = devices.front()->gpu();
   // The first time, libraries load what they need, which a capture forbids.
@@ -123,7 +124,7 @@ Status StreamEngine::run(const std::string &name, int64_t step, int64_t skipped,
   if (isTraced) {
     std::vector<cuda::Stream> streams;
     for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
-    CLEAVE_RETURN_IF_ERROR(timing->beginRun(step, streams));
+    CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
   } else if (options.graphs && !options.debug && routine.runs >= 1 && !routine.graph) {
     timing.reset();
     CLEAVE_RETURN_IF_ERROR(capture(routine));

@@ -3,7 +3,7 @@
 //
 //   StreamEngine engine(programs, devices, fabric, {.timeoutSeconds = 600});
 //   Status s = engine.open();
-//   s = engine.run("step", step, 0, inputs);
+//   s = engine.run("step", {.step = 7, .inputs = inputs});
 //
 // Each lane of a rank is a cursor into its program; a cursor stops where another lane or rank must come first. A
 // routine is enqueued command by command the first time, captured as a CUDA graph the second time and launched as that
@@ -34,7 +34,7 @@ public:
   // Streams' events and pinned memory for every routine.
   Status open();
   // Error: names the command; what is enqueued is given up.
-  Status run(const std::string &routine, int64_t step, int64_t skipped, const std::byte *const *inputs);
+  Status run(const std::string &routine, const RankWork &work);
   int64_t failedRank() const { return failed; } // whose error run() gave
 
 private:
@@ -66,7 +66,7 @@ private:
   using Cursors = std::array<Cursor, numLanes>;
 
   Status openRoutine(const std::string &name, Routine &routine);
-  Status fill(Routine &routine, int64_t step, int64_t skipped, const std::byte *const *inputs);
+  Status fill(Routine &routine, const RankWork &work);
   Status enqueue(Routine &routine);
   Status capture(Routine &routine);
   Status fork(Routine &routine);

@@ -75,7 +75,7 @@ Status StreamTrace::endRun() {
       time = started + static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
       return gpu.check(error, "cannot ask when a command was done");
     };
-    TraceLane::Record record{one.command, one.action, one.fragment, step, 0, 0};
+    TraceLane::Record record{one.command, one.action, one.fragment, step + one.action->ahead(), 0, 0};
     CLEAVE_RETURN_IF_ERROR(since(one.begin, record.begin));
     CLEAVE_RETURN_IF_ERROR(since(one.end, record.end));
     TraceLane &lane = laneOf(one.place);
@@ -85,7 +85,7 @@ Status StreamTrace::endRun() {
     auto open = actions.find(one.place.rank);
     if (open != actions.end() && open->second.action != one.action) close(one.place.rank);
     auto [whole, isNew] = actions.try_emplace(
-        one.place.rank, TraceLane::Record{nullptr, one.action, one.fragment, step, record.begin, record.end});
+        one.place.rank, TraceLane::Record{nullptr, one.action, one.fragment, record.step, record.begin, record.end});
     if (!isNew) whole->second.end = record.end;
   }
   for (const Timed &one : timed) close(one.place.rank);

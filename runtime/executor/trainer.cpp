@@ -10,6 +10,7 @@
 #include "runtime/plan/routine.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
@@ -32,6 +33,13 @@ public:
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *data, int64_t bytes) override;
   int64_t stepsRun() const { return done - resumedAt; }
+  // From here on all steps are taken by step(), and snapshots where `isSnapshotDue` says so: steps may run into each
+  // other.
+  void runToTheEnd() { uninterrupted = runsOn(source); }
+  bool isSnapshotDue(int64_t step) const { // after so many steps
+    bool isLast = step == total;
+    return !options.snapshots.empty() && (isLast || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
+  }
   bool isFirstProcess() const { return engine->devices().front() == 0; }
 
 private:
@@ -44,13 +52,21 @@ private:
     bool read = true;                     // by a device of this process
   };
   struct Feeds {
-    std::vector<Feed> inputs; // in the order of inputsOf(routine)
-    int64_t microbatches = 0;
+    std::vector<Feed> inputs;                // in the order of inputsOf(routine)
+    int64_t microbatches = 0, step = -1;     // whose data they have
     std::vector<const std::byte *> pointers; // as Executor::run takes them
   };
   Status openDataset();
   Result<Feeds> feedsOf(const std::string &routine);
   Status fill(Feeds &feeds, const Dataset *data, Sampler *order);
+  bool isEvaluationDue(int64_t step) const { return evalEvery > 0 && data.evaluation && step % evalEvery == 0; }
+  // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
+  bool runsIntoNext(int64_t step) const {
+    return uninterrupted && step + 1 < total && !isSnapshotDue(step + 1) && !isEvaluationDue(step + 1);
+  }
+  Feeds &feedsOfStep(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
+  Status readyData(int64_t step);
+  Status beginStep(int64_t step);
   Status loadParameters();
   Status resume();
   Result<double> evaluate();
@@ -62,8 +78,13 @@ private:
   std::vector<Field> fields;
   DataSource data;
   std::unique_ptr<Sampler> sampler;
-  Feeds stepFeeds, evaluateFeeds;
+  std::vector<Feeds>
+      stepFeeds; // where steps run into each other: of the one that ends, the next, and what it is ahead of
+  Feeds evaluateFeeds;
+  bool uninterrupted = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
+  int64_t begun = 0;     // steps
+  int64_t endOfLast = 0; // step, on the clock
 };
 
 Status PlanTrainer::open() {
@@ -82,6 +103,8 @@ Status PlanTrainer::open() {
   if (!made) return made.status();
   engine = std::move(*made);
   if (!engine->has("step")) return inputError("the plan has no routine 'step'");
+  countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
+                              [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   CLEAVE_RETURN_IF_ERROR(openDataset());
   total = options.steps > 0 ? options.steps
           : sampler         ? sampler->samplesPerEpoch() / std::max<int64_t>(1, training.global_batch())
@@ -98,11 +121,16 @@ Status PlanTrainer::openDataset() {
   Result<std::vector<Field>> found = dataFields(inputsOf(source, "step"));
   if (!found) return found.status();
   fields = std::move(*found);
-  for (auto [name, feeds] : {std::pair{"step", &stepFeeds}, std::pair{"evaluate", &evaluateFeeds}}) {
-    if (!engine->has(name)) continue;
-    Result<Feeds> made = feedsOf(name);
+  stepFeeds.resize(runsOn(source) ? 3 : 1);
+  for (Feeds &feeds : stepFeeds) {
+    Result<Feeds> made = feedsOf("step");
     if (!made) return made.status();
-    *feeds = std::move(*made);
+    feeds = std::move(*made);
+  }
+  if (engine->has("evaluate")) {
+    Result<Feeds> made = feedsOf("evaluate");
+    if (!made) return made.status();
+    evaluateFeeds = std::move(*made);
   }
   try {
     if (!training.eval_yaml().empty())
@@ -144,16 +172,18 @@ Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &routine) {
 }
 
 Status PlanTrainer::bind(const std::string &input, const void *array, int64_t bytes) {
-  for (Feed &feed : stepFeeds.inputs) {
-    if (fields[feed.field].name != input) continue;
-    int64_t wanted = feed.samples * feed.sampleBytes * stepFeeds.microbatches;
-    if (bytes != wanted)
-      return inputError(
-          fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
-    feed.bound = static_cast<const std::byte *>(array);
-    return Status::ok();
-  }
-  return inputError(fmt::format("the plan has no input '{}'", input));
+  bool isKnown = false;
+  for (Feeds &feeds : stepFeeds)
+    for (Feed &feed : feeds.inputs) {
+      if (fields[feed.field].name != input) continue;
+      int64_t wanted = feed.samples * feed.sampleBytes * feeds.microbatches;
+      if (bytes != wanted)
+        return inputError(
+            fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
+      feed.bound = static_cast<const std::byte *>(array);
+      isKnown = true;
+    }
+  return isKnown ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
 }
 
 Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order) {
@@ -218,7 +248,7 @@ Status PlanTrainer::resume() {
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }
   CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
-  done = resumedAt = saved.manifest().step;
+  done = begun = resumedAt = saved.manifest().step;
   Result<int64_t> before = skippedBefore(saved);
   if (!before) return before.status();
   skipped = *before;
@@ -268,15 +298,40 @@ Result<double> PlanTrainer::evaluate() {
   return sum / weights;
 }
 
+Status PlanTrainer::readyData(int64_t step) {
+  Feeds &feeds = feedsOfStep(step);
+  if (feeds.step == step) return Status::ok();
+  feeds.step = step;
+  return fill(feeds, data.train.get(), sampler.get());
+}
+
+Status PlanTrainer::beginStep(int64_t step) {
+  ++begun;
+  CLEAVE_RETURN_IF_ERROR(readyData(step));
+  const std::vector<const std::byte *> &own = feedsOfStep(step).pointers;
+  if (!runsOn(source)) return engine->begin("step", own, step, skipped);
+  if (!isFilled) {
+    auto filled = engine->run("fill", own, step, skipped);
+    if (!filled) return filled.status();
+  }
+  isFilled = runsIntoNext(step);
+  if (!isFilled) return engine->begin("drain", own, step, skipped);
+  CLEAVE_RETURN_IF_ERROR(readyData(step + 1));
+  return engine->begin("step", own, step, skipped, feedsOfStep(step + 1).pointers);
+}
+
 Result<StepMetrics> PlanTrainer::step() {
-  int64_t begin = nowNanoseconds();
-  CLEAVE_RETURN_IF_ERROR(fill(stepFeeds, data.train.get(), sampler.get()));
-  Result<std::map<std::string, double>> outputs = engine->run("step", stepFeeds.pointers, done, skipped);
+  int64_t begin = begun > done ? endOfLast : nowNanoseconds();
+  if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
+  // The host must know how many steps were skipped before it gives the next one its scalars.
+  if (runsIntoNext(done) && !countsSkipped) CLEAVE_RETURN_IF_ERROR(beginStep(done + 1));
+  Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
+  endOfLast = nowNanoseconds();
   StepMetrics metrics;
   metrics.learningRate = learningRate(training.lr(), done);
   metrics.step = ++done;
-  metrics.stepSeconds = static_cast<double>(nowNanoseconds() - begin) / 1e9;
+  metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");
   if (outputs->count("loss_scale")) metrics.lossScale = outputs->at("loss_scale");
@@ -287,7 +342,7 @@ Result<StepMetrics> PlanTrainer::step() {
       training.flops_per_step() / metrics.stepSeconds / static_cast<double>(engine->mesh().numDevices()) / 1e12;
   metrics.peakBytesPerDevice = engine->peakBytes();
   metrics.hostBytesPerDevice = engine->hostBytes();
-  if (evalEvery > 0 && data.evaluation && done % evalEvery == 0) {
+  if (isEvaluationDue(done)) {
     Result<double> loss = evaluate();
     if (!loss) return loss.status();
     if (!std::isnan(*loss)) metrics.evalLoss = *loss;
@@ -300,6 +355,7 @@ Status runAll(PlanTrainer &trainer, const TrainOptions &options) {
   MetricsFile metrics;
   if (first && !options.metrics.empty()) CLEAVE_RETURN_IF_ERROR(metrics.open(options.metrics, trainer.stepsDone()));
   if (trainer.totalSteps() <= 0) return inputError("no number of steps: give --steps N");
+  trainer.runToTheEnd();
   while (trainer.stepsDone() < trainer.totalSteps()) {
     Result<StepMetrics> step = trainer.step();
     if (!step) return step.status();
@@ -307,9 +363,7 @@ Status runAll(PlanTrainer &trainer, const TrainOptions &options) {
       CLEAVE_RETURN_IF_ERROR(metrics.write(step->json()));
       if (options.onStep) options.onStep(*step);
     }
-    bool last = step->step == trainer.totalSteps();
-    if (!options.snapshots.empty() && (last || (options.snapshotEvery > 0 && step->step % options.snapshotEvery == 0)))
-      CLEAVE_RETURN_IF_ERROR(trainer.snapshot());
+    if (trainer.isSnapshotDue(step->step)) CLEAVE_RETURN_IF_ERROR(trainer.snapshot());
   }
   // Of several processes, each writes its own devices': all but the first beside the file that was asked for.
   std::string own = first ? "" : fmt::format(".rank-{}", trainer.executor().devices().front());

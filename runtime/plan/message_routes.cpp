@@ -12,11 +12,12 @@ std::vector<MessageRoute> routesOf(const plan::Plan &plan, const dist::Mesh &mes
   std::vector<bool> runs(static_cast<size_t>(program.fragments_size()), false);
   for (const plan::Routine &routine : program.routines())
     for (const plan::Action &action : routine.actions()) runs[static_cast<size_t>(action.fragment())] = true;
-  using Key = std::pair<int64_t, int>;   // peer and channel
-  std::map<Key, MessageRoute> routes[2]; // sends, receives
+  using Key = std::pair<int64_t, int>;                                                      // peer and channel
+  std::map<Key, MessageRoute> routes[2];                                                    // sends, receives
+  std::vector<std::map<Key, int>[2]> counts(static_cast<size_t>(program.fragments_size())); // messages of one action
   for (int f = 0; f < program.fragments_size(); ++f) {
     if (!runs[static_cast<size_t>(f)]) continue;
-    std::map<Key, int> count[2];
+    std::map<Key, int>(&count)[2] = counts[static_cast<size_t>(f)];
     for (const plan::Command &command : program.fragments(f).commands()) {
       if (!command.has_transfer()) continue;
       const plan::Transfer &transfer = command.transfer();
@@ -31,9 +32,20 @@ std::vector<MessageRoute> routesOf(const plan::Plan &plan, const dist::Mesh &mes
       route.buffers = std::max(route.buffers, transfer.buffers() > 0 ? transfer.buffers() : twice);
     }
   }
+  // A captured step always uses the same buffers. Where a message stays in one over the end of a step, the next step's
+  // first message must then lie in the buffer behind it: as many messages a step as buffers, or a multiple.
+  std::map<Key, int> ofStep[2];
+  if (plan.has_cuda() && runsOn(plan))
+    for (const plan::Action &action : findRoutine(program, "step")->actions())
+      for (int side : {0, 1})
+        for (const auto &[key, messages] : counts[static_cast<size_t>(action.fragment())][side])
+          ofStep[side][key] += messages;
   std::vector<MessageRoute> all;
-  for (auto &side : routes)
-    for (auto &[key, route] : side) all.push_back(route);
+  for (int side : {0, 1})
+    for (auto &[key, route] : routes[side]) {
+      for (int messages = ofStep[side][key]; messages > route.buffers && messages % route.buffers;) ++route.buffers;
+      all.push_back(route);
+    }
   return all;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::runtime {
 
@@ -41,7 +42,40 @@ const plan::Routine *findRoutine(const plan::Program &program, const std::string
   return nullptr;
 }
 
-std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const std::string &name) {
+namespace {
+const std::string &wholeOf(const std::string &part) {
+  static const std::string step = "step";
+  return part == "fill" || part == "drain" ? step : part;
+}
+} // namespace
+
+bool runsOn(const plan::Plan &plan) { return plan.programs_size() > 0 && findRoutine(plan.programs(0), "fill"); }
+
+std::vector<std::vector<std::string>> routineChains(const plan::Plan &plan) {
+  std::vector<std::vector<std::string>> chains;
+  if (runsOn(plan)) chains = {{"fill", "step", "step", "drain"}, {"fill", "drain"}};
+  for (const plan::Routine &routine : plan.programs(0).routines())
+    if (!runsOn(plan) || wholeOf(routine.name()) != "step") chains.push_back({routine.name()});
+  return chains;
+}
+
+std::vector<ChainAction> actionsOf(const plan::Program &program, const std::vector<std::string> &chain) {
+  std::vector<ChainAction> actions;
+  int64_t step = 0;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    for (const plan::Action &action : findRoutine(program, chain[i])->actions())
+      actions.push_back({&action, step + action.ahead(), static_cast<int>(i)});
+    step += chain[i] == "step";
+  }
+  return actions;
+}
+
+std::string chainName(const std::vector<std::string> &chain) {
+  return chain.size() == 1 ? fmt::format("routine '{}'", chain[0]) : fmt::format("routines {}", fmt::join(chain, ", "));
+}
+
+std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const std::string &part) {
+  const std::string &name = wholeOf(part);
   std::vector<const plan::InputBinding *> inputs;
   for (const plan::Program &program : plan.programs()) {
     const plan::Routine *routine = findRoutine(program, name);
@@ -58,7 +92,8 @@ std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const s
   return inputs;
 }
 
-int64_t microbatchesOf(const plan::Plan &plan, const std::string &name) {
+int64_t microbatchesOf(const plan::Plan &plan, const std::string &part) {
+  const std::string &name = wholeOf(part);
   int64_t count = 0;
   for (const plan::Program &program : plan.programs())
     if (const plan::Routine *routine = findRoutine(program, name))

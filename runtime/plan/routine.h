@@ -3,6 +3,13 @@
 //   rank 1 of a pipeline of two, four microbatches (1f1b), two slots:
 //     "step"  forward.1 m0 slot 0, backward.1 m0 slot 0, forward.1 m1 slot 1, backward.1 m1 slot 1, ..., update
 //   without a pipeline: accumulate m0, accumulate m1, accumulate m2, final m3
+//
+// Where steps run into each other (pipedream-2bw) a rank computes forwards of the next step before this one's last
+// backwards, and three routines make up a training: "fill", the forwards that are done when a step begins, where there
+// was no step before it; "step", which has forwards of the next step (Action.ahead); and "drain", a last step, without
+// them. Nothing else may run between: what they hold over lies in slots and in message buffers.
+//
+//   rank 0 of two, three microbatches:  fill  F0    step  F1 B0 F2 B1 F0' B2 update    drain  F1 B0 F2 B1 B2 update
 #pragma once
 #include "dialects/dist/algebra/mesh.h"
 #include "plan/plan.pb.h"
@@ -33,9 +40,26 @@ int64_t firstHolder(const plan::Parameter &parameter);
 
 // Null: the program has no such routine.
 const plan::Routine *findRoutine(const plan::Program &program, const std::string &name);
+// Whether steps run into each other: there are "fill" and "drain" beside "step".
+bool runsOn(const plan::Plan &plan);
+// Routines as they run one after the other, such that each way of going on is in one: {"fill", "step", "step", "drain"}
+// and {"fill", "drain"}; {"step"}; {"evaluate"}.
+std::vector<std::vector<std::string>> routineChains(const plan::Plan &plan);
+
+// The actions of a program over a chain. `step`: counted from the chain's first one.
+struct ChainAction {
+  const plan::Action *action;
+  int64_t step;
+  int routine; // its place in the chain
+};
+std::vector<ChainAction> actionsOf(const plan::Program &program, const std::vector<std::string> &chain);
+// "routine 'step'", "routines fill, step, step, drain": for messages.
+std::string chainName(const std::vector<std::string> &chain);
+
 // All inputs of a routine over all programs, each name once, in the order of the programs and their actions.
 std::vector<const plan::InputBinding *> inputsOf(const plan::Plan &plan, const std::string &routine);
-// How many microbatches its actions name.
+// "fill" and "drain" have those of "step", whose parts they are.
+// How many microbatches its actions name; likewise.
 int64_t microbatchesOf(const plan::Plan &plan, const std::string &routine);
 
 // The place of a buffer when its action has this slot.

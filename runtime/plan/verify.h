@@ -51,11 +51,12 @@ Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, cons
 // Between the programs: inputs and routines that fit together, transfers that meet, no deadlock.
 Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh);
 
-// Runs a routine on paper: the lanes of all `devices`, with their events, the order between their actions, message
-// buffers, and collectives that wait for each other. The devices are closed under transfers; `together` says whether a
-// collective's group goes beyond its own device, and if so which of `devices` are in it. Error: who waits for what when
-// nothing can go on, or two different collectives that meet.
-Status verifyProgress(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine,
+// Runs routines on paper, one after the other (a device's lanes begin one together, devices do not wait for each
+// other): the lanes of all `devices`, with their events, the order between their actions, message buffers, and
+// collectives that wait for each other. The devices are closed under transfers; `together` says whether a collective's
+// group goes beyond its own device, and if so which of `devices` are in it. Error: who waits for what when nothing can
+// go on, or two different collectives that meet.
+Status verifyProgress(const plan::Plan &plan, const dist::Mesh &mesh, const std::vector<std::string> &chain,
                       std::span<const int64_t> devices,
                       const std::function<std::vector<int64_t>(int64_t device, const plan::Collective &)> &together);
 

@@ -73,15 +73,16 @@ bool staysInColumn(const plan::Plan &plan, const dist::Mesh &mesh) {
 struct Message {
   const plan::Fragment *fragment;
   int command;
-  int64_t microbatch;
+  int64_t microbatch, step;
   const plan::Transfer &transfer() const { return fragment->commands(command).transfer(); }
   std::string show() const {
+    std::string of = step > 0 ? fmt::format("{} of step {}", microbatch, step + 1) : fmt::format("{}", microbatch);
     return fmt::format("{}: command {} '{}' (tag {}, microbatch {}, {}, {} bytes)", actionName(*fragment, microbatch),
-                       command, fragment->commands(command).name(), transfer().tag(), microbatch,
+                       command, fragment->commands(command).name(), transfer().tag(), of,
                        name(transfer().buffer().dtype()), byteSize(transfer().buffer()));
   }
   bool fits(const Message &other) const {
-    return transfer().tag() == other.transfer().tag() && microbatch == other.microbatch &&
+    return transfer().tag() == other.transfer().tag() && microbatch == other.microbatch && step == other.step &&
            transfer().buffer().dtype() == other.transfer().buffer().dtype() &&
            byteSize(transfer().buffer()) == byteSize(other.transfer().buffer());
   }
@@ -92,12 +93,12 @@ using Sequences = std::map<std::tuple<int64_t, int64_t, int>, std::array<std::ve
 // Transports number their messages by channel.
 constexpr int mostChannels = 1024;
 
-Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine, int64_t device,
-                       Sequences &sequences) {
+Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std::vector<std::string> &chain,
+                       int64_t device, Sequences &sequences) {
   const plan::Program &program = plan.programs(programOf(plan, mesh, device));
   std::map<std::tuple<int64_t, int, bool>, int> lanes;
-  for (const plan::Action &action : findRoutine(program, routine)->actions()) {
-    const plan::Fragment &fragment = program.fragments(action.fragment());
+  for (const ChainAction &at : actionsOf(program, chain)) {
+    const plan::Fragment &fragment = program.fragments(at.action->fragment());
     for (int c = 0; c < fragment.commands_size(); ++c) {
       if (!fragment.commands(c).has_transfer()) continue;
       const plan::Transfer &transfer = fragment.commands(c).transfer();
@@ -114,7 +115,7 @@ Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std
         return inputError(fmt::format("{}: device {} {} device {} on several threads, which have no order",
                                       showCommand(fragment, c), device, receives ? "receives from" : "sends to", peer));
       auto key = receives ? std::tuple{peer, device, channel} : std::tuple{device, peer, channel};
-      sequences[key][receives].push_back({&fragment, c, action.microbatch()});
+      sequences[key][receives].push_back({&fragment, c, at.action->microbatch(), at.step});
     }
   }
   return Status::ok();
@@ -163,14 +164,14 @@ Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh) {
     bool across = std::find(collective.axes().begin(), collective.axes().end(), "pp") != collective.axes().end();
     return across ? devices : std::vector<int64_t>{device};
   };
-  for (const plan::Routine &routine : plan.programs(0).routines()) {
+  for (const std::vector<std::string> &chain : routineChains(plan)) {
     Status status;
     Sequences sequences;
     for (size_t d = 0; status && d < devices.size(); ++d)
-      status = collectMessages(plan, mesh, routine.name(), devices[d], sequences);
+      status = collectMessages(plan, mesh, chain, devices[d], sequences);
     if (status) status = verifyMessages(sequences);
-    if (status) status = verifyProgress(plan, mesh, routine.name(), devices, together);
-    if (!status) return inputError(fmt::format("routine '{}': {}", routine.name(), status.message()));
+    if (status) status = verifyProgress(plan, mesh, chain, devices, together);
+    if (!status) return inputError(fmt::format("{}: {}", chainName(chain), status.message()));
   }
   return Status::ok();
 }

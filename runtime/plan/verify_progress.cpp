@@ -1,5 +1,6 @@
-// All devices' lanes run on paper. Sends fill message buffers, receives empty them, collectives wait for their members;
-// the result does not depend on who goes first, so one order of progress proves it for all.
+// All devices' lanes run on paper, over routines that follow each other. Sends fill message buffers, receives empty
+// them, collectives wait for their members; the result does not depend on who goes first, so one order of progress
+// proves it for all.
 #include "runtime/plan/action_order.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -44,9 +45,10 @@ FragmentNodes nodesOf(const plan::Fragment &fragment) {
 // What devices of one program share.
 struct Script {
   const plan::Program *program;
-  const plan::Routine *routine;
+  std::vector<ChainAction> actions;
   std::vector<FragmentNodes> fragments;
-  std::vector<ActionWaits> waits;
+  std::vector<ActionWaits> waits; // by action, of actions of the whole chain
+  std::vector<int> begins;        // of each action: the first one of its routine, with which all lanes begin together
 };
 
 std::string signature(const plan::Collective &collective) {
@@ -65,15 +67,24 @@ std::string signature(const plan::Collective &collective) {
 
 class Progress {
 public:
-  Progress(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine, std::span<const int64_t> devices,
+  Progress(const plan::Plan &plan, const dist::Mesh &mesh, const std::vector<std::string> &chain,
+           std::span<const int64_t> devices,
            const std::function<std::vector<int64_t>(int64_t, const plan::Collective &)> &together)
       : mesh(mesh), together(together) {
     for (const plan::Program &program : plan.programs()) {
       Script &script = scripts.emplace_back();
       script.program = &program;
-      script.routine = findRoutine(program, routine);
+      script.actions = actionsOf(program, chain);
       for (const plan::Fragment &fragment : program.fragments()) script.fragments.push_back(nodesOf(fragment));
-      script.waits = orderActions(plan, program, *script.routine);
+      for (const std::string &routine : chain) {
+        auto begin = static_cast<int>(script.waits.size());
+        for (ActionWaits &waits : orderActions(plan, program, *findRoutine(program, routine))) {
+          for (std::vector<ActionWait> &lane : waits)
+            for (ActionWait &wait : lane) wait.action += begin;
+          script.waits.push_back(std::move(waits));
+          script.begins.push_back(begin);
+        }
+      }
     }
     for (int64_t device : devices) {
       Rank &rank = ranks[device];
@@ -119,9 +130,11 @@ private:
     const Script *script = nullptr;
     std::array<Lane, numLanes> lanes;
     bool queued = true;
-    bool isDone(int lane) const { return lanes[static_cast<size_t>(lane)].action >= script->routine->actions_size(); }
+    bool isDone(int lane) const {
+      return lanes[static_cast<size_t>(lane)].action >= static_cast<int>(script->actions.size());
+    }
     const plan::Action &action(int lane) const {
-      return script->routine->actions(lanes[static_cast<size_t>(lane)].action);
+      return *script->actions[static_cast<size_t>(lanes[static_cast<size_t>(lane)].action)].action;
     }
     const std::vector<Node> &nodes(int lane) const {
       return script->fragments[static_cast<size_t>(action(lane).fragment())][static_cast<size_t>(lane)];
@@ -153,9 +166,12 @@ private:
   std::optional<std::string> blockedWithin(const Rank &rank, int lane) const {
     const Lane &at = rank.lanes[static_cast<size_t>(lane)];
     const Node &node = rank.node(lane);
+    for (int other = 0; other < numLanes; ++other)
+      if (rank.lanes[static_cast<size_t>(other)].action < rank.script->begins[static_cast<size_t>(at.action)])
+        return fmt::format("the {} thread to end the routine before", laneName(other));
     for (const ActionWait &wait : rank.script->waits[static_cast<size_t>(at.action)][static_cast<size_t>(lane)])
       if (wait.item <= node.item && rank.lanes[static_cast<size_t>(wait.lane)].action <= wait.action) {
-        const plan::Action &earlier = rank.script->routine->actions(wait.action);
+        const plan::Action &earlier = *rank.script->actions[static_cast<size_t>(wait.action)].action;
         return fmt::format("bytes that the {} thread uses in {}", laneName(wait.lane),
                            actionName(rank.script->program->fragments(earlier.fragment()), earlier.microbatch()));
       }
@@ -254,10 +270,10 @@ private:
 
 } // namespace
 
-Status verifyProgress(const plan::Plan &plan, const dist::Mesh &mesh, const std::string &routine,
+Status verifyProgress(const plan::Plan &plan, const dist::Mesh &mesh, const std::vector<std::string> &chain,
                       std::span<const int64_t> devices,
                       const std::function<std::vector<int64_t>(int64_t, const plan::Collective &)> &together) {
-  return Progress(plan, mesh, routine, devices, together).run();
+  return Progress(plan, mesh, chain, devices, together).run();
 }
 
 } // namespace cleave::runtime

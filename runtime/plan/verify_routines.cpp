@@ -1,7 +1,8 @@
 // Routines of one program: actions in range, slot regions apart from everything else, and what an action reads from its
-// slot was written there before, for the same microbatch.
+// slot was written there before, for the same microbatch. Where steps run into each other, over the end of a step, too.
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/previous_weights.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
@@ -167,10 +168,14 @@ std::vector<SlotAccess> slotAccesses(const plan::Fragment &fragment, const plan:
   return all;
 }
 
-Status verifyRoutine(const plan::Routine &routine, const plan::Program &program, const plan::Plan &plan) {
-  std::vector<std::vector<SlotAccess>> accesses(static_cast<size_t>(program.fragments_size()));
-  std::vector<bool> known(accesses.size(), false);
-  std::map<std::pair<int32_t, int32_t>, SlotContent> slots; // by region and slot
+// What a slot's content is of: a microbatch of one of the chain's steps.
+int64_t ownerOf(const ChainAction &at) { return at.step << 31 | at.action->microbatch(); }
+std::string showOwner(int64_t owner, bool oneStep) {
+  std::string microbatch = fmt::format("microbatch {}", owner & ((int64_t(1) << 31) - 1));
+  return oneStep ? microbatch : fmt::format("{} of step {} of them", microbatch, (owner >> 31) + 1);
+}
+
+Status verifyActions(const plan::Routine &routine, const plan::Program &program, bool runsOn) {
   for (int a = 0; a < routine.actions_size(); ++a) {
     const plan::Action &action = routine.actions(a);
     if (action.fragment() < 0 || action.fragment() >= program.fragments_size())
@@ -178,6 +183,23 @@ Status verifyRoutine(const plan::Routine &routine, const plan::Program &program,
           fmt::format("action {} runs fragment {} of {}", a, action.fragment(), program.fragments_size()));
     if (action.microbatch() < 0 || action.microbatch() >= (int64_t(1) << 31))
       return inputError(fmt::format("action {} is of microbatch {}", a, action.microbatch()));
+    if (action.ahead() && !(runsOn && routine.name() == "step"))
+      return inputError(
+          fmt::format("action {} is of the next step, which only a 'step' between 'fill' and 'drain' has", a));
+  }
+  return Status::ok();
+}
+
+Status verifySlots(const std::vector<std::string> &chain, const plan::Program &program, const plan::Plan &plan) {
+  std::vector<std::vector<SlotAccess>> accesses(static_cast<size_t>(program.fragments_size()));
+  std::vector<bool> known(accesses.size(), false);
+  std::map<std::pair<int32_t, int32_t>, SlotContent> slots; // by region and slot
+  bool oneStep = chain.size() == 1;
+  int routine = 0, a = -1;
+  for (const ChainAction &at : actionsOf(program, chain)) {
+    const plan::Action &action = *at.action;
+    a = at.routine == routine ? a + 1 : 0;
+    routine = at.routine;
     auto f = static_cast<size_t>(action.fragment());
     const plan::Fragment &fragment = program.fragments(action.fragment());
     if (!known[f]) accesses[f] = slotAccesses(fragment, plan), known[f] = true;
@@ -186,6 +208,7 @@ Status verifyRoutine(const plan::Routine &routine, const plan::Program &program,
     auto where = [&](const SlotAccess &access) {
       std::string name =
           fmt::format("action {} ({}, slot {})", a, actionName(fragment, action.microbatch()), action.slot());
+      if (!oneStep) name += fmt::format(" of '{}'", chain[static_cast<size_t>(at.routine)]);
       if (access.command < 0) return fmt::format("{}: its {}", name, access.role);
       const plan::Command &command = fragment.commands(access.command);
       return fmt::format("{}: command {} '{}', {}", name, access.command, command.name(), access.role);
@@ -197,14 +220,47 @@ Status verifyRoutine(const plan::Routine &routine, const plan::Program &program,
     for (const SlotAccess &access : accesses[f]) {
       int64_t other = -1;
       if (access.write)
-        content.write(access.begin, access.end, action.microbatch());
-      else if (!content.has(access.begin, access.end, action.microbatch(), other))
+        content.write(access.begin, access.end, ownerOf(at));
+      else if (!content.has(access.begin, access.end, ownerOf(at), other))
         return inputError(other < 0 ? fmt::format("{} reads bytes {} to {} of the slot, which no earlier action wrote",
                                                   where(access), access.begin, access.end)
-                                    : fmt::format("{} reads bytes {} to {} of the slot, which microbatch {} has "
-                                                  "overwritten",
-                                                  where(access), access.begin, access.end, other));
+                                    : fmt::format("{} reads bytes {} to {} of the slot, which {} has overwritten",
+                                                  where(access), access.begin, access.end, showOwner(other, oneStep)));
     }
+  }
+  return Status::ok();
+}
+
+// What an action of the next step must leave alone: the sums that this step is not done with, and the weights that this
+// step's gradients are taken at, which are not those of the next.
+Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+  struct Kept {
+    int64_t begin, end;
+    const plan::Parameter *parameter;
+  };
+  std::vector<Kept> sums, weights;
+  for (const plan::Parameter &parameter : plan.parameters())
+    if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
+      int64_t bytes =
+          elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
+      if (parameter.role() == plan::Parameter::ACCUMULATOR) sums.push_back({*offset, *offset + bytes, &parameter});
+      if (parameter.name().starts_with(previousPrefix)) weights.push_back({*offset, *offset + bytes, &parameter});
+    }
+  std::set<int> seen;
+  for (const plan::Action &action : findRoutine(program, "step")->actions()) {
+    if (!action.ahead() || !seen.insert(action.fragment()).second) continue;
+    const plan::Fragment &fragment = program.fragments(action.fragment());
+    for (int c = 0; c < fragment.commands_size(); ++c)
+      for (const Access &access : accessesOf(fragment.commands(c), &plan)) {
+        if (access.buffer->in_slot()) continue;
+        int64_t begin = access.buffer->offset(), end = begin + byteSize(*access.buffer);
+        for (const auto *all : {&sums, &weights})
+          for (const Kept &kept : *all)
+            if (begin < kept.end && kept.begin < end)
+              return inputError(fmt::format("{}: {} touches '{}' in an action of the next step, and this step still "
+                                            "needs it",
+                                            showCommand(fragment, c), access.role, kept.parameter->name()));
+      }
   }
   return Status::ok();
 }
@@ -214,13 +270,23 @@ Status verifyRoutine(const plan::Routine &routine, const plan::Program &program,
 Status verifyRoutines(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
   CLEAVE_RETURN_IF_ERROR(verifyRegions(program, plan, mesh, number));
   std::set<std::string> names;
+  bool isOn = runsOn(plan);
   for (const plan::Routine &routine : program.routines()) {
     if (!names.insert(routine.name()).second)
       return inputError(fmt::format("routine '{}' appears twice", routine.name()));
-    if (Status status = verifyRoutine(routine, program, plan); !status)
+    if (Status status = verifyActions(routine, program, isOn); !status)
       return inputError(fmt::format("routine '{}', {}", routine.name(), status.message()));
   }
-  return Status::ok();
+  for (const std::vector<std::string> &chain : routineChains(plan)) {
+    for (const std::string &part : chain)
+      if (!names.contains(part))
+        return inputError(findRoutine(plan.programs(0), part)
+                              ? fmt::format("not every program has the routine '{}'", part)
+                              : fmt::format("there is a routine 'fill', but none '{}'", part));
+    if (Status status = verifySlots(chain, program, plan); !status)
+      return inputError(fmt::format("{}, {}", chainName(chain), status.message()));
+  }
+  return isOn ? verifyAhead(program, plan, mesh, number) : Status::ok();
 }
 
 } // namespace cleave::runtime

@@ -23,7 +23,9 @@
 namespace cleave::runtime {
 
 struct CompareOptions {
-  int64_t steps = 2;
+  // 0: two, or three where steps run into each other: of the third a part is computed, in the second, with weights that
+  // only then differ from those of the step before.
+  int64_t steps = 0;
   std::string model;             // the .onnx file, if it moved
   double lossTolerance = 1e-4;   // relative
   double normTolerance = 1e-3;   // relative, of the gradient norm

@@ -43,7 +43,7 @@ void addVerify(CLI::App &app, int &status) {
   auto options = std::make_shared<Options>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_flag("--static", options->onlyStatic, "only what can be checked without running");
-  command->add_option("--steps", options->compare.steps, "training steps to compare (default 2)")
+  command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
   command->add_flag("--json", options->json, "for programs");

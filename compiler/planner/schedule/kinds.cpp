@@ -188,4 +188,29 @@ PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps) {
   return whole;
 }
 
+std::vector<StepActions> stepActions(const PipelineSchedule &schedule) {
+  const int64_t count = schedule.microbatches;
+  const PipelineSchedule two = unrolled(schedule, 2);
+  std::vector<StepActions> ranks(schedule.ranks);
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    StepActions &own = ranks[rank];
+    const auto &row = two.rows[rank];
+    const auto isNext = [&](const ScheduledAction &action) { return action.microbatch >= count; };
+    // The first step's row ends with its last action; what of the second stands before it is ahead.
+    const auto end = std::find_if_not(row.rbegin(), row.rend(), isNext).base();
+    std::vector<ScheduledAction> early;
+    for (auto action = row.begin(); action != end; ++action)
+      if (isNext(*action)) early.push_back({action->kind, action->stage, action->microbatch - count});
+    for (auto action = row.begin(); action != end; ++action) {
+      if (!isNext(*action) && std::ranges::find(early, *action) != early.end()) {
+        own.before.push_back(*action);
+        continue;
+      }
+      own.ahead.push_back(isNext(*action));
+      own.actions.push_back({action->kind, action->stage, action->microbatch % count});
+    }
+  }
+  return ranks;
+}
+
 } // namespace cleave::planner

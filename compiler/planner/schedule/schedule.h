@@ -81,6 +81,17 @@ std::vector<std::string> scheduleKinds();
 // backwards.
 PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps);
 
+// What a rank runs in a step of the unrolled schedule, from the end of its last backward pass of the step before to
+// that of its own. `before`: forwards of the step that are done when it begins, by the step before or, at a start, by
+// themselves. `ahead`: those of the next step, which come in this one; after a last step they are left out.
+//
+//   pipedream-2bw, 2 ranks, 3 microbatches, rank 0:  before F0;  actions F1 B0 F2 B1 F0' B2, of which F0' is ahead
+struct StepActions {
+  std::vector<ScheduledAction> before, actions;
+  std::vector<bool> ahead; // of each action
+};
+std::vector<StepActions> stepActions(const PipelineSchedule &schedule); // by rank
+
 // Proves that the table can be run: every (stage, microbatch) has one Forward and either one Backward or both halves,
 // on its stage's rank; Forward before BackwardInput before BackwardWeight; every rank running its row in order ends (no
 // deadlock); and from each rank to each other the activations, and likewise the gradients, are used in the order in

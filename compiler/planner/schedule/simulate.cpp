@@ -21,6 +21,9 @@ public:
     nameLinks();
   }
 
+  // The stage has the microbatch's activation from the start.
+  void arrive(int stage, int64_t microbatch) { activation[size_t(stage) * microbatches + microbatch] = 0; }
+
   Simulation run() {
     simulation.actions.resize(schedule.ranks);
     std::vector<int> work;
@@ -136,10 +139,28 @@ public:
   double computing = 0; // of the rank that computes most
 };
 
+// A step that begins with what the step before has done of it, and ends with what it does of the next.
+Simulation simulateMeeting(const PipelineSchedule &schedule, std::span<const StageTimes> stages) {
+  const std::vector<StepActions> rows = stepActions(schedule);
+  PipelineSchedule two = schedule;
+  two.microbatches = 2 * schedule.microbatches; // the second half: of the next step
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    two.rows[rank] = rows[rank].actions;
+    for (size_t i = 0; i < two.rows[rank].size(); ++i)
+      if (rows[rank].ahead[i]) two.rows[rank][i].microbatch += schedule.microbatches;
+  }
+  Timeline step(two, stages);
+  for (const StepActions &row : rows)
+    for (const ScheduledAction &action : row.before)
+      if (action.stage + 1 < schedule.stages) step.arrive(action.stage + 1, action.microbatch);
+  return step.run();
+}
+
 } // namespace
 
-Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages) {
+Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages, bool meets) {
   if (schedule.weightVersions == 1) return Timeline(schedule, stages).run();
+  if (meets) return simulateMeeting(schedule, stages);
   // What two more steps add when the pipeline is full already.
   const double shorter = Timeline(unrolled(schedule, 2), stages).run().makespan;
   const double longer = Timeline(unrolled(schedule, 4), stages).run().makespan;

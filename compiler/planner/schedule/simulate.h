@@ -28,8 +28,11 @@ struct Simulation {
   double bubble = 0;
 };
 
-// `stages` has the times of each stage, or of one that stands for all. The schedule must be valid.
-Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages);
+// `stages` has the times of each stage, or of one that stands for all. The schedule must be valid. `meets`, of one with
+// two weight versions: all ranks wait for each other at a step's end, and begin the next one together, with what was
+// done ahead (StepActions, whose order `actions` then has). With P ranks that are alike a step takes
+// M (f + b + w) + (P - 1) (b + w).
+Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages, bool meets = false);
 
 // A bound that no schedule of the kind can beat, for pruning without making a table: seconds from 0 to the end of the
 // last action. The largest of: every rank's time until its first input arrives, its work, and what must follow its last

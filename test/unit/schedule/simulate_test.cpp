@@ -102,6 +102,43 @@ TEST(Simulate, AsynchronousStepsFillTheBubble) {
   EXPECT_NEAR(simulation.makespan, 8 * 3, 1e-9);
 }
 
+// Where all ranks wait for each other at each update, only the forwards of the bubble are filled: the last backward
+// passes still go down to the first rank one after the other.
+TEST(Simulate, AsynchronousStepsThatMeet) {
+  for (int ranks : {1, 2, 4, 5})
+    for (int64_t microbatches : {ranks, ranks + 1, 3 * ranks})
+      for (const StageTimes &t : {StageTimes{1, 1, 1}, StageTimes{10, 9, 7}, StageTimes{4, 4, 2}}) {
+        const double backward = t.backwardInput + t.backwardWeight;
+        const PipelineSchedule schedule = make("pipedream-2bw", ranks, microbatches);
+        EXPECT_NEAR(simulate(schedule, std::span(&t, 1), /*meets=*/true).makespan,
+                    double(microbatches) * (t.forward + backward) + (ranks - 1) * backward, 1e-9)
+            << ranks << " x " << microbatches;
+      }
+}
+
+// A fill, steps and a drain, one after the other, are the rows of steps that run into each other.
+TEST(Simulate, StepsPutTogetherAreUnrolled) {
+  for (int ranks : {1, 2, 3, 4, 7})
+    for (int64_t microbatches : {ranks, ranks + 1, 2 * ranks, 2 * ranks + 3}) {
+      const PipelineSchedule schedule = make("pipedream-2bw", ranks, microbatches), whole = unrolled(schedule, 4);
+      const std::vector<StepActions> rows = stepActions(schedule);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const StepActions &row = rows[rank];
+        std::vector<ScheduledAction> joined = row.before, ahead;
+        for (int64_t step = 0; step < 4; ++step)
+          for (size_t i = 0; i < row.actions.size(); ++i) {
+            if (step == 3 && row.ahead[i]) continue;
+            joined.push_back(row.actions[i]);
+            joined.back().microbatch += (step + row.ahead[i]) * microbatches;
+            if (step == 0 && row.ahead[i]) ahead.push_back(row.actions[i]);
+          }
+        EXPECT_EQ(joined, whole.rows[rank]) << ranks << " x " << microbatches << ", rank " << rank;
+        EXPECT_EQ(ahead, row.before);
+        EXPECT_EQ(row.before.size(), size_t(ranks - 1 - rank)); // P - 1 - r forwards
+      }
+    }
+}
+
 TEST(Simulate, LinksCarryOneSendAtATime) {
   // Sends of 4 on passes of 1: from the second microbatch on, rank 1 waits for the link.
   const StageTimes times{1, 1, 0, 4, 0};
