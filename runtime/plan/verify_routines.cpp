@@ -240,7 +240,7 @@ Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const d
   };
   std::vector<Kept> sums, weights;
   for (const plan::Parameter &parameter : plan.parameters())
-    if (std::optional<int64_t> offset = offsetIn(parameter, number)) {
+    if (std::optional<int64_t> offset = offsetIn(parameter, number); offset && !parameter.on_host()) {
       int64_t bytes =
           elementCount(shardOf(parameter.shape(), parameter.dims(), mesh, 0)->size) * byteSize(parameter.dtype());
       if (parameter.role() == plan::Parameter::ACCUMULATOR) sums.push_back({*offset, *offset + bytes, &parameter});
@@ -252,7 +252,7 @@ Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const d
     const plan::Fragment &fragment = program.fragments(action.fragment());
     for (int c = 0; c < fragment.commands_size(); ++c)
       for (const Access &access : accessesOf(fragment.commands(c), &plan)) {
-        if (access.buffer->in_slot()) continue;
+        if (access.buffer->in_slot() || access.buffer->on_host()) continue;
         int64_t begin = access.buffer->offset(), end = begin + byteSize(*access.buffer);
         for (const auto *all : {&sums, &weights})
           for (const Kept &kept : *all)
