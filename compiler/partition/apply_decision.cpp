@@ -76,6 +76,11 @@ private:
       named.op->setAttr(factorsAttr, factorsAttribute(&getContext(), split));
       named.op->setAttr(partialAttr, axesAttribute(&getContext(), passing));
     }
+    // Nobody asks for the names any more, and kernels of the same form should not differ by them.
+    function.walk([](Operation *op) {
+      op->removeDiscardableAttr(nodeAttr);
+      op->removeDiscardableAttr(decidedFactorsAttr);
+    });
   }
 
   void applyParameters(ModuleOp module) {

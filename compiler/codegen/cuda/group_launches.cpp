@@ -2,6 +2,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/verify.h"
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace cleave::codegen {
@@ -10,6 +11,29 @@ namespace {
 struct Range {
   int64_t begin, end; // bytes of the arena
   bool isWritten;
+};
+
+// A set of bytes, as ranges that do not touch.
+class Bytes {
+public:
+  void add(int64_t begin, int64_t end) {
+    if (begin >= end) return;
+    auto next = ends.upper_bound(begin); // the first that begins behind
+    if (next != ends.begin() && std::prev(next)->second >= begin) begin = (--next)->first;
+    while (next != ends.end() && next->first <= end) {
+      end = std::max(end, next->second);
+      next = ends.erase(next);
+    }
+    ends[begin] = end;
+  }
+  bool meets(int64_t begin, int64_t end) const {
+    auto next = ends.lower_bound(end); // the first that begins no sooner than this ends
+    return begin < end && next != ends.begin() && std::prev(next)->second > begin;
+  }
+  void clear() { ends.clear(); }
+
+private:
+  std::map<int64_t, int64_t> ends; // by where they begin
 };
 
 class Grouping {
@@ -26,7 +50,10 @@ public:
       if (command.record_event() != 0 || meetsWaiting(ranges)) flush();
       if (isUpdate) {
         waiting.push_back(std::move(command));
-        held.insert(held.end(), ranges.begin(), ranges.end());
+        for (const Range &range : ranges) {
+          touched.add(range.begin, range.end);
+          if (range.isWritten) written.add(range.begin, range.end);
+        }
       } else {
         *fragment.add_commands() = std::move(command);
       }
@@ -56,11 +83,8 @@ private:
     return ranges;
   }
   bool meetsWaiting(const std::vector<Range> &ranges) const {
-    return std::any_of(ranges.begin(), ranges.end(), [&](const Range &a) {
-      return std::any_of(held.begin(), held.end(), [&](const Range &b) {
-        return a.begin < b.end && b.begin < a.end && (a.isWritten || b.isWritten);
-      });
-    });
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [&](const Range &a) { return (a.isWritten ? touched : written).meets(a.begin, a.end); });
   }
 
   static bool isOneKernel(const plan::Launch &a, const plan::Launch &b) {
@@ -87,13 +111,14 @@ private:
       for (size_t member : members) *command.mutable_launch_group()->add_parts() = waiting[member].launch();
     }
     waiting.clear();
-    held.clear();
+    touched.clear();
+    written.clear();
   }
 
   const plan::Plan &plan;
   plan::Fragment &fragment;
   std::vector<plan::Command> waiting; // none meets another
-  std::vector<Range> held;            // of theirs
+  Bytes touched, written;             // by them
 };
 
 } // namespace
