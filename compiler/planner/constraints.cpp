@@ -104,9 +104,10 @@ Status parsePipeline(const SplitFlags &flags, Constraints &constraints) {
   if (!shape) return shape.status();
   int64_t chunks = shape->stages / std::max<int64_t>(1, ranks);
   if (stages > 1 && !constraints.pp && stages % chunks == 0) constraints.pp = stages / chunks;
-  if (stages > 1 && *constraints.pp * chunks != stages)
-    return usage(fmt::format("{} stages are asked for, --schedule {} has {} on pp={}", stages, schedule,
-                             constraints.pp.value_or(1) * chunks, constraints.pp.value_or(1)));
+  if (stages > 1 && constraints.pp.value_or(ranks) * chunks != stages)
+    return usage(fmt::format("{} stages are asked for, --schedule {} has {} on pp={}: ask for as many stages (a number "
+                             "for each in --balance, or one --split-at fewer), or for another --mesh pp",
+                             stages, schedule, ranks * chunks, ranks));
   return Status::ok();
 }
 

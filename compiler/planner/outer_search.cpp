@@ -480,11 +480,23 @@ private:
     return true;
   }
 
-  // Every setting that was open has been refused: it has more stages than the model has units.
+  // Every setting that was open has been refused: the schedule cannot have its microbatches, or it has more stages than
+  // the model has units.
   void sayWhyNothing() {
     if (outcome.best || outcome.leastMemory || !outcome.reason) return;
     size_t units = facts.structure->layout->units.size();
     std::string asked;
+    if (constraints.pp && constraints.schedule) {
+      const int64_t most = constraints.microbatches.value_or(problem.batch);
+      Result<PipelineSchedule> table = makeSchedule(*constraints.schedule, int(*constraints.pp), most, {});
+      if (!table) {
+        const char *advice = constraints.microbatches ? "choose another --microbatches, --schedule or --mesh pp"
+                                                      : "the batch has no more samples: choose another --schedule or "
+                                                        "--mesh pp, or a larger batch";
+        outcome.reason = {ErrorKind::Usage, fmt::format("{}; {}", table.status().message(), advice)};
+        return;
+      }
+    }
     if (constraints.pp) {
       Result<ScheduleShape> shape = scheduleShape(constraints.schedule.value_or("1f1b"), int(*constraints.pp));
       if (shape)

@@ -87,7 +87,13 @@ Result<std::vector<int>> splitPlaces(const Problem &problem, const Constraints &
       if (first < 0) first = int(i);
       last = int(i);
     }
-    if (first < 0) return {Status(ErrorKind::Usage, fmt::format("--split-at {}: no node matches", cut.text))};
+    if (first < 0)
+      return {Status(ErrorKind::Usage,
+                     fmt::format("--split-at {}: no node matches; the model's are called '{}', '{}' or "
+                                 "'{}', for example (* stands for any text; :before or :after behind "
+                                 "the name says on which side)",
+                                 cut.text, problem.nodes.front().name, problem.nodes[problem.nodes.size() / 2].name,
+                                 problem.nodes.back().name))};
     int start = cut.after ? last + 1 : first;
     if (start == 0 || start == int(problem.nodes.size()))
       return {Status(ErrorKind::Usage,
