@@ -406,7 +406,7 @@ def main():
             cases.append((model, split, how, args.precision))
     if not (args.models or args.splits or gpu or args.mpi or args.precision):
         cases += [(model, split, "gpu", "") for model, split in GPU] + [("gpt2_tiny", "megatron4", "gpu", "bf16")]
-        cases += [("llama_tiny", "megatron2", "fake-gpu", "bf16"), ("bert_tiny", "single", "fake-gpu", "fp16")]
+        cases += [("llama_tiny", "megatron2", "fake-gpu", "bf16"), ("bert_tiny", "single", "fake-gpu", "bf16")]
         cases += [(model, split, "fake-gpu", "") for model, split in FAKE_GPU]
         cases += [(model, split, "", precision) for model, split, precision in LOW]
         if shutil.which("mpirun"):
