@@ -76,8 +76,8 @@ public:
       release(/*all=*/true);
       emit(ready.front());
     }
-    for (Operation *op : program) // what only stores and results need
-      if (!isa<plan::StoreOp>(op)) emit(op);
+    for (Operation *op : program) // what only stores and results need; zeros when nobody reads what they replace
+      if (!isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
     for (Operation *op : program) emit(op);
     if (contradiction) return contradiction;
     prefetchGathers();

@@ -102,9 +102,11 @@ private:
         seen[size_t(problem.rankOf(s))][p] = true;
         state += problem.state->shared[p];
         // Copies on several ranks: their gradients are summed.
-        if (elsewhere && problem.ranks() > 1)
+        if (elsewhere && problem.ranks() > 1) {
           state.exposed +=
               collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
+          rank.buffers += 2 * problem.state->shared[p].gradients; // messages, as between stages
+        }
       }
       bool crossesNodes = sameStage >= model.cluster->devicesPerNode;
       double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;

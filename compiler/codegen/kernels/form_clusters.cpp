@@ -16,6 +16,7 @@
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/CSE.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -112,7 +113,7 @@ public:
     SmallVector<size_t> resultOf = dropEqualResults(kernel);
     kernel = unique(kernel, ops);
     Operation *last = ops.back();
-    builder.setInsertionPoint(ops.front()); // its place in the program: nobody waits longer than it has to
+    builder.setInsertionPoint(ops.back()); // its place in the program, if nobody needs it earlier (program_order.h)
     SmallVector<Type> types;
     for (auto [i, output] : llvm::enumerate(outputs))
       if (resultOf[i] == types.size()) types.push_back(output.getType());
@@ -328,17 +329,25 @@ struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
       cloneFreeOps(block);
       for (auto &group : ClusterGraph(block).run())
         if (failed(outliner.outline(group))) return signalPassFailure();
+      eraseUnused(block); // they have a place, and would pull there what they read
       if (!sortInProgramOrder(block)) {
         function.emitOpError("its clusters wait for each other; this is a defect of form-clusters");
         return signalPassFailure();
       }
-      eraseUnused(block);
     }
   }
-  // Views whose users have all taken them into their kernels.
+  // Views whose users have all taken them into their kernels. Kernels do not stand after what they read yet.
   static void eraseUnused(Block &block) {
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op)) op.erase();
+    llvm::SetVector<Operation *> work;
+    for (Operation &op : block) work.insert(&op);
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      if (!isOpTriviallyDead(op)) continue;
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp(); producer && producer->getBlock() == &block)
+          work.insert(producer);
+      op->erase();
+    }
   }
 };
 

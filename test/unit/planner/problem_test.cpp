@@ -130,6 +130,42 @@ TEST(Problem, RepeatedBlocksAreFound) {
   EXPECT_TRUE(mlp(32, 64, 128, 10).findRepeats().empty());
 }
 
+// Against all periods at all places, on chains of a few kinds of nodes with and without blocks in them.
+TEST(Problem, TheRunThatSavesMostIsFound) {
+  std::mt19937 random(7);
+  auto roll = [&](int sides) { return int(random() % unsigned(sides)); };
+  int withRun = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int kinds = 1 + roll(6), period = 1 + roll(12), count = 1 + roll(5);
+    std::vector<int> forms, block;
+    for (int i = 0; i < period; ++i) block.push_back(roll(kinds));
+    for (int i = roll(8); i-- > 0;) forms.push_back(roll(kinds));
+    for (int i = 0; i < count; ++i) forms.insert(forms.end(), block.begin(), block.end());
+    for (int i = roll(8); i-- > 0;) forms.push_back(roll(kinds));
+    testing::ProblemBuilder b("chain", 4);
+    int x = b.input("x", {4, 8});
+    for (size_t i = 0; i < forms.size(); ++i)
+      x = b.op("n" + std::to_string(i), "Op" + std::to_string(forms[i]), "bc->bc", {x});
+    int saved = 0, shortest = 0;
+    const int n = int(forms.size());
+    for (int p = 1; 2 * p <= n; ++p)
+      for (int first = 0, same = 0; first + p < n; ++first) {
+        same = forms[size_t(first)] == forms[size_t(first + p)] ? same + 1 : 0;
+        if (same / p * p > saved) saved = same / p * p, shortest = p;
+      }
+    int found = 0;
+    for (const Repeat &repeat : b.problem.findRepeats()) {
+      found = std::max(found, repeat.period * (repeat.count - 1));
+      for (int i = repeat.first; i + repeat.period < repeat.end(); ++i)
+        EXPECT_EQ(forms[size_t(i)], forms[size_t(i + repeat.period)]);
+    }
+    const bool isBlock = saved >= 2 && shortest >= 2;
+    withRun += isBlock;
+    EXPECT_EQ(found, isBlock ? saved : 0) << "trial " << trial;
+  }
+  EXPECT_GT(withRun, 500);
+}
+
 TEST(Decision, TextReadsBackAndVerifies) {
   Problem problem = gpt({8, 64, 128, 8, 2, 512});
   auto cluster = parseCluster("cpu:4");

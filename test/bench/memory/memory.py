@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The memory that `cleave estimate` predicts for a device, over what the compiled plan takes.
+
+    ./dev bench memory [--write docs/cost-model.md]
+
+Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
+the estimate is too low. The GPT is written without weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or CLEAVE_TORCH_PYTHON).
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "test/golden"))
+import golden  # noqa: E402
+
+MODELS = ("mlp", "fairscale_classifier", "mingpt_nano", "gpt2_tiny", "bert_tiny", "llama_tiny")
+BATCH = 32
+SPLITS = [("one device", 1, []), ("ddp, 2", 2, ["--like", "ddp", "--microbatches", "1"]),
+          ("ddp, 2, 4 microbatches", 2, ["--like", "ddp", "--microbatches", "4"]),
+          ("zero3, 2", 2, ["--like", "zero3", "--microbatches", "1"]),
+          ("megatron, 2", 2, ["--mesh", "tp=2", "--like", "megatron", "--microbatches", "1"]),
+          ("pp=2, 4 microbatches", 2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4"]),
+          ("pp=2, full recomputation", 2,
+           ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--recompute", "full"])]
+BEGIN, END = "<!-- memory of plans -->", "<!-- end of memory of plans -->"
+
+
+def gpt(scratch):
+    folder = scratch / "gpt"
+    folder.mkdir()
+    python = golden_python()
+    subprocess.run([python, ROOT / "models/gpt/make_gpt.py", "--layers", "4", "--hidden", "512", "--heads", "8", "--vocab",
+                    "8192", "--seq", "256", "-o", folder / "model.onnx"], check=True, stdout=subprocess.DEVNULL)
+    (folder / "recipe.yaml").write_text("loss: {kind: softmax_cross_entropy, labels: {name: labels}}\n"
+                                        "optimizer: {kind: adamw, lr: 1.0e-4}\ninit: {kind: normal, std: 0.02}\n")
+    return folder
+
+
+def golden_python():
+    for python in (os.environ.get("CLEAVE_TORCH_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", "import numpy, onnx"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def ratio(build, scratch, folder, devices, flags):
+    cleave, plan, report = build / "bin/cleave", scratch / "x.plan", scratch / "report.json"
+    given = [folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster", f"cpu:{devices}", "--recompute", "none",
+             "--set", "dims={batch: %d}" % BATCH]
+    if "--recompute" in flags:
+        given = [part for part in given if part not in ("--recompute", "none")]
+    golden.call([cleave, "estimate", *given, *flags, "--json", "-o", report])
+    estimated = json.loads(report.read_text())["predicted"]["memory_bytes_per_device"]
+    golden.call([cleave, "compile", *given, *flags, "-o", plan])
+    planned = json.loads(golden.call([cleave, "report", plan, "--format", "json"]))["predicted"]["memory_bytes_per_device"]
+    return estimated / planned
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--write", type=pathlib.Path, help="the page whose table is replaced")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    lines = ["| model | " + " | ".join(name for name, _, _ in SPLITS) + " |", "|---" * (len(SPLITS) + 1) + "|"]
+    with tempfile.TemporaryDirectory(prefix="cleave-memory-") as name:
+        scratch = pathlib.Path(name)
+        folders = {model: golden.prepare(model, scratch) for model in MODELS}
+        if golden_python():
+            folders["GPT 4x512"] = gpt(scratch)
+        for model, folder in folders.items():
+            row = [f"{ratio(build, scratch, folder, devices, flags):.2f}" for _, devices, flags in SPLITS]
+            lines.append(f"| {model} | " + " | ".join(row) + " |")
+            print(lines[-1], flush=True)
+    if arguments.write:
+        text = arguments.write.read_text()
+        before, rest = text.split(BEGIN)
+        arguments.write.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + rest.split(END)[1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
