@@ -274,7 +274,8 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
   auto plan = codegen::generate(*module, decision.mesh,
                                 {.gpu = planner::computeCapability(request.cluster.device.kind),
                                  .emulate = request.emulate,
-                                 .offloadsState = decision.offload == planner::Offload::Optimizer,
+                                 .offloadsState = planner::movesState(decision.offload),
+                                 .offloadsActivations = planner::movesActivations(decision.offload),
                                  .tf32 = request.recipe.precision == recipe::Precision::Tf32,
                                  .cpu = ""});
   dump("codegen");

@@ -106,6 +106,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
   passes.addPass(createLowerCollectives());
   passes.addPass(createCopyKeptValues());
   passes.addPass(createOffloadState());
+  passes.addPass(createOffloadActivations());
   passes.addPass(createScheduleCommands());
   passes.addPass(createPlanMemory());
   passes.addPass(createVerifyPlan());
@@ -118,8 +119,10 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
   registry.insert<plan::PlanDialect, func::FuncDialect>();
   context->appendDialectRegistry(registry);
   module->setAttr("cleave.mesh", StringAttr::get(context, mesh.str()));
-  if (options.offloadsState)
-    module->setAttr("cleave.offload", ArrayAttr::get(context, {StringAttr::get(context, "optimizer")}));
+  SmallVector<Attribute> offloaded;
+  if (options.offloadsState) offloaded.push_back(StringAttr::get(context, "optimizer"));
+  if (options.offloadsActivations) offloaded.push_back(StringAttr::get(context, "activations"));
+  if (!offloaded.empty()) module->setAttr("cleave.offload", ArrayAttr::get(context, offloaded));
   if (auto model = module.lookupSymbol<func::FuncOp>("model"))
     model.erase(); // the functions made from it are what runs
 

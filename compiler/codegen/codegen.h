@@ -3,7 +3,7 @@
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
-//   what lies in the host's memory      -> plan.copy from and to it           OffloadState
+//   what lies in the host's memory      -> plan.copy from and to it           OffloadState, OffloadActivations
 //   order, streams, events              -> plan.stream, plan.wait             ScheduleCommands
 //   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
 //   everything                          -> plan::Plan (plan.proto)            generate
@@ -30,13 +30,14 @@ struct MemoryReport {
 };
 
 struct CodegenOptions {
-  std::string gpu;                // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
-  bool emulate = false;           // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
-  bool offloadsState = false;     // optimizer state lies in the host's memory
-  bool tf32 = false;              // products of fp32 round their operands to TF32, on GPUs
-  std::string cpu;                // whose instructions kernels may use ("znver4"); empty: this machine's
-  int64_t threads = 0;            // a device; 0: decided when the plan runs
-  MemoryReport *memory = nullptr; // filled when given
+  std::string gpu;                  // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
+  bool emulate = false;             // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
+  bool offloadsState = false;       // optimizer state lies in the host's memory
+  bool offloadsActivations = false; // and what is kept for the backward pass
+  bool tf32 = false;                // products of fp32 round their operands to TF32, on GPUs
+  std::string cpu;                  // whose instructions kernels may use ("znver4"); empty: this machine's
+  int64_t threads = 0;              // a device; 0: decided when the plan runs
+  MemoryReport *memory = nullptr;   // filled when given
 };
 
 // The plan of a partitioned module: mesh, parameters, programs, kernels. The caller adds training, reports and sources.
@@ -56,6 +57,7 @@ std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();
 std::unique_ptr<mlir::Pass> createOffloadState();
+std::unique_ptr<mlir::Pass> createOffloadActivations();
 std::unique_ptr<mlir::Pass> createScheduleCommands();
 std::unique_ptr<mlir::Pass> createPlanMemory();
 std::unique_ptr<mlir::Pass> createVerifyPlan();

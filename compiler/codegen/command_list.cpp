@@ -33,16 +33,22 @@ CommandList::CommandList(func::FuncOp function) {
   llvm::DenseMap<int64_t, SmallVector<Operation *>> running; // by stream, in order
   llvm::DenseMap<int64_t, Operation *> recorder;             // of an event
   for (Operation &op : block) {
-    if (auto waits = op.getAttrOfType<DenseI64ArrayAttr>("plan.wait"); waits && streamOf(&op) == 0)
+    auto finish = [&](Operation *waiting, auto &&self) -> void {
+      auto waits = waiting->getAttrOfType<DenseI64ArrayAttr>("plan.wait");
+      if (!waits) return;
       for (int64_t event : waits.asArrayRef()) {
         Operation *awaited = recorder.lookup(event);
         if (!awaited || streamOf(awaited) == 0) continue;
         auto &queue = running[streamOf(awaited)];
-        auto done = llvm::find(queue, awaited);
-        if (done == queue.end()) continue;
-        for (auto it = queue.begin(); it <= done; ++it) asyncEnds[*it] = positions[&op];
-        queue.erase(queue.begin(), done + 1);
+        auto found = llvm::find(queue, awaited);
+        if (found == queue.end()) continue;
+        SmallVector<Operation *> done(queue.begin(), found + 1);
+        queue.erase(queue.begin(), found + 1);
+        for (Operation *other : done) asyncEnds[other] = positions[&op];
+        for (Operation *other : done) self(other, self);
       }
+    };
+    if (streamOf(&op) == 0) finish(&op, finish);
     if (auto record = op.getAttrOfType<IntegerAttr>("plan.record")) recorder[record.getInt()] = &op;
     if (streamOf(&op) != 0) running[streamOf(&op)].push_back(&op);
   }

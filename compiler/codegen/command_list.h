@@ -5,6 +5,7 @@
 //   position 3  %h = plan.launch ...                      compute: runs beside position 2
 //   position 4  %u = plan.launch @sgd(%p, %r)  wait 2     from here on %g and %r are compute's again
 //
+// Who waits for a command has waited for what that command waited for, on other streams too.
 // busyUntil(collective) is 4: until then neither its operands nor its results may be overwritten. A collective starts
 // after the compute command just before it in the list (ScheduleCommands sees to that), so its results are busy from
 // its own position on.
@@ -44,8 +45,11 @@ private:
   int64_t last = 0;
 };
 
-// Copies from the host's memory and to it (OffloadState): an attribute of a plan.copy.
+// Whether the module's `cleave.offload` has it: "optimizer", "activations".
+bool offloads(mlir::ModuleOp module, llvm::StringRef what);
+// Copies from the host's memory ("fetch") and to it ("evict"): an attribute of a plan.copy.
 inline constexpr llvm::StringLiteral linkAttr = "plan.link";
+mlir::Value addHostCopy(mlir::OpBuilder &builder, mlir::Value value, llvm::StringRef link, llvm::StringRef phase);
 bool isFetch(mlir::Operation *op);
 bool isEvict(mlir::Operation *op);
 

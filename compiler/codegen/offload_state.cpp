@@ -28,9 +28,7 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
 
   void runOnOperation() override {
-    auto offload = getOperation()->getAttrOfType<ArrayAttr>("cleave.offload");
-    auto isOptimizer = [](Attribute kind) { return cast<StringAttr>(kind).getValue() == "optimizer"; };
-    if (!offload || llvm::none_of(offload, isOptimizer)) return;
+    if (!offloads(getOperation(), "optimizer")) return;
     llvm::DenseSet<Attribute> moved;
     for (auto param : getOperation().getOps<onnx::ParamOp>())
       if (param.getRole() == "optimizer_state") moved.insert(FlatSymbolRefAttr::get(param.getSymNameAttr()));
@@ -59,18 +57,27 @@ private:
   static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
     OpBuilder builder(value.getContext());
     builder.setInsertionPointAfterValue(value);
-    auto one = builder.getDenseI64ArrayAttr({1});
-    int64_t elements = cast<RankedTensorType>(value.getType()).getNumElements();
-    auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
-                                            builder.getDenseI64ArrayAttr({elements}), one, one,
-                                            constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
-    copy->setAttr("cleave.phase", builder.getStringAttr("update"));
-    copy->setAttr(linkAttr, builder.getStringAttr(link));
-    return copy;
+    return addHostCopy(builder, value, link, "update").getDefiningOp<plan::CopyCommandOp>();
   }
 };
 
 } // namespace
+
+bool offloads(ModuleOp module, StringRef what) {
+  auto offload = module->getAttrOfType<ArrayAttr>("cleave.offload");
+  return offload && llvm::is_contained(offload, StringAttr::get(module.getContext(), what));
+}
+
+Value addHostCopy(OpBuilder &builder, Value value, StringRef link, StringRef phase) {
+  auto one = builder.getDenseI64ArrayAttr({1});
+  int64_t elements = cast<RankedTensorType>(value.getType()).getNumElements();
+  auto copy = plan::CopyCommandOp::create(builder, value.getLoc(), value.getType(), value,
+                                          builder.getDenseI64ArrayAttr({elements}), one, one,
+                                          constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
+  copy->setAttr("cleave.phase", builder.getStringAttr(phase));
+  copy->setAttr(linkAttr, builder.getStringAttr(link));
+  return copy.getY();
+}
 
 bool isFetch(Operation *op) {
   auto link = op->getAttrOfType<StringAttr>(linkAttr);

@@ -101,17 +101,26 @@ public:
 
   MemoryPlan layOut() {
     intervals.clear();
-    std::vector<size_t> owners;
+    std::vector<size_t> owners, away; // in the arena; in the host's memory
+    std::vector<BufferInterval> awayIntervals;
     for (size_t i = 0; i < storages.size(); ++i) {
       if (storages[i].parent >= 0 || storages[i].fixed >= 0) continue;
-      owners.push_back(i);
-      intervals.push_back({storages[i].bytes, storages[i].first, storages[i].last});
+      Operation *definition = storages[i].root.getDefiningOp();
+      bool onHost = definition && isEvict(definition);
+      (onHost ? away : owners).push_back(i);
+      (onHost ? awayIntervals : intervals).push_back({storages[i].bytes, storages[i].first, storages[i].last});
     }
+    MemoryPlan host = planMemory(awayIntervals);
+    for (size_t i = 0; i < away.size(); ++i)
+      storages[away[i]].fixed = runtime::hostMemory + persistent.hostBytes() + host.offsets[i];
+    hostScratch = host.peak;
     MemoryPlan plan = planMemory(intervals);
     for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + slots.end();
     scratch = owners;
     return plan;
   }
+
+  int64_t hostPeak() const { return hostScratch; } // of the host's memory
 
   void annotate() {
     Builder builder(function.getContext());
@@ -269,6 +278,7 @@ private:
   llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads; // of a persistent tensor, by its FlatSymbolRefAttr
   std::vector<BufferInterval> intervals;
   std::vector<size_t> scratch;
+  int64_t hostScratch = 0;
 };
 
 struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
@@ -286,7 +296,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
       if (failed(persistent.layOut(module, program))) return signalPassFailure();
       SlotLayout slots;
       slots.layOut(module, program, persistent.bytes());
-      int64_t slotBytes = slots.end() - persistent.bytes(), scratch = 0;
+      int64_t slotBytes = slots.end() - persistent.bytes(), scratch = 0, hostScratch = 0;
       MemoryReport peak = persistent.report();
       peak.activations = slotBytes;
       for (auto function : module.getOps<func::FuncOp>()) {
@@ -298,6 +308,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         if (failed(memory.checkStoresToHost())) return signalPassFailure();
         MemoryPlan plan = memory.layOut();
         memory.annotate();
+        hostScratch = std::max(hostScratch, memory.hostPeak());
         if (plan.peak <= scratch) continue;
         scratch = plan.peak;
         peak = persistent.report();
@@ -306,7 +317,8 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         peak.workspace = slots.end() + scratch - peak.total();
       }
       persistentBytes.push_back(persistent.bytes());
-      hostBytes.push_back(persistent.hostBytes());
+      hostBytes.push_back(persistent.hostBytes() + hostScratch);
+      peak.host = hostBytes.back();
       arenaBytes.push_back(slots.end() + scratch);
       if (program == 0 || peak.total() > report.total()) report = peak;
     }

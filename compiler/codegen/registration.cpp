@@ -11,6 +11,7 @@ void registerCodegenPasses() {
   mlir::registerPass(createLowerCollectives);
   mlir::registerPass(createCopyKeptValues);
   mlir::registerPass(createOffloadState);
+  mlir::registerPass(createOffloadActivations);
   mlir::registerPass(createScheduleCommands);
   mlir::registerPass(createPlanMemory);
   mlir::registerPass(createVerifyPlan);

@@ -47,6 +47,11 @@ int64_t numberOf(Operation *op) {
   if (auto receive = dyn_cast<plan::ReceiveCommandOp>(op)) return receive.getTag();
   return cast<plan::CollectiveCommandOp>(op).getSequence();
 }
+int64_t streamFor(Operation *op) {
+  if (isCollective(op)) return 1;
+  if (isa<plan::ReceiveCommandOp>(op)) return 2;
+  return isFetch(op) ? 3 : isEvict(op) ? 4 : 0;
+}
 // No command of the plan: costs nothing and takes no place in the order.
 bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
 
@@ -362,6 +367,7 @@ private:
       auto after = llvm::partition_point(buckets, [&](const Bucket &bucket) { return bucket.begin <= place; });
       if (after != buckets.begin()) std::prev(after)->lastEviction = op;
     }
+    leaveInTurn(largest);
     size_t backward = 0;
     while (backward < buckets[0].begin && !isBackward(order[backward])) ++backward;
     if (backward == buckets[0].begin) backward = 0;
@@ -374,6 +380,24 @@ private:
       if (i >= 2 && buckets[i - 2].lastEviction) departures[place] = buckets[i - 2].lastEviction;
     }
     reorder(early, moved);
+  }
+
+  // What the forward pass keeps leaves in buckets, too: a bucket's first value is made when the bucket before the last
+  // has left.
+  void leaveInTurn(int64_t largest) {
+    SmallVector<Operation *> lastOf; // by bucket
+    int64_t bytes = 0;
+    for (Operation *op : order) {
+      if (!isEvict(op) || isUpdate(op)) continue;
+      bytes += bytesOf(op);
+      if (lastOf.empty() || bytes > largest) {
+        bytes = bytesOf(op);
+        Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
+        if (lastOf.size() >= 2 && streamFor(maker) == 0) departures[maker] = lastOf[lastOf.size() - 2];
+        lastOf.push_back(op);
+      }
+      lastOf.back() = op;
+    }
   }
 
   static bool isBackward(Operation *op) {
@@ -416,11 +440,7 @@ void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &
   for (Operation &op : block.without_terminator()) {
     for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
     if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
-    int64_t stream = isCollective(&op)                 ? 1
-                     : isa<plan::ReceiveCommandOp>(op) ? 2
-                     : isFetch(&op)                    ? 3
-                     : isEvict(&op)                    ? 4
-                                                       : 0;
+    int64_t stream = streamFor(&op);
     SmallVector<int64_t> waits;
     if (stream != 0) {
       if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op))

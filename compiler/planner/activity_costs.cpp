@@ -76,6 +76,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   again += other.again;
   waiting += other.waiting;
   kept += other.kept;
+  keptOnHost += other.keptOnHost;
   transient = std::max(transient, other.transient);
   keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
@@ -85,7 +86,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
 UnitActivity UnitActivity::times(double count) const {
   UnitActivity all = *this;
   for (double *part : {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again,
-                       &all.waiting, &all.kept, &all.keptOfLast})
+                       &all.waiting, &all.kept, &all.keptOnHost, &all.keptOfLast})
     *part *= count;
   return all;
 }
@@ -144,6 +145,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         sum.communication += times * one.communication;
         sum.again += times * one.again;
         sum.kept += times * one.kept;
+        sum.keptOnHost += times * one.keptOnHost;
         sum.transient += times * one.transient;
         sum.workspace = std::max(sum.workspace, one.workspace);
       }
@@ -176,6 +178,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.communication = price.exposed / times;
       (isRecomputed(model, flow) ? one.transient : one.kept) =
           price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
+      one.keptOnHost = price.host / double(flow.count);
       add(flow.shares, one);
     }
     for (size_t kind = 0; kind < host.size(); ++kind) waitForHost(costs.kinds[kind][size_t(how)], host[kind]);

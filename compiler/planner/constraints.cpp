@@ -312,12 +312,20 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
   }
   if (!flags.recompute.empty()) CLEAVE_RETURN_IF_ERROR(parseRecomputation(flags.recompute, constraints));
   if (!flags.offload.empty() && !parseOffload(flags.offload, constraints.offload.emplace()))
-    return usage(fmt::format("--offload {}: must be none or optimizer", flags.offload));
+    return usage(fmt::format("--offload {}: must be none, optimizer, activations or all", flags.offload));
   CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
   if (constraints.exceptLast && (constraints.pp == 1 || cluster.numDevices() == 1))
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
                              flags.recompute));
+  if (movesActivations(constraints.offload.value_or(Offload::None))) {
+    if (constraints.pp.value_or(1) > 1 || constraints.leastRanks > 1)
+      return usage(
+          fmt::format("--offload {}: pipeline stages keep activations in slots, which are not offloaded; leave "
+                      "out the stages, or offload the optimizer only",
+                      flags.offload));
+    constraints.pp = 1;
+  }
   if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));

@@ -7,7 +7,7 @@
 namespace cleave::planner {
 namespace {
 
-constexpr const char *offloadNames[] = {"none", "optimizer"};
+constexpr const char *offloadNames[] = {"none", "optimizer", "activations", "all"};
 constexpr const char *recomputeNames[] = {"none", "selective", "full"};
 constexpr const char *attentionNames[] = {"ring", "ulysses"};
 

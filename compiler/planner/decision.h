@@ -22,9 +22,11 @@ bool parseRecompute(const std::string &text, Recompute &recompute);
 enum class AttentionSplit : uint8_t { Ring, Ulysses };
 
 // What lies in the host's memory and passes through the device where it is used.
-enum class Offload : uint8_t { None, Optimizer };
+enum class Offload : uint8_t { None, Optimizer, Activations, All };
+inline bool movesState(Offload offload) { return offload == Offload::Optimizer || offload == Offload::All; }
+inline bool movesActivations(Offload offload) { return offload == Offload::Activations || offload == Offload::All; }
 const char *name(Offload offload);
-// "none", "optimizer".
+// "none", "optimizer", "activations", "all".
 bool parseOffload(const std::string &text, Offload &offload);
 
 struct NodeDecision {

@@ -65,6 +65,9 @@ inline constexpr double networkLatency = 20e-6;
 // A100 SXM4, as commonly reported); from the end of one to the begin of the next.
 inline constexpr double hostEfficiency = 0.8;
 inline constexpr double hostLatency = 10e-6;
+// Part of offloaded activations that a device holds: two buckets of a sixteenth (schedule_commands.cpp), and an eighth
+// that is wanted again too soon to leave.
+inline constexpr double activationsHere = 0.25;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
 } // namespace constants

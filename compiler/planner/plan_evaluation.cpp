@@ -23,7 +23,7 @@ public:
 
   PlanEvaluation evaluate() {
     sumStages();
-    double end = 0, host = 0;
+    double end = 0, onHost = 0;
     std::vector<double> ends = simulatedEnds();
     PlanEvaluation result;
     Overlap overlap = overlapOf(model);
@@ -36,15 +36,18 @@ public:
       double backward = compute - forward;
       double hidden =
           std::min(rank.state.hideable, microbatches * (overlap.forward * forward + overlap.backward * backward));
-      double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update;
+      Predicted host;
+      double late = addHostTime(model, rank.state.hostSeconds, rank.state.hostExposed, rank.work.keptOnHost,
+                                microbatches * forward, microbatches * backward, host);
+      double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
       if (last >= end) {
         end = last;
         predicted.computeSeconds = compute * microbatches + rank.state.update;
         predicted.hiddenCommunicationSeconds = hidden;
         predicted.exposedCommunicationSeconds =
-            rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed;
-        predicted.hostSeconds = rank.state.hostSeconds;
-        predicted.exposedHostSeconds = rank.state.hostExposed;
+            rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed + late;
+        predicted.hostSeconds = host.hostSeconds;
+        predicted.exposedHostSeconds = host.exposedHostSeconds;
       }
       MemoryBreakdown memory{rank.state.parameters,
                              rank.state.gradients,
@@ -53,8 +56,8 @@ public:
                              rank.buffers + workspaceBytes(model.setting, rank.work.workspace,
                                                            rank.state.largestParameter, rank.state.gradients,
                                                            rank.state.parameters),
-                             rank.state.host};
-      host = std::max(host, memory.host);
+                             rank.state.host + rank.work.keptOnHost};
+      onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)
         if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
@@ -64,7 +67,7 @@ public:
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(model, predicted);
     double room = model.cluster->hostMemoryBytes / double(model.cluster->devicesPerNode);
-    result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || host <= room);
+    result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
     result.stages = std::move(stages);
     return result;
   }

@@ -176,7 +176,7 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   update.bytes += (microbatches - 1) * 3 * (setting.zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
-  if (setting.offload == Offload::Optimizer) {
+  if (movesState(setting.offload)) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
     price.host = std::exchange(price.optimizer, 0);
     price.hostSeconds = hostCopySeconds(*model.cluster, price.host, count);
@@ -250,6 +250,10 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   double live = isRecomputed(model, flow) ? 1 : count;
   price.activations =
       live * keptBytes(produced, uses, flow.bytes, double(setting.tp), model.cluster->device.overlap > 0);
+  if (movesActivations(setting.offload) && !isRecomputed(model, flow)) {
+    price.host = price.activations * (1 - constants::activationsHere);
+    price.activations *= constants::activationsHere;
+  }
   return price;
 }
 

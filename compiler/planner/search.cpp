@@ -179,6 +179,20 @@ std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solu
   return result;
 }
 
+// The same with more in the hosts' memory; none where that is asked for already, or pipeline stages are, whose
+// activations are not offloaded.
+std::optional<Constraints> withOffload(const Constraints &constraints, Offload offload) {
+  Offload given = constraints.offload.value_or(Offload::None);
+  if (given == offload || given == Offload::All) return std::nullopt;
+  Constraints moved = constraints;
+  moved.offload = offload;
+  if (!movesActivations(offload)) return given == Offload::None ? std::optional(moved) : std::nullopt;
+  if (constraints.pp.value_or(1) > 1 || constraints.leastRanks > 1 || constraints.schedule || constraints.stages() > 1)
+    return std::nullopt;
+  moved.pp = 1;
+  return moved;
+}
+
 // Nothing fits: what would, each priced.
 Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                     const Constraints &constraints, const SearchOptions &options, const Outcome &outcome) {
@@ -221,11 +235,9 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recomputeOf.clear();
     attempt("another --recompute", cluster, freed, options);
   }
-  if (constraints.offload.value_or(Offload::None) == Offload::None) {
-    Constraints moved = constraints;
-    moved.offload = Offload::Optimizer;
-    attempt("--offload optimizer", cluster, moved, options);
-  }
+  for (Offload offload : {Offload::Optimizer, Offload::All})
+    if (std::optional<Constraints> moved = withOffload(constraints, offload))
+      if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved, options)) break;
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
@@ -319,14 +331,16 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first());
   if (!outcome.best && outcome.leastMemory && outcome.isComplete && !constraints.offload &&
       cluster.hostMemoryBytes > 0) {
-    Constraints moved = constraints;
-    moved.offload = Offload::Optimizer;
-    Outcome other = searchSettings(problem, facts, cluster, moved, time.first());
-    if (other.best) {
+    for (Offload offload : {Offload::Optimizer, Offload::All}) {
+      std::optional<Constraints> moved = withOffload(constraints, offload);
+      if (!moved) continue;
+      Outcome other = searchSettings(problem, facts, cluster, *moved, time.first());
+      if (!other.best) continue;
       other.notes.push_back(fmt::format("no split fits without the hosts' memory: the leanest needs {} on a device",
                                         bytesText(outcome.leastMemory->bytes())));
       other.candidates += outcome.candidates;
       outcome = std::move(other);
+      break;
     }
   }
   if (!outcome.best && outcome.leastMemory && !outcome.isComplete)

@@ -43,7 +43,7 @@ double workspaceBytes(const Setting &setting, double largestOperation, double la
   if (setting.gradientWays() > 1) bytes += std::min(constants::bucketBytes, gradients + parameters);
   if (setting.zero >= 2) bytes += largestParameter * (setting.zero >= 3 ? 3 : 1);
   // State that is there, and state that is on its way.
-  if (setting.offload == Offload::Optimizer)
+  if (movesState(setting.offload))
     bytes += 2 * setting.stateRatio * largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
   return bytes;
 }
@@ -53,6 +53,22 @@ void fillRate(const SplitModel &model, Predicted &predicted) {
   if (predicted.stepSeconds > 0)
     predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(model.setting.devices()) / 1e12;
   predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
+}
+
+double addHostTime(const SplitModel &model, double seconds, double exposed, double kept, double forward,
+                   double backward, Predicted &predicted) {
+  double late = 0;
+  if (kept > 0) {
+    // The latency of copies is in the state's part; these are few and large.
+    double way = hostCopySeconds(*model.cluster, kept * double(model.setting.microbatches), 0);
+    double part = model.cluster->device.overlap;
+    late = std::max(0.0, way - part * forward) + std::max(0.0, way - part * backward);
+    seconds += 2 * way;
+  }
+  predicted.hostSeconds = seconds;
+  predicted.exposedHostSeconds = exposed + late;
+  predicted.exposedCommunicationSeconds += late;
+  return late;
 }
 
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
@@ -82,15 +98,14 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   predicted.computeSeconds = passes.forward + passes.backward + homes.update;
   predicted.hiddenCommunicationSeconds = hidden;
   predicted.exposedCommunicationSeconds = passes.exposed + homes.exposed + homes.hideable - hidden;
+  addHostTime(model, homes.hostSeconds, homes.hostExposed, passes.host, passes.forward, passes.backward, predicted);
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
   predicted.memory = {homes.parameters,
                       homes.gradients,
                       homes.optimizer,
                       passes.activations,
                       workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters),
-                      homes.host};
-  predicted.hostSeconds = homes.hostSeconds;
-  predicted.exposedHostSeconds = homes.hostExposed;
+                      homes.host + passes.host};
   fillRate(model, predicted);
   result.price = passes;
   result.price += homes;

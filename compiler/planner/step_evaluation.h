@@ -20,6 +20,12 @@ Overlap overlapOf(const SplitModel &model);
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,
                     CollectiveSink *sink = nullptr);
 
+// Adds to the prediction what copies from and to the host's memory take: those of the state, and both ways for `kept`
+// bytes of activations a microbatch, which the step's forward and backward seconds hide. Gives what nothing hides of
+// these.
+double addHostTime(const SplitModel &model, double seconds, double exposed, double kept, double forward,
+                   double backward, Predicted &predicted);
+
 // What a device needs beside what is kept: the largest operation, buckets under way, gathered parameters.
 double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
                       double parameters);

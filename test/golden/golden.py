@@ -106,6 +106,11 @@ SPLITS = {
     "tp2pp2cp2full": (8, ["--mesh", "tp=2,pp=2,cp=2", "--schedule", "1f1b", "--microbatches", "2", "--recompute", "full"]),
     "offload": (1, ["--offload", "optimizer"]),
     "offload2": (2, ["--like", "ddp", "--offload", "optimizer"]),
+    "offloadall": (1, ["--offload", "all"]),
+    "ddp2activations": (2, ["--like", "ddp", "--offload", "activations"]),
+    "accumulateoffload": (2, ["--like", "zero2", "--microbatches", "2", "--offload", "all"]),
+    "dp2tp2zero3offload": (4, ["--mesh", "dp=2,tp=2", "--zero", "3", "--offload", "all"]),
+    "fulloffload": (1, ["--recompute", "full", "--offload", "activations"]),
     "zero2offload4": (4, ["--like", "zero2-offload"]),
     "zero3offload4": (4, ["--like", "zero3-offload"]),
     "megatron2offload": (2, ["--like", "megatron", "--offload", "optimizer"]),
@@ -132,18 +137,18 @@ QUICK = {
                   "zero2offload4"],
     "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
     "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload"],
-    "resnet_cifar": ["single", "ddp4", "pp2"],
+    "resnet_cifar": ["single", "ddp4", "pp2", "offloadall"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
     "lstm_tiny": ["single", "dp2tp2zero3", "pp4", "pp4zbh1m4"],
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
     "gshard_tiny": ["single", "ep4"],
     "expert_modules_tiny": ["ep2", "dp2tp2pp2"],
-    "encoder_decoder_tiny": ["zero1x4", "pp4zbh2"],
+    "encoder_decoder_tiny": ["zero1x4", "pp4zbh2", "accumulateoffload"],
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
 GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
-FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "offload2")]  # by the driver for GPUs
+FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3offload")]  # by the driver for GPUs
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),

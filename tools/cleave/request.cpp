@@ -28,9 +28,9 @@ void RequestOptions::add(CLI::App &command) {
                     "none, selective (attention) or full; one for each stage or block: full,full,none; with "
                     ":except-last not of the last "
                     "microbatch");
-  group->add_option(
-      "--offload", split.offload,
-      "none, or optimizer: its state lies in the host's memory and is copied to the device to be updated");
+  group->add_option("--offload", split.offload,
+                    "none, optimizer, activations or all: what lies in the host's memory and is copied to the device "
+                    "when it is used");
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
   group->add_option("--split-at", split.splitAt, "\"GLOB\"[:before|after]: cut pipeline stages at a node; repeatable")
