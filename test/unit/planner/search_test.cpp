@@ -214,6 +214,41 @@ TEST(Search, OffloadedStateIsPricedByTheHostLink) {
   }
 }
 
+// Activations travel both ways for every microbatch; passes hide what they are long enough for.
+TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
+  Problem problem = gpt({8, 64, 128, 8, 6, 512});
+  auto decide = [&](double gbps, const SplitFlags &flags) {
+    Result<Cluster> cluster = parseClusterYaml(
+        "nodes: 1\ndevices_per_node: 1\ndevice: {kind: a100-80g}\nlinks: {host: {gbps: " + std::to_string(gbps) +
+            ", latency_us: 0}}\n",
+        "c.yaml");
+    EXPECT_TRUE(cluster) << cluster.status().message();
+    Result<Decision> decision = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+    EXPECT_TRUE(decision) << decision.status().message();
+    return *decision;
+  };
+  for (const char *microbatches : {"1", "4"}) {
+    SplitFlags flags{.microbatches = microbatches, .recompute = "none"};
+    Decision there = decide(8, flags);
+    flags.offload = "activations";
+    Decision slow = decide(8, flags), fast = decide(8e6, flags);
+    const MemoryBreakdown &memory = slow.predicted.memory;
+    EXPECT_LT(memory.activations, 0.5 * there.predicted.memory.activations);
+    EXPECT_NEAR(memory.activations + memory.host, there.predicted.memory.activations,
+                1e-9 * there.predicted.memory.activations);
+    EXPECT_EQ(memory.optimizer, there.predicted.memory.optimizer);
+    double both = 2 * memory.host * std::stod(microbatches) / (0.8 * 8e9 / 8);
+    EXPECT_NEAR(slow.predicted.hostSeconds, both, 1e-9 * both);
+    EXPECT_GT(slow.predicted.exposedHostSeconds, 0);
+    EXPECT_NEAR(slow.predicted.stepSeconds - there.predicted.stepSeconds, slow.predicted.exposedHostSeconds,
+                1e-9 * slow.predicted.stepSeconds);
+    EXPECT_EQ(fast.predicted.exposedHostSeconds, 0);
+    EXPECT_NEAR(fast.predicted.stepSeconds, there.predicted.stepSeconds, 1e-9 * there.predicted.stepSeconds);
+    flags.offload = "all";
+    EXPECT_EQ(decide(8, flags).predicted.memory.optimizer, 0);
+  }
+}
+
 TEST(Search, HostsAreUsedWhereNothingElseFitsAndAsFarAsTheyGo) {
   Problem problem = gpt({2, 16, 512, 8, 4, 512});
   auto decide = [&](double gib, double host, const SplitFlags &flags = {}) {
@@ -312,7 +347,8 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
         SplitFlags{.schedule = "interleaved:2", .recompute = "selective"},
         SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"}, SplitFlags{.like = "hsdp"},
         SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}, SplitFlags{.like = "2d"},
-        SplitFlags{.mesh = "tp=8", .like = "2.5d"}, SplitFlags{.mesh = "tp=8", .like = "3d"}}) {
+        SplitFlags{.mesh = "tp=8", .like = "2.5d"}, SplitFlags{.mesh = "tp=8", .like = "3d"},
+        SplitFlags{.like = "zero3-offload"}, SplitFlags{.offload = "all"}}) {
     Decision decision = mustSolve(problem, "a100-80g:2x4", flags, {.alternatives = false});
     std::string what = decision.mesh.str() + " " + decision.schedule;
     Result<DecidedModel> decided = decidedModel(problem, *cluster, decision);

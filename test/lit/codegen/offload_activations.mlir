@@ -1,0 +1,33 @@
+// RUN: cleave-opt %s --offload-activations --schedule-commands --plan-memory --verify-plan | FileCheck %s
+
+// What the forward pass keeps leaves after it is made and comes back before the backward pass reads it, through a view too.
+// %c is wanted again at once, and %p is made from parameters alone: they stay.
+// CHECK: plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 8192>
+// CHECK-LABEL: func.func @final
+// CHECK: %[[A:.*]] = plan.launch @k({{.*}}name = "a"{{.*}}plan.record = [[MA:.*]] : i64
+// CHECK: %[[HA:.*]] = plan.copy %[[A]] {{.*}}plan.link = "evict", plan.offsets = array<i64: {{1152921504606.*}}>, plan.record = [[EA:.*]] : i64, plan.stream = 4 : i64, plan.wait = array<i64: [[MA]]>
+// CHECK: %[[B:.*]] = plan.launch @k({{.*}}name = "b"
+// CHECK: %[[HB:.*]] = plan.copy %[[B]] {{.*}}plan.link = "evict"
+// CHECK-NOT: "evict"
+// CHECK: name = "c"
+// CHECK-NOT: "evict"
+// CHECK: %[[FB:.*]] = plan.copy %[[HB]] {{.*}}plan.link = "fetch", {{.*}}plan.stream = 3 : i64
+// CHECK: plan.launch @k({{.*}}%[[FB]]) {{.*}}name = "gb"
+// CHECK: %[[VA:.*]] = plan.view
+// CHECK: plan.launch @k({{.*}}%[[VA]]) {{.*}}name = "ga"
+module attributes {cleave.offload = ["activations"]} {
+  onnx.param @w : tensor<1024xf32> "parameter" {trainable = true}
+  plan.kernel @k(%x: tensor<1024xf32>, %y: tensor<1024xf32>) { plan.yield %x : tensor<1024xf32> }
+  func.func @final(%x: tensor<1024xf32>) -> tensor<1024xf32> {
+    %w = onnx.read @w : tensor<1024xf32>
+    %p = plan.launch @k(%w, %w) {name = "p", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %a = plan.launch @k(%x, %p) {name = "a", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %va = plan.view %a : (tensor<1024xf32>) -> tensor<1024xf32>
+    %b = plan.launch @k(%a, %w) {name = "b", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %c = plan.launch @k(%b, %w) {name = "c", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %gc = plan.launch @k(%c, %p) {name = "gc", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %gb = plan.launch @k(%gc, %b) {name = "gb", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %ga = plan.launch @k(%gb, %va) {name = "ga", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    return %ga : tensor<1024xf32>
+  }
+}
