@@ -276,6 +276,7 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
                                  .emulate = request.emulate,
                                  .offloadsState = planner::movesState(decision.offload),
                                  .offloadsActivations = planner::movesActivations(decision.offload),
+                                 .foldEpilogues = request.recipe.epilogues == recipe::Epilogues::Library,
                                  .tf32 = request.recipe.precision == recipe::Precision::Tf32,
                                  .cpu = ""});
   dump("codegen");

@@ -94,9 +94,9 @@ void buildKeptValuesPipeline(OpPassManager &passes) {
   passes.addPass(createRematerializeCheapPass());
 }
 
-void buildCodegenPipeline(OpPassManager &passes, bool gpu) {
+void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createAbsorbContractTransposes());
-  if (gpu) passes.addPass(createFoldEpilogues());
+  if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createRematerializeCheapPass());
   passes.addPass(createFormClustersPass());
@@ -128,7 +128,7 @@ FailureOr<plan::Plan> generate(ModuleOp module, const dist::Mesh &mesh, const Co
 
   PassManager passes(context);
   passes.enableVerifier(false); // VerifyPlan stands at the end
-  buildCodegenPipeline(passes, !options.gpu.empty());
+  buildCodegenPipeline(passes, !options.gpu.empty(), options.foldEpilogues);
   if (failed(passes.run(module))) return failure();
   FailureOr<plan::Plan> plan = emitPlan(module, mesh);
   if (failed(plan)) return failure();

@@ -34,6 +34,7 @@ struct CodegenOptions {
   bool emulate = false;             // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
   bool offloadsState = false;       // optimizer state lies in the host's memory
   bool offloadsActivations = false; // and what is kept for the backward pass
+  bool foldEpilogues = true;      // on GPUs: products end with bias, activation and bias gradients (FoldEpilogues)
   bool tf32 = false;                // products of fp32 round their operands to TF32, on GPUs
   std::string cpu;                  // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;              // a device; 0: decided when the plan runs
@@ -49,7 +50,7 @@ mlir::FailureOr<plan::Plan> generate(mlir::ModuleOp module, const dist::Mesh &me
 void buildKeptValuesPipeline(mlir::OpPassManager &passes);
 
 // The passes of generate, in order, for CPUs or for GPUs.
-void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false);
+void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool foldEpilogues = true);
 
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp

@@ -4,7 +4,7 @@
 namespace cleave::planner {
 namespace {
 
-// Where a graph without repeated blocks is cut: segments of at least `target` kept bytes each, for targets that double;
+// Where a graph that is not made of repeated blocks is cut: segments of at least `target` kept bytes each, for targets that double;
 // those with the least sum of what crosses the cuts and the largest segment.
 std::vector<int> cutFreely(const Problem &problem) {
   int count = int(problem.nodes.size());
@@ -69,8 +69,15 @@ bool RecomputeSegments::any() const {
 RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
                                const std::vector<int> &unitOfNode, const SequenceFactors &sequence) {
   RecomputeSegments segments{std::vector<int>(problem.nodes.size(), -1), attentionNodes(problem, sequence)};
-  bool hasBlocks = std::any_of(units.begin(), units.end(), [](const Unit &unit) { return unit.isBlock; });
-  if (hasBlocks) {
+  // Three projections of one input repeat, too, and are no blocks to compute again: those make most of what is kept.
+  double kept = 0, ofBlocks = 0;
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    for (int tensor : problem.nodes[i].results) {
+      if (!problem.tensors[size_t(tensor)].saved) continue;
+      kept += problem.tensors[size_t(tensor)].bytes();
+      if (units[size_t(unitOfNode[i])].isBlock) ofBlocks += problem.tensors[size_t(tensor)].bytes();
+    }
+  if (ofBlocks > kept / 2) {
     for (size_t i = 0; i < problem.nodes.size(); ++i)
       if (units[size_t(unitOfNode[i])].isBlock) segments.segmentOf[i] = unitOfNode[i];
     return segments;

@@ -217,6 +217,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   reader.texts("trainable", recipe.trainable);
   reader.word("batch_norm", recipe.batchNorm);
   reader.word("attention", recipe.attention);
+  reader.word("epilogues", recipe.epilogues);
   reader.word("ties", recipe.ties);
   readDropout(reader, recipe.dropout);
   readInit(source, reader, recipe.init);

@@ -22,6 +22,7 @@ enum class Reduction { Mean, Sum };
 enum class Precision { Fp32, Tf32, Bf16, Fp16 };
 enum class BatchNorm { AsExported, Training, Frozen };
 enum class Attention { Auto, Library, Written };
+enum class Epilogues { Library, Written };
 enum class Ties { Auto, AsExported, None };
 enum class ScheduleKind { Constant, Linear, Cosine, Step };
 enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
@@ -133,6 +134,7 @@ struct Recipe {
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
   BatchNorm batchNorm = BatchNorm::AsExported;
   Attention attention = Attention::Auto; // on GPUs in 16 bits: by a library, or written out as the exporter did
+  Epilogues epilogues = Epilogues::Library; // on GPUs: bias, activation and bias gradients of products, likewise
   Ties ties = Ties::Auto;
   Dropout dropout;
   Init init;
@@ -185,6 +187,7 @@ std::string toString(Precision kind);
 const char *lowElement(Precision kind);
 std::string toString(BatchNorm kind);
 std::string toString(Attention kind);
+std::string toString(Epilogues kind);
 std::string toString(Ties kind);
 std::string toString(ScheduleKind kind);
 std::string toString(DataKind kind);

@@ -133,7 +133,8 @@ std::string Recipe::resolved() const {
       to.integer("interval", lossScale.interval);
     });
   if (trainableGiven) to.texts("trainable", trainable);
-  to.word("batch_norm", toString(batchNorm)).word("attention", toString(attention)).word("ties", toString(ties));
+  to.word("batch_norm", toString(batchNorm)).word("attention", toString(attention));
+  to.word("epilogues", toString(epilogues)).word("ties", toString(ties));
   if (dropout.kind == Dropout::Kind::Rate)
     to.number("dropout", dropout.rate);
   else

@@ -43,6 +43,10 @@ template <> std::span<const Word<Attention>> words() {
       {Attention::Auto, "auto"}, {Attention::Library, "library"}, {Attention::Written, "written"}};
   return table;
 }
+template <> std::span<const Word<Epilogues>> words() {
+  static constexpr Word<Epilogues> table[] = {{Epilogues::Library, "library"}, {Epilogues::Written, "written"}};
+  return table;
+}
 template <> std::span<const Word<Ties>> words() {
   static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
   return table;
@@ -78,6 +82,7 @@ const char *lowElement(Precision kind) {
 }
 std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
+std::string toString(Epilogues kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }

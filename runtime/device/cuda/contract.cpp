@@ -89,6 +89,7 @@ private:
   MatmulAlgorithm algorithm{};
   size_t workspaceBytes = 0;
   bool accumulate = false, wide = false;
+  bool endsWithMore = false; // a bias, an activation, a sum
   int32_t batch = 1; // of one call
   std::vector<Call> calls;
 };
@@ -111,8 +112,10 @@ Status Matmul::choose() {
   MatmulHeuristic best{};
   if (!error) error = blas.heuristic(device.gpu().blasHandle, description, a, b, d, d, preference, 1, &best, &found);
   blas.preferenceDestroy(preference);
-  CLEAVE_RETURN_IF_ERROR(blasStatus(blas, error, "no algorithm for the matrix product"));
-  if (!found) return runError("cuBLASLt knows no algorithm for the matrix product");
+  const char *advice = endsWithMore ? " with what it ends with; compile with --set epilogues=written" : "";
+  CLEAVE_RETURN_IF_ERROR(
+      blasStatus(blas, error, (std::string("no algorithm for the matrix product") + advice).c_str()));
+  if (!found) return runError(std::string("cuBLASLt knows no algorithm for the matrix product") + advice);
   algorithm = best.algorithm;
   workspaceBytes = best.workspaceBytes;
   device.needWorkspace(workspaceBytes);
@@ -220,6 +223,7 @@ Status Matmul::setEpilogue(const plan::Contract &c, bool turned, int64_t leading
   auto set = [&](int attribute, auto value) {
     if (!error) error = blas.descriptionSet(description, attribute, &value, sizeof value);
   };
+  endsWithMore = epilogue != 0;
   if (epilogue) set(matmulEpilogue, epilogue);
   if (vector) {
     set(matmulBiasPointer, pointer(device.at(*vector)));
