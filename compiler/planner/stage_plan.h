@@ -55,7 +55,7 @@ std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());
 // Stages of as many blocks each, for schedules whose ranks take turns with several chunks (interleaved, V): those are
 // made for chunks that take equally long. Empty where blocks do not divide, or where what stands before or after the
-// blocks is longer than half a block: a block less would make up for it.
+// blocks is longer than a block: a block less would make up for it.
 std::vector<int> evenChunks(const StageProblem &problem);
 // The plan with stages that begin with these units.
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits);
