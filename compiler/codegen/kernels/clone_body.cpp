@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/clone_body.h"
+#include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -7,6 +8,8 @@ namespace cleave::codegen {
 Value cloneBody(linalg::GenericOp op, const IRMapping &captured, ValueRange arguments, OpBuilder &builder,
                 llvm::function_ref<Value(int64_t loop)> indexOf) {
   Block &body = *op.getBody();
+  auto kernel = op->getParentOfType<plan::KernelOp>();
+  const bool fuses = !kernel || !kernel->hasAttr(roundsEachAttr);
   IRMapping mapping(captured);
   for (auto [argument, value] : llvm::zip(body.getArguments(), arguments)) mapping.map(argument, value);
   for (Operation &inner : body.without_terminator()) {
@@ -17,7 +20,7 @@ Value cloneBody(linalg::GenericOp op, const IRMapping &captured, ValueRange argu
       mapping.map(inner.getResult(0), mapping.lookup(inner.getOperand(0)));
     } else {
       Operation *clone = builder.clone(inner, mapping);
-      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone)) {
+      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone); fast && fuses) {
         arith::FastMathFlagsAttr flags = fast.getFastMathFlagsAttr(); // conversions may have none
         arith::FastMathFlags now = flags ? flags.getValue() : arith::FastMathFlags::none;
         clone->setAttr(fast.getFastMathAttrName(),

@@ -8,6 +8,9 @@
 
 namespace cleave::codegen {
 
+// Of a kernel whose operations are rounded one by one, without `contract`.
+inline constexpr llvm::StringLiteral roundsEachAttr = "rounds_each";
+
 // `captured`: values from outside of the body. `indexOf`: the op's index along a loop of it, i64. Gives what is
 // yielded.
 mlir::Value cloneBody(mlir::linalg::GenericOp op, const mlir::IRMapping &captured, mlir::ValueRange arguments,

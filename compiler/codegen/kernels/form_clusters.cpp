@@ -7,6 +7,7 @@
 //   %y = onnx.Relu %s                             %y = plan.launch @k0_add_relu(%x, %bias) ...
 //
 // extent, grain and inplace are filled in by ScheduleKernels.
+#include "compiler/codegen/kernels/clone_body.h"
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/kernels/program_order.h"
@@ -49,6 +50,18 @@ void simplifyViews(Block &block) {
       op.erase();
     }
   }
+}
+
+// Of an update alone. Copies of a parameter tied across stages have kernels of their own, merged with what else their
+// ranks compute, and must stay the same bits: products and sums are not fused, which would depend on what is beside
+// them.
+bool isUpdate(ArrayRef<Operation *> ops) {
+  return llvm::all_of(ops,
+                      [](Operation *op) {
+                        auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
+                        return !phase || phase == "update";
+                      }) &&
+         llvm::any_of(ops, [](Operation *op) { return op->hasAttr("cleave.phase"); });
 }
 
 // Gives each user its own clone of a free op, the last users first so that chains are cloned whole.
@@ -110,6 +123,7 @@ public:
     plan::KernelOp kernel =
         isFlat(*domain, ops, inputs, outputs) ? buildFlat(ops, inputs, outputs) : build(ops, inputs, outputs, scalars);
     kernel = mergeEqualOps(kernel);
+    if (isUpdate(ops)) kernel->setAttr(roundsEachAttr, builder.getUnitAttr());
     SmallVector<size_t> resultOf = dropEqualResults(kernel);
     kernel = unique(kernel, ops);
     Operation *last = ops.back();

@@ -52,8 +52,19 @@ func.func @rows_and_columns(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf
   return %0, %1 : tensor<8xf32>, tensor<16xf32>
 }
 
+// An update's kernel rounds every operation by itself: on two stages that hold a tied parameter, other operations are
+// merged with the same update, and a multiplication and an addition must not be fused in one of them only.
+// CHECK-LABEL: func.func @update
+// CHECK: plan.launch @[[UPDATE:k[0-9]+_mul_add]](%arg0, %arg1)
+func.func @update(%g: tensor<64x64xf32>, %m: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = onnx.Mul %g, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = onnx.Add %0, %m {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %1 : tensor<64x64xf32>
+}
+
 // CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
 // CHECK-SAME: flat
 // CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)
 // CHECK: onnx.Iota {cleave.scalar = 0 : i64
 // CHECK-NOT: shard_axes
+// CHECK: plan.kernel @[[UPDATE]]({{.*}} attributes {{.*}}rounds_each
