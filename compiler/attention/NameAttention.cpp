@@ -9,6 +9,7 @@
 // gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities somebody else
 // reads.
 #include "compiler/attention/attention.h"
+#include "compiler/attention/named_model.h"
 #include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
@@ -359,15 +360,8 @@ struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "softmax attention becomes the operation that libraries have"; }
 
   void runOnOperation() override {
-    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      getOperation().emitError("has no function @model: the normalize phase makes it");
-      return signalPassFailure();
-    }
-    // Operations keep the names under which the planner knows them, whatever disappears around them.
-    Builder builder(&getContext());
-    for (const partition::NamedOperation &named : partition::forwardOperations(model))
-      named.op->setAttr(partition::nodeAttr, builder.getStringAttr(named.name));
+    func::FuncOp model = namedModel(getOperation());
+    if (!model) return signalPassFailure();
     DenseSet<Value> trained;
     SymbolTable symbols(getOperation());
     for (auto read : model.getOps<onnx::ReadOp>())

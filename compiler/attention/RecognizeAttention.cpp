@@ -4,6 +4,7 @@
 // no patterns of their own: additive, boolean, padded, biased, scaled before or after, they are whatever is found
 // between. Only a causal table is looked at closer: it becomes a comparison of positions, which travel with the keys.
 #include "compiler/attention/attention.h"
+#include "compiler/attention/named_model.h"
 #include "compiler/attention/phase_marker.h"
 #include "compiler/attention/sequence_layout.h"
 #include "compiler/attention/softmax_pattern.h"
@@ -309,15 +310,8 @@ struct RecognizeAttention : PassWrapper<RecognizeAttention, OperationPass<Module
   StringRef getDescription() const override { return "softmax attention becomes one operation"; }
 
   void runOnOperation() override {
-    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model) {
-      getOperation().emitError("has no function @model: the normalize phase makes it");
-      return signalPassFailure();
-    }
-    // Operations keep the names under which the planner knows them, whatever disappears around them.
-    Builder builder(&getContext());
-    for (const partition::NamedOperation &named : partition::forwardOperations(model))
-      named.op->setAttr(partition::nodeAttr, builder.getStringAttr(named.name));
+    func::FuncOp model = namedModel(getOperation());
+    if (!model) return signalPassFailure();
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>()))
       if (auto softmax = matchSoftmax(exp)) recognize(*softmax);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))

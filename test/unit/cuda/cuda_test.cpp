@@ -4,7 +4,7 @@
 #include "runtime/executor/executor.h"
 #include "runtime/state/weights.h"
 #include "test/unit/cuda/fake_gpu.h"
-#include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/mlp_weights.h"
 #include "test/unit/runtime/pipeline_plan.h"
 #include <cstring>
 #include <filesystem>
@@ -26,28 +26,13 @@ std::unique_ptr<Executor> open(const plan::Plan &plan, ExecutorOptions options =
   return executor ? std::move(*executor) : nullptr;
 }
 
-void load(Executor &executor, const MlpData &data) {
-  for (const plan::Parameter &parameter : executor.plan().parameters()) {
-    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
-    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end()), strides = denseStrides(shape);
-    for (int64_t device : executor.devices()) {
-      Shard shard = executor.shardShape(device, parameter);
-      int64_t from = 0;
-      for (size_t d = 0; d < shape.size(); ++d) from += shard.begin[d] * strides[d];
-      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
-          .run(reinterpret_cast<const std::byte *>(whole.data() + from),
-               executor.shard(device, parameter, ShardAccess::Replace).data());
-    }
-  }
-}
-
 struct Trained {
   std::vector<double> losses;
   Status status;
 };
 Trained train(Executor &executor, const MlpShape &shape, int steps) {
   MlpData data = mlpData(shape);
-  load(executor, data);
+  loadWeights(executor, data);
   Trained trained;
   for (int step = 0; step < steps; ++step) {
     const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),

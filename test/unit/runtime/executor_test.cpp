@@ -1,8 +1,7 @@
 #include "runtime/comm/local.h"
-#include "runtime/device/strided_copy.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/plan_file.h"
-#include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/mlp_weights.h"
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,23 +16,9 @@ std::unique_ptr<Executor> open(const plan::Plan &plan, ExecutorOptions options =
   return executor ? std::move(*executor) : nullptr;
 }
 
-void load(Executor &executor, const MlpData &data) {
-  for (const plan::Parameter &parameter : executor.plan().parameters()) {
-    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
-    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end()), strides = denseStrides(shape);
-    for (int64_t device : executor.devices()) {
-      Shard shard = executor.shardShape(device, parameter);
-      int64_t from = 0;
-      for (size_t d = 0; d < shape.size(); ++d) from += shard.begin[d] * strides[d];
-      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
-          .run(reinterpret_cast<const std::byte *>(whole.data() + from), executor.shard(device, parameter).data());
-    }
-  }
-}
-
 std::vector<double> train(Executor &executor, const MlpShape &shape, int steps) {
   MlpData data = mlpData(shape);
-  load(executor, data);
+  loadWeights(executor, data);
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
@@ -76,7 +61,7 @@ TEST(Executor, NonFiniteLossEndsTheRunAndSaysWhere) {
   plan::Plan plan = mlpPlan(shape);
   std::unique_ptr<Executor> executor = open(plan);
   MlpData data = mlpData(shape);
-  load(*executor, data);
+  loadWeights(*executor, data);
   const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),
                                reinterpret_cast<const std::byte *>(data.t.data())};
   Status failure;

@@ -1,12 +1,11 @@
 // Parameters that lie in the host's memory: the MLP plan with its first weight there, copied to where it lay before the
 // step and back after it.
 #include "runtime/comm/local.h"
-#include "runtime/device/strided_copy.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
-#include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/mlp_weights.h"
 #include <cstring>
 #include <functional>
 #include <gmock/gmock.h>
@@ -63,21 +62,6 @@ plan::Plan hostPlan(const MlpShape &shape) {
   return plan;
 }
 
-void load(Executor &executor, const MlpData &data) {
-  for (const plan::Parameter &parameter : executor.plan().parameters()) {
-    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
-    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end()), strides = denseStrides(shape);
-    for (int64_t device : executor.devices()) {
-      Shard shard = executor.shardShape(device, parameter);
-      int64_t from = 0;
-      for (size_t d = 0; d < shape.size(); ++d) from += shard.begin[d] * strides[d];
-      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
-          .run(reinterpret_cast<const std::byte *>(whole.data() + from),
-               executor.shard(device, parameter, ShardAccess::Replace).data());
-    }
-  }
-}
-
 TEST(HostMemory, WeightThatPassesThroughTheDeviceTrainsAsThePlainLoopsDo) {
   MlpShape shape{.dp = 2, .tp = 2};
   plan::Plan plan = hostPlan(shape);
@@ -85,7 +69,7 @@ TEST(HostMemory, WeightThatPassesThroughTheDeviceTrainsAsThePlainLoopsDo) {
   auto executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
   ASSERT_TRUE(executor) << executor.status().message();
   MlpData data = mlpData(shape);
-  load(**executor, data);
+  loadWeights(**executor, data);
   std::vector<double> expected = mlpLosses(shape, data, 10);
   for (int step = 0; step < 10; ++step) {
     const std::byte *inputs[] = {reinterpret_cast<const std::byte *>(data.x.data()),

@@ -3,10 +3,9 @@
 // Or the hand-made pipeline, with weights as the plan draws them:
 //   runtime_rank SCHEDULE RANKS DP STEPS [die RANK STEP | nan]
 #include "runtime/comm/open_fabric.h"
-#include "runtime/device/strided_copy.h"
 #include "runtime/executor/executor.h"
 #include "runtime/state/weights.h"
-#include "test/unit/runtime/mlp_plan.h"
+#include "test/unit/runtime/mlp_weights.h"
 #include "test/unit/runtime/pipeline_plan.h"
 #include <csignal>
 #include <cstdio>
@@ -24,20 +23,6 @@ namespace {
 int fail(const Status &status) {
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
   return status.exitStatus();
-}
-
-void load(Executor &executor, const test::MlpData &data) {
-  for (const plan::Parameter &parameter : executor.plan().parameters()) {
-    const std::vector<float> &whole = parameter.name() == "w1" ? data.w1 : parameter.name() == "b1" ? data.b1 : data.w2;
-    std::vector<int64_t> strides = denseStrides({parameter.shape().begin(), parameter.shape().end()});
-    for (int64_t device : executor.devices()) {
-      Shard shard = executor.shardShape(device, parameter);
-      int64_t from = 0;
-      for (size_t d = 0; d < strides.size(); ++d) from += shard.begin[d] * strides[d];
-      StridedCopy(shard.size, strides, denseStrides(shard.size), 4)
-          .run(reinterpret_cast<const std::byte *>(whole.data() + from), executor.shard(device, parameter).data());
-    }
-  }
 }
 
 void printParameters(Executor &executor) {
@@ -110,7 +95,7 @@ int main(int argc, char **argv) {
   return train(test::mlpPlan(shape),
                {reinterpret_cast<const std::byte *>(data.x.data()), reinterpret_cast<const std::byte *>(data.t.data())},
                steps, mode, [&](Executor &executor) {
-                 load(executor, data);
+                 test::loadWeights(executor, data);
                  return Status::ok();
                });
 }

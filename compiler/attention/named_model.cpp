@@ -1,0 +1,20 @@
+#include "compiler/attention/named_model.h"
+#include "compiler/partition/layouts.h"
+
+using namespace mlir;
+
+namespace cleave::attention {
+
+func::FuncOp namedModel(ModuleOp module) {
+  auto model = module.lookupSymbol<func::FuncOp>("model");
+  if (!model) {
+    module.emitError("has no function @model: the normalize phase makes it");
+    return nullptr;
+  }
+  Builder builder(module.getContext());
+  for (const partition::NamedOperation &named : partition::forwardOperations(model))
+    named.op->setAttr(partition::nodeAttr, builder.getStringAttr(named.name));
+  return model;
+}
+
+} // namespace cleave::attention
