@@ -1,4 +1,5 @@
 #include "runtime/executor/executor.h"
+#include "runtime/comm/cuda/agree_on_products.h"
 #include "runtime/comm/cuda/open_stream_fabric.h"
 #include "runtime/comm/launch.h"
 #include "runtime/device/cpu/cpu_device.h"
@@ -106,6 +107,13 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     Result<std::vector<std::shared_ptr<cuda::Gpu>>> found = cuda::openGpus(source, static_cast<int64_t>(local.size()));
     if (!found) return found.status();
     gpus = std::move(*found);
+    auto print = [](const char *what, const std::string &text) { fmt::print(stderr, "cleave: {}{}\n", what, text); };
+    cuda::ChooseOptions choose{.tell = nullptr, .warn = [&](const std::string &text) { print("warning: ", text); }};
+    if (options.debug) choose.tell = [&](const std::string &text) { print("", text); };
+    CLEAVE_RETURN_IF_ERROR(cuda::agreeOnProducts(source, gpus, *connection, choose));
+  } else if (options.null && source.has_cuda()) {
+    if (Result<std::map<std::string, cuda::Product>> products = cuda::productsOf(source); !products)
+      return products.status();
   } else if (!options.null) {
     Result<std::unique_ptr<KernelObject>> loaded = KernelObject::load(source);
     if (!loaded) return loaded.status();

@@ -167,7 +167,8 @@ FAKE = pathlib.Path("test/unit/cuda")  # of the build folder
 def environment_of(how, build):
     """An emulated plan runs on the CPU whatever GPU the machine has; the fake has one of its own."""
     if how == "fake-gpu":
-        return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries")}
+        return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries"),
+                "XDG_CACHE_HOME": str(build.resolve() / FAKE / "cache")}  # of chosen algorithms
     return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if how != "on-gpu" else dict(os.environ)
 
 

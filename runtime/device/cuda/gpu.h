@@ -6,6 +6,7 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/product_choices.h"
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ public:
   Status needDnn();
   const CublasLt *blas = nullptr;
   BlasHandle blasHandle = nullptr;
+  ProductChoices products; // the plan's; of others the heuristic's first is taken
   const Cudnn *dnn = nullptr;
   DnnHandle dnnHandle = nullptr;
 

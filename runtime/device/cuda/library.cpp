@@ -55,6 +55,7 @@ Result<CublasLt> loadCublasLt() {
   CublasLt table;
   CLEAVE_CUBLAS_LT_FUNCTIONS(CLEAVE_RESOLVE)
   CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "cublasLtGetStatusString", table.statusString));
+  CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "cublasLtGetVersion", table.version));
   return table;
 }
 Result<Cudnn> loadCudnn() {

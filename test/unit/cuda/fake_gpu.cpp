@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace cleave::runtime::test {
 namespace {
@@ -65,7 +67,11 @@ void *fakeLibrary() {
 
 } // namespace
 
+std::string FakeGpu::cache() { return testing::TempDir() + "fake-gpu-cache-" + std::to_string(::getpid()); }
+
 FakeGpu::FakeGpu() {
+  std::filesystem::remove_all(cache());
+  ::setenv("XDG_CACHE_HOME", cache().c_str(), 1);
   void *library = fakeLibrary();
   auto find = [&](auto &function, const char *name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
@@ -73,12 +79,16 @@ FakeGpu::FakeGpu() {
   find(addKernel, "fake_cuda_kernel"), find(failKernel, "fake_cuda_fail"), find(refuseKernel, "fake_cuda_refuse");
   find(hangKernel, "fake_cuda_hang"), find(setMemory, "fake_cuda_memory"), find(reset, "fake_cuda_reset");
   find(launches, "fake_cuda_graph_launches"), find(bytes, "fake_cuda_allocated");
+  find(setEpilogues, "fake_blas_epilogues");
   reset();
   addReductions();
   FakeKernel check{"check_finite", 4, checkFinite, nullptr};
   addKernel(&check);
 }
-FakeGpu::~FakeGpu() { reset(); }
+FakeGpu::~FakeGpu() {
+  reset();
+  std::filesystem::remove_all(cache());
+}
 
 void FakeGpu::addReductions() {
   static std::deque<Reduction> reductions;

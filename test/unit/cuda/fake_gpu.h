@@ -21,6 +21,8 @@ public:
   void memory(unsigned long long bytes) { setMemory(bytes); }
   int graphLaunches() { return launches(); }
   unsigned long long allocated() { return bytes(); }
+  void epilogues(bool known) { setEpilogues(known); } // whether the fake cuBLASLt has algorithms with one
+  static std::string cache();                         // where chosen algorithms are kept; empty at first
 
 private:
   struct Bound {
@@ -39,6 +41,7 @@ private:
   decltype(&fake_cuda_memory) setMemory;
   decltype(&fake_cuda_graph_launches) launches;
   decltype(&fake_cuda_allocated) bytes;
+  decltype(&fake_blas_epilogues) setEpilogues;
   decltype(&fake_cuda_reset) reset;
 };
 

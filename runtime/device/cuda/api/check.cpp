@@ -38,6 +38,7 @@ CLEAVE_CUBLAS_LT_FUNCTIONS(CLEAVE_CHECK_BLAS)
 CLEAVE_CUDNN_FUNCTIONS(CLEAVE_CHECK_DNN)
 CLEAVE_NCCL_FUNCTIONS(CLEAVE_CHECK_NCCL)
 CLEAVE_CHECK(CublasLt, statusString, cublasLtGetStatusString)
+CLEAVE_CHECK(CublasLt, version, cublasLtGetVersion)
 CLEAVE_CHECK(Cudnn, errorString, cudnnGetErrorString)
 CLEAVE_CHECK(Cudnn, version, cudnnGetVersion)
 CLEAVE_CHECK(Nccl, errorString, ncclGetErrorString)
@@ -102,6 +103,12 @@ CLEAVE_SAME(epilogueSumB, CUBLASLT_EPILOGUE_BGRADB)
 CLEAVE_SAME(layoutBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
 CLEAVE_SAME(layoutBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
 CLEAVE_SAME(preferenceWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+CLEAVE_SAME(preferenceAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
+CLEAVE_SAME(preferenceAlignmentB, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
+CLEAVE_SAME(preferenceAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
+CLEAVE_SAME(preferenceAlignmentD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+CLEAVE_SAME(blasNotSupported, CUBLAS_STATUS_NOT_SUPPORTED)
+static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(MatmulHeuristic, workspaceBytes) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));

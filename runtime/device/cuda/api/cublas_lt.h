@@ -47,6 +47,11 @@ enum : int {
   layoutBatchCount = 5,       // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
   layoutBatchStride = 6,      // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
   preferenceWorkspace = 1,    // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+  preferenceAlignmentA = 5,   // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES
+  preferenceAlignmentB = 6,
+  preferenceAlignmentC = 7,
+  preferenceAlignmentD = 8,
+  blasNotSupported = 15, // CUBLAS_STATUS_NOT_SUPPORTED
 };
 
 // FUNCTION(member, symbol, parameters); all return cublasStatus_t.
@@ -70,6 +75,9 @@ enum : int {
   FUNCTION(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                                  \
            (BlasHandle handle, MatmulDescription description, MatrixLayout a, MatrixLayout b, MatrixLayout c,          \
             MatrixLayout d, MatmulPreference preference, int requested, MatmulHeuristic *results, int *returned))      \
+  FUNCTION(check, cublasLtMatmulAlgoCheck,                                                                             \
+           (BlasHandle handle, MatmulDescription description, MatrixLayout a, MatrixLayout b, MatrixLayout c,          \
+            MatrixLayout d, const MatmulAlgorithm *algorithm, MatmulHeuristic *result))                                \
   FUNCTION(matmul, cublasLtMatmul,                                                                                     \
            (BlasHandle handle, MatmulDescription description, const void *alpha, const void *aData, MatrixLayout a,    \
             const void *bData, MatrixLayout b, const void *beta, const void *cData, MatrixLayout c, void *dData,       \
@@ -80,6 +88,7 @@ struct CublasLt {
   CLEAVE_CUBLAS_LT_FUNCTIONS(CLEAVE_MEMBER)
 #undef CLEAVE_MEMBER
   const char *(*statusString)(int status) = nullptr; // cublasLtGetStatusString
+  size_t (*version)() = nullptr;                     // cublasLtGetVersion
 };
 
 } // namespace cleave::runtime::cuda

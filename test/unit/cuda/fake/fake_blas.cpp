@@ -1,11 +1,16 @@
 // cuBLASLt in plain loops, in the order of k, on the fake driver's streams. What the library's documentation rules out
 // has no algorithm here either: an auxiliary matrix whose rows are no multiple of 8 elements, a bias of another type
-// than the result.
+// than the result. Of a product's three algorithms the first is slow and the last does not run; one that was made for
+// another product is refused, and so are addresses that are less aligned than was said when it was asked for.
+#include "test/unit/cuda/fake/fake_cuda.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 namespace {
 struct Description {
@@ -19,7 +24,16 @@ struct Layout {
   int32_t batch = 1;
   int64_t stride = 0;
 };
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t alignments[4] = {256, 256, 256, 256}; // of A, B, C, D: the library's own assumption
+};
+struct Algorithm { // cublasLtMatmulAlgo_t
+  uint64_t number, product, alignments, vector, rest[4];
+};
 constexpr size_t workspaceBytes = 1024;
+constexpr std::chrono::microseconds slowness{300};
+std::atomic<bool> knowsEpilogues{true};
 constexpr int bias = 4, gelu = 32, geluGradient = 192, sumA = 256, sumB = 512, auxiliary = 128;
 
 bool isKnown(int type) { return type == 0 || type == 1 || type == 2 || type == 14; }
@@ -108,8 +122,9 @@ int cublasLtMatmulDescSetAttribute(Description *d, int attribute, const void *va
              : attribute == 12 ? static_cast<void *>(&d->auxLeading)
              : attribute == 26 ? &d->biasType
                                : nullptr;
-  if (to) std::memcpy(to, value, bytes);
-  return to ? 0 : 7;
+  bool isLong = attribute == 8 || attribute == 11 || attribute == 12;
+  if (!to || bytes != (isLong ? 8 : 4)) return 7;
+  return std::memcpy(to, value, bytes), 0;
 }
 int cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
   *layout = new Layout{type, int64_t(rows), int64_t(columns), leading};
@@ -118,41 +133,95 @@ int cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_
 int cublasLtMatrixLayoutDestroy(Layout *layout) { return delete layout, 0; }
 int cublasLtMatrixLayoutSetAttribute(Layout *layout, int attribute, const void *value, size_t bytes) {
   void *to = attribute == 5 ? static_cast<void *>(&layout->batch) : attribute == 6 ? &layout->stride : nullptr;
-  if (to) std::memcpy(to, value, bytes);
-  return to ? 0 : 7;
+  if (!to || bytes != (attribute == 5 ? 4 : 8)) return 7;
+  return std::memcpy(to, value, bytes), 0;
 }
-int cublasLtMatmulPreferenceCreate(void **preference) { return *preference = new int, 0; }
-int cublasLtMatmulPreferenceDestroy(void *preference) { return delete static_cast<int *>(preference), 0; }
-int cublasLtMatmulPreferenceSetAttribute(void *, int, const void *, size_t) { return 0; }
+int cublasLtMatmulPreferenceCreate(Preference **preference) { return *preference = new Preference, 0; }
+int cublasLtMatmulPreferenceDestroy(Preference *preference) { return delete preference, 0; }
+int cublasLtMatmulPreferenceSetAttribute(Preference *p, int attribute, const void *value, size_t bytes) {
+  if (attribute == 1 && bytes == 8) return std::memcpy(&p->workspace, value, 8), 0;
+  if (attribute < 5 || attribute > 8 || bytes != 4) return 7;
+  return std::memcpy(&p->alignments[attribute - 5], value, 4), 0;
+}
+size_t cublasLtGetVersion() { return 130001; }
+void fake_blas_epilogues(bool known) { knowsEpilogues = known; }
+}
+
+namespace {
 struct Heuristic {
-  uint64_t algorithm[8];
+  Algorithm algorithm;
   size_t workspace;
   int state;
   float waves;
   int reserved[4];
 };
+
 // Sizes that do not meet have no algorithm.
-int cublasLtMatmulAlgoGetHeuristic(void *, Description *d, Layout *a, Layout *b, Layout *, Layout *out, void *, int,
-                                   Heuristic *results, int *found) {
+bool hasAlgorithm(const Description *d, const Layout *a, const Layout *b, const Layout *out) {
   int64_t m = d->transA ? a->columns : a->rows, k = d->transA ? a->rows : a->columns,
           l = d->transB ? b->columns : b->rows, n = d->transB ? b->rows : b->columns;
   bool fits = m == out->rows && n == out->columns && k == l && a->batch == out->batch && b->batch == out->batch;
-  bool hasAux = d->epilogue < sumA && (d->epilogue & auxiliary);
+  bool hasAux = d->epilogue < sumA && ((d->epilogue & auxiliary) || d->epilogue == geluGradient);
   bool hasVector = d->epilogue >= sumA || (d->epilogue & bias);
   if (hasAux) fits &= d->aux && d->auxLeading % 8 == 0 && d->auxLeading >= out->rows && out->batch == 1;
   if (hasVector) fits &= d->vector && d->biasType == out->type;
   if (d->epilogue >= sumA) fits &= out->batch == 1;
-  fits &= a->type == b->type && (out->type == a->type || out->type == 0) && (d->compute != 77 || a->type == 0);
-  *found = fits;
-  results->workspace = workspaceBytes;
+  fits &= d->epilogue == 1 || knowsEpilogues;
+  return fits && a->type == b->type && (out->type == a->type || out->type == 0) && (d->compute != 77 || a->type == 0);
+}
+uint64_t lowBit(const void *pointer) {
+  auto address = reinterpret_cast<uint64_t>(pointer);
+  return address & -address;
+}
+// Which product it is, but for addresses.
+uint64_t fingerprint(const Description *d, const Layout *a, const Layout *b, const Layout *out) {
+  uint64_t mixed = 14695981039346656037U;
+  auto add = [&](auto value) { mixed = (mixed ^ static_cast<uint64_t>(value)) * 1099511628211U; };
+  add(d->compute), add(d->transA), add(d->transB), add(d->epilogue), add(d->biasType), add(d->auxLeading);
+  for (const Layout *layout : {a, b, out})
+    add(layout->type), add(layout->rows), add(layout->columns), add(layout->leading), add(layout->batch),
+        add(layout->stride);
+  return mixed;
+}
+} // namespace
+
+extern "C" {
+int cublasLtMatmulAlgoGetHeuristic(void *, Description *d, Layout *a, Layout *b, Layout *, Layout *out, Preference *p,
+                                   int requested, Heuristic *results, int *found) {
+  *found = 0;
+  if (!hasAlgorithm(d, a, b, out) || p->workspace < workspaceBytes) return 15;
+  uint64_t alignments = 0;
+  for (uint32_t alignment : p->alignments) alignments = alignments << 16 | alignment;
+  for (; *found < requested && *found < 3; ++*found)
+    results[*found] = {{uint64_t(*found), fingerprint(d, a, b, out), alignments, d->vector ? lowBit(d->vector) : 0, {}},
+                       workspaceBytes,
+                       0,
+                       1,
+                       {}};
+  return 0;
+}
+int cublasLtMatmulAlgoCheck(void *, Description *d, Layout *a, Layout *b, Layout *, Layout *out,
+                            const Algorithm *algorithm, Heuristic *result) {
+  if (algorithm->product != fingerprint(d, a, b, out)) return 7;
+  result->workspace = workspaceBytes, result->state = 0;
   return 0;
 }
 int cublasLtMatmul(void *, Description *d, const void *alpha, const void *a, Layout *la, const void *b, Layout *lb,
-                   const void *beta, const void *, Layout *, void *out, Layout *lo, const void *, void *workspace,
-                   size_t bytes, fake::Stream *stream) {
-  if (!workspace || bytes < workspaceBytes) return 7;
+                   const void *beta, const void *c, Layout *, void *out, Layout *lo, const Algorithm *algorithm,
+                   void *workspace, size_t bytes, fake::Stream *stream) {
+  if (!workspace || bytes < workspaceBytes || lowBit(workspace) < 256) return 7;
+  if (!algorithm || algorithm->product != fingerprint(d, la, lb, lo)) return 7;
+  if (algorithm->number == 2) return 15; // the heuristic does not promise that it runs
+  const void *operands[] = {a, b, c, out};
+  for (int i = 0; i < 4; ++i)
+    if (lowBit(operands[i]) < (algorithm->alignments >> 16 * (3 - i) & 0xffff)) return 7;
+  if (d->vector && lowBit(d->vector) < std::min<uint64_t>(algorithm->vector, 16)) return 7;
   int scale = d->compute == 70; // in doubles, else in floats
-  return fake::enqueue(stream, [=, desc = *d, la = *la, lb = *lb, lo = *lo, alpha = load(scale, alpha, 0),
-                                beta = load(scale, beta, 0)] { multiply(desc, alpha, beta, a, la, b, lb, out, lo); });
+  bool isSlow = algorithm->number == 0;
+  return fake::enqueue(
+      stream, [=, desc = *d, la = *la, lb = *lb, lo = *lo, alpha = load(scale, alpha, 0), beta = load(scale, beta, 0)] {
+        if (isSlow) std::this_thread::sleep_for(slowness);
+        multiply(desc, alpha, beta, a, la, b, lb, out, lo);
+      });
 }
 }

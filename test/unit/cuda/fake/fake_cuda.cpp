@@ -91,6 +91,7 @@ unsigned long long fake_cuda_allocated() { return state().used; }
 void fake_cuda_reset() {
   setHanging("");
   clearError();
+  fake_blas_epilogues(true);
   State &s = state();
   s.failing.clear(), s.refused.clear();
   s.memory = size_t(1) << 32;

@@ -20,5 +20,6 @@ void fake_cuda_refuse(const char *kernel, int error); // at its launch
 void fake_cuda_hang(const char *kernel);              // while so; "": lets it go on
 int fake_cuda_graph_launches();                       // so far
 unsigned long long fake_cuda_allocated();             // bytes, now
+void fake_blas_epilogues(bool known);                 // false: no algorithm has one
 void fake_cuda_reset();                               // as at the start, but for kernels
 }
