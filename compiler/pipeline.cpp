@@ -114,11 +114,12 @@ Status Pipeline::importModel() {
              [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });
 }
 
-// The batch is dimension 0 of the inputs: the dimension called "batch", or the symbol that the first input begins with.
+// The batch is dimension 0 of the inputs: the dimension called "batch", or the symbol that the first input begins with,
+// or the number that it was exported with, for which the recipe's `batch` may give another.
 Status Pipeline::findBatch() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
   batchName.clear();
-  samples = 1;
+  samples = exportedSamples = 1;
   for (unsigned index = 0; index < model.getNumArguments(); ++index) {
     auto type = dyn_cast<RankedTensorType>(model.getArgument(index).getType());
     if (!type || type.getRank() == 0) continue;
@@ -127,11 +128,14 @@ Status Pipeline::findBatch() {
       if (auto first = dyn_cast_or_null<StringAttr>(dims.empty() ? Attribute() : dims[0])) name = first.getValue();
     auto bound = request.recipe.dims.find(name.str());
     if (name.empty() || bound == request.recipe.dims.end()) {
-      if (batchName.empty() && type.hasStaticShape() && samples == 1) samples = type.getDimSize(0);
+      if (!type.isDynamicDim(0) && exportedSamples == 1) exportedSamples = type.getDimSize(0);
       continue;
     }
     if (batchName.empty() || name == "batch") batchName = name.str(), samples = bound->second;
   }
+  if (!batchName.empty()) return Status::ok();
+  auto wanted = request.recipe.dims.find("batch");
+  samples = wanted == request.recipe.dims.end() ? exportedSamples : wanted->second;
   return Status::ok();
 }
 
@@ -141,15 +145,14 @@ Status Pipeline::buildStep(const StepOptions &step) {
   normalize::NormalizeOptions options;
   options.dims = request.recipe.dims;
   CLEAVE_RETURN_IF_ERROR(findBatch());
-  if (microbatches > 1) {
-    if (batchName.empty())
-      return inputError(request.model + ": the model's inputs have a fixed batch of " + std::to_string(samples) +
-                        ", which cannot be cut into microbatches; export it with a symbolic batch dimension");
-    if (samples % microbatches)
-      return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
-                        std::to_string(microbatches) + " equal microbatches");
+  if (samples % microbatches)
+    return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
+                      std::to_string(microbatches) + " equal microbatches");
+  if (batchName.empty()) {
+    options.dims.erase("batch");
+    options.fixedBatch = {.exported = exportedSamples, .samples = samples / microbatches};
+  } else
     options.dims[batchName] = samples / microbatches;
-  }
   switch (request.recipe.batchNorm) {
   case recipe::BatchNorm::AsExported:
     options.batchNorm = normalize::BatchNormMode::AsExported;

@@ -56,7 +56,7 @@ private:
   std::vector<std::string> warned;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::string batchName; // the symbolic dimension that counts samples; empty: the batch is fixed
-  int64_t samples = 1;
+  int64_t samples = 1, exportedSamples = 1;
   int dumped = 0;
 };
 

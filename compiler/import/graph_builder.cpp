@@ -84,7 +84,7 @@ private:
   Status addFunction() {
     const ::onnx::GraphProto &graph = model.proto.graph();
     func::FuncOp function =
-        func::FuncOp::create(builder, named(graph.name()), "model", builder.getFunctionType({}, {}));
+        func::FuncOp::create(builder, builder.getUnknownLoc(), "model", builder.getFunctionType({}, {}));
     Block *body = function.addEntryBlock();
     builder.setInsertionPointToEnd(body);
     scopes.emplace_back();

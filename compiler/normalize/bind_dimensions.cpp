@@ -4,6 +4,7 @@
 #include "compiler/normalize/normalize.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <llvm/ADT/StringExtras.h>
 #include <set>
 
 using namespace mlir;
@@ -39,8 +40,8 @@ struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
     }
     auto sizes = options.dims;
     for (auto &[name, size] : parseDims(ArrayRef<std::string>(dims))) sizes[name] = size;
-    std::string unbound, bad;
-    std::set<std::string> named;
+    std::string unbound, bad, unknown;
+    std::set<std::string> named, known;
     for (BlockArgument argument : function.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
@@ -55,6 +56,7 @@ struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
         if (!ShapedType::isDynamic(size)) continue;
         auto symbol = symbols && d < symbols.size() ? dyn_cast<StringAttr>(symbols[d]) : StringAttr();
         std::string key = symbol && !symbol.empty() ? symbol.str() : input + "." + std::to_string(d);
+        known.insert(key);
         auto found = sizes.find(key);
         if (found == sizes.end()) {
           if (named.insert(key).second) unbound += (unbound.empty() ? "'" : ", '") + key + "'";
@@ -66,10 +68,19 @@ struct BindDimensions : PassWrapper<BindDimensions, OperationPass<ModuleOp>> {
       }
       argument.setType(type.clone(shape));
     }
+    for (const auto &[name, size] : sizes)
+      if (!known.count(name)) unknown += (unknown.empty() ? "'" : ", '") + name + "'";
+    if (!unknown.empty()) {
+      InFlightDiagnostic error = function.emitError() << "`dims` names " << unknown << ", which ";
+      if (known.empty())
+        error << "no input has: they have no symbolic dimensions";
+      else
+        error << "no input has; they have '" << llvm::join(known, "', '") << "'";
+    }
     if (!bad.empty()) function.emitError() << "dimensions must be positive: " << bad;
     if (!unbound.empty())
       function.emitError() << "symbolic dimensions without a size: " << unbound << "; give them in the recipe's `dims`";
-    if (!bad.empty() || !unbound.empty()) return signalPassFailure();
+    if (!bad.empty() || !unbound.empty() || !unknown.empty()) return signalPassFailure();
     function.setType(
         FunctionType::get(&getContext(), function.getBody().getArgumentTypes(), function.getResultTypes()));
   }

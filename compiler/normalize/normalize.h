@@ -30,8 +30,15 @@ namespace cleave::normalize {
 
 enum class BatchNormMode { AsExported, Training, Frozen };
 
+// Of a model whose inputs have no symbolic batch: the samples that it was exported for, and those that it is wanted
+// for.
+struct FixedBatch {
+  int64_t exported = 1, samples = 1;
+};
+
 struct NormalizeOptions {
   std::map<std::string, int64_t> dims; // symbolic dimension -> size (batch: the microbatch over all devices)
+  FixedBatch fixedBatch;
   BatchNormMode batchNorm = BatchNormMode::AsExported;
   std::optional<double> dropout; // overrides the ratio of every dropout; 0 turns dropout off; none: as exported
 };
@@ -46,6 +53,7 @@ inline bool isSupported(const std::string &domain, const std::string &op, int64_
 
 std::unique_ptr<mlir::Pass> createBindDimensionsPass(NormalizeOptions options = {});
 std::unique_ptr<mlir::Pass> createNormalizeNodesPass(NormalizeOptions options = {});
+std::unique_ptr<mlir::Pass> createResizeBatchPass(FixedBatch batch = {});
 std::unique_ptr<mlir::Pass> createFoldConstantsPass();
 std::unique_ptr<mlir::Pass> createPushReshapesPass();
 std::unique_ptr<mlir::Pass> createAbsorbTransposesPass();

@@ -6,12 +6,14 @@ using namespace mlir;
 namespace cleave::normalize {
 
 void buildNormalizePipeline(OpPassManager &passes, const NormalizeOptions &options) {
-  passes.addPass(createBindDimensionsPass(options)); // symbolic dimensions get their sizes
-  passes.addPass(createNormalizeNodesPass(options)); // every node becomes core ops
-  passes.addPass(createEraseDeadCodePass());         // shape arithmetic that folded away
-  passes.addPass(createPushReshapesPass());          // splits of a product's result become splits of its operands
-  passes.addPass(createSimplifyCorePass());          // what the pushes have made trivial
-  passes.addPass(createAbsorbTransposesPass());      // contractions read their operands where they lie
+  passes.addPass(createBindDimensionsPass(options));         // symbolic dimensions get their sizes
+  passes.addPass(createNormalizeNodesPass(options));         // every node becomes core ops
+  passes.addPass(createEraseDeadCodePass());                 // shape arithmetic that folded away
+  passes.addPass(createResizeBatchPass(options.fixedBatch)); // another number of samples than it was exported for
+  passes.addPass(createEraseDeadCodePass());
+  passes.addPass(createPushReshapesPass());     // splits of a product's result become splits of its operands
+  passes.addPass(createSimplifyCorePass());     // what the pushes have made trivial
+  passes.addPass(createAbsorbTransposesPass()); // contractions read their operands where they lie
   passes.addPass(createEraseDeadCodePass());
   passes.addPass(createStackExpertsPass()); // experts that are modules of their own become one
   passes.addPass(createEraseDeadCodePass());
@@ -21,6 +23,7 @@ void buildNormalizePipeline(OpPassManager &passes, const NormalizeOptions &optio
 void registerNormalizePasses() {
   registerPass([] { return createBindDimensionsPass(); });
   registerPass([] { return createNormalizeNodesPass(); });
+  registerPass([] { return createResizeBatchPass(); });
   registerPass([] { return createFoldConstantsPass(); });
   registerPass([] { return createPushReshapesPass(); });
   registerPass([] { return createAbsorbTransposesPass(); });

@@ -1,4 +1,5 @@
 #include "compiler/partition/local_attributes.h"
+#include "dialects/onnx/result_shape.h"
 #include <llvm/ADT/TypeSwitch.h>
 
 using namespace mlir;
@@ -9,7 +10,6 @@ namespace cleave::partition {
 void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule, const FactorSharding &split,
                         ArrayRef<int64_t> local) {
   MLIRContext *context = op->getContext();
-  auto localType = [&](Type type) { return TypeAttr::get(cast<RankedTensorType>(type).clone(local)); };
   // The axes that split dimension `dim` of a tensor.
   auto axesAt = [&](const TensorFactors &tensor, size_t dim) {
     for (int64_t factor : tensor[dim])
@@ -20,11 +20,7 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
     return groups / mesh.groupSize(split[x[1].front()]);
   };
   llvm::TypeSwitch<Operation *>(op)
-      .Case([&](onnx::ReshapeOp reshape) { reshape.setShape(local); })
-      .Case([&](onnx::BroadcastOp broadcast) { broadcast.setShape(local); })
-      .Case([&](onnx::SliceOp slice) { slice.setSizes(local); })
       .Case([&](onnx::IotaOp iota) {
-        iota.setTypeAttr(localType(iota.getType()));
         Axes axes = axesAt(rule.results[0], static_cast<size_t>(iota.getDim()));
         if (!axes.empty()) iota.setShardAxesAttr(axesAttribute(context, axes));
       })
@@ -35,7 +31,6 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
         for (size_t dim = 0; dim < global.size(); ++dim)
           axes.push_back(axesAttribute(context, axesAt(rule.results[0], dim)));
         random.setShardAxesAttr(ArrayAttr::get(context, axes));
-        random.setTypeAttr(localType(random.getType()));
       })
       .Case([&](onnx::GatherOp gather) {
         size_t axis = static_cast<size_t>(gather.getAxis());
@@ -50,18 +45,11 @@ void localizeAttributes(Operation *op, const Mesh &mesh, const FactorRule &rule,
         if (axes.empty()) return;
         scatter.setShardAxesAttr(axesAttribute(context, axes));
         scatter.setGlobalRowsAttr(IntegerAttr::get(IntegerType::get(context, 64), scatter.getRows()));
-        scatter.setRows(local[axis]);
       })
       .Case([&](onnx::ConvOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); })
-      .Case([&](onnx::ConvGradInputOp conv) {
-        conv.setGroups(localGroups(rule.results[0], conv.getGroups()));
-        conv.setInputShape(local);
-      })
-      .Case([&](onnx::ConvGradWeightOp conv) {
-        conv.setGroups(localGroups(rule.operands[0], conv.getGroups()));
-        conv.setWeightShape(local);
-      })
-      .Case([&](onnx::AveragePoolGradOp pool) { pool.setInputShape(local); });
+      .Case([&](onnx::ConvGradInputOp conv) { conv.setGroups(localGroups(rule.results[0], conv.getGroups())); })
+      .Case([&](onnx::ConvGradWeightOp conv) { conv.setGroups(localGroups(rule.operands[0], conv.getGroups())); });
+  onnx::setResultShape(op, local);
 }
 
 } // namespace cleave::partition

@@ -1,0 +1,228 @@
+// ResizeBatch: a model that was exported for a fixed number of samples becomes the same model for another number: for a
+// microbatch, or for the batch that the recipe asks for.
+//
+//   from 8 samples to 2      %x: tensor<8x32xf32>  ->  tensor<2x32xf32>
+//                            Reshape %y {shape = [256, 64]} of tensor<8x32x64xf32>  ->  {shape = [64, 64]}
+//
+// Where the samples lie in a value follows from where they lie in the inputs (dimension 0), op by op, by the factor
+// rules: "dimension d, blocks of `inner` entries", [8,32,64] as [256,64] being dimension 0, blocks of 32. What does not
+// come from the inputs (a mask repeated for each sample) is made as the op needs it that meets it with what does. An op
+// that needs all samples at once (a mean over them) has no form for fewer, since the number itself may be folded into
+// its constants: it is refused.
+#include "compiler/normalize/constants.h"
+#include "compiler/normalize/normalize.h"
+#include "dialects/onnx/result_shape.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <llvm/ADT/STLExtras.h>
+#include <numeric>
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+// The samples lie along dimension `dim`, each in blocks of `inner` consecutive entries.
+struct Samples {
+  int64_t dim, inner;
+  bool operator==(const Samples &) const = default;
+};
+
+// Of an op: its factor that counts samples, each in blocks of `inner` of the factor's values.
+struct SampleFactor {
+  int64_t factor, inner;
+  bool operator==(const SampleFactor &) const = default;
+};
+
+
+class Resizer {
+public:
+  Resizer(int64_t exported, int64_t samples) : exported(exported), samples(samples) {}
+
+  LogicalResult run(func::FuncOp function) {
+    Block &body = function.getBody().front();
+    for (BlockArgument argument : body.getArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      if (function.getArgAttr(argument.getArgNumber(), "cleave.role") || type.getRank() == 0 ||
+          type.getDimSize(0) != exported)
+        continue;
+      lies[argument] = {0, 1};
+      exportedType[argument] = type;
+      argument.setType(type.clone(resized(type.getShape(), lies[argument])));
+    }
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
+      if (failed(resize(&op))) return failure();
+    function.setType(
+        FunctionType::get(function.getContext(), body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
+    return success();
+  }
+
+private:
+  SmallVector<int64_t> resized(ArrayRef<int64_t> shape, Samples at) const {
+    SmallVector<int64_t> result(shape);
+    result[at.dim] = shape[at.dim] / exported * samples;
+    return result;
+  }
+
+  LogicalResult refuse(Operation *op, const Twine &why) const {
+    return op->emitError() << why << ": the model was exported for a fixed batch of " << exported
+                           << " samples, and has no form for " << samples
+                           << "; export it with a symbolic batch dimension";
+  }
+
+  // The factor of a tensor's dimension in which its samples lie; none when they are cut between factors.
+  std::optional<SampleFactor> factorOf(const dist::FactorRule &rule, const dist::TensorFactors &tensor,
+                                       Samples at) const {
+    int64_t stride = 1;
+    for (int64_t factor : llvm::reverse(tensor[at.dim])) {
+      int64_t size = rule.factors[factor].size;
+      if (at.inner % stride == 0 && (stride * size) % (at.inner * exported) == 0)
+        return SampleFactor{factor, at.inner / stride};
+      stride *= size;
+    }
+    return std::nullopt;
+  }
+
+  // Where that factor lies in a tensor; none when it does not index it.
+  std::optional<Samples> samplesOf(const dist::FactorRule &rule, const dist::TensorFactors &tensor,
+                                   SampleFactor at) const {
+    for (auto [dim, factors] : llvm::enumerate(tensor)) {
+      int64_t stride = 1;
+      for (int64_t factor : llvm::reverse(factors)) {
+        if (factor == at.factor) return Samples{static_cast<int64_t>(dim), stride * at.inner};
+        stride *= rule.factors[factor].size;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // `op` on operands of the new size, of which those that do not come from the inputs are made so.
+  LogicalResult resize(Operation *op) {
+    std::optional<SampleFactor> at;
+    auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+    dist::FactorRule rule;
+    for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+      auto samples = lies.find(operand);
+      if (samples == lies.end()) continue;
+      if (!rules) return refuse(op, "needs all samples at once");
+      if (rule.operands.empty()) rule = ruleOf(rules);
+      auto here = factorOf(rule, rule.operands[index], samples->second);
+      if (!here || (at && *here != *at)) return refuse(op, "mixes samples with what is not a sample");
+      at = here;
+    }
+    return at ? resizeBy(op, rule, *at) : success();
+  }
+
+  // The rule at the op's exported shapes: operands that were resized already have theirs back meanwhile.
+  dist::FactorRule ruleOf(onnx::FactorRuleOpInterface op) {
+    SmallVector<Type> now(op->getOperandTypes());
+    for (Value operand : op->getOperands())
+      if (auto before = exportedType.find(operand); before != exportedType.end()) operand.setType(before->second);
+    dist::FactorRule rule = op.getFactorRule();
+    for (auto [operand, type] : llvm::zip(op->getOperands(), now)) operand.setType(type);
+    return rule;
+  }
+
+  LogicalResult resizeBy(Operation *op, const dist::FactorRule &rule, SampleFactor at) {
+    if (rule.factors[at.factor].kind != dist::Factor::Parallel || isa<onnx::RollOp>(op))
+      return refuse(op, "needs all samples at once");
+    for (auto [index, operand] : llvm::enumerate(op->getOpOperands())) {
+      auto samples = samplesOf(rule, rule.operands[index], at);
+      if (!samples || lies.contains(operand.get())) continue;
+      auto own = madeFor(operand.get(), *samples, op);
+      if (failed(own)) return failure();
+      operand.set(*own);
+    }
+    for (auto [index, result] : llvm::enumerate(op->getResults())) {
+      auto samples = samplesOf(rule, rule.results[index], at);
+      if (!samples) return refuse(op, "needs all samples at once");
+      auto type = cast<RankedTensorType>(result.getType());
+      SmallVector<int64_t> shape = resized(type.getShape(), *samples);
+      if (index == 0) onnx::setResultShape(op, shape);
+      exportedType[result] = type;
+      lies[result] = *samples;
+      result.setType(type.clone(shape));
+    }
+    return success();
+  }
+
+  // `value`, which does not come from the inputs, for the new number of samples at `at`.
+  FailureOr<Value> madeFor(Value value, Samples at, Operation *user) {
+    Operation *op = value.getDefiningOp();
+    auto cannot = [&] { return refuse(user, "reads values of its own for each sample"); };
+    if (!op) return cannot();
+    OpBuilder builder(op);
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op)) {
+      auto type = cast<RankedTensorType>(value.getType());
+      auto data =
+          constantFor(cast<DenseElementsAttr>(constant.getValue()), type.clone(resized(type.getShape(), at)), at);
+      if (!data) return cannot();
+      return onnx::ConstantOp::create(builder, op->getLoc(), data).getResult();
+    }
+    auto rules = dyn_cast<onnx::FactorRuleOpInterface>(op);
+    if (!rules) return cannot();
+    if (auto iota = dyn_cast<onnx::IotaOp>(op); iota && static_cast<int64_t>(iota.getDim()) == at.dim) return cannot();
+    size_t result = cast<OpResult>(value).getResultNumber();
+    if (Value known = made.lookup({value, {at.dim, at.inner}})) return known;
+    dist::FactorRule rule = rules.getFactorRule();
+    auto factor = factorOf(rule, rule.results[result], at);
+    if (!factor) return cannot();
+    Operation *copy = builder.clone(*op);
+    if (failed(resizeBy(copy, rule, *factor))) return failure();
+    for (Value other : copy->getResults()) lies.erase(other); // known to whom asked for it only
+    return made[{value, {at.dim, at.inner}}] = copy->getResult(result);
+  }
+
+  // Null where the samples differ.
+  DenseElementsAttr constantFor(DenseElementsAttr value, RankedTensorType type, Samples at) const {
+    if (value.isSplat()) return value.resizeSplat(type);
+    runtime::HostTensor all = toHostTensor(value);
+    runtime::HostTensor some = runtime::HostTensor::zeros(all.dtype, type.getShape());
+    auto product = [](ArrayRef<int64_t> sizes) {
+      return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+    };
+    ArrayRef<int64_t> shape = value.getType().getShape();
+    size_t element = all.data.size() / static_cast<size_t>(all.elements());
+    size_t block = element * static_cast<size_t>(at.inner * product(shape.drop_front(at.dim + 1)));
+    size_t outer = all.data.size() / block / static_cast<size_t>(exported);
+    for (size_t i = 0; i < outer; ++i) {
+      const std::byte *first = all.data.data() + i * block * static_cast<size_t>(exported);
+      for (int64_t sample = 1; sample < exported; ++sample)
+        if (!std::equal(first, first + block, first + static_cast<size_t>(sample) * block)) return nullptr;
+      for (int64_t sample = 0; sample < samples; ++sample)
+        std::copy_n(first, block,
+                    some.data.data() + (i * static_cast<size_t>(samples) + static_cast<size_t>(sample)) * block);
+    }
+    return toAttribute(some, type);
+  }
+
+  int64_t exported, samples;
+  DenseMap<Value, Samples> lies;
+  DenseMap<Value, Type> exportedType; // of what was resized
+  DenseMap<std::pair<Value, std::pair<int64_t, int64_t>>, Value> made;
+};
+
+struct ResizeBatch : PassWrapper<ResizeBatch, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ResizeBatch)
+  ResizeBatch() = default;
+  explicit ResizeBatch(FixedBatch batch) { exported = batch.exported, samples = batch.samples; }
+  ResizeBatch(const ResizeBatch &other) : PassWrapper(other) {}
+  StringRef getArgument() const final { return "resize-batch"; }
+  StringRef getDescription() const final { return "a model of a fixed batch for another number of samples"; }
+  Option<int64_t> exported{*this, "exported", llvm::cl::desc("samples that the model was exported for")};
+  Option<int64_t> samples{*this, "samples", llvm::cl::desc("samples that it is wanted for")};
+  void runOnOperation() override {
+    if (samples == exported) return;
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (exported == 1) {
+      model.emitError() << "was exported for one sample, which does not show where other samples would lie; export the "
+                           "model with a symbolic batch dimension, or for two samples";
+      return signalPassFailure();
+    }
+    if (failed(Resizer(exported, samples).run(model))) signalPassFailure();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createResizeBatchPass(FixedBatch batch) { return std::make_unique<ResizeBatch>(batch); }
+
+} // namespace cleave::normalize
