@@ -1,8 +1,9 @@
-"""Which GPUs this machine has, asked of NVIDIA's driver as the runtime does: libcuda.so.1, where CLEAVE_CUDA_LIBRARIES names a
+"""Which GPUs this machine has, and where NVIDIA's libraries are. Asked of NVIDIA's driver as the runtime does: libcuda.so.1, where CLEAVE_CUDA_LIBRARIES names a
 folder from there."""
 import ctypes
 import os
 import pathlib
+import sys
 
 
 class NoGpu(Exception):
@@ -34,6 +35,15 @@ def names():
     if not found:
         raise NoGpu("the driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)")
     return found
+
+
+def find_libraries():
+    """cuBLASLt, cuDNN and NCCL often come with PyTorch, as pip's packages, or with the toolkit, where the loader does not look:
+    their folders go behind LD_LIBRARY_PATH, which cleave follows."""
+    folders = [str(found) for path in sys.path for found in sorted(pathlib.Path(path or ".").glob("nvidia/*/lib"))]
+    folders += [str(found) for found in sorted(pathlib.Path("/usr/local").glob("cuda*/lib64"), reverse=True)]
+    known = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(dict.fromkeys(known + folders))
 
 
 # Names as the driver has them: the cluster preset whose compute capability, memory and rates they have.
