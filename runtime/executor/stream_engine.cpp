@@ -137,6 +137,7 @@ Status StreamEngine::run(const std::string &name, const RankWork &work) {
   } else
     CLEAVE_RETURN_IF_ERROR(enqueue(routine));
   ++routine.runs;
+  for (const auto &[traffic, sent] : routine.sent) traffic->count += sent.first, traffic->bytes += sent.second;
   CLEAVE_RETURN_IF_ERROR(awaitEnd(routine));
   if (isTraced) CLEAVE_RETURN_IF_ERROR(timing->endRun());
   for (size_t r = 0; r < programs.size(); ++r) {
@@ -213,6 +214,7 @@ Status StreamEngine::join() {
 Status StreamEngine::enqueue(Routine &routine) {
   cursors.assign(programs.size(), {});
   recordedIn.clear();
+  routine.sent.clear();
   for (size_t r = 0; r < programs.size(); ++r)
     for (int lane = 0; lane < numLanes; ++lane) {
       const auto &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
@@ -320,7 +322,10 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
       recordedIn[item.record] = cursor.action;
     }
-    if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
+    if (item.traffic) {
+      auto &[count, bytes] = routine.sent[item.traffic];
+      ++count, bytes += item.sentBytes;
+    }
     ++cursor.item;
   }
   return Status::ok();

@@ -54,6 +54,7 @@ private:
     std::deque<Rank> ranks;
     cuda::GraphExec graph = nullptr;
     int64_t runs = 0;
+    std::unordered_map<Traffic *, std::pair<int64_t, int64_t>> sent; // by a run: how often, bytes
     // For the flight recorder: what the marks of a lane's progress count, by rank and lane.
     std::vector<std::array<std::vector<std::string>, numLanes>> log;
   };

@@ -164,40 +164,6 @@ private:
   bool announced = false, enqueued = false;
 };
 
-namespace {
-// A pipeline's message: into a buffer of the route, or out of it.
-class LocalTransfer final : public PreparedCommand {
-public:
-  LocalTransfer(LocalStreamFabric &fabric, LocalStreamFabric::Route &route, CudaDevice &device, Stream stream)
-      : fabric(fabric), route(route), device(device), stream(stream) {}
-  Status run() override { return runError("a transfer is issued, not run"); }
-  Result<bool> issue() override {
-    auto buffers = static_cast<int64_t>(route.written.size());
-    if (receives ? route.taken == route.sent : route.sent - route.taken == buffers) return false;
-    int64_t message = receives ? route.taken : route.sent, runNumber = fabric.currentRun();
-    Address place = route.memory.address() + static_cast<Address>(message % buffers * route.stride);
-    StreamEvent &before = route.of(receives ? route.written : route.read, message),
-                &after = route.of(receives ? route.read : route.written, message);
-    CLEAVE_RETURN_IF_ERROR(before.waitOn(stream, runNumber));
-    CLEAVE_RETURN_IF_ERROR(copyRectangle(device.gpu(), {0, 0, bytes, 1, bytes, bytes}, receives ? place : data,
-                                         receives ? data : place, stream));
-    CLEAVE_RETURN_IF_ERROR(after.record(stream, runNumber));
-    ++(receives ? route.taken : route.sent);
-    return true;
-  }
-  int64_t sentBytes() const override { return receives ? 0 : bytes; }
-  Address data = 0;
-  int64_t bytes = 0;
-  bool receives = false;
-
-private:
-  LocalStreamFabric &fabric;
-  LocalStreamFabric::Route &route;
-  CudaDevice &device;
-  Stream stream;
-};
-} // namespace
-
 LocalStreamFabric::LocalStreamFabric(dist::Mesh mesh, std::unique_ptr<Fabric> host, CudaDevices devices)
     : StreamFabric(std::move(mesh), std::move(host), std::move(devices)) {}
 LocalStreamFabric::~LocalStreamFabric() = default;
@@ -273,15 +239,10 @@ Status LocalStreamFabric::openRoutes(int64_t device, std::span<const MessageRout
   CudaDevice &own = *devices.at(device);
   for (const MessageRoute &message : opened) { // both ends name it, the sender says how many buffers it needs
     if (message.from != device) continue;
-    Route &route = routes[{message.from, message.to, message.channel}];
-    route.stride = (message.bytes + 255) / 256 * 256;
-    CLEAVE_RETURN_IF_ERROR(route.memory.allocate(own.gpu(), route.stride * message.buffers, own.stream(computeLane)));
-    for (int i = 0; i < message.buffers; ++i) {
-      CLEAVE_RETURN_IF_ERROR(route.written.emplace_back().make(own.gpu()));
-      CLEAVE_RETURN_IF_ERROR(route.read.emplace_back().make(devices.at(message.to)->gpu()));
-    }
+    MessageBuffers &route = routes[{message.from, message.to, message.channel}];
+    CLEAVE_RETURN_IF_ERROR(route.open(own, *devices.at(message.to), message));
   }
-  return own.synchronize();
+  return Status::ok();
 }
 
 Result<Prepared> LocalStreamFabric::prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) {
@@ -290,12 +251,7 @@ Result<Prepared> LocalStreamFabric::prepareTransfer(int64_t device, int lane, co
   int channel = transfer.channel();
   auto found = routes.find(receives ? std::tuple{peer, device, channel} : std::tuple{device, peer, channel});
   if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
-  CudaDevice &own = *devices.at(device);
-  auto command = std::make_unique<LocalTransfer>(*this, found->second, own, own.stream(lane));
-  command->data = own.address(transfer.buffer().offset());
-  command->bytes = byteSize(transfer.buffer());
-  command->receives = receives;
-  return Prepared(std::move(command));
+  return bufferedTransfer(*this, found->second, *devices.at(device), lane, transfer);
 }
 
 int64_t LocalStreamFabric::messageBytes(int64_t device) const {

@@ -2,9 +2,7 @@
 // each other's arenas by copies and by the reduction kernels. Sums are made in the order of the members, so the bits
 // are those of the CPU's LocalFabric.
 #pragma once
-#include "runtime/comm/cuda/stream_fabric.h"
-#include "runtime/device/cuda/event.h"
-#include <deque>
+#include "runtime/comm/cuda/message_buffers.h"
 
 namespace cleave::runtime::cuda {
 
@@ -24,17 +22,6 @@ public:
     std::vector<LocalCollective *> present; // by place in the group; null: not yet
     size_t arrived = 0;
   };
-  // A ring of message buffers on the sender's GPU.
-  struct Route {
-    DeviceMemory memory;
-    int64_t stride = 0;
-    std::deque<StreamEvent> written, read; // by buffer
-    int64_t sent = 0, taken = 0;
-    StreamEvent &of(std::deque<StreamEvent> &events, int64_t message) {
-      return events[static_cast<size_t>(message) % events.size()];
-    }
-  };
-  int64_t currentRun() const { return run; }
   // Where on the device's GPU these addresses lie as a table for a kernel.
   Result<Address> table(int64_t device, const std::vector<Address> &addresses);
 
@@ -45,9 +32,9 @@ private:
     std::deque<DeviceMemory> chunks;
     int64_t used = 0; // bytes of the last chunk
   };
-  std::map<std::pair<std::vector<int64_t>, int>, Meeting> meetings; // by members and lane
-  std::map<std::tuple<int64_t, int64_t, int>, Route> routes;        // by sender, receiver and channel
-  std::map<int64_t, Tables> tables;                                 // by device
+  std::map<std::pair<std::vector<int64_t>, int>, Meeting> meetings;   // by members and lane
+  std::map<std::tuple<int64_t, int64_t, int>, MessageBuffers> routes; // by sender, receiver and channel
+  std::map<int64_t, Tables> tables;                                   // by device
   std::map<const Gpu *, Module> modules;
   std::map<const Gpu *, std::map<std::string, Function>> reductions;
 };

@@ -295,7 +295,10 @@ Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) 
   const Gpu &gpu = device().gpu();
   for (const MessageRoute &message : opened) {
     if (message.from != id) continue;
-    if (message.to == id) return inputError("a rank that sends to itself between processes of GPUs");
+    if (message.to == id) { // a tied parameter whose stages lie on one rank
+      CLEAVE_RETURN_IF_ERROR(toItself[message.channel].open(device(), device(), message));
+      continue;
+    }
     Route &route = routes[{message.from, message.to, message.channel}];
     route.stride = (message.bytes + 255) / 256 * 256;
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
@@ -315,6 +318,7 @@ Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) 
 Result<Prepared> NcclFabric::prepareTransfer(int64_t id, int lane, const plan::Transfer &transfer) {
   int64_t peer = evaluate(transfer.peer(), mesh, id);
   bool receives = transfer.direction() == plan::Transfer::RECEIVE;
+  if (peer == id) return bufferedTransfer(*this, toItself.at(transfer.channel()), device(), lane, transfer);
   auto found =
       routes.find(receives ? std::tuple{peer, id, transfer.channel()} : std::tuple{id, peer, transfer.channel()});
   if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
@@ -326,6 +330,7 @@ Result<Prepared> NcclFabric::prepareTransfer(int64_t id, int lane, const plan::T
 int64_t NcclFabric::messageBytes(int64_t) const {
   int64_t bytes = 0;
   for (const auto &[key, route] : routes) bytes += route.memory.bytes();
+  for (const auto &[channel, route] : toItself) bytes += route.memory.bytes();
   for (const DeviceMemory &memory : scratches) bytes += memory.bytes();
   return bytes;
 }

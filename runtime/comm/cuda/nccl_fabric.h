@@ -3,10 +3,10 @@
 // reaches the others over the host's fabric.
 //
 //   all-gather and reduce-scatter along an inner dimension, all-to-all: packed into scratch, exchanged, unpacked
+//   messages to itself: as within a process (message_buffers.h)
 //   sends: into a message buffer, then on a stream of their own, since NCCL's send waits for its receiver on the GPU
 #pragma once
-#include "runtime/comm/cuda/stream_fabric.h"
-#include "runtime/device/cuda/event.h"
+#include "runtime/comm/cuda/message_buffers.h"
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -36,7 +36,6 @@ public:
     StreamEvent idle;
   };
   const Nccl &api() const { return *nccl; }
-  int64_t currentRun() const { return run; }
   CudaDevice &device() const { return *devices.begin()->second; }
   // Scratch that all exchanges of a lane share, known when all are prepared.
   void needScratch(int lane, int64_t bytes) {
@@ -53,6 +52,7 @@ private:
   std::vector<NcclComm> made;                                          // all, the world first
   std::map<std::pair<std::vector<std::string>, int>, NcclComm> groups; // by axes and lane
   std::map<std::tuple<int64_t, int64_t, int>, Route> routes;           // by sender, receiver, channel
+  std::map<int, MessageBuffers> toItself;                              // by channel
   std::optional<std::chrono::steady_clock::time_point> lostSince;      // a process of the run
   std::array<int64_t, numLanes> scratchBytes{};
   std::array<DeviceMemory, numLanes> scratches;

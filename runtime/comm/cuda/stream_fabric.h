@@ -26,6 +26,7 @@ public:
     stop();
     host->abort(message, exitStatus);
   }
+  int64_t currentRun() const { return run; }
   // Before the commands of a run are issued; its events are only waited for within it.
   virtual Status beginRun(int64_t number) {
     run = number;
