@@ -33,8 +33,9 @@ Status StreamEngine::open() {
   cuda::Gpu &first = devices.front()->gpu();
   CLEAVE_RETURN_IF_ERROR(begin.make(first));
   CLEAVE_RETURN_IF_ERROR(end.make(first));
-  CLEAVE_RETURN_IF_ERROR(words.allocate(first, static_cast<int64_t>(programs.size()) * wordsPerRank * 4));
-  std::memset(words.data(), 0, static_cast<size_t>(words.bytes()));
+  CLEAVE_RETURN_IF_ERROR(recorder.open(devices));
+  CLEAVE_RETURN_IF_ERROR(faults.allocate(first, static_cast<int64_t>(programs.size()) * 4));
+  std::memset(faults.data(), 0, static_cast<size_t>(faults.bytes()));
   for (size_t r = 0; r < programs.size(); ++r) {
     for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
     for (const auto &[key, fragment] : programs[r]->fragments)
@@ -50,7 +51,6 @@ Status StreamEngine::open() {
 }
 
 Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
-  routine.log.resize(programs.size());
   for (size_t r = 0; r < programs.size(); ++r) {
     const PreparedProgram &program = *programs[r];
     int number = 0;
@@ -173,8 +173,7 @@ Status StreamEngine::fork(Routine &routine) {
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
     for (int lane = 0; lane < numLanes; ++lane) {
       if (r > 0 || lane > 0) CLEAVE_RETURN_IF_ERROR(begin.waitOn(devices[r]->stream(lane), runNumber));
-      routine.log[r][static_cast<size_t>(lane)].clear();
-      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, nullptr));
+      CLEAVE_RETURN_IF_ERROR(recorder.clear(r, lane));
     }
     if (int64_t place = programs[r]->program().fault_offset())
       CLEAVE_RETURN_IF_ERROR(
@@ -191,8 +190,7 @@ Status StreamEngine::join() {
     const cuda::Gpu &gpu = devices[r]->gpu();
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
     if (int64_t place = programs[r]->program().fault_offset()) {
-      cuda::Address word =
-          words.address() + static_cast<cuda::Address>((static_cast<int64_t>(r) * wordsPerRank + faultWord) * 4);
+      cuda::Address word = faults.address() + static_cast<cuda::Address>(r * 4);
       CLEAVE_RETURN_IF_ERROR(
           gpu.check(gpu.driver.memcpyAsync(word, devices[r]->address(place), 4, devices[r]->stream(computeLane)),
                     "cannot read the fault"));
@@ -215,6 +213,7 @@ Status StreamEngine::enqueue(Routine &routine) {
   cursors.assign(programs.size(), {});
   recordedIn.clear();
   routine.sent.clear();
+  routine.log = recorder.begin();
   for (size_t r = 0; r < programs.size(); ++r)
     for (int lane = 0; lane < numLanes; ++lane) {
       const auto &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
@@ -300,7 +299,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     if (meets && !cursor.marked) {
       std::string what = fmt::format("in {} '{}' of {}", kindName(*item.source), item.source->name(),
                                      actionName(*action.fragment->source, action.source->microbatch()));
-      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, &what));
+      CLEAVE_RETURN_IF_ERROR(recorder.mark(routine.log, r, lane, what));
       cursor.marked = true;
     }
     StreamTrace::Place place{r, programs[r]->id, lane};
@@ -314,7 +313,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     if (meets) {
       std::string what = fmt::format("after {} '{}' of {}", kindName(*item.source), item.source->name(),
                                      actionName(*action.fragment->source, action.source->microbatch()));
-      CLEAVE_RETURN_IF_ERROR(mark(r, lane, routine, &what));
+      CLEAVE_RETURN_IF_ERROR(recorder.mark(routine.log, r, lane, what));
       cursor.marked = false;
     }
     CLEAVE_RETURN_IF_ERROR(afterCommand(r, lane, *item.source));
@@ -329,35 +328,6 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     ++cursor.item;
   }
   return Status::ok();
-}
-
-Status StreamEngine::mark(size_t rank, int lane, Routine &routine, const std::string *what) {
-  std::vector<std::string> &log = routine.log[rank][static_cast<size_t>(lane)];
-  if (what) log.push_back(*what);
-  cuda::Address word =
-      words.address() + static_cast<cuda::Address>((static_cast<int64_t>(rank) * wordsPerRank + lane) * 4);
-  const cuda::Gpu &gpu = devices[rank]->gpu();
-  return gpu.check(gpu.driver.memsetD32Async(word, static_cast<unsigned>(log.size()), 1, devices[rank]->stream(lane)),
-                   "cannot mark a lane's progress");
-}
-
-std::string StreamEngine::flightRecord(const Routine &routine) const {
-  std::string text;
-  for (size_t r = 0; r < programs.size(); ++r) {
-    text += fmt::format("\n  rank {}:", programs[r]->id);
-    bool first = true;
-    for (int lane = 0; lane < numLanes; ++lane) {
-      const std::vector<std::string> &log = routine.log[r][static_cast<size_t>(lane)];
-      if (log.empty()) continue;
-      uint32_t reached = 0;
-      std::memcpy(&reached, words.data() + (static_cast<int64_t>(r) * wordsPerRank + lane) * 4, sizeof reached);
-      text += fmt::format("{} {}: {} ({} of {})", first ? "" : ";", laneName(lane),
-                          reached == 0 || reached > log.size() ? "before its first exchange" : log[reached - 1],
-                          reached, log.size());
-      first = false;
-    }
-  }
-  return text;
 }
 
 // With --debug: the command is done, and did what it should.
@@ -386,7 +356,7 @@ Status StreamEngine::fault(size_t rank) const {
   const plan::Program &program = programs[rank]->program();
   int32_t code = 0;
   if (!program.fault_offset()) return Status::ok();
-  std::memcpy(&code, words.data() + (static_cast<int64_t>(rank) * wordsPerRank + faultWord) * 4, sizeof code);
+  std::memcpy(&code, faults.data() + rank * 4, sizeof code);
   if (code == 0) return Status::ok();
   int fragment = (code - 1) >> 16, command = (code - 1) & 0xffff;
   if (fragment < 0 || fragment >= program.fragments_size() || command >= program.fragments(fragment).commands_size())
@@ -411,7 +381,7 @@ Status StreamEngine::awaitEnd(const Routine &routine) {
     if (waited > options.timeoutSeconds)
       return runError(fmt::format("the devices do not come to an end for {:.1f} s; the last exchanges of the ranks of "
                                   "this process:{}",
-                                  waited, flightRecord(routine)));
+                                  waited, recorder.text(routine.log)));
     // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));

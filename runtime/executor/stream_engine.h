@@ -11,6 +11,7 @@
 #pragma once
 #include "runtime/comm/cuda/stream_fabric.h"
 #include "runtime/device/cuda/event.h"
+#include "runtime/executor/flight_recorder.h"
 #include "runtime/executor/prepared_program.h"
 #include "runtime/executor/stream_trace.h"
 #include <memory>
@@ -55,8 +56,7 @@ private:
     cuda::GraphExec graph = nullptr;
     int64_t runs = 0;
     std::unordered_map<Traffic *, std::pair<int64_t, int64_t>> sent; // by a run: how often, bytes
-    // For the flight recorder: what the marks of a lane's progress count, by rank and lane.
-    std::vector<std::array<std::vector<std::string>, numLanes>> log;
+    FlightRecorder::Log log;
   };
   struct Cursor {
     size_t action = 0, item = 0;
@@ -74,11 +74,9 @@ private:
   Status join();
   Status advance(Routine &routine, size_t rank, int lane, bool &moved);
   Result<bool> waited(Routine &routine, size_t rank, int lane, const ActionWait &wait);
-  Status mark(size_t rank, int lane, Routine &routine, const std::string *what);
   Status afterCommand(size_t rank, int lane, const plan::Command &command);
   Status awaitEnd(const Routine &routine);
   Status fault(size_t rank) const;
-  std::string flightRecord(const Routine &routine) const;
   cuda::StreamEvent &eventOf(const Event *event) { return *events.at(event); }
 
   std::vector<PreparedProgram *> programs;
@@ -92,9 +90,8 @@ private:
   std::unordered_map<const Event *, size_t> recordedIn; // the last action that recorded it
   std::deque<std::array<cuda::StreamEvent, numLanes>> laneEnds;
   cuda::StreamEvent begin, end;
-  // For each rank 16 words that the GPU writes: the lanes' marks, and the fault.
-  static constexpr int64_t wordsPerRank = 16, faultWord = 8;
-  cuda::PinnedMemory words;
+  FlightRecorder recorder;
+  cuda::PinnedMemory faults; // of every rank: the word that a kernel left, for the host
   int64_t runNumber = 0, failed = 0;
 };
 
