@@ -105,11 +105,17 @@ private:
         set("sharding", layouts.parameter);
       } else if (param.getRole() == "optimizer_state") {
         set("sharding", layouts.state);
-      } else if (param.getRole() == "accumulator" && decision.zero >= 2) {
+      } else if (param.getRole() == "accumulator" && liesInParts(layouts.gradient)) {
         set("sharding", layouts.gradient);
       }
-      // Below ZeRO-2 an accumulator holds each device's own sum: PropagateShardings gives it the gradient's layout.
+      // Below ZeRO-2, which parameters may have each for itself, an accumulator holds each device's own sum:
+      // PropagateShardings gives it the gradient's layout.
     }
+  }
+
+  // Over the axes of ZeRO.
+  bool liesInParts(const Sharding &layout) const {
+    return llvm::any_of(decision.zeroAxes, [&](const std::string &axis) { return layout.uses(axis); });
   }
 
   planner::Decision decision;

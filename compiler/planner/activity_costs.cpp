@@ -94,7 +94,7 @@ UnitActivity UnitActivity::times(double count) const {
 UnitState UnitState::times(double count) const {
   UnitState all = *this;
   for (double *part : {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable,
-                       &all.elements, &all.host, &all.hostSeconds, &all.hostExposed})
+                       &all.hideableLower, &all.elements, &all.host, &all.hostSeconds, &all.hostExposed})
     *part *= count;
   return all;
 }
@@ -109,6 +109,7 @@ UnitState &UnitState::operator+=(const UnitState &other) {
   update += other.update;
   exposed += other.exposed;
   hideable += other.hideable;
+  hideableLower += other.hideableLower;
   largestParameter = std::max(largestParameter, other.largestParameter);
   elements += other.elements;
   return *this;
@@ -263,13 +264,19 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
     const Variable &variable = model.variables[v];
     Price price = homePrice(model, variable, size_t(choice[v]));
     const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
-    double largest = model.parameterBytes(variable.index, variable.homes[size_t(choice[v])]);
+    double largest = model.gatheredBytes(variable.index, variable.homes[size_t(choice[v])]);
     double count = double(variable.count);
-    UnitState state{price.parameters / count,  price.gradients / count,
-                    price.optimizer / count,   price.update / count,
-                    price.exposed / count,     price.hideable / count,
-                    price.host / count,        price.hostSeconds / count,
-                    price.hostExposed / count, largest,
+    UnitState state{price.parameters / count,
+                    price.gradients / count,
+                    price.optimizer / count,
+                    price.update / count,
+                    price.exposed / count,
+                    price.hideable / count,
+                    price.hideableLower / count,
+                    price.host / count,
+                    price.hostSeconds / count,
+                    price.hostExposed / count,
+                    largest,
                     double(tensor.elements())};
     return state;
   };
@@ -289,6 +296,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       sum.update += times * state.update;
       sum.exposed += times * state.exposed;
       sum.hideable += times * state.hideable;
+      sum.hideableLower += times * state.hideableLower;
       sum.elements += times * state.elements;
       sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
     }

@@ -47,6 +47,7 @@ double leastUpdateSeconds(const SplitModel &model); // of the parameters, with w
 struct UnitState {
   double parameters = 0, gradients = 0, optimizer = 0; // bytes
   double update = 0, exposed = 0, hideable = 0;        // seconds
+  double hideableLower = 0;                            // of hideable: of parameters with Setting::lowerZero
   double host = 0, hostSeconds = 0, hostExposed = 0;   // in the host's memory; copies, and their part of `exposed`
   double largestParameter = 0;                         // bytes of its largest, not split by ZeRO
   double elements = 0;                                 // of all devices together

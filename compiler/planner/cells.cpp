@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
-#include <string_view>
 
 namespace cleave::planner {
 namespace {
@@ -53,12 +52,11 @@ SplitModel plainModel(const Cell &cell) {
   return model;
 }
 
-void add(Cell &cell, const SplitModel &model, Result<Minimum> minimum) {
+void add(Cell &cell, Result<Minimum> minimum) {
   if (!minimum || minimum->value == infinity) return;
   for (const CellVariant &variant : cell.variants)
     if (variant.choice == minimum->assignment) return;
-  ActivityCosts activity = costActivity(model, minimum->assignment);
-  cell.variants.push_back({std::move(minimum->assignment), std::move(activity)});
+  cell.variants.push_back({std::move(minimum->assignment), {}});
 }
 
 } // namespace
@@ -81,7 +79,7 @@ void Cells::solve(Cell &cell) {
   cell.secondsBound = std::max(cell.secondsBound, (std::min(fastest->bound, seconds) - inner.mostUpdateSeconds()) /
                                                       double(model.setting.microbatches));
   cell.fastestValue = fastest->value;
-  add(cell, model, std::move(fastest));
+  add(cell, std::move(fastest));
 }
 
 void Cells::addLeaner(Cell &cell) {
@@ -90,26 +88,23 @@ void Cells::addLeaner(Cell &cell) {
   SplitModel model = plainModel(cell);
   InnerProblem inner(model, 0);
   double memory = evaluate(model, cell.variants[0].choice).predicted.memory.total();
-  for (double price : memoryPrices) add(cell, model, inner.weighted(price * cell.fastestValue / std::max(1.0, memory)));
-  add(cell, model, inner.leanest());
+  for (double price : memoryPrices) add(cell, inner.weighted(price * cell.fastestValue / std::max(1.0, memory)));
+  add(cell, inner.leanest());
 }
 
 SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
   SplitModel model = *cell.model;
-  int64_t before = model.setting.batchWays(), ways = setting.batchWays();
-  bool sameGroup = before == ways && model.setting.batchStride() == setting.batchStride();
   model.setting = setting;
-  if (sameGroup) return model;
-  // Collectives over the samples inside operations: the group is another, and what is gathered has more parts.
-  GroupShape group = groupAlong(cluster, ways, setting.batchStride());
-  for (Variable &variable : model.variables.edit())
-    for (Candidate &candidate : variable.candidates)
-      for (Exchange &exchange : candidate.exchanges) {
-        if (std::string_view(exchange.axis) != "batch") continue;
-        exchange.group = group;
-        if (exchange.collective != Collective::AllReduce) exchange.bytes *= double(ways) / double(before);
-      }
   return model;
+}
+
+const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitModel &model) const {
+  CellVariant &of = cell.variants[variant];
+  // What the last microbatch keeps counts for the more, the fewer there are.
+  const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
+  auto [found, isNew] = of.activities.try_emplace({model.setting.batchWays(), microbatches});
+  if (isNew) found->second = costActivity(model, of.choice);
+  return found->second;
 }
 
 } // namespace cleave::planner

@@ -15,7 +15,8 @@ namespace cleave::planner {
 // One way to split every operation; from the fastest to the one that needs the least memory.
 struct CellVariant {
   std::vector<int> choice;
-  ActivityCosts activity;
+  // By batch ways, over which some operations communicate, and by microbatches where these differ.
+  std::map<std::pair<int64_t, int64_t>, ActivityCosts> activities;
 };
 
 struct Cell {
@@ -40,6 +41,8 @@ public:
   void addLeaner(Cell &cell);
   // The cell's model with the setting's own axes and microbatches; the variants' choices are of it too.
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
+  // Of a variant with that model; priced once for all settings that agree on it. Stays where it is.
+  const ActivityCosts &activityOf(Cell &cell, size_t variant, const SplitModel &model) const;
 
 private:
   Status nothingAllowed(const InnerProblem &inner, const Setting &setting) const;

@@ -107,6 +107,31 @@ StagePlan planOf(const SplitModel &model, const Decision &decision) {
   return plan;
 }
 
+// The stage of a parameter that ZeRO cuts, by how it lies.
+int zeroOf(const ParameterDecision &parameter, const dist::Axes &zeroAxes) {
+  auto isCut = [&](const dist::Sharding &layout) {
+    return std::ranges::any_of(zeroAxes, [&](const std::string &axis) { return layout.uses(axis); });
+  };
+  return isCut(parameter.parameter) ? 3 : isCut(parameter.gradient) ? 2 : isCut(parameter.state) ? 1 : 0;
+}
+
+// Parameters whose ZeRO stage is below the decision's (mixed_zero.h).
+void readMixedZero(const Decision &decision, const std::vector<int> &choice, SplitModel &model) {
+  size_t next = 0;
+  for (size_t t = 0; t < model.problem->tensors.size(); ++t) {
+    if (model.problem->tensors[t].kind != TensorKind::Parameter) continue;
+    const ParameterDecision &parameter = decision.parameters[next++];
+    const size_t v = size_t(model.variableOfTensor[t]);
+    const Variable &variable = model.variables[v];
+    if (variable.index != int(t) || model.zeroDimension(int(t), variable.homes[size_t(choice[v])]) < 0) continue;
+    const int zero = zeroOf(parameter, decision.zeroAxes);
+    if (zero >= decision.zero) continue;
+    if (model.lowers.empty()) model.lowers.edit().assign(model.problem->tensors.size(), false);
+    model.lowers.edit()[t] = true;
+    model.setting.lowerZero = zero;
+  }
+}
+
 Constraints constraintsOf(const Decision &decision) {
   Constraints constraints;
   constraints.allowRedundantWork = true; // to show what it would cost
@@ -123,6 +148,7 @@ Result<DecidedModel> decide(const Problem &problem, std::shared_ptr<const Proble
   decided.decision = &decision;
   decided.model = std::move(*model);
   decided.choice = choicesOf(problem, *facts, decided.model, decision);
+  readMixedZero(decision, decided.choice, decided.model);
   decided.facts = std::move(facts);
   decided.plan = planOf(decided.model, decision);
   if (int(decided.plan.firstUnits.size()) != decision.stages)

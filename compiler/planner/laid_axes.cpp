@@ -53,6 +53,10 @@ private:
       for (const dist::Axes &axes : split)
         for (const std::string &axis : axes)
           if (!wanted.uses(axis) && !isAmong(batchAxes, axis)) gradient.partial.push_back(axis);
+      if (isParameter && gradient.dims == lies[t].dims && gradient.partial == dist::Axes{"ep"}) {
+        model.sumsOverExperts.edit()[t] = true; // together with the sum over the batch axes
+        continue;
+      }
       const size_t before = made.size();
       add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
       for (size_t e = before; e < made.size(); ++e) made[e].onceAStep = isParameter;

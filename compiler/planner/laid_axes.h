@@ -19,6 +19,10 @@ namespace cleave::planner {
 // Empty where the setting has no such axis. Errors: nothing in the graph that an axis could split.
 Result<std::vector<LaidAxis>> layAxes(const Problem &problem, const ProblemFacts &facts, const Setting &setting);
 
+// How many experts the products with stacked weights [experts, in, out] have, each number once: `ep` divides one of
+// them.
+std::vector<int64_t> expertCounts(const Problem &problem);
+
 // The axes of a node's factors: the batch axes and those laid; nothing of tp and cp.
 dist::FactorSharding laidSplit(const SplitModel &model, int node);
 

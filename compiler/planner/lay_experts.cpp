@@ -1,12 +1,27 @@
 // Expert parallelism: a node on stacked weights has its own experts; all others have their own samples. Where samples
 // are dispatched to experts as a product with a mask the change between the two is an all-to-all, as in GShard; where
 // every expert computes every sample, a gather and a reduce-scatter.
+#include "compiler/planner/laid_axes.h"
 #include "compiler/planner/laying.h"
 #include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave::planner {
 namespace {
+
+bool isStacked(const Tensor &tensor) { return tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 3; }
+
+// Experts are what a stacked weight, what it multiplies and the result all have.
+bool countsExperts(const Problem &problem, const Node &node, int64_t factor) {
+  if (node.cheap || node.results.empty() || node.operands.size() < 2) return false;
+  if (dimOf(node.rule, node.rule.results[0], factor) < 0) return false;
+  bool inWeight = false;
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    if (dimOf(node.rule, node.rule.operands[o], factor) < 0) return false;
+    inWeight |= isStacked(problem.tensors[size_t(node.operands[o])]);
+  }
+  return inWeight;
+}
 
 class ExpertWalk {
 public:
@@ -29,23 +44,11 @@ public:
   }
 
 private:
-  static bool isStacked(const Tensor &tensor) {
-    return tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 3;
-  }
-
-  // Experts are what a stacked weight, what it multiplies and the result all have; the dimension goes from there
-  // wherever the factor rules lead.
+  // The dimension goes from the products with stacked weights wherever the factor rules lead.
   void findExperts() {
     for (const Node &node : problem.nodes)
-      for (size_t f = 0; !node.cheap && f < node.rule.factors.size(); ++f) {
-        bool everywhere = !node.results.empty() && dimOf(node.rule, node.rule.results[0], int64_t(f)) >= 0,
-             inWeight = false;
-        for (size_t o = 0; o < node.operands.size(); ++o) {
-          everywhere = everywhere && dimOf(node.rule, node.rule.operands[o], int64_t(f)) >= 0;
-          inWeight |= isStacked(problem.tensors[size_t(node.operands[o])]);
-        }
-        if (everywhere && inWeight && node.operands.size() > 1) mark(node, int64_t(f));
-      }
+      for (size_t f = 0; f < node.rule.factors.size(); ++f)
+        if (countsExperts(problem, node, int64_t(f))) mark(node, int64_t(f));
     for (bool changed = true; changed;) {
       changed = false;
       for (const Node &node : problem.nodes)
@@ -160,6 +163,16 @@ private:
 };
 
 } // namespace
+
+std::vector<int64_t> expertCounts(const Problem &problem) {
+  std::vector<int64_t> counts;
+  for (const Node &node : problem.nodes)
+    for (size_t f = 0; f < node.rule.factors.size(); ++f)
+      if (countsExperts(problem, node, int64_t(f))) counts.push_back(node.rule.factors[f].size);
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
 
 Status layExperts(Laying &laying) { return ExpertWalk(laying).run(); }
 

@@ -1,6 +1,7 @@
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/cells.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/mixed_zero.h"
 #include "compiler/planner/plan_improvement.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/split_candidates.h"
@@ -31,6 +32,8 @@ constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
 constexpr double certifiedPart = 0.995;
 constexpr int mostPrograms = 60;
+// ZeRO stages are mixed on so many meshes.
+constexpr size_t mostMixed = 3;
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
 // Others that are not so slow are worth showing beside the best.
@@ -39,7 +42,7 @@ constexpr double worthImproving = 1.25;
 constexpr double worthSimulating = 1.03;
 
 bool sameMesh(const Setting &a, const Setting &b) {
-  return a.pp == b.pp && a.dp == b.dp && a.fsdp == b.fsdp && a.cp == b.cp && a.tp == b.tp;
+  return a.pp == b.pp && a.dp == b.dp && a.fsdp == b.fsdp && a.cp == b.cp && a.ep == b.ep && a.tp == b.tp;
 }
 
 class OuterSearch {
@@ -201,33 +204,29 @@ private:
   void tryPlans(const Setting &setting, Cell &cell, double known) {
     double bound = infinity;
     SplitModel model = cells.modelFor(cell, setting);
-    std::vector<ActivityCosts> activities; // collectives over the samples depend on the batch axes
-    auto activityOf = [&](size_t v) -> const ActivityCosts & {
-      for (size_t next = activities.size(); next <= v; ++next)
-        activities.push_back(model.setting.batchWays() == cell.model->setting.batchWays() && !setting.exceptLast
-                                 ? cell.variants[next].activity
-                                 : costActivity(model, cell.variants[next].choice));
-      return activities[v];
-    };
     std::vector<Recompute> ways = openWays();
     bool isUniform = ways.size() == 1;
     std::vector<Recompute> ofStage, ofUnit;
     if (!readRecomputation(setting, ofStage, ofUnit)) return;
     const bool isSettled = setting.pp > 1 ? coversAllSplits(model) : isSmall();
-    for (int zero : openZeroStages(constraints, setting)) {
+    const std::vector<int> zeros = openZeroStages(constraints, setting);
+    bool isAnyTight = false;
+    for (int zero : zeros) {
       model.setting.zero = zero;
       double least = infinity;
       for (size_t v = 0; v < cell.variants.size(); ++v) {
         std::vector<int> choice = cell.variants[v].choice;
         StateCosts state = costState(model, choice);
-        StageProblem stages{&model, &activityOf(v), &state, profileOf(setting), limit, {},
-                            ways,   ofStage,        ofUnit, pinnedUnits};
+        StageProblem stages{
+            &model,     &cells.activityOf(cell, v, model), &state, profileOf(setting), limit, {}, ways, ofStage, ofUnit,
+            pinnedUnits};
         if (pinnedUnits.empty()) stages.firstUnits = evenChunks(stages);
         if (isUniform) stages.recompute = ways.front();
         bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
         double cheap = tryPlan(stages, choice, cell.isExact, isTight);
         least = std::min(least, cheap);
         if (!isSettled && cheap < worthTrying()) open.push_back({cheap, model.setting, &cell, v});
+        isAnyTight = isAnyTight || isTight;
         if (isTight && v == 0) cells.addLeaner(cell);
       }
       if (setting.pp == 1 && isSmall() && constraints.recomputeOf.empty()) {
@@ -236,6 +235,9 @@ private:
       }
       bound = std::min(bound, least);
     }
+    // Where memory decides, stages may be mixed.
+    if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
+      bound = std::min(bound, leastOfAnyZero(model, ways));
     if (isSettled) outcome.bound = std::min(outcome.bound, setting.pp > 1 ? known : bound);
   }
 
@@ -245,6 +247,10 @@ private:
     std::optional<StagePlan> plan =
         planStages(stages, std::min(incumbentOf(stages.model->setting), worthImproving * worthTrying()));
     if (!plan) return infinity;
+    if (plan->isPruned) {
+      isTight = plan->isTight;
+      return plan->bound;
+    }
     isTight = !plan->fits || (!stages.recompute && std::ranges::any_of(plan->recompute, [&](Recompute how) {
       return how != stages.allowed.front();
     }));
@@ -254,7 +260,8 @@ private:
 
   // Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan) {
-    if (plan.fits && plan.seconds >= worthSimulating * incumbentOf(stages.model->setting)) return;
+    const double worth = isSmall() ? worthImproving : worthSimulating;
+    if (plan.fits && plan.seconds >= worth * incumbentOf(stages.model->setting)) return;
     bool isLeaner = !outcome.leastMemory || plan.bytes < outcome.leastMemory->plan.bytes;
     if (!plan.fits && (outcome.best || !isLeaner)) return;
     if (plan.fits && plan.bound >= worthTrying() && plan.seconds >= worthImproving * worthTrying()) return;
@@ -282,7 +289,8 @@ private:
     std::sort(finalists.begin(), finalists.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
     const size_t asked = options.top > 0 ? size_t(options.top) + 1 : 0; // the best, and runners-up
-    if (finalists.size() > std::max(mostPipelines, asked)) finalists.resize(std::max(mostPipelines, asked));
+    const size_t most = std::max(options.certified ? mostPipelines : 1, asked);
+    if (finalists.size() > most) finalists.resize(most);
     for (size_t i = 0; i < finalists.size(); ++i) {
       const Solution &solution = finalists[i];
       if ((i >= asked && solution.seconds() > worthRefining * incumbent()) || isLate()) break;
@@ -293,9 +301,9 @@ private:
       SplitModel model = own.modelFor(cell, setting);
       bool isTight = false;
       for (size_t v = 0; v < cell.variants.size(); ++v) {
-        const CellVariant variant = cell.variants[v];
-        StateCosts state = costState(model, variant.choice);
-        tryPlan(stagesOf(model, variant.activity, state), variant.choice, cell.isExact, isTight);
+        const std::vector<int> choice = cell.variants[v].choice;
+        StateCosts state = costState(model, choice);
+        tryPlan(stagesOf(model, own.activityOf(cell, v, model), state), choice, cell.isExact, isTight);
         if (isTight && v == 0) own.addLeaner(cell);
       }
       const Solution *now = bestOf(setting);
@@ -392,6 +400,19 @@ private:
     return least;
   }
 
+  // Whatever stage each parameter has, and whatever is computed again.
+  double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const {
+    model.setting.zero = 0;
+    model.setting.anyZero = true;
+    double least = infinity;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, infinity);
+      if (assignment) least = std::min(least, assignment->bound);
+    }
+    return least;
+  }
+
   // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
   double leastOfAnyMemory(SplitModel &model) {
     model.setting.recompute = Recompute::None;
@@ -418,6 +439,7 @@ private:
     outcome.byMesh.clear();
     std::sort(found.begin(), found.end(),
               [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    mixZeroStages(found);
     int64_t improved = 0;
     double best = found[0].seconds();
     for (Solution &solution : found) {
@@ -432,6 +454,31 @@ private:
       }
       record(std::move(solution));
     }
+  }
+
+  // ZeRO stages of their own for groups of parameters, of the best meshes; the fastest of them first.
+  void mixZeroStages(std::vector<Solution> &found) {
+    const double worth = worthImproving * found[0].seconds();
+    size_t mixed = 0;
+    for (Solution &solution : found) {
+      const Setting setting = solution.model->setting;
+      const std::vector<int> open = openZeroStages(constraints, setting);
+      if (mixed >= mostMixed || solution.seconds() > worth || isLate()) break;
+      if (open.size() == 1 || setting.offload != Offload::None || setting.grid != TensorGrid::None) continue;
+      if (solution.seconds() <= outcome.bound * (1 + 1e-9)) continue;
+      ++mixed;
+      ActivityCosts activity = costActivity(*solution.model, solution.choice);
+      const StateCosts uniform = costState(*solution.model, solution.choice);
+      StageProblem stages = stagesOf(*solution.model, activity, uniform);
+      const double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
+      const std::shared_ptr<const SplitModel> before = solution.model;
+      auto model = std::make_shared<SplitModel>(*before);
+      mixZero(stages, open, solution.choice, int64_t(improvementWork / work), model, solution.plan,
+              solution.evaluation);
+      solution.model = std::move(model);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
   }
 
   // With their own prices instead of their cell's.
@@ -554,16 +601,6 @@ private:
   Outcome outcome;
 };
 
-// What most blocks do.
-Recompute mostRecomputed(const Solution &solution) {
-  int count[3] = {0, 0, 0};
-  const std::vector<Unit> &units = solution.model->layout->units;
-  bool hasBlocks = std::any_of(units.begin(), units.end(), [](const Unit &unit) { return unit.isBlock; });
-  for (size_t u = 0; u < units.size(); ++u)
-    if (units[u].isBlock || !hasBlocks) ++count[size_t(solution.plan.recompute[u])];
-  return Recompute(std::max_element(count, count + 3) - count);
-}
-
 } // namespace
 
 double usableMemory(const Cluster &cluster) { return cluster.device.memoryBytes * constants::usableMemory; }
@@ -571,71 +608,6 @@ double usableMemory(const Cluster &cluster) { return cluster.device.memoryBytes 
 Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                        const Constraints &constraints, const SearchOptions &options) {
   return OuterSearch(problem, facts, cluster, constraints, options).run();
-}
-
-Decision toDecision(const Problem &problem, const Solution &solution) {
-  const SplitModel &model = *solution.model;
-  const Setting &setting = model.setting;
-  const std::vector<int> &choice = solution.choice;
-  const std::vector<Unit> &units = model.layout->units;
-  Decision decision;
-  decision.mesh = setting.mesh();
-  decision.batchAxes = setting.batchAxes();
-  decision.zeroAxes = setting.zeroAxes();
-  decision.zero = setting.zero;
-  decision.microbatches = setting.microbatches;
-  decision.recompute = mostRecomputed(solution);
-  decision.exceptLast = setting.exceptLast;
-  decision.offload = setting.offload;
-  decision.schedule = setting.schedule;
-  decision.attention = model.attentionSplit;
-  decision.gathersAgain = setting.gathersAgain();
-  decision.stages = int(solution.plan.firstUnits.size());
-  std::vector<int> starts;
-  for (int unit : solution.plan.firstUnits) starts.push_back(units[size_t(unit)].first);
-  std::vector<int> stages = stagesOfNodes(problem, starts);
-  for (size_t i = 0; i < problem.nodes.size(); ++i) {
-    int variable = model.variableOfNode[i];
-    const Candidate &chosen = model.variables[size_t(variable)].candidates[size_t(choice[size_t(variable)])];
-    NodeDecision node{problem.nodes[i].name, dist::FactorSharding(problem.nodes[i].rule.factors.size()), {}};
-    int64_t batchFactor = model.batchFactors[i];
-    if (batchFactor >= 0) node.split[size_t(batchFactor)] = decision.batchAxes;
-    if (chosen.factor >= 0) node.split[size_t(chosen.factor)].push_back("tp");
-    for (const LaidAxis &axis : model.laid)
-      if (int64_t factor = axis.factors[i]; factor >= 0) node.split[size_t(factor)].push_back(axis.name);
-    if (int64_t factor = model.contextFactors[i]; factor >= 0) {
-      // A part of the sequence may be cut further for sequence parallelism; heads lie over tp before Ulysses.
-      dist::Axes &axes = node.split[size_t(factor)];
-      axes.insert(model.contextByHeads[i] ? axes.end() : axes.begin(), "cp");
-    }
-    if (chosen.passesPartial) node.passesPartial = {"tp"};
-    node.stage = stages[i];
-    node.recompute = solution.plan.recompute[size_t(model.layout->unitOfNode[i])];
-    if (node.recompute != Recompute::None) node.segment = model.segments.segmentOf[i];
-    node.again = model.segments.again(node.recompute, int(i));
-    decision.nodes.push_back(std::move(node));
-  }
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    const Tensor &tensor = problem.tensors[t];
-    if (tensor.kind != TensorKind::Parameter) continue;
-    int variable = model.variableOfTensor[t];
-    Layout home = model.variables[size_t(variable)].homes[size_t(choice[size_t(variable)])];
-    ParameterDecision parameter;
-    parameter.name = tensor.name;
-    dist::Sharding plain = model.parameterLayout(int(t), home);
-    dist::Sharding split = plain;
-    int64_t dim = model.zeroDimension(int(t), home);
-    // ZeRO shards are cut from the tensor parallel shard: tp stays the major axis of its dimension.
-    if (dim >= 0)
-      for (const std::string &axis : decision.zeroAxes) split.dims[size_t(dim)].push_back(axis);
-    parameter.parameter = setting.zero >= 3 ? split : plain;
-    parameter.gradient = setting.zero >= 2 ? split : plain;
-    parameter.state = setting.zero >= 1 ? split : plain;
-    decision.parameters.push_back(std::move(parameter));
-  }
-  decision.predicted = solution.evaluation.predicted;
-  decision.stageDecisions = solution.evaluation.stages;
-  return decision;
 }
 
 } // namespace cleave::planner

@@ -26,7 +26,6 @@ public:
     double end = 0, onHost = 0;
     std::vector<double> ends = simulatedEnds();
     PlanEvaluation result;
-    Overlap overlap = overlapOf(model);
     double microbatches = double(model.setting.microbatches);
     Predicted &predicted = result.predicted;
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -34,8 +33,8 @@ public:
       double compute = rank.work.seconds() - rank.work.communication;
       double forward = rank.work.forward * compute / std::max(1e-30, rank.work.seconds());
       double backward = compute - forward;
-      double hidden =
-          std::min(rank.state.hideable, microbatches * (overlap.forward * forward + overlap.backward * backward));
+      double hidden = hiddenSeconds(model, rank.state.hideable, rank.state.hideableLower, microbatches * forward,
+                                    microbatches * backward);
       Predicted host;
       double late = addHostTime(model, rank.state.hostSeconds, rank.state.hostExposed, rank.work.keptOnHost,
                                 microbatches * forward, microbatches * backward, host);

@@ -32,11 +32,12 @@ public:
     return seconds;
   }
   // Of many small tensors put together into buckets: latency is shared.
-  double bucketed(Collective collective, GroupShape group, double bytes, double times, const char *why) {
+  double bucketed(Collective collective, GroupShape group, double bytes, double times, const char *why,
+                  const char *axis = "batch") {
     if (group.size <= 1 || times <= 0) return 0;
     double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket) * bytes / bucket;
-    if (sink) sink->push_back({collective, "batch", true, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axis, true, bytes, seconds, times, tensor, why});
     return seconds;
   }
 
@@ -116,6 +117,7 @@ Price &Price::operator+=(const Price &other) {
   exposed += other.exposed;
   exposedForward += other.exposedForward;
   hideable += other.hideable;
+  hideableLower += other.hideableLower;
   parameters += other.parameters;
   gradients += other.gradients;
   optimizer += other.optimizer;
@@ -144,7 +146,10 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
 
 double nodeWorkspace(const Variable &variable, size_t candidate) { return variable.candidates[candidate].workspace; }
 
-Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
+namespace {
+
+// Of a parameter with this ZeRO stage.
+Price stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
   const Setting &setting = model.setting;
   Layout layout = variable.homes[home];
@@ -154,12 +159,12 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   double shard = local / double(ways);
   double gradientRatio = double(tensor.gradientBytes) / double(tensor.elementBytes);
   Price price;
-  price.parameters = count * (setting.zero >= 3 ? shard : local);
+  price.parameters = count * (zero >= 3 ? shard : local);
   if (!tensor.trainable) return price;
   price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
-  price.gradients = count * (setting.zero >= 2 ? gradientShard : gradient);
-  double stateElements = (setting.zero >= 1 ? shard : local) / double(tensor.elementBytes);
+  price.gradients = count * (zero >= 2 ? gradientShard : gradient);
+  double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
   price.optimizer = count * stateElements * tensor.optimizerBytes;
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;
@@ -173,7 +178,7 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   update.bytes = model.cluster->device.updateTraffic * stateElements *
                  (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
-  update.bytes += (microbatches - 1) * 3 * (setting.zero >= 2 ? gradientShard : gradient);
+  update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
   if (movesState(setting.offload)) {
@@ -184,17 +189,21 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
     price.exposed += price.hostExposed;
   }
 
-  int64_t gradientWays = setting.gradientWays();
+  // Beside the batch axes: devices with other parts of the sequence, and those with other experts and samples.
+  const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
+  const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);
+  const int64_t partStride = overExperts ? setting.expertStride() : setting.sequenceStride();
+  const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
   Ledger ledger(model, variable.index, sink);
-  GroupShape all = groupAlong(*model.cluster, gradientWays, setting.sequenceStride());
-  if (setting.zero == 0 || ways == 1) {
+  if (zero == 0 || ways == 1) {
     price.hideable =
-        ledger.bucketed(Collective::AllReduce, all, gradient, count, "gradients are summed over the batch");
+        ledger.bucketed(Collective::AllReduce, groupAlong(*model.cluster, gradientWays, partStride), gradient, count,
+                        "gradients are summed over the batch", overExperts ? "batch+ep" : "batch");
     return price;
   }
   GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.zeroStride());
-  double reductions = count * (setting.zero >= 2 ? microbatches : 1.0);
+  double reductions = count * (zero >= 2 ? microbatches : 1.0);
   price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
                                    "gradients are summed over the batch, each device keeps its shard (ZeRO)");
   if (setting.replicas() > 1) {
@@ -202,12 +211,13 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
     price.hideable += ledger.bucketed(Collective::AllReduce, replicas, gradientShard, reductions,
                                       "gradient shards are summed over the replicas");
   }
-  if (setting.cp > 1) {
-    GroupShape parts = groupAlong(*model.cluster, setting.cp, setting.sequenceStride());
-    price.hideable += ledger.bucketed(Collective::AllReduce, parts, gradientShard, reductions,
-                                      "gradient shards are summed over the parts of the sequence");
-  }
-  if (setting.zero >= 3) {
+  if (parts > 1)
+    price.hideable +=
+        ledger.bucketed(Collective::AllReduce, groupAlong(*model.cluster, parts, partStride), gradientShard, reductions,
+                        overExperts ? "gradient shards are summed over devices with other experts"
+                                    : "gradient shards are summed over the parts of the sequence",
+                        overExperts ? "ep" : "cp");
+  if (zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
     // parameters are gathered one by one, where they are used.
     price.hideable += ledger.add(Collective::AllGather, shards, "batch", local, 2 * count * microbatches,
@@ -218,6 +228,24 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
         ledger.bucketed(Collective::AllGather, shards, local, count, "updated parameter shards are gathered (ZeRO)");
   }
   return price;
+}
+
+} // namespace
+
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
+  if (!model.setting.anyZero) {
+    Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink);
+    if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
+    return price;
+  }
+  Price least = stagePrice(model, variable, home, 0, nullptr);
+  for (int zero = 1; zero <= 3; ++zero) {
+    const Price other = stagePrice(model, variable, home, zero, nullptr);
+    for (auto part : {&Price::update, &Price::exposed, &Price::hideable, &Price::parameters, &Price::gradients,
+                      &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
+      least.*part = std::min(least.*part, other.*part);
+  }
+  return least;
 }
 
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,

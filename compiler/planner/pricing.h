@@ -12,6 +12,7 @@ struct Price {
   double exposed = 0;                                                   // communication that nothing hides
   double exposedForward = 0;                                            // its part in the first forward pass
   double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
+  double hideableLower = 0;                                             // of these: of parameters with lowerZero
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
   double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
 
@@ -27,7 +28,7 @@ UseSet bit(const Use &use);
 // A collective that an assignment implies, for reports. `times` a step.
 struct ImpliedCollective {
   Collective collective;
-  const char *axis = "tp"; // or "cp", "ep", "batch": the batch axes
+  const char *axis = "tp"; // or "cp", "ep", "batch": the batch axes, "batch+ep"
   bool isHideable = false; // runs beside compute
   double bytes = 0, seconds = 0, times = 0;
   int tensor = -1;

@@ -1,6 +1,7 @@
 #include "compiler/planner/search.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/split_candidates.h"
+#include "compiler/planner/unequal_stages.h"
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -113,6 +114,42 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
   return rows;
 }
 
+// Stages of different device counts, where the splits that were asked for leave that open: what they would bring. They
+// are no plan to choose, as nothing executes them.
+std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                         const Constraints &given, const TimeLeft &time, Decision &decision) {
+  const Constraints open;
+  const bool isOpen = !given.dp && !given.tp && !given.fsdp && !given.cp && !given.ep && given.like.empty() &&
+                      given.pp.value_or(0) != 1 && given.cuts.empty() && given.balance.empty() && given.pins.empty() &&
+                      given.recomputeOf.empty() && !given.exceptLast && !given.offload && !given.schedule &&
+                      given.sequenceSplit == open.sequenceSplit && !facts.mixesSamples;
+  if (!isOpen || cluster.numDevices() < 3) return std::nullopt;
+  const double best = decision.predicted.stepSeconds, within = 1.25;
+  std::optional<UnequalPlan> plan =
+      bestUnequalStages(problem, facts, cluster, given, within * best, time.beside(2).seconds);
+  if (!plan || (given.pp && int64_t(plan->stages.size()) != *given.pp)) return std::nullopt;
+  Alternative row;
+  row.name = "unequal stages";
+  row.schedule = "1f1b";
+  row.mesh.axes.push_back({"pp", int64_t(plan->stages.size())});
+  row.zero = plan->zero;
+  row.microbatches = plan->microbatches;
+  for (const UnequalStage &stage : plan->stages) row.recompute = std::max(row.recompute, stage.recompute);
+  row.stepSeconds = plan->seconds;
+  row.memoryBytes = plan->bytes;
+  row.fits = plan->fits;
+  const double faster = 100 * (1 - plan->seconds / best);
+  row.whyNot = fmt::format("{}; {}", plan->str(),
+                           faster > 0.05 ? fmt::format("{:.1f} % faster, but cannot be executed yet", faster)
+                                         : fmt::format("{:.1f} % slower", std::max(0.0, -faster)));
+  if (faster > 0.05)
+    decision.notes.push_back(
+        fmt::format("left out, as they cannot be executed yet: pipeline stages of different device "
+                    "counts, {}, would be {:.1f} % faster",
+                    plan->str(), faster));
+  return row;
+}
+
 // With devices of twice the memory everything may be chosen again: the least step time known of it.
 double secondsWithTwiceTheMemory(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                  const Constraints &constraints, const TimeLeft &time, const Outcome &outcome) {
@@ -146,7 +183,9 @@ std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solu
   for (const ImpliedCollective &one : sink) {
     CollectiveTotal &sum = sums[{name(one.collective), one.axis, one.why}];
     sum.op = name(one.collective);
-    sum.axes = std::string(one.axis) == "batch" ? solution.model->setting.batchAxes() : dist::Axes{one.axis};
+    const std::string_view axis = one.axis;
+    sum.axes = axis.starts_with("batch") ? solution.model->setting.batchAxes() : dist::Axes{one.axis};
+    if (axis == "batch+ep") sum.axes.push_back("ep");
     sum.hidden = one.isHideable;
     sum.bytes += one.bytes * one.times / ranks;
     times[{name(one.collective), one.axis, one.why}] += one.times / ranks;
@@ -355,7 +394,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (!outcome.best) return {outcome.reason};
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = constraints.like;
-  decision.notes = outcome.notes;
+  decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
   if (facts.mixesSamples && !constraints.microbatches)
     decision.notes.push_back(
         "samples of a batch depend on each other (batch statistics): the search keeps the batch in one "
@@ -366,6 +405,8 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.collectives = totals(problem, *outcome.best);
   if (options.alternatives) {
     decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, time, outcome);
+    if (std::optional<Alternative> row = unequalStages(problem, facts, cluster, constraints, time, decision))
+      decision.alternatives.push_back(std::move(*row));
     decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome);
   }
   for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));

@@ -27,6 +27,20 @@ bool opensSequence(const ProblemFacts &facts, const Constraints &constraints) {
   return constraints.like.empty() && !facts.sequence.attentions.empty();
 }
 
+// Presets say themselves where experts are; a grid has their devices.
+bool opensExperts(const ProblemFacts &facts, const Constraints &constraints) {
+  return constraints.like.empty() && constraints.grid == TensorGrid::None && !facts.expertCounts.empty();
+}
+
+// Devices that have other experts have other samples too: where these do not divide over them they would repeat each
+// other's work but for the experts', which tp divides as well.
+bool dividesExperts(const Problem &problem, const ProblemFacts &facts, const Setting &setting) {
+  if (setting.ep == 1) return true;
+  auto divides = [&](int64_t experts) { return experts % setting.ep == 0; };
+  return std::ranges::any_of(facts.expertCounts, divides) &&
+         problem.batch / setting.microbatches % (setting.batchWays() * setting.ep) == 0;
+}
+
 // Where a device has several samples, splitting them is at least as good as splitting the sequence.
 bool hasOneSample(const Problem &problem, const Setting &setting) {
   return setting.batchDivides && setting.localSamples(problem.batch) == 1;
@@ -69,45 +83,46 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, opensSequence(facts, constraints)))
-      for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true)) {
-        int64_t ep = constraints.ep.value_or(1), rest = devices / pp / cp / tp / ep;
-        if (rest * ep * tp * cp * pp != devices) continue;
-        if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
-        for (int64_t microbatches : microbatchCounts) {
-          if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
-          if (!constraints.microbatches && facts.mixesSamples && microbatches > 1) continue;
-          Setting setting;
-          setting.pp = pp;
-          setting.dp = rest / fsdp;
-          setting.fsdp = fsdp;
-          setting.cp = cp;
-          setting.ep = ep;
-          setting.tp = tp;
-          if (constraints.grid != TensorGrid::None) {
-            setting.tp = 1;
-            setting.grid = constraints.grid;
-            setting.gridSide = constraints.gridSide;
-            setting.gridDepth = constraints.gridDepth;
-          }
-          setting.microbatches = microbatches;
-          setting.exceptLast = constraints.exceptLast;
-          setting.offload = constraints.offload.value_or(Offload::None);
-          setting.stateRatio = stateRatio;
-          setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
-          if (setting.batchDivides != mustDivide) continue;
-          if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
-          if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
-          // Fewer microbatches than ranks leave most of them waiting.
-          if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
-          for (const std::string &schedule : schedules(constraints, size_t(units), blocks, setting)) {
-            setting.schedule = pp > 1 ? schedule : "none";
-            const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
-            if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;
-            setting.weightVersions = profile ? profile->weightVersions : 1;
-            result.push_back(setting);
+      for (int64_t tp : sizes(devices / pp / cp, constraints.tp, true))
+        for (int64_t ep : sizes(devices / pp / cp / tp, constraints.ep, opensExperts(facts, constraints))) {
+          int64_t rest = devices / pp / cp / tp / ep;
+          if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
+          for (int64_t microbatches : microbatchCounts) {
+            if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
+            if (!constraints.microbatches && facts.mixesSamples && microbatches > 1) continue;
+            Setting setting;
+            setting.pp = pp;
+            setting.dp = rest / fsdp;
+            setting.fsdp = fsdp;
+            setting.cp = cp;
+            setting.ep = ep;
+            setting.tp = tp;
+            if (constraints.grid != TensorGrid::None) {
+              setting.tp = 1;
+              setting.grid = constraints.grid;
+              setting.gridSide = constraints.gridSide;
+              setting.gridDepth = constraints.gridDepth;
+            }
+            setting.microbatches = microbatches;
+            setting.exceptLast = constraints.exceptLast;
+            setting.offload = constraints.offload.value_or(Offload::None);
+            setting.stateRatio = stateRatio;
+            setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
+            if (setting.batchDivides != mustDivide) continue;
+            if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;
+            if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
+            if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
+            // Fewer microbatches than ranks leave most of them waiting.
+            if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
+            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, setting)) {
+              setting.schedule = pp > 1 ? schedule : "none";
+              const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
+              if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;
+              setting.weightVersions = profile ? profile->weightVersions : 1;
+              result.push_back(setting);
+            }
           }
         }
-      }
   }
   return result;
 }

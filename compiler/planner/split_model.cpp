@@ -99,6 +99,14 @@ int64_t SplitModel::zeroDimension(int tensor, Layout home) const {
   return best;
 }
 
+// A parameter and two gradients under ZeRO-3, a gradient under ZeRO-2: workspaceBytes() counts so of the setting's
+// stage.
+double SplitModel::gatheredBytes(int tensor, Layout home) const {
+  constexpr double copies[] = {0, 0, 1, 3};
+  const double bytes = parameterBytes(tensor, home), most = copies[setting.zero];
+  return most > 0 ? bytes * copies[zeroStage(tensor)] / most : bytes;
+}
+
 namespace {
 
 // Fills the structure that all settings share with what depends on the setting.
@@ -177,6 +185,7 @@ private:
 
   Status lay() {
     model.laidParts.edit().assign(problem.tensors.size(), 1.0);
+    model.sumsOverExperts.edit().assign(problem.tensors.size(), false);
     Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, model.setting);
     if (!axes) return axes.status();
     model.laid = std::move(*axes);
@@ -234,10 +243,8 @@ private:
   // Operands whose sample dimension is not where the node wants it are gathered; results that sum over the samples are
   // reduced.
   void addBatchCollectives() {
-    const Setting &setting = model.setting;
-    int64_t ways = setting.batchWays();
-    if (ways <= 1) return;
-    GroupShape group = groupAlong(*model.cluster, ways, setting.batchStride());
+    if (model.setting.batchWays() <= 1) return;
+    const GroupShape group; // exchangePrice() knows it
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
@@ -248,7 +255,7 @@ private:
         if (dim < 0) continue;
         const auto &factors = node.rule.operands[o][size_t(dim)];
         if (!factors.empty() && factors[0] == factor) continue;
-        double bytes = model.localBytes(node.operands[o]) * double(ways);
+        double bytes = model.localBytes(node.operands[o]);
         exchanges.push_back({Collective::AllGather, "batch", group, bytes, 1, 0, "an operation needs all samples"});
         if (facts.needsGradient[size_t(node.operands[o])])
           exchanges.push_back(

@@ -33,9 +33,9 @@ struct Use {
 // devices, a sum over the samples.
 struct Exchange {
   Collective collective = Collective::AllReduce;
-  const char *axis = "batch"; // a mesh axis; "batch": the batch axes
+  const char *axis = "batch"; // a mesh axis; "batch": the batch axes, whose group the setting says
   GroupShape group;
-  double bytes = 0;                 // as in collectiveSeconds
+  double bytes = 0;                 // as in collectiveSeconds; of "batch" what one device has
   double forward = 0, backward = 0; // how often in either pass
   const char *why = "";
   bool onceAStep = false; // not for every microbatch
@@ -67,7 +67,9 @@ struct Setting {
   int64_t cp = 1, ep = 1;              // parts of the sequence; of the experts
   TensorGrid grid = TensorGrid::None;  // then tp is 1
   int64_t gridSide = 1, gridDepth = 1; // a cube's depth is its side
-  int zero = 0;
+  int zero = 0;                        // stage; with SplitModel::lowers that of the other parameters
+  int lowerZero = 0;                   // of those
+  bool anyZero = false;                // for bounds: every parameter costs the least of all stages
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   bool exceptLast = false; // the last microbatch keeps all it makes
@@ -81,8 +83,9 @@ struct Setting {
   int64_t gridDevices() const { return gridDepth * gridSide * gridSide; }
   int64_t gridBatchWays() const { return grid == TensorGrid::Plane ? gridDepth * gridSide : gridDepth; }
   int64_t batchWays() const { return batchDivides ? dp * fsdp * gridBatchWays() : 1; }
-  // Devices that have the same part of a parameter and other samples, or another part of the sequence.
-  int64_t gradientWays() const { return batchWays() * cp; }
+  // Devices that have the same part of a parameter and other samples, or another part of the sequence; of a stacked
+  // weight, those along ep have another part.
+  int64_t gradientWays() const { return batchWays() * cp * ep; }
   int64_t zeroWays() const { return grid != TensorGrid::None ? gridSide : fsdp > 1 ? fsdp : dp; }
   // Devices that have the same shard of a parameter under ZeRO, beside those along the sequence.
   int64_t replicas() const { return grid != TensorGrid::None || fsdp > 1 ? batchWays() / zeroWays() : 1; }
@@ -196,9 +199,11 @@ struct SplitModel {
   SharedTable<bool> contextByHeads;    // per node: and that factor counts heads
   SharedTable<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
   std::vector<LaidAxis> laid;
-  SharedTable<double> laidParts; // per tensor: parts in which it lies over them; parameters too
+  SharedTable<double> laidParts;     // per tensor: parts in which it lies over them; parameters too
+  SharedTable<bool> sumsOverExperts; // per tensor: a parameter that all devices along ep have, each for its samples
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
+  SharedTable<bool> lowers; // per tensor: a parameter with Setting::lowerZero; empty: none (mixed_zero.h)
   // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
@@ -211,6 +216,11 @@ struct SplitModel {
   // Of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that divides.
   double parameterBytes(int tensor, Layout home) const;
   int64_t zeroDimension(int tensor, Layout home) const;
+  // The ZeRO stage of a parameter; and what of it counts as the largest parameter of workspaceBytes(), in bytes.
+  int zeroStage(int tensor) const {
+    return !lowers.empty() && lowers[size_t(tensor)] ? setting.lowerZero : setting.zero;
+  }
+  double gatheredBytes(int tensor, Layout home) const;
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only
@@ -221,7 +231,8 @@ struct ProblemFacts {
   std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
   SequenceFactors sequence;
   std::vector<bool> canSplitPositions, canSplitHeads; // per node: sequence's factors, where their number divides
-  bool mixesSamples = false; // Problem::mixesSamples
+  bool mixesSamples = false;                          // Problem::mixesSamples
+  std::vector<int64_t> expertCounts;                  // laid_axes.h
   std::vector<bool> needsGradient;
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand

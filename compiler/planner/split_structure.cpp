@@ -1,5 +1,6 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
+#include "compiler/planner/laid_axes.h"
 #include "compiler/planner/residual.h"
 #include "compiler/planner/sequence.h"
 #include "compiler/planner/split_candidates.h"
@@ -231,6 +232,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.batchDims = problem.batchDims();
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
   facts.mixesSamples = problem.mixesSamples(facts.batchDims);
+  facts.expertCounts = expertCounts(problem);
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {

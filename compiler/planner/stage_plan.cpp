@@ -164,7 +164,11 @@ public:
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
     double slowest = slowestStage();
-    result.bound = leastSeconds(slowest);
+    result.bound = leastSeconds(slowest, result.isTight);
+    if (worth < infinity && result.bound >= worth) {
+      result.isPruned = true;
+      return result;
+    }
     if (!problem.firstUnits.empty())
       result.firstUnits = problem.firstUnits;
     else if (!cutByTime(slowest * (1 + 1e-9), result.firstUnits))
@@ -172,7 +176,7 @@ public:
     finish(result);
     auto isMore = [&](Recompute how) { return how != problem.recompute.value_or(Recompute::None); };
     // Where memory makes the first ranks recompute, they get fewer units.
-    if (problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() && result.bound < worth &&
+    if (problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() &&
         (!result.fits || std::any_of(result.recompute.begin(), result.recompute.end(), isMore)))
       if (StagePlan other; cutByMemory(slowest, other.firstUnits)) {
         finish(other);
@@ -202,9 +206,11 @@ private:
   }
 
   // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
-  double leastSeconds(double slowest) const {
+  double leastSeconds(double slowest, bool &isTight) const {
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
-    const double all = before.back() + leastRecomputation();
+    const double again = leastRecomputation(), all = before.back() + again;
+    // Where there is no room for the parameters, shardings that keep less of the rest help little.
+    isTight = again > 0 && wholeState().bytes() <= problem.memoryLimit * double(problem.ranks());
     if (all == infinity) return infinity;
     double bound = all / ranks * microbatches + leastAtTheEnd(); // the mean rank's
     if (!problem.profile) return bound;
@@ -413,12 +419,12 @@ private:
 
   // Of a rank's hideable collectives, what is left when its compute is over.
   double notHidden(const RankLoad &load) const {
-    Overlap overlap = overlapOf(*problem.model);
+    const double microbatches = double(problem.model->setting.microbatches);
     UnitActivity work = load.total();
     double compute = work.seconds() - work.communication;
     double forward = work.forward * compute / std::max(1e-30, work.seconds());
-    double hidden = overlap.forward * forward + overlap.backward * (compute - forward);
-    return std::max(0.0, load.state.hideable - double(problem.model->setting.microbatches) * hidden);
+    return load.state.hideable - hiddenSeconds(*problem.model, load.state.hideable, load.state.hideableLower,
+                                               microbatches * forward, microbatches * (compute - forward));
   }
 
   const StageProblem &problem;

@@ -40,6 +40,8 @@ struct StagePlan {
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
   double bound = 0;                 // no cut that fits is faster; sharper: whole_units.h, stage_bound.h
+  bool isPruned = false;            // bound >= what was worth: nothing else is filled in
+  bool isTight = false;             // memory makes some cut or recomputation slower
   double bytes = 0;                 // of the device that needs most
   bool fits = false;
 };
@@ -49,8 +51,7 @@ struct StagePlan {
 double borderBytes(const StageProblem &problem, int unit);
 double transferBytes(const StageProblem &problem, int first, int end);
 
-// Nothing when there are fewer units than stages. Cuts that give what must recompute fewer units are tried only where
-// the plan may be faster than `worth`.
+// Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());
 // Stages of as many blocks each, for schedules whose ranks take turns with several chunks (interleaved, V): those are

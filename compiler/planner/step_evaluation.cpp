@@ -2,6 +2,7 @@
 #include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 namespace cleave::planner {
 namespace {
@@ -10,26 +11,57 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 } // namespace
 
-Overlap overlapOf(const SplitModel &model) {
-  double part = model.cluster->device.overlap;
-  if (model.setting.zero >= 3) return {part, part};
-  if (model.setting.zero == 2) return {part / double(model.setting.microbatches), part};
+namespace {
+
+// Of parameters with this ZeRO stage.
+Overlap overlapOf(const SplitModel &model, int zero) {
+  const double all = model.cluster->device.overlap, microbatches = double(model.setting.microbatches);
+  if (zero >= 3) return {all, all};
+  if (zero == 2) return {all / microbatches, all};
   // Only the last microbatch's backward makes final gradients; only the first one's forward waits for parameters.
-  part = model.cluster->device.gradientOverlap / double(model.setting.microbatches);
-  return {model.setting.zero == 1 ? part : 0, part};
+  const double part = model.cluster->device.gradientOverlap / microbatches;
+  return {zero == 1 ? part : 0, part};
+}
+
+} // namespace
+
+Overlap overlapOf(const SplitModel &model) {
+  Overlap overlap = overlapOf(model, model.setting.zero);
+  for (int zero = 0; model.setting.anyZero && zero <= 3; ++zero) {
+    const Overlap other = overlapOf(model, zero);
+    overlap = {std::max(overlap.forward, other.forward), std::max(overlap.backward, other.backward)};
+  }
+  return overlap;
+}
+
+// What a lower stage may hide behind is part of what a higher one may: it comes first, and both together have no more
+// room than the higher one.
+double hiddenSeconds(const SplitModel &model, double hideable, double lower, double forward, double backward) {
+  const Overlap all = overlapOf(model);
+  if (lower > 0) {
+    const Overlap part = overlapOf(model, model.setting.lowerZero);
+    hideable += std::min(0.0, part.forward * forward + part.backward * backward - lower);
+  }
+  return std::min(hideable, all.forward * forward + all.backward * backward);
 }
 
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
   Price price;
   for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
     double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
-    double one = collectiveSeconds(*model.cluster, exchange.collective, exchange.group, exchange.bytes);
+    GroupShape group = exchange.group;
+    double bytes = exchange.bytes;
+    if (std::string_view(exchange.axis) == "batch") {
+      group = groupAlong(*model.cluster, model.setting.batchWays(), model.setting.batchStride());
+      if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
+    }
+    double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
     price.exposedForward += one * times * exchange.forward;
     price.exposed += one * times * (exchange.forward + exchange.backward);
     if (sink) {
       const Node &node = model.problem->nodes[size_t(variable.index)];
       times *= exchange.forward + exchange.backward;
-      sink->push_back({exchange.collective, exchange.axis, false, exchange.bytes, one * times, times,
+      sink->push_back({exchange.collective, exchange.axis, false, bytes, one * times, times,
                        node.results.empty() ? -1 : node.results[0], exchange.why});
     }
   }
@@ -81,7 +113,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
       homes += homePrice(model, variable, chosen, sink);
-      largestParameter = std::max(largestParameter, model.parameterBytes(variable.index, variable.homes[chosen]));
+      largestParameter = std::max(largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
       continue;
     }
     passes += nodePrice(model, variable, chosen);
@@ -92,8 +124,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
   result.isPossible = passes.exposed < infinity;
 
-  Overlap overlap = overlapOf(model);
-  double hidden = std::min(homes.hideable, overlap.forward * passes.forward + overlap.backward * passes.backward);
+  double hidden = hiddenSeconds(model, homes.hideable, homes.hideableLower, passes.forward, passes.backward);
   Predicted &predicted = result.predicted;
   predicted.computeSeconds = passes.forward + passes.backward + homes.update;
   predicted.hiddenCommunicationSeconds = hidden;

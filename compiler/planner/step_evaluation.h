@@ -15,6 +15,9 @@ struct Overlap {
   double forward = 0, backward = 0;
 };
 Overlap overlapOf(const SplitModel &model);
+// Of `hideable` seconds a step, of which `lower` are of parameters with Setting::lowerZero, what is hidden behind so
+// many seconds of compute of a step.
+double hiddenSeconds(const SplitModel &model, double hideable, double lower, double forward, double backward);
 
 // Collectives inside the operation (Candidate::exchanges), a step; into `exposed`.
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,

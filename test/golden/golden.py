@@ -142,7 +142,7 @@ QUICK = {
     "lstm_tiny": ["single", "dp2tp2zero3", "pp4", "pp4zbh1m4"],
     "unet_tiny": ["ddp2", "pp4"],
     "experts_tiny": ["searched4", "megatron2", "dp2ep2"],
-    "gshard_tiny": ["single", "ep4"],
+    "gshard_tiny": ["single", "ep4", "searched4"],
     "expert_modules_tiny": ["ep2", "dp2tp2pp2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2", "accumulateoffload"],
 }

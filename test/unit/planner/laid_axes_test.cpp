@@ -1,7 +1,10 @@
 // The splits that 2D, 2.5D and 3D tensor parallelism and expert parallelism are known by, against the papers' layouts.
+#include "compiler/planner/laid_axes.h"
 #include "compiler/planner/search.h"
+#include "compiler/planner/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gmock/gmock.h>
+#include <map>
 
 namespace cleave::planner {
 namespace {
@@ -95,6 +98,52 @@ TEST(LaidAxes, ExpertsThatComputeAllTokensAreSummedUp) {
   EXPECT_EQ(splitOf(*decision, "in"), "[{dp,ep},{},{},{}]");
   EXPECT_EQ(splitOf(*decision, "up"), "[{dp},{},{},{ep},{}]"); // b s d e f
   EXPECT_EQ(splitOf(*decision, "mix"), "[{dp},{},{ep},{}]");   // b s e d: partial
+}
+
+// Expert layers between products of all tokens; large experts, so that not to sum their gradients pays.
+Problem experts(int64_t wide) {
+  ProblemBuilder b("moe", 8);
+  int x = b.op("in", "Contract", "bsk,kd->bsd", {b.input("x", {8, 64, 64}), b.parameter("in.weight", {64, 64})});
+  int gate = b.op("router", "Contract", "bsd,de->bse", {x, b.parameter("router.weight", {64, 4})});
+  int mask = b.op("mask", "Mul", "bse,c->bsec", {gate, b.parameter("places", {8})});
+  int y = b.op("dispatch", "Contract", "bsec,bsd->ebcd", {mask, x});
+  y = b.op("up", "Contract", "ebcd,edf->ebcf", {y, b.parameter("up.weight", {4, 64, wide})});
+  y = b.op("act", "Relu", "ebcf->ebcf", {y});
+  y = b.op("down", "Contract", "ebcf,efd->ebcd", {y, b.parameter("down.weight", {4, wide, 64})});
+  y = b.op("combine", "Contract", "bsec,ebcd->bsd", {mask, y});
+  b.op("loss", "Sum", "bsd->", {y});
+  return b.problem;
+}
+
+TEST(LaidAxes, TheSearchItselfPutsExpertsOnAnAxis) {
+  Problem problem = experts(4096);
+  EXPECT_EQ(expertCounts(problem), std::vector<int64_t>{4});
+  EXPECT_TRUE(expertCounts(gpt({8, 64, 128, 8, 2, 512})).empty());
+  Constraints constraints;
+  constraints.tp = constraints.pp = 1;
+  Cluster cluster = *parseCluster("a100-80g:4");
+  std::vector<std::string> meshes;
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  for (const Setting &setting : openSettings(problem, facts, cluster, constraints, true))
+    if (setting.microbatches == 1) meshes.push_back(setting.mesh().str());
+  EXPECT_THAT(meshes, ::testing::UnorderedElementsAre("dp=4,tp=1", "dp=2,ep=2,tp=1", "dp=1,ep=4,tp=1"));
+  Result<Decision> decision = decide(problem, "cpu:4", {.mesh = "tp=1,pp=1", .microbatches = "1"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(decision->mesh.axisSize("ep"), 4);
+  EXPECT_EQ(layoutOf(*decision, "up.weight"), "[{ep},{},{}]");
+}
+
+// Every parameter but the stacked ones is summed over both axes at once; those over the batch axis only.
+TEST(LaidAxes, GradientsAreSummedOverTheDevicesThatHaveTheSameExperts) {
+  Problem problem = experts(256);
+  Result<Decision> decision =
+      decide(problem, "a100-80g:4", {.mesh = "dp=2,ep=2,tp=1", .zero = "0", .microbatches = "1"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  std::map<std::string, double> bytes;
+  for (const CollectiveTotal &one : decision->collectives)
+    if (one.why == "gradients are summed over the batch") bytes[dist::Sharding{{one.axes}, {}, {}}.str()] += one.bytes;
+  EXPECT_DOUBLE_EQ(bytes["[{dp,ep}]"], 4 * (64 * 64 + 64 * 4 + 8));
+  EXPECT_DOUBLE_EQ(bytes["[{dp}]"], 4 * 2 * (4 * 64 * 256) / 2);
 }
 
 TEST(LaidAxes, WhatFormsNoGridOrHasNoExpertsIsRefused) {

@@ -146,6 +146,49 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
   EXPECT_GE(exact * 10, count * 7);
 }
 
+// Experts in stacked weights, dispatched by a mask: their axis is one of the search's.
+Problem routed(unsigned seed) {
+  std::mt19937 random(seed);
+  auto size = [&](int least, int choices) { return int64_t(1) << (least + int(random() % unsigned(choices))); };
+  int64_t s = size(3, 3), h = size(4, 4), wide = h * size(0, 6), places = size(1, 3);
+  ProblemBuilder b("routed" + std::to_string(seed), 16);
+  int x = b.input("x", {16, s, h});
+  x = b.op("in", "Contract", "bsh,hk->bsk", {x, b.parameter("in.w", {h, h})});
+  int gate = b.op("router", "Contract", "bsh,he->bse", {x, b.parameter("router.w", {h, 4})});
+  int mask = b.op("mask", "Mul", "bse,c->bsec", {gate, b.parameter("places", {places})});
+  int y = b.op("dispatch", "Contract", "bsec,bsh->ebch", {mask, x});
+  y = b.op("up", "Contract", "ebch,ehf->ebcf", {y, b.parameter("up.w", {4, h, wide})});
+  y = b.op("down", "Contract", "ebcf,efh->ebch", {y, b.parameter("down.w", {4, wide, h})});
+  y = b.op("combine", "Contract", "bsec,ebch->bsh", {mask, y});
+  b.op("loss", "Sum", "bsh->", {y});
+  return b.problem;
+}
+
+TEST(PipelineBruteForce, ExpertsOnAnAxisOfTheirOwn) {
+  int64_t chosen = 0, exact = 0, count = 0;
+  for (unsigned seed = 0; seed < 16; ++seed) {
+    Problem problem = routed(seed);
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:4" : "a100-80g:2x2");
+    cluster->device.dispatchSeconds = 0;
+    Constraints constraints;
+    constraints.recompute = Recompute::None;
+    constraints.tp = 1;
+    constraints.pp = seed % 4 ? 1 : 2;
+    if (seed % 4 == 0) constraints.schedule = "1f1b";
+    Enumerated all = enumerate(problem, *cluster, constraints, infinity);
+    Outcome outcome = searched(problem, *cluster, constraints);
+    expectHonest(outcome, all.fastest, 1.02, "seed " + std::to_string(seed));
+    if (!outcome.best) continue;
+    ++count;
+    chosen += outcome.best->model->setting.ep > 1;
+    exact += outcome.best->seconds() <= all.fastest * (1 + 1e-9);
+    EXPECT_GE(all.plans, 20) << seed;
+  }
+  EXPECT_GE(chosen, 3);
+  EXPECT_LE(chosen, count - 3);
+  EXPECT_GE(exact * 10, count * 7);
+}
+
 // Where the host is the slower one, a pass takes its time and what the device does meanwhile is free: no sum over
 // operations says so: the shardings are those that the device is fastest with, improved by single changes.
 TEST(PipelineBruteForce, WaitingForTheHost) {

@@ -1,0 +1,112 @@
+// ZeRO stages by group of parameters against every way to give two stages to the parameters of small models.
+#include "compiler/planner/decided_model.h"
+#include "compiler/planner/outer_search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Products of widths of their own, one after the other.
+Problem chain(unsigned seed) {
+  std::mt19937 random(seed);
+  ProblemBuilder b("chain", 16);
+  int64_t h = int64_t(64) << (random() % 3);
+  int x = b.input("x", {16, 32, h});
+  for (int i = 0; i < 5; ++i) {
+    int64_t width = int64_t(32) << (random() % 6);
+    std::string at = "op" + std::to_string(i);
+    x = b.op(at, "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".w", {h, width})});
+    h = width;
+  }
+  b.op("loss", "Sum", "bsh->", {x});
+  return b.problem;
+}
+
+struct Enumerated {
+  double uniform = infinity, mixed = infinity; // the fastest that fits: one stage for all; any two
+  double leanest = infinity, fastest = infinity, atFastest = 0;
+};
+
+Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  Setting setting;
+  setting.dp = cluster.numDevices();
+  setting.microbatches = *constraints.microbatches;
+  Enumerated result;
+  SplitModel model = *buildModel(problem, facts, cluster, constraints, setting);
+  const std::vector<int> choice(model.variables.size(), 0);
+  std::vector<int> parameters;
+  for (size_t t = 0; t < problem.tensors.size(); ++t)
+    if (problem.tensors[t].kind == TensorKind::Parameter) parameters.push_back(int(t));
+  for (int upper = 0; upper <= 3; ++upper)
+    for (int lower = 0; lower <= upper; ++lower)
+      for (unsigned set = 0; set < (lower < upper ? 1U << parameters.size() : 1U); ++set) {
+        model.setting.zero = upper;
+        model.setting.lowerZero = lower;
+        model.lowers.edit().assign(problem.tensors.size(), false);
+        for (size_t p = 0; p < parameters.size(); ++p) model.lowers.edit()[size_t(parameters[p])] = set & (1U << p);
+        const Predicted predicted = evaluate(model, choice).predicted;
+        const double bytes = predicted.memory.total(), seconds = predicted.stepSeconds;
+        result.leanest = std::min(result.leanest, bytes);
+        if (seconds < result.fastest) result.atFastest = bytes;
+        result.fastest = std::min(result.fastest, seconds);
+        if (bytes > limit) continue;
+        result.mixed = std::min(result.mixed, seconds);
+        if (set == 0) result.uniform = std::min(result.uniform, seconds);
+      }
+  return result;
+}
+
+TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
+  int better = 0, exact = 0, count = 0;
+  for (unsigned seed = 0; seed < 16; ++seed) {
+    Problem problem = chain(seed);
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:4" : "h100-80g:4");
+    ASSERT_TRUE(cluster);
+    cluster->device.dispatchSeconds = 0;
+    Constraints constraints;
+    constraints.pp = constraints.tp = 1;
+    constraints.microbatches = 2;
+    constraints.recompute = Recompute::None;
+    const Enumerated free = enumerate(problem, *cluster, constraints, infinity);
+    for (double part : {0.3, 0.7}) {
+      const double limit = free.leanest + part * (free.atFastest - free.leanest);
+      if (free.atFastest < 1.01 * free.leanest) continue;
+      const Enumerated all = enumerate(problem, *cluster, constraints, limit);
+      if (all.uniform == infinity) continue; // stages are mixed where one for all fits
+      Cluster small = *cluster;
+      small.device.memoryBytes *= limit / usableMemory(*cluster);
+      ProblemFacts facts = gatherFacts(problem, constraints);
+      Outcome outcome = searchSettings(problem, facts, small, constraints, {.alternatives = false});
+      ASSERT_TRUE(outcome.best) << seed;
+      const double found = outcome.best->seconds();
+      EXPECT_LE(outcome.best->bytes(), limit * (1 + 1e-9)) << seed;
+      EXPECT_GE(found, all.mixed * (1 - 1e-9)) << seed;
+      EXPECT_LE(found, all.uniform * (1 + 1e-9)) << seed;
+      EXPECT_LE(found, all.mixed * 1.1) << seed;
+      EXPECT_LE(outcome.bound, all.mixed * (1 + 1e-9)) << seed;
+      ++count;
+      exact += found <= all.mixed * (1 + 1e-9);
+      better += found < all.uniform * (1 - 1e-6);
+      // What it decided says the same when it is read back.
+      Decision decision = toDecision(problem, *outcome.best);
+      Result<DecidedModel> decided = decidedModel(problem, small, decision);
+      ASSERT_TRUE(decided) << decided.status().message();
+      EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, found, found * 1e-9) << seed;
+      EXPECT_NEAR(decided->evaluate().predicted.memory.total(), outcome.best->bytes(), 1) << seed;
+    }
+  }
+  EXPECT_GE(count, 12);
+  EXPECT_GE(better * 4, count);
+  EXPECT_GE(exact * 2, count);
+}
+
+} // namespace
+} // namespace cleave::planner

@@ -1,0 +1,135 @@
+// Pipelines of stages with different device counts: priced as equal ones are, and searched against every one of them.
+#include "compiler/planner/cells.h"
+#include "compiler/planner/unequal_stages.h"
+#include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Blocks of two products, and a head so wide that it takes as long as `head` blocks.
+Problem stack(int blocks, int64_t h, int64_t head, int64_t batch) {
+  ProblemBuilder b("stack", batch);
+  int x = b.input("x", {batch, 64, h});
+  for (int i = 0; i < blocks; ++i) {
+    std::string at = "block" + std::to_string(i);
+    int y = b.op(at + "/up", "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".up", {h, 4 * h})});
+    y = b.op(at + "/act", "Exp", "bsf->bsf", {y});
+    y = b.op(at + "/down", "Contract", "bsf,fh->bsh", {y, b.parameter(at + ".down", {4 * h, h})});
+    x = b.op(at + "/residual", "Add", "bsh,bsh->bsh", {x, y});
+  }
+  b.op("loss", "Sum", "bso->",
+       {b.op("head", "Contract", "bsh,ho->bso", {x, b.parameter("head.w", {h, 8 * h * head})})});
+  return b.problem;
+}
+
+TEST(UnequalStages, EqualOnesCostWhatARegularMeshCosts) {
+  Problem problem = stack(5, 256, 1, 16);
+  for (const char *name : {"a100-80g:8", "h100-80g:2x4", "cpu:8"})
+    for (int zero : {0, 1, 3}) {
+      Result<Cluster> cluster = parseCluster(name);
+      Constraints constraints;
+      constraints.recompute = Recompute::None;
+      ProblemFacts facts = gatherFacts(problem, constraints);
+      UnequalPlan plan;
+      plan.microbatches = 4;
+      plan.zero = zero;
+      plan.stages = {{4, 2, 0, {}}, {4, 2, 0, {}}};
+      UnequalPricing pricing(problem, facts, *cluster, constraints);
+      ASSERT_TRUE(pricing.cut(plan));
+      std::optional<UnequalPlan> priced = pricing.price(plan, infinity);
+      ASSERT_TRUE(priced);
+      Setting setting;
+      setting.pp = setting.dp = setting.tp = 2;
+      setting.microbatches = 4;
+      setting.zero = zero;
+      setting.schedule = "1f1b";
+      Cells cells(problem, facts, *cluster, constraints);
+      Cell &cell = cells.at(setting);
+      cells.solve(cell);
+      SplitModel model = cells.modelFor(cell, setting);
+      StateCosts state = costState(model, cell.variants[0].choice);
+      StageProblem stages{&model,
+                          &cells.activityOf(cell, 0, model),
+                          &state,
+                          scheduleProfile("1f1b", 2, 4),
+                          usableMemory(*cluster),
+                          Recompute::None,
+                          {},
+                          {},
+                          {},
+                          {}};
+      PlanEvaluation regular = evaluatePlan(stages, planCut(stages, {0, priced->stages[1].firstUnit}));
+      EXPECT_NEAR(priced->seconds, regular.predicted.stepSeconds, 1e-9 * priced->seconds) << name << zero;
+      EXPECT_NEAR(priced->bytes, regular.predicted.memory.total(), 1) << name << zero;
+    }
+}
+
+TEST(UnequalStages, TheBestOfThemIsFoundOrNearlySo) {
+  for (int64_t head : {1, 3}) {
+    Problem problem = stack(3, 512, head, 24);
+    Result<Cluster> cluster = parseCluster("v100-32g:4");
+    cluster->device.dispatchSeconds = 0;
+    Constraints constraints;
+    constraints.recompute = Recompute::None;
+    ProblemFacts facts = gatherFacts(problem, constraints);
+    UnequalPricing pricing(problem, facts, *cluster, constraints);
+    const int units = int(facts.structure->layout->units.size());
+    double best = infinity;
+    int64_t priced = 0;
+    for (const std::vector<int64_t> &sizes :
+         std::vector<std::vector<int64_t>>{{1, 3}, {3, 1}, {1, 1, 2}, {1, 2, 1}, {2, 1, 1}})
+      for (int64_t tp : {1, 2})
+        for (int64_t microbatches : {4, 6, 8, 12, 24})
+          for (int zero = 0; zero <= 3; ++zero) {
+            if (microbatches < 2 * int64_t(sizes.size())) continue;
+            UnequalPlan plan;
+            plan.microbatches = microbatches;
+            plan.zero = zero;
+            for (int64_t size : sizes) plan.stages.push_back({size, size % tp == 0 ? tp : 1, 0, {}});
+            testing::eachCut(units, int(sizes.size()), [&](const std::vector<int> &starts) {
+              for (size_t s = 0; s < starts.size(); ++s) plan.stages[s].firstUnit = starts[s];
+              std::optional<UnequalPlan> one = pricing.price(plan, infinity);
+              if (!one || !one->fits) return;
+              best = std::min(best, one->seconds);
+              ++priced;
+            });
+          }
+    EXPECT_GE(priced, 100);
+    std::optional<UnequalPlan> found = bestUnequalStages(problem, facts, *cluster, constraints, infinity, 0);
+    ASSERT_TRUE(found);
+    EXPECT_GE(found->seconds, best * (1 - 1e-9));
+    EXPECT_LE(found->seconds, best * 1.05);
+    EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, found->seconds, 0));
+  }
+}
+
+// 3 units that take as long as one: on 4 devices a stage of one of them has one device, the others three.
+TEST(UnequalStages, AHeavyHeadGetsMoreDevices) {
+  Problem problem = stack(1, 1024, 3, 96);
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  cluster->device.dispatchSeconds = 0;
+  Constraints constraints;
+  constraints.recompute = Recompute::None;
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  constraints.microbatches = 16;
+  UnequalPricing pricing(problem, facts, *cluster, constraints);
+  auto seconds = [&](int64_t first, int64_t second) {
+    UnequalPlan plan;
+    plan.microbatches = 16;
+    plan.stages = {{first, 1, 0, {}}, {second, 1, 0, {}}};
+    EXPECT_TRUE(pricing.cut(plan));
+    return pricing.price(plan, infinity)->seconds;
+  };
+  EXPECT_LT(seconds(1, 3), 0.9 * seconds(2, 2));
+  EXPECT_LT(seconds(1, 3), 0.9 * seconds(3, 1));
+}
+
+} // namespace
+} // namespace cleave::planner
