@@ -47,7 +47,6 @@ Status agreeOnProducts(const plan::Plan &plan, std::span<const std::shared_ptr<G
   CLEAVE_RETURN_IF_ERROR(status);
   if (chooser.failed) return runError("the first process could not choose the algorithms of matrix products");
   for (const std::shared_ptr<Gpu> &gpu : gpus) {
-    CLEAVE_RETURN_IF_ERROR(gpu->enter());
     CLEAVE_RETURN_IF_ERROR(gpu->needBlas());
     if (gpu->name != chooser.gpu || gpu->blas->version() != chooser.libraryVersion) {
       if (options.warn)

@@ -93,6 +93,7 @@ Status Gpu::needBlas() {
   Result<const CublasLt *> opened = openCublasLt();
   if (!opened) return opened.status();
   blas = *opened;
+  CLEAVE_RETURN_IF_ERROR(enter()); // handles are of the thread's GPU
   return blasStatus(*blas, blas->create(&blasHandle), "cannot start cuBLASLt");
 }
 
@@ -101,6 +102,7 @@ Status Gpu::needDnn() {
   Result<const Cudnn *> opened = openCudnn();
   if (!opened) return opened.status();
   dnn = *opened;
+  CLEAVE_RETURN_IF_ERROR(enter());
   return dnnStatus(*dnn, dnn->create(&dnnHandle), "cannot start cuDNN");
 }
 

@@ -103,11 +103,29 @@ TEST(Cuda, TracesEveryCommandOfTheFirstSteps) {
   EXPECT_EQ(counts["fc1"], 3 * 2 * commands); // steps, ranks
 }
 
+// The fake refuses work of one GPU on a stream of another, and memory that a GPU was not let into.
+TEST(Cuda, RanksOnSeveralGpusOfOneProcess) {
+  for (int gpus : {2, 3})
+    for (bool graphs : {true, false}) {
+      MlpShape shape{.dp = 2, .tp = 2};
+      FakeGpu gpu;
+      gpu.count(gpus);
+      plan::Plan plan = gpu.planOf(mlpPlan(shape));
+      std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs});
+      ASSERT_TRUE(executor);
+      Trained trained = train(*executor, shape, 6);
+      ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
+      std::vector<double> expected = mlpLosses(shape, mlpData(shape), 6);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(trained.losses[i], expected[i], 1e-5 * expected[i]);
+    }
+}
+
 TEST(Cuda, PipelinesExchangeMessages) {
   for (const char *schedule : {"gpipe", "1f1b", "interleaved:2"})
     for (int dp : {1, 2}) {
       PipelineShape shape{.ranks = 2, .dp = dp, .schedule = schedule};
       FakeGpu gpu;
+      gpu.count(dp);
       plan::Plan cpu = pipelinePlan(shape), plan = gpu.planOf(cpu);
       PipelineData data = pipelineData(shape);
       std::vector<double> losses[2];

@@ -69,7 +69,10 @@ void *fakeLibrary() {
 
 std::string FakeGpu::cache() { return testing::TempDir() + "fake-gpu-cache-" + std::to_string(::getpid()); }
 
+void FakeGpu::count(int gpus) { ::setenv("FAKE_CUDA_GPUS", std::to_string(gpus).c_str(), 1); }
+
 FakeGpu::FakeGpu() {
+  count(1);
   std::filesystem::remove_all(cache());
   ::setenv("XDG_CACHE_HOME", cache().c_str(), 1);
   void *library = fakeLibrary();

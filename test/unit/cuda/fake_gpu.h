@@ -22,6 +22,7 @@ public:
   int graphLaunches() { return launches(); }
   unsigned long long allocated() { return bytes(); }
   void epilogues(bool known) { setEpilogues(known); } // whether the fake cuBLASLt has algorithms with one
+  static void count(int gpus);                        // 1 at first
   static std::string cache();                         // where chosen algorithms are kept; empty at first
 
 private:

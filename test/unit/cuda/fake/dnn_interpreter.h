@@ -12,7 +12,7 @@ namespace fake {
 
 struct Descriptor {
   int kind = 0;
-  std::map<int, std::pair<int, std::vector<char>>> attributes; // by name: type, bytes
+  std::map<int, std::pair<int, std::vector<char>>> attributes{}; // by name: type, bytes
   bool finalized = false;
   int engine = -1;             // of a configuration or an engine
   Descriptor *graph = nullptr; // of a configuration

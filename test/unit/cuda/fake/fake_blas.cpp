@@ -106,7 +106,7 @@ void multiply(const Description &d, double alpha, double beta, const void *a, co
 
 extern "C" {
 const char *cublasLtGetStatusString(int) { return "not as the fake library wants it"; }
-int cublasLtCreate(void **handle) { return *handle = new int, 0; }
+int cublasLtCreate(void **handle) { return *handle = new int(fake::currentDevice), fake::currentDevice < 0; }
 int cublasLtDestroy(void *handle) { return delete static_cast<int *>(handle), 0; }
 int cublasLtMatmulDescCreate(Description **description, int compute, int scale) {
   *description = new Description{.compute = compute};
@@ -206,9 +206,10 @@ int cublasLtMatmulAlgoCheck(void *, Description *d, Layout *a, Layout *b, Layout
   result->workspace = workspaceBytes, result->state = 0;
   return 0;
 }
-int cublasLtMatmul(void *, Description *d, const void *alpha, const void *a, Layout *la, const void *b, Layout *lb,
-                   const void *beta, const void *c, Layout *, void *out, Layout *lo, const Algorithm *algorithm,
-                   void *workspace, size_t bytes, fake::Stream *stream) {
+int cublasLtMatmul(const int *handle, Description *d, const void *alpha, const void *a, Layout *la, const void *b,
+                   Layout *lb, const void *beta, const void *c, Layout *, void *out, Layout *lo,
+                   const Algorithm *algorithm, void *workspace, size_t bytes, fake::Stream *stream) {
+  if (*handle != fake::deviceOf(stream)) return 7; // of another GPU
   if (!workspace || bytes < workspaceBytes || lowBit(workspace) < 256) return 7;
   if (!algorithm || algorithm->product != fingerprint(d, la, lb, lo)) return 7;
   if (algorithm->number == 2) return 15; // the heuristic does not promise that it runs

@@ -11,6 +11,18 @@ struct Function {
   FakeKernel kernel;
   std::string name;
 };
+struct Loaded { // a function of a module, which is of one GPU
+  Function *function;
+  int device;
+};
+struct Module {
+  int device;
+};
+constexpr int mostGpus = 8;
+int gpus() {
+  const char *given = std::getenv("FAKE_CUDA_GPUS");
+  return given ? std::atoi(given) : 1;
+}
 struct GraphExec {
   std::vector<Operation> operations;
 };
@@ -18,7 +30,12 @@ struct GraphExec {
 struct State {
   std::mutex lock;
   std::map<std::string, Function> functions;
+  std::map<std::pair<std::string, int>, Loaded> loaded;
+  int contexts[mostGpus] = {};
   std::map<unsigned long long, size_t> allocations; // device memory
+  std::map<unsigned long long, unsigned> reaches;   // of virtual memory: a bit for each GPU that may touch it
+  std::map<unsigned long long, std::pair<size_t, int>> physical; // by handle: bytes and GPU
+  unsigned long long handles = 0;
   std::map<unsigned long long, size_t> pinned;
   size_t memory = size_t(1) << 32, used = 0;
   std::string failing, refused;
@@ -29,7 +46,7 @@ State &state() {
   return *made;
 }
 
-// Whether [address, address + bytes) lies within one allocation.
+// Whether [address, address + bytes) lies within one allocation, which the current GPU may touch.
 bool inside(unsigned long long address, size_t bytes) {
   State &s = state();
   std::lock_guard guard(s.lock);
@@ -37,7 +54,8 @@ bool inside(unsigned long long address, size_t bytes) {
     auto after = map->upper_bound(address);
     if (after == map->begin()) continue;
     --after;
-    if (address + bytes <= after->first + after->second) return true;
+    if (address + bytes > after->first + after->second) continue;
+    return map == &s.pinned || currentDevice < 0 || (s.reaches[after->first] >> currentDevice & 1);
   }
   return false;
 }
@@ -55,6 +73,7 @@ int allocate(unsigned long long *address, size_t bytes) {
   std::memset(made, 0xff, bytes); // NaNs, until it is written
   *address = reinterpret_cast<unsigned long long>(made);
   s.allocations[*address] = bytes;
+  s.reaches[*address] = currentDevice >= 0 ? 1U << currentDevice : 0;
   s.used += bytes;
   return 0;
 }
@@ -107,16 +126,20 @@ int cuGetErrorName(int error, const char **name) {
   return 0;
 }
 int cuGetErrorString(int, const char **text) { return *text = "as the fake driver has it", 0; }
-int cuDeviceGetCount(int *count) { return *count = 1, 0; }
-int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal == 0 ? 0 : 101; }
+int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
+int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal >= 0 && ordinal < gpus() ? 0 : 101; }
 int cuDeviceGetName(char *name, int length, int) { return std::strncpy(name, "Fake GPU", size_t(length)), 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 102 ? 1 : attribute == 97 ? 232448 : 0;
   return 0;
 }
-int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &state(), 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &state().contexts[device], 0; }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-int cuCtxSetCurrent(void *context) { return context == &state() ? 0 : 201; }
+int cuCtxSetCurrent(void *context) {
+  for (int i = 0; i < mostGpus; ++i)
+    if (context == &state().contexts[i]) return currentDevice = i, 0;
+  return 201;
+}
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
   return *total = state().memory, *free = state().memory - state().used, 0;
 }
@@ -127,25 +150,50 @@ int cuMemAddressReserve(Address *address, size_t bytes, size_t, Address, unsigne
   size_t most = state().memory, used = state().used;
   state().memory = size_t(1) << 40;
   int error = allocate(address, bytes);
-  state().memory = most, state().used = used;
+  state().memory = most, state().used = used, state().reaches[*address] = 0;
   return error;
 }
 int cuMemAddressFree(Address address, size_t bytes) {
   state().used += bytes;
   return release(address);
 }
-int cuMemCreate(unsigned long long *handle, size_t bytes, const void *, unsigned long long) {
-  if (state().used + bytes > state().memory) return 2;
-  state().used += bytes;
-  *handle = bytes;
+struct Location {
+  int type, id;
+};
+struct Properties {
+  int type, handles;
+  Location location;
+};
+int cuMemCreate(unsigned long long *handle, size_t bytes, const Properties *properties, unsigned long long) {
+  State &s = state();
+  if (bytes % 4096 || properties->location.type != 1) return 1;
+  if (s.used + bytes > s.memory) return 2;
+  s.used += bytes;
+  s.physical[ *handle = ++s.handles] = {bytes, properties->location.id};
   return 0;
 }
-int cuMemRelease(unsigned long long handle) { return state().used -= handle, 0; }
+int cuMemRelease(unsigned long long handle) {
+  auto found = state().physical.find(handle);
+  if (found == state().physical.end()) return 400;
+  state().used -= found->second.first;
+  return state().physical.erase(found), 0;
+}
 int cuMemMap(Address, size_t bytes, size_t, unsigned long long handle, unsigned long long) {
-  return bytes == handle ? 0 : 1;
+  auto found = state().physical.find(handle);
+  return found != state().physical.end() && bytes == found->second.first ? 0 : 1;
 }
 int cuMemUnmap(Address, size_t) { return 0; }
-int cuMemSetAccess(Address, size_t, const void *, size_t) { return 0; }
+struct Access {
+  Location location;
+  int flags;
+};
+int cuMemSetAccess(Address address, size_t bytes, const Access *access, size_t count) {
+  State &s = state();
+  std::lock_guard guard(s.lock);
+  if (!s.allocations.contains(address) || s.allocations[address] != bytes) return 1;
+  for (size_t i = 0; i < count; ++i) s.reaches[address] |= 1U << access[i].location.id;
+  return 0;
+}
 int cuMemGetAllocationGranularity(size_t *granularity, const void *, int) { return *granularity = 4096, 0; }
 int cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
   *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -196,20 +244,26 @@ int cuMemsetD32Async(Address target, unsigned value, size_t count, Stream *strea
     for (size_t i = 0; i < count; ++i) std::memcpy(at(target + 4 * i), &value, 4);
   });
 }
-int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
-  return *module = const_cast<void *>(image), loadModule(image) ? 0 : 200;
+int cuModuleLoadDataEx(Module **module, const void *image, unsigned, int *, void **) {
+  if (currentDevice < 0) return 201;
+  return *module = new Module{currentDevice}, loadModule(image) ? 0 : 200;
 }
-int cuModuleUnload(void *) { return 0; }
-int cuModuleGetFunction(Function **function, void *, const char *name) {
-  std::lock_guard guard(state().lock);
-  auto found = state().functions.find(name);
-  if (found == state().functions.end()) return 500;
-  return *function = &found->second, 0;
-}
-int cuFuncSetAttribute(Function *, int, int) { return 0; }
-int cuLaunchKernel(Function *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
-                   unsigned, Stream *stream, void **parameters, void **) {
+int cuModuleUnload(Module *module) { return delete module, 0; }
+int cuModuleGetFunction(Loaded **function, Module *module, const char *name) {
   State &s = state();
+  std::lock_guard guard(s.lock);
+  auto found = s.functions.find(name);
+  if (found == s.functions.end()) return 500;
+  Loaded &loaded = s.loaded[{name, module->device}];
+  loaded = {&found->second, module->device};
+  return *function = &loaded, 0;
+}
+int cuFuncSetAttribute(Loaded *, int, int) { return 0; }
+int cuLaunchKernel(Loaded *loaded, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                   Stream *stream, void **parameters, void **) {
+  State &s = state();
+  const Function *function = loaded->function;
+  if (loaded->device != deviceOf(stream)) return 400;
   if (function->name == s.refused) return s.refusal;
   std::vector<unsigned long long> values;
   for (int i = 0; i < function->kernel.parameters; ++i) {

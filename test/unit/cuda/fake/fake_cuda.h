@@ -1,7 +1,9 @@
 // NVIDIA's libraries for tests, on the host's memory: a shared library with the entry points that the runtime calls.
 // Streams are threads that run what is enqueued in order, with pauses here and there so that a missing wait shows;
 // events, captures and graphs do what the driver's do, and misuse is an error: a capture whose streams do not come
-// together, a wait inside of it for what is outside, a copy that leaves an allocation, a handle that is gone.
+// together, a wait inside of it for what is outside, a copy that leaves an allocation, a handle that is gone, or that
+// is another GPU's than the thread's, memory of another GPU that this one was not let into. FAKE_CUDA_GPUS says how
+// many there are, one if it is not set.
 //
 // What tests tell it:
 #pragma once

@@ -15,6 +15,7 @@ namespace {
 
 struct Handle {
   fake::Stream *stream = nullptr;
+  int device = fake::currentDevice;
 };
 
 constexpr int64_t workspaces[] = {2048, int64_t(1) << 30, 4096}; // by engine
@@ -110,7 +111,9 @@ const char *cudnnGetErrorString(int) { return "not as the fake library wants it"
 size_t cudnnGetVersion() { return 91900; }
 int cudnnCreate(Handle **handle) { return *handle = new Handle, 0; }
 int cudnnDestroy(Handle *handle) { return delete handle, 0; }
-int cudnnSetStream(Handle *handle, fake::Stream *stream) { return handle->stream = stream, 0; }
+int cudnnSetStream(Handle *handle, fake::Stream *stream) {
+  return handle->stream = stream, handle->device == fake::deviceOf(stream) ? 0 : 2000;
+}
 int cudnnBackendCreateDescriptor(int kind, Descriptor **made) { return *made = new Descriptor{.kind = kind}, 0; }
 int cudnnBackendDestroyDescriptor(Descriptor *descriptor) { return delete descriptor, 0; }
 int cudnnBackendSetAttribute(Descriptor *d, int name, int type, int64_t count, const void *elements) {

@@ -11,6 +11,9 @@
 #include <thread>
 
 namespace fake {
+
+thread_local int currentDevice = -1;
+
 namespace {
 
 std::mutex lock; // over everything here
@@ -43,11 +46,13 @@ std::unique_ptr<Capture> capture;
 struct Event {
   Point point;           // of the last record; null: none
   bool captured = false; // the last record was in a capture
+  int device = currentDevice;
 };
 
 struct Stream {
   std::deque<std::function<void()>> queue;
   size_t done = 0, queued = 0;
+  int device = currentDevice;
   bool ending = false;
   std::thread thread;
 
@@ -103,6 +108,8 @@ void merge(Clock &into, const Clock &from) {
 }
 } // namespace
 
+int deviceOf(const Stream *stream) { return stream->device; }
+
 Stream *makeStream() {
   auto *made = new Stream;
   std::lock_guard guard(lock);
@@ -124,7 +131,7 @@ int destroyStream(Stream *stream) {
 
 int enqueue(Stream *stream, std::function<void()> work) {
   std::lock_guard guard(lock);
-  if (!streams.contains(stream)) return invalidHandle;
+  if (!streams.contains(stream) || stream->device != currentDevice) return invalidHandle;
   if (failure) return failure;
   if (capturing(stream))
     note({stream, std::move(work)});
@@ -165,6 +172,7 @@ int destroyEvent(Event *event) {
 int recordEvent(Event *event, Stream *stream) {
   std::lock_guard guard(lock);
   if (!streams.contains(stream) || !events.contains(event)) return invalidHandle;
+  if (stream->device != currentDevice || event->device != currentDevice) return invalidHandle;
   if (failure) return failure;
   event->captured = capturing(stream);
   if (event->captured) {

@@ -15,7 +15,11 @@ struct Operation { // of a capture
   Event *recorded = nullptr, *waited = nullptr;
 };
 
-Stream *makeStream();
+// The GPU whose context is the calling thread's; -1: none. What is enqueued, and an event that is recorded, must be of
+// it.
+extern thread_local int currentDevice;
+int deviceOf(const Stream *stream);
+Stream *makeStream(); // of the current GPU, as events are
 int destroyStream(Stream *stream);
 // Captured, when the stream is being captured.
 int enqueue(Stream *stream, std::function<void()> work);
