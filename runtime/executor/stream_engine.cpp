@@ -377,11 +377,12 @@ Status StreamEngine::awaitEnd(const Routine &routine) {
     if (*done) return Status::ok();
     if (turn < 1000) continue;
     double waited = std::chrono::duration<double>(Clock::now() - start).count();
-    if (turn % 64 == 0) CLEAVE_RETURN_IF_ERROR(fabric.health());
-    if (waited > options.timeoutSeconds)
-      return runError(fmt::format("the devices do not come to an end for {:.1f} s; the last exchanges of the ranks of "
-                                  "this process:{}",
-                                  waited, recorder.text(routine.log)));
+    Status sound = turn % 64 == 0 ? fabric.health() : Status::ok();
+    if (sound && waited > options.timeoutSeconds)
+      sound = runError(fmt::format("the devices do not come to an end for {:.1f} s (--step-timeout)", waited));
+    if (!sound)
+      return runError(fmt::format("{}; the last exchanges of the ranks of this process:{}", sound.message(),
+                                  recorder.text(routine.log)));
     // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));

@@ -97,8 +97,10 @@ Status PlanTrainer::open() {
   Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(planFingerprint(source)));
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
-  ExecutorOptions engineOptions{
-      .threads = options.threads, .traceRecords = options.trace.empty() ? 0u : 100'000u, .debug = options.debug};
+  ExecutorOptions engineOptions{.threads = options.threads,
+                                .traceRecords = options.trace.empty() ? 0u : 100'000u,
+                                .debug = options.debug,
+                                .timeoutSeconds = options.stepTimeout};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
   if (!made) return made.status();
   engine = std::move(*made);

@@ -112,6 +112,11 @@ void addRun(CLI::App &app, int &status) {
                     "compile the plan anew when another number of processes was started than it has devices");
   command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
+  command
+      ->add_option("--step-timeout", train.stepTimeout,
+                   "GPUs: seconds after which a step is given up, with the last exchanges of every rank")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file, if it moved since compiling");
   command->add_option("--threads", train.threads, "threads a device (default: cores / devices)")
