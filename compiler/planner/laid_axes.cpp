@@ -1,5 +1,6 @@
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/laying.h"
+#include "compiler/planner/pricing.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -86,7 +87,7 @@ private:
       const LaidAxis *axis = minorLaid(step.axes);
       if (!axis || step.kind == dist::ReshardStep::Slice) continue;
       GroupShape group = groupAlong(*model.cluster, int64_t(n), axis->stride);
-      bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && model.setting.gathersAgain() &&
+      bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
       Exchange exchange{collectiveOf(step.kind), axis->name, group, now, forward, backward + (again ? 1 : 0), why};
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;

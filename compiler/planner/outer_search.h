@@ -39,6 +39,8 @@ Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const 
 
 // Bytes of a device that a plan may fill.
 double usableMemory(const Cluster &cluster);
+// What most of its blocks do.
+Recompute mostRecomputed(const Solution &solution);
 // The decision that a solution stands for, without alternatives and search figures.
 Decision toDecision(const Problem &problem, const Solution &solution);
 

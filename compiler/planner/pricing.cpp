@@ -276,13 +276,16 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   if ((!flow.saved || isOnChip) && !crosses) return price;
   // What is computed again is there one segment at a time.
   double live = isRecomputed(model, flow) ? 1 : count;
-  price.activations =
-      live * keptBytes(produced, uses, flow.bytes, double(setting.tp), model.cluster->device.overlap > 0);
+  price.activations = live * keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
   if (movesActivations(setting.offload) && !isRecomputed(model, flow)) {
     price.host = price.activations * (1 - constants::activationsHere);
     price.activations *= constants::activationsHere;
   }
   return price;
+}
+
+bool gathersAgain(const SplitModel &model) {
+  return model.setting.gathersAgain() || (model.setting.tp > 1 && model.cluster->device.overlap > 0);
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {

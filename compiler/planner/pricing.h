@@ -46,6 +46,10 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
                 double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+// Is an activation that was gathered for an operation gathered again in the backward pass instead of kept? On a grid,
+// which is there to keep parts; and where communication can run beside compute, behind the product of the other
+// gradient (Korthikanti et al. 2022, section 4.2.2). The plan does what is priced (Decision::gathersAgain).
+bool gathersAgain(const SplitModel &model);
 // Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.
 bool isRecomputed(const SplitModel &model, const Flow &flow);
 

@@ -29,7 +29,7 @@ Alternative describe(const std::string &name, const Solution &solution, double l
   row.mesh = setting.mesh();
   row.zero = setting.zero;
   row.microbatches = setting.microbatches;
-  row.recompute = toDecision(*solution.model->problem, solution).recompute;
+  row.recompute = mostRecomputed(solution);
   row.stepSeconds = solution.seconds();
   row.memoryBytes = solution.bytes();
   row.offload = setting.offload;
@@ -175,7 +175,7 @@ std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &
 std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solution) {
   CollectiveSink sink;
   SplitModel model = *solution.model;
-  model.setting.recompute = toDecision(problem, solution).recompute;
+  model.setting.recompute = mostRecomputed(solution);
   evaluate(model, solution.choice, &sink);
   double ranks = double(model.setting.pp);
   std::map<std::tuple<std::string, std::string, std::string>, CollectiveTotal> sums;

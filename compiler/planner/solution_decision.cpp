@@ -5,9 +5,6 @@
 #include <fmt/ranges.h>
 
 namespace cleave::planner {
-namespace {
-
-// What most blocks do.
 Recompute mostRecomputed(const Solution &solution) {
   int count[3] = {0, 0, 0};
   const std::vector<Unit> &units = solution.model->layout->units;
@@ -16,6 +13,8 @@ Recompute mostRecomputed(const Solution &solution) {
     if (units[u].isBlock || !hasBlocks) ++count[size_t(solution.plan.recompute[u])];
   return Recompute(std::max_element(count, count + 3) - count);
 }
+
+namespace {
 
 // Which parameters have a lower ZeRO stage than the others.
 std::string mixedZeroNote(const Problem &problem, const Solution &solution) {
@@ -56,7 +55,7 @@ Decision toDecision(const Problem &problem, const Solution &solution) {
   decision.offload = setting.offload;
   decision.schedule = setting.schedule;
   decision.attention = model.attentionSplit;
-  decision.gathersAgain = setting.gathersAgain();
+  decision.gathersAgain = gathersAgain(model);
   decision.stages = int(solution.plan.firstUnits.size());
   std::vector<int> starts;
   for (int unit : solution.plan.firstUnits) starts.push_back(units[size_t(unit)].first);

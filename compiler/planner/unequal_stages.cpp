@@ -252,9 +252,9 @@ void compose(const Cluster &cluster, int64_t part, int64_t left, std::vector<int
 std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                              const Constraints &constraints, double worth, double seconds) {
   const auto start = std::chrono::steady_clock::now();
-  const int64_t devices = cluster.numDevices();
-  int64_t part = 1;
-  while (devices % part != 0 || devices / part > mostParts) ++part;
+  const int64_t devices = cluster.numDevices(), node = cluster.devicesPerNode;
+  int64_t part = 1; // of a node, or so many nodes
+  while (devices % part != 0 || devices / part > mostParts || (node % part != 0 && part % node != 0)) ++part;
   std::vector<std::vector<int64_t>> compositions;
   std::vector<int64_t> stages;
   compose(cluster, part, devices, stages, compositions);
