@@ -162,13 +162,16 @@ MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp
 GPU_WAYS = ("gpu", "fake-gpu", "on-gpu")
 GPU_KIND = os.environ.get("CLEAVE_GPU_KIND", "h100-80g")  # what plans for GPUs are compiled for
 FAKE = pathlib.Path("test/unit/cuda")  # of the build folder
+# cuDNN, where it is installed, looks at what the fake is told: it refuses what is none of its operations, without a GPU.
+REAL_DNN = {"FAKE_CUDNN_REAL": str(path) for path in list(pathlib.Path("/usr/local").glob("cuda*/lib*/libcudnn.so.9"))[:1]}
 
 
 def environment_of(how, build):
     """An emulated plan runs on the CPU whatever GPU the machine has; the fake has one of its own."""
     if how == "fake-gpu":
         return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries"),
-                "XDG_CACHE_HOME": str(build.resolve() / FAKE / "cache")}  # of chosen algorithms
+                "XDG_CACHE_HOME": str(build.resolve() / FAKE / "cache"),  # of chosen algorithms
+                **REAL_DNN}
     return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if how != "on-gpu" else dict(os.environ)
 
 

@@ -104,7 +104,8 @@ private:
     return make({.type = dnnFloat, .sizes = sizes, .strides = dense(sizes), .place = DnnTensor::Scratch});
   }
   Tensor number(float value) {
-    return make({.type = dnnFloat, .sizes = {1}, .strides = {1}, .place = DnnTensor::Value, .value = value});
+    return make(
+        {.type = dnnFloat, .sizes = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .place = DnnTensor::Value, .value = value});
   }
 
   Tensor described(int type) {

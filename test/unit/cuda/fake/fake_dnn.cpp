@@ -1,17 +1,101 @@
 // cuDNN's graph API: a convolution and its two gradients in plain loops, and graphs of products, pointwise operations,
 // reductions and reshapes (dnn_interpreter.h). A heuristic gives three engines: one on tensor cores, which rounds fp32,
-// one that wants a gigabyte of workspace, and a plain one.
+// one that wants a gigabyte of workspace, and a plain one. Where FAKE_CUDNN_REAL names the real library, tensors and
+// operations are described to that, too, which needs no GPU for it and refuses what is no such operation.
 #include "runtime/device/cuda/api/cudnn.h"
 #include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
 #include <map>
+#include <mutex>
+#include <set>
 #include <vector>
 
 using namespace cleave::runtime::cuda;
 using fake::Descriptor;
 
 namespace {
+
+// The real library's descriptors beside the fake's.
+struct Real {
+  int (*create)(int, void **) = nullptr;
+  int (*destroy)(void *) = nullptr;
+  int (*set)(void *, int, int, int64_t, const void *) = nullptr;
+  int (*finalize)(void *) = nullptr;
+  std::map<const Descriptor *, void *> known;
+  std::mutex lock;
+
+  Real() {
+    const char *path = std::getenv("FAKE_CUDNN_REAL");
+    void *library = path ? ::dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+    if (path && !library) std::fprintf(stderr, "fake cuDNN: %s\n", ::dlerror());
+    if (!library) return;
+    auto find = [&](auto &function, const char *name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    };
+    find(create, "cudnnBackendCreateDescriptor"), find(destroy, "cudnnBackendDestroyDescriptor");
+    find(set, "cudnnBackendSetAttribute"), find(finalize, "cudnnBackendFinalize");
+  }
+  int check(int error, const char *what, const Descriptor *d, int name = -1) const {
+    if (error)
+      std::fprintf(stderr, "cuDNN: %s: error %d for a descriptor of kind %d, attribute %d\n", what, error, d->kind,
+                   name);
+    return error;
+  }
+  int added(const Descriptor *d) {
+    static const std::set<int> kinds{dnnTensor,
+                                     dnnConvolution,
+                                     dnnConvolutionForward,
+                                     dnnPointwise,
+                                     dnnConvolutionBackwardData,
+                                     dnnConvolutionBackwardFilter,
+                                     dnnMatmul,
+                                     dnnPointwiseOperation,
+                                     dnnMatmulOperation,
+                                     dnnReduction,
+                                     dnnReductionOperation,
+                                     dnnReshapeOperation};
+    if (!create || !kinds.contains(d->kind)) return 0;
+    void *made = nullptr;
+    int error = create(d->kind, &made);
+    std::lock_guard guard(lock);
+    known[d] = made;
+    return check(error, "create", d);
+  }
+  void *of(const Descriptor *d) {
+    std::lock_guard guard(lock);
+    auto found = known.find(d);
+    return found == known.end() ? nullptr : found->second;
+  }
+  int told(const Descriptor *d, int name, int type, int64_t count, const void *elements) {
+    void *own = of(d);
+    if (!own) return 0;
+    std::vector<void *> descriptors;
+    if (type == dnnTypeDescriptor) {
+      for (int64_t i = 0; i < count; ++i) descriptors.push_back(of(static_cast<Descriptor *const *>(elements)[i]));
+      elements = descriptors.data();
+    }
+    return check(set(own, name, type, count, elements), "set", d, name);
+  }
+  int finalized(const Descriptor *d) {
+    void *own = of(d);
+    return own ? check(finalize(own), "finalize", d) : 0;
+  }
+  void removed(const Descriptor *d) {
+    void *own = of(d);
+    if (!own) return;
+    destroy(own);
+    std::lock_guard guard(lock);
+    known.erase(d);
+  }
+};
+Real &real() {
+  static auto *made = new Real;
+  return *made;
+}
 
 struct Handle {
   fake::Stream *stream = nullptr;
@@ -114,13 +198,19 @@ int cudnnDestroy(Handle *handle) { return delete handle, 0; }
 int cudnnSetStream(Handle *handle, fake::Stream *stream) {
   return handle->stream = stream, handle->device == fake::deviceOf(stream) ? 0 : 2000;
 }
-int cudnnBackendCreateDescriptor(int kind, Descriptor **made) { return *made = new Descriptor{.kind = kind}, 0; }
-int cudnnBackendDestroyDescriptor(Descriptor *descriptor) { return delete descriptor, 0; }
+int cudnnBackendCreateDescriptor(int kind, Descriptor **made) {
+  *made = new Descriptor{.kind = kind};
+  return real().added(*made);
+}
+int cudnnBackendDestroyDescriptor(Descriptor *descriptor) {
+  real().removed(descriptor);
+  return delete descriptor, 0;
+}
 int cudnnBackendSetAttribute(Descriptor *d, int name, int type, int64_t count, const void *elements) {
   if (d->finalized) return 2000;
   const char *bytes = static_cast<const char *>(elements);
   d->attributes[name] = {type, {bytes, bytes + count * sizeOf(type)}};
-  return 0;
+  return real().told(d, name, type, count, elements);
 }
 int cudnnBackendGetAttribute(Descriptor *d, int name, int type, int64_t most, int64_t *count, void *elements) {
   if (!d->finalized && d->engine < 0) return 2000;
@@ -150,6 +240,15 @@ int cudnnBackendGetAttribute(Descriptor *d, int name, int type, int64_t most, in
 }
 int cudnnBackendFinalize(Descriptor *d) {
   d->finalized = true;
+  if (int error = real().finalized(d)) return error;
+  if (d->kind == dnnPointwiseOperation) { // numbers have as many dimensions as what they meet
+    auto dims = [&](int name) {
+      const Descriptor *tensor = d->attributes.contains(name) ? d->one<Descriptor *>(name) : nullptr;
+      return tensor ? tensor->all<int64_t>(dnnTensorDimensions).size() : 0;
+    };
+    for (int name : {dnnPointwiseB, dnnPointwiseT, dnnPointwiseY})
+      if (dims(name) && dims(name) != dims(dnnPointwiseX)) return 2000;
+  }
   if (d->kind != dnnConvolution) return 0;
   size_t spatial = d->all<int64_t>(dnnConvolutionStrides).size();
   return spatial == static_cast<size_t>(d->one<int64_t>(dnnConvolutionSpatialDims)) && spatial >= 2 &&
