@@ -32,7 +32,6 @@ struct SampleFactor {
   bool operator==(const SampleFactor &) const = default;
 };
 
-
 class Resizer {
 public:
   Resizer(int64_t exported, int64_t samples) : exported(exported), samples(samples) {}
@@ -147,7 +146,11 @@ private:
   // `value`, which does not come from the inputs, for the new number of samples at `at`.
   FailureOr<Value> madeFor(Value value, Samples at, Operation *user) {
     Operation *op = value.getDefiningOp();
-    auto cannot = [&] { return refuse(user, "reads values of its own for each sample"); };
+    auto cannot = [&] {
+      auto read = dyn_cast_if_present<onnx::ReadOp>(op);
+      return refuse(user, read ? "reads '" + read.getParam().str() + "', which has values of its own for each sample"
+                               : "reads values of its own for each sample");
+    };
     if (!op) return cannot();
     OpBuilder builder(op);
     if (auto constant = dyn_cast<onnx::ConstantOp>(op)) {

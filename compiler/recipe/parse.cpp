@@ -72,6 +72,9 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
   if (optimizer.kind == OptimizerKind::Adagrad) optimizer.eps = 1e-10;
   if (optimizer.kind == OptimizerKind::Lion) optimizer.beta2 = 0.99;
   if (optimizer.kind == OptimizerKind::Lamb) optimizer.eps = 1e-6;
+  if (optimizer.kind == OptimizerKind::Adafactor) optimizer.eps = std::numeric_limits<float>::epsilon();
+  if (optimizer.kind == OptimizerKind::Muon)
+    optimizer.momentum = 0.95, optimizer.nesterov = true, optimizer.weightDecay = 0.1;
   readSchedule(reader, optimizer.lr);
   if (reader.has("betas")) {
     std::vector<std::string> betas;
@@ -93,6 +96,9 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.boolean("nesterov", optimizer.nesterov);
   reader.number("initial_accumulator", optimizer.initialAccumulator, {.least = 0});
   reader.number("lr_decay", optimizer.lrDecay, {.least = 0});
+  reader.number("eps2", optimizer.eps2, {.least = 0});
+  reader.number("beta2_decay", optimizer.beta2Decay, {.most = 0});
+  reader.number("d", optimizer.clipThreshold, {.above = 0});
   reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
   reader.texts("no_decay", optimizer.noDecay);
   if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&

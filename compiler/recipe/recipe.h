@@ -68,11 +68,14 @@ struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   Schedule lr;
   double beta1 = 0.9, beta2 = 0.999; // lion: 0.9, 0.99 unless given
-  double eps = 1.0e-8;               // adagrad: 1e-10, lamb: 1e-6 unless given
-  double weightDecay = 0.0;          // adamw: 0.01 unless given
-  double momentum = 0.0;
+  double eps = 1.0e-8;               // adagrad: 1e-10, lamb: 1e-6, adafactor: 2^-23 unless given
+  double weightDecay = 0.0;          // adamw: 0.01, muon: 0.1 unless given
+  double momentum = 0.0;             // muon: 0.95 unless given
   double dampening = 0.0;
-  bool nesterov = false;
+  bool nesterov = false;            // muon: true unless given
+  double eps2 = 1.0e-3;             // adafactor: the least size of a parameter that steps are relative to
+  double beta2Decay = -0.8;         // adafactor
+  double clipThreshold = 1.0;       // adafactor, key `d`: the largest root mean square of an update
   double initialAccumulator = 0.0;  // adagrad
   double lrDecay = 0.0;             // adagrad
   int64_t newtonSchulzSteps = 5;    // muon, key `ns_steps`
@@ -133,7 +136,7 @@ struct Recipe {
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
   BatchNorm batchNorm = BatchNorm::AsExported;
-  Attention attention = Attention::Auto; // on GPUs in 16 bits: by a library, or written out as the exporter did
+  Attention attention = Attention::Auto;    // on GPUs in 16 bits: by a library, or written out as the exporter did
   Epilogues epilogues = Epilogues::Library; // on GPUs: bias, activation and bias gradients of products, likewise
   Ties ties = Ties::Auto;
   Dropout dropout;

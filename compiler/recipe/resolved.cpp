@@ -76,6 +76,7 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.number("eps", optimizer.eps).number("weight_decay", optimizer.weightDecay).number("momentum", optimizer.momentum);
   to.number("dampening", optimizer.dampening).boolean("nesterov", optimizer.nesterov);
   to.number("initial_accumulator", optimizer.initialAccumulator).number("lr_decay", optimizer.lrDecay);
+  to.number("eps2", optimizer.eps2).number("beta2_decay", optimizer.beta2Decay).number("d", optimizer.clipThreshold);
   to.integer("ns_steps", optimizer.newtonSchulzSteps).texts("no_decay", optimizer.noDecay);
 }
 

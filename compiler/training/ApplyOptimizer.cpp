@@ -36,24 +36,73 @@ public:
   }
   Value shared(StringRef key, llvm::function_ref<Value()> build) override {
     if (Value made = scalars.lookup(key)) return made;
+    Operation *before = &*std::prev(builder.getInsertionPoint());
     Value made = build();
+    for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
+      ofAll.insert(op);
     return scalars[key] = made;
   }
   Value state(StringRef kind, double fill) override {
-    auto type = cast<RankedTensorType>(current.getType());
+    return state(kind, fill, cast<RankedTensorType>(current.getType()).getShape());
+  }
+  Value state(StringRef kind, double fill, ArrayRef<int64_t> shape) override {
+    auto type = cast<RankedTensorType>(current.getType()).clone(shape);
     auto of = FlatSymbolRefAttr::get(current.getSymNameAttr());
     states[kind] = define((kind + "/" + current.getSymName()).str(), type, fill, of);
     return onnx::ReadOp::create(builder, *loc, type, states[kind]);
   }
   void setState(StringRef kind, Value value) override { onnx::WriteOp::create(builder, *loc, states.at(kind), value); }
 
+  ArrayRef<int64_t> exportedShape() override {
+    if (auto original = current.getOriginalShape()) return *original;
+    return cast<RankedTensorType>(current.getType()).getShape();
+  }
+  bool isStacked() override { return current->hasAttr("onnx.pieces"); }
+  // By the products of the forward pass that read it.
+  MatrixUse matrixUse() override {
+    MatrixUse use = MatrixUse::None;
+    for (auto read : final.getOps<onnx::ReadOp>()) {
+      if (read.getParam() != current.getSymName()) continue;
+      for (OpOperand &user : read->getUses()) {
+        auto phase = user.getOwner()->getAttrOfType<StringAttr>(phaseName);
+        if (!phase || phase != phaseText(Phase::Forward)) continue;
+        MatrixUse here = matrixUse(user);
+        if (here == MatrixUse::None) return here;
+        use = here;
+      }
+    }
+    return use;
+  }
+
+  // Says of the ops since `before` that they are the current parameter's rule, if they sum (see step_function.h).
+  void nameRule(Operation *before) {
+    SmallVector<Operation *> rule;
+    for (Operation *op = before->getNextNode(); op != &*builder.getInsertionPoint(); op = op->getNextNode())
+      if (!ofAll.contains(op)) rule.push_back(op);
+    if (llvm::none_of(rule, llvm::IsaPred<onnx::ReduceSumOp>)) return;
+    for (Operation *op : rule) op->setAttr(ruleName, current.getSymNameAttr());
+  }
+
 private:
+  MatrixUse matrixUse(OpOperand &operand) {
+    int64_t first = isStacked() ? 1 : 0;
+    if (static_cast<int64_t>(exportedShape().size()) < first + 2) return MatrixUse::None;
+    if (isa<onnx::ConvOp>(operand.getOwner())) return MatrixUse::OutputsFirst;
+    if (isa<onnx::ConvGradInputOp>(operand.getOwner())) return MatrixUse::InputsFirst; // ConvTranspose
+    auto contract = dyn_cast<onnx::ContractOp>(operand.getOwner());
+    if (!contract) return MatrixUse::None;
+    bool left = operand.getOperandNumber() == 0;
+    int64_t index = (left ? contract.getLhsIndices() : contract.getRhsIndices())[first];
+    return llvm::is_contained(contract.getResultIndices(), index) ? MatrixUse::OutputsFirst : MatrixUse::InputsFirst;
+  }
+
   func::FuncOp final;
   PhaseBuilder &builder;
   SymbolTable &symbols;
   onnx::ParamOp current;
   std::optional<Location> loc;
   llvm::StringMap<Value> scalars;
+  llvm::SmallPtrSet<Operation *, 16> ofAll; // what those are computed by
   llvm::StringMap<FlatSymbolRefAttr> states;
 
   FlatSymbolRefAttr define(const std::string &name, RankedTensorType type, double fill, FlatSymbolRefAttr of) {
@@ -77,11 +126,6 @@ public:
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
     const recipe::Optimizer &spec = recipe.optimizer;
-    if (!hasUpdateRule(spec.kind)) {
-      final.emitError() << spec.where << (spec.where.empty() ? "" : ": ") << "optimizer " << recipe::toString(spec.kind)
-                        << " is not supported yet; use sgd, adam, adamw, adagrad, lamb or lion";
-      return signalPassFailure();
-    }
     SymbolTable symbols(getOperation());
     PhaseBuilder builder(final, Phase::Update);
     Context context(final, builder, symbols);
@@ -102,7 +146,9 @@ public:
       std::optional<bool> exempt = isExempt(param);
       if (!exempt) return signalPassFailure();
       double decay = *exempt ? 0 : spec.weightDecay;
+      Operation *before = old.getDefiningOp();
       Value updated = buildUpdate(Formula(builder, loc), spec, context, old, result.value, decay);
+      context.nameRule(before);
       onnx::WriteOp::create(builder, loc, result.gradientOf, updated);
     }
     setStepResults(final, finished);

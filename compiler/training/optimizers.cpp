@@ -1,4 +1,5 @@
 #include "compiler/training/optimizers.h"
+#include <cmath>
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -23,6 +24,23 @@ struct Rule {
   Value times(Value x, Value scalar) { return f.mul(x, everywhere(scalar)); }
   // before * (1 - weight) + now * weight, written as PyTorch's moving averages are
   Value average(Value before, Value now, double keep) { return f.add(f.scale(before, keep), f.scale(now, 1 - keep)); }
+  Value spread(Value scalar, Value as) { return f.spread(scalar, tensorType(as).getShape()); }
+  // The dimensions of one parameter, and a number of each of them (of rank 0, or [stacked]) in all its elements.
+  SmallVector<int64_t> ownDims(Value x) {
+    return llvm::to_vector(llvm::seq<int64_t>(context.isStacked() ? 1 : 0, tensorType(x).getRank()));
+  }
+  Value ofEach(Value number, Value as) { return f.expand(number, tensorType(as).getShape(), ownDims(as)); }
+  Value norm(Value x) { return f.make<onnx::SqrtOp>(f.reduceSum(f.mul(x, x), ownDims(x))); }
+  // The root of the mean square.
+  Value size(Value x) {
+    Value length = norm(x);
+    double count = double(tensorType(x).getNumElements()) / double(tensorType(length).getNumElements());
+    return f.scale(length, 1 / std::sqrt(count));
+  }
+  Value atLeast(Value x, double least) { return f.make<onnx::MaxOp>(x, f.like(x, least)); }
+  Value reshaped(Value x, ArrayRef<int64_t> shape) {
+    return tensorType(x).getShape() == shape ? x : f.make<onnx::ReshapeOp>(x, shape);
+  }
   // Weight decay as part of the gradient (L2).
   Value decayedGrad() { return weightDecay == 0 ? grad : f.add(grad, f.scale(param, weightDecay)); }
   // Weight decay applied to the parameter itself (decoupled): param * (1 - lr * weightDecay).
@@ -84,12 +102,11 @@ struct Rule {
     });
     Value u = moments(grad, unbiased);
     if (weightDecay != 0) u = f.add(u, f.scale(param, weightDecay));
-    auto norm = [&](Value x) { return f.make<onnx::SqrtOp>(f.total(f.mul(x, x))); };
     Value length = norm(param), step = norm(u);
     auto isThere = [&](Value x) { return f.make<onnx::GreaterOp>(x, f.like(x, 0)); };
     Value ratio = f.where(isThere(step), f.div(length, step), f.like(step, 1));
     ratio = f.where(isThere(length), ratio, f.like(step, 1));
-    return f.sub(param, times(u, f.mul(context.learningRate(), ratio)));
+    return f.sub(param, f.mul(u, ofEach(f.mul(ratio, spread(context.learningRate(), ratio)), u)));
   }
 
   // sum += g^2; param -= lr / (1 + (t-1) lr_decay) * g / (sqrt(sum) + eps)
@@ -114,25 +131,87 @@ struct Rule {
     context.setState("lion.m", average(m, grad, spec.beta2));
     return f.sub(decayedParam(), times(direction, context.learningRate()));
   }
+
+  // The mean of the squares' rows times that of their columns over the mean of all stands for the moving average of
+  // g^2, where there are rows: v. u = g / sqrt(max(v, eps^2)); with p = size(param) before the step, param -= max(eps2,
+  // p) min(lr, 1/sqrt(t)) / max(1, size(u) / d) u
+  Value adafactor() {
+    Value step = context.shared("adafactor.step", [&] {
+      Value before = context.stepsBefore();
+      return f.add(before, f.like(before, 1));
+    });
+    Value weight =
+        context.shared("adafactor.weight", [&] { return f.make<onnx::PowOp>(step, f.like(step, spec.beta2Decay)); });
+    Value rate = context.shared(
+        "adafactor.rate", [&] { return f.make<onnx::MinOp>(context.learningRate(), f.make<onnx::RsqrtOp>(step)); });
+    // The state's new value: before + t^beta2_decay (now - before).
+    auto moved = [&](StringRef kind, Value now) {
+      Value before = context.state(kind, 0, tensorType(now).getShape());
+      Value after = f.add(before, f.mul(spread(weight, now), f.sub(now, before)));
+      context.setState(kind, after);
+      return after;
+    };
+    SmallVector<int64_t> shape(context.exportedShape());
+    Value g = reshaped(grad, shape), square = f.mul(g, g), v;
+    auto rank = static_cast<int64_t>(shape.size());
+    if (rank - (context.isStacked() ? 1 : 0) > 1) {
+      auto mean = [&](Value x, int64_t dim) {
+        return f.scale(f.reduceSum(x, {dim}), 1.0 / double(tensorType(x).getDimSize(dim)));
+      };
+      Value row = moved("adafactor.row", mean(square, rank - 1)),
+            column = moved("adafactor.column", mean(square, rank - 2));
+      Value all = atLeast(mean(row, rank - 2), spec.eps);
+      row = f.div(row, f.expand(all, tensorType(row).getShape(), {rank - 2}));
+      v = f.mul(f.expand(row, shape, {rank - 1}), f.expand(column, shape, {rank - 2}));
+    } else {
+      v = moved("adafactor.v", square);
+    }
+    Value u = f.mul(g, f.make<onnx::RsqrtOp>(atLeast(v, spec.eps * spec.eps)));
+    Value alpha = atLeast(size(param), spec.eps2);
+    alpha = f.div(f.mul(alpha, spread(rate, alpha)), atLeast(f.scale(size(u), 1 / spec.clipThreshold), 1));
+    return f.sub(decayedParam(), reshaped(f.mul(u, ofEach(alpha, u)), tensorType(param).getShape()));
+  }
+
+  // x is [stacked, rows, columns]. From x / |x| on, `ns_steps` times: x <- a x + (b s + c s s) x with s = x x^T, or
+  // from the other side where there are fewer columns. Each singular value comes near 1. (Jordan et al. 2024,
+  // coefficients theirs. PyTorch's class of that name computes these products in bf16, here they are fp32.)
+  Value orthogonal(Value x) {
+    constexpr double a = 3.4445, b = -4.7750, c = 2.0315, least = 1e-7;
+    auto type = tensorType(x);
+    bool rowsAreFew = type.getDimSize(1) <= type.getDimSize(2);
+    using List = ArrayRef<int64_t>;
+    x = f.div(
+        x, f.expand(atLeast(f.make<onnx::SqrtOp>(f.reduceSum(f.mul(x, x), {1, 2})), least), type.getShape(), {1, 2}));
+    for (int64_t step = 0; step < spec.newtonSchulzSteps; ++step) {
+      Value s = rowsAreFew ? f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 3, 2}, List{0, 1, 3})
+                           : f.make<onnx::ContractOp>(x, x, List{0, 1, 2}, List{0, 1, 3}, List{0, 2, 3});
+      Value square = f.make<onnx::ContractOp>(s, s, List{0, 1, 2}, List{0, 2, 3}, List{0, 1, 3});
+      Value t = f.add(f.scale(s, b), f.scale(square, c));
+      Value turned = rowsAreFew ? f.make<onnx::ContractOp>(t, x, List{0, 1, 2}, List{0, 2, 3}, List{0, 1, 3})
+                                : f.make<onnx::ContractOp>(x, t, List{0, 1, 2}, List{0, 2, 3}, List{0, 1, 3});
+      x = f.add(f.scale(x, a), turned);
+    }
+    return x;
+  }
+
+  // m = momentum m + (1 - momentum) g; param = param (1 - lr wd) - lr sqrt(max(1, out / in)) orthogonal(m, or what
+  // Nesterov's momentum makes of it). Of weights of products; everything else learns by AdamW.
+  Value muon() {
+    MatrixUse use = context.matrixUse();
+    if (use == MatrixUse::None) return adam(/*decoupled=*/true);
+    Value m = average(context.state("muon.momentum", 0), grad, spec.momentum);
+    context.setState("muon.momentum", m);
+    if (spec.nesterov) m = average(m, grad, spec.momentum);
+    ArrayRef<int64_t> shape = context.exportedShape();
+    int64_t stacked = context.isStacked() ? shape.front() : 1, rows = shape[context.isStacked() ? 1 : 0];
+    int64_t columns = tensorType(m).getNumElements() / (stacked * rows);
+    double ratio = use == MatrixUse::OutputsFirst ? double(rows) / double(columns) : double(columns) / double(rows);
+    Value direction = reshaped(orthogonal(reshaped(m, {stacked, rows, columns})), tensorType(param).getShape());
+    return f.sub(decayedParam(), times(f.scale(direction, std::sqrt(std::max(1.0, ratio))), context.learningRate()));
+  }
 };
 
 } // namespace
-
-bool hasUpdateRule(OptimizerKind kind) {
-  switch (kind) {
-  case OptimizerKind::Sgd:
-  case OptimizerKind::Adam:
-  case OptimizerKind::AdamW:
-  case OptimizerKind::Adagrad:
-  case OptimizerKind::Lion:
-  case OptimizerKind::Lamb:
-    return true;
-  case OptimizerKind::Adafactor:
-  case OptimizerKind::Muon:
-    return false;
-  }
-  return false;
-}
 
 Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &context, Value param, Value grad,
                   double weightDecay) {
@@ -150,9 +229,12 @@ Value buildUpdate(Formula f, const recipe::Optimizer &spec, OptimizerContext &co
     return rule.lion();
   case OptimizerKind::Lamb:
     return rule.lamb();
-  default:
-    return {};
+  case OptimizerKind::Adafactor:
+    return rule.adafactor();
+  case OptimizerKind::Muon:
+    return rule.muon();
   }
+  llvm_unreachable("an optimizer without a rule");
 }
 
 } // namespace cleave::training

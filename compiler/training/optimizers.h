@@ -1,5 +1,5 @@
 // Update rules on core ops, one parameter at a time; every formula is that of torch.optim's class of the same name
-// (LAMB and Lion, which it lacks: of their papers).
+// (LAMB and Lion, which it lacks: of their papers). Where a parameter is several stacked ones, norms are of each.
 //
 //   Update rule of sgd:   OptimizerInputs in{f, spec, param, grad, decay, lr, state, ...} -> new value of the parameter
 //
@@ -9,6 +9,13 @@
 #include "dialects/onnx/formula.h"
 
 namespace cleave::training {
+
+// How a product uses a parameter, as it was exported: which of its dimensions is summed over.
+enum class MatrixUse {
+  None,         // no product, or an embedding's table
+  InputsFirst,  // [in, out], as MatMul has it
+  OutputsFirst, // [out, in], as Linear and Conv have it
+};
 
 // What a rule may use. Scalars are rank 0 and float; they depend on the step only and are built once for all
 // parameters.
@@ -22,14 +29,19 @@ public:
   virtual mlir::Value stepsBefore() = 0;
   // A rank 0 value computed once for all parameters: `build` runs at the first call with `key`.
   virtual mlir::Value shared(llvm::StringRef key, llvm::function_ref<mlir::Value()> build) = 0;
-  // The old value of the parameter's state tensor `kind` (shape and type of the parameter, filled at the start).
+  // The old value of the parameter's state tensor `kind`, filled at the start: of its shape, or of `shape`.
   virtual mlir::Value state(llvm::StringRef kind, double fill) = 0;
+  virtual mlir::Value state(llvm::StringRef kind, double fill, llvm::ArrayRef<int64_t> shape) = 0;
   virtual void setState(llvm::StringRef kind, mlir::Value value) = 0;
+  // The shape in the model's file, of which the parameter may be a view; behind the number of parameters where several
+  // are stacked along dimension 0.
+  virtual llvm::ArrayRef<int64_t> exportedShape() = 0;
+  virtual bool isStacked() = 0;
+  virtual MatrixUse matrixUse() = 0;
 };
 
-// The new value of one parameter. `weightDecay` is 0 where no_decay says so. Null if the optimizer has no rule yet.
+// The new value of one parameter. `weightDecay` is 0 where no_decay says so.
 mlir::Value buildUpdate(onnx::Formula f, const recipe::Optimizer &spec, OptimizerContext &context, mlir::Value param,
                         mlir::Value grad, double weightDecay);
-bool hasUpdateRule(recipe::OptimizerKind kind);
 
 } // namespace cleave::training

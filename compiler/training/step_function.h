@@ -35,6 +35,9 @@ mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::o
 inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
 // Of a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
 inline constexpr llvm::StringLiteral originName = "cleave.origin";
+// On the ops of an optimizer's rule that sums over its parameter: the parameter's name. Stages of a pipeline that hold
+// copies of one compute it alike, to the last bit; so the order of its sums must not depend on what else a stage does.
+inline constexpr llvm::StringLiteral ruleName = "cleave.rule";
 enum class Phase { Forward, Backward, Update };
 llvm::StringRef phaseText(Phase phase);
 

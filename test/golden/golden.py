@@ -145,6 +145,8 @@ QUICK = {
     "gshard_tiny": ["single", "ep4", "searched4"],
     "expert_modules_tiny": ["ep2", "dp2tp2pp2"],
     "encoder_decoder_tiny": ["zero1x4", "pp4zbh2", "accumulateoffload"],
+    "adafactor_tiny": ["dp2tp2zero3", "pp2"],
+    "muon_tiny": ["zero3x4", "megatron2"],
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
 GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]

@@ -68,6 +68,25 @@ bool isOnlyViews(ArrayRef<Operation *> ops) {
   });
 }
 
+// Of a pipeline's stage: the parameter whose rule (training/step_function.h) the op belongs to, null for other ops. Ops
+// that each user has for itself belong anywhere: none.
+std::optional<Attribute> ruleOf(Operation *op) {
+  if (!op->getParentOp()->hasAttr("cleave.program")) return Attribute();
+  if (isa<onnx::ConstantOp>(op) || isView(op)) return std::nullopt;
+  return op->getAttr("cleave.rule");
+}
+
+// Two stages that hold copies of a parameter make the same kernels of its rule, if it is merged with nothing else.
+bool areOfOneRule(ArrayRef<Operation *> ops) {
+  std::optional<Attribute> rule;
+  for (Operation *op : ops) {
+    std::optional<Attribute> here = ruleOf(op);
+    if (here && rule && *here != *rule) return false;
+    if (here) rule = here;
+  }
+  return true;
+}
+
 } // namespace
 
 bool isClusterOp(Operation *op) {
@@ -255,6 +274,7 @@ bool ClusterGraph::tryMerge(int a, int b) {
     for (Value operand : op->getOperands())
       if (!inside.contains(operand.getDefiningOp())) inputs.insert(operand);
   if (inputs.size() + outputs.size() > maxBuffers) return false;
+  if (!areOfOneRule(ops)) return false;
   if (!KernelDomain::of(ops, outputs)) return false;
   if (makesCycle(a, b)) return false;
   for (Operation *op : second.ops) clusterOfOp[op] = a;

@@ -27,6 +27,9 @@ namespace {
 // The size that stands for any in a flat kernel.
 constexpr int64_t flatSize = 4096;
 
+// What ops say about their place in the step, which is not the kernel's.
+constexpr StringLiteral attributesOfStep[] = {"cleave.phase", "cleave.again", "cleave.factors", "cleave.rule"};
+
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 // Ops that every user should have for itself: they cost nothing inside a kernel.
@@ -165,9 +168,7 @@ private:
     inner.setInsertionPointToEnd(body);
     for (Operation *op : ops) {
       Operation *clone = inner.clone(*op, mapping);
-      clone->removeAttr("cleave.phase");
-      clone->removeAttr("cleave.again");
-      clone->removeAttr("cleave.factors");
+      for (StringRef ofStep : attributesOfStep) clone->removeAttr(ofStep);
       if (plan::AffineOfCoordinateAttr start = startOnDevice(op)) {
         clone->setAttr(scalarAttribute, inner.getI64IntegerAttr(scalars.size()));
         clone->removeAttr("shard_axes"); // the launch says it
@@ -256,9 +257,7 @@ private:
         mapping.map(result, source);
       } else {
         Operation *clone = inner.clone(*op, mapping);
-        clone->removeAttr("cleave.phase");
-        clone->removeAttr("cleave.again");
-        clone->removeAttr("cleave.factors");
+        for (StringRef ofStep : attributesOfStep) clone->removeAttr(ofStep);
         clone->getResult(0).setType(type);
       }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Export small models of kinds that the other folders lack, with PyTorch's losses: recurrent, U-Net, experts,
-encoder and decoder. Run by hand (needs torch and onnxscript), one folder a model:
+encoder and decoder, two optimizers. Run by hand (needs torch and onnxscript), one folder a model:
 
     make_models.py [NAME ...]
 
@@ -148,8 +148,45 @@ def tokens(vocabulary, length):
     return torch.randint(0, vocabulary, (BATCH, length))
 
 
+def orthogonal_in_doubles(x, coefficients, steps, eps):
+    """What torch.optim.Muon computes in bf16."""
+    a, b, c = coefficients
+    y = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        s = y @ y.T
+        y = a * y + (b * s + c * s @ s) @ y
+    return y
+
+class MuonAndAdamW:
+    """Muon for the weights of products, AdamW for the rest, as Jordan et al. 2024 use it."""
+
+    def __init__(self, model, lr, weight_decay):
+        from torch.optim import _muon
+        _muon._zeropower_via_newtonschulz = orthogonal_in_doubles
+        matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
+        rest = [p for p in model.parameters() if not any(p is m for m in matrices)]
+        self.both = [torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay),
+                     torch.optim.AdamW(rest, lr=lr, weight_decay=weight_decay)]
+
+    def zero_grad(self):
+        for one in self.both:
+            one.zero_grad()
+
+    def step(self):
+        for one in self.both:
+            one.step()
+
+
+OPTIMIZERS = {
+    "adamw": (lambda model: torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01),
+              {"lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}),
+    # its eps follows from the type, and that of the training recorded here is double
+    "adafactor": (lambda model: torch.optim.Adafactor(model.parameters(), lr=2e-2, weight_decay=0.01, eps=(2**-23, 1e-3)),
+                  {"lr": 2e-2, "weight_decay": 0.01}),
+    "muon": (lambda model: MuonAndAdamW(model, lr=5e-3, weight_decay=0.1), {"lr": 5e-3, "betas": [0.9, 0.999]}),
+}
 CROSS_ENTROPY = {"kind": "softmax_cross_entropy", "axis": -1, "output": "y", "reduction": "mean"}
-# name -> (model, inputs, labels, loss)
+# name -> (model, inputs, labels, loss[, optimizer])
 MODELS = {
     "lstm_tiny": (Lstm, lambda: [tokens(50, 7)], lambda: tokens(50, 7), CROSS_ENTROPY),
     "unet_tiny": (UNet, lambda: [torch.randn(BATCH, 3, 16, 16)], lambda: torch.randn(BATCH, 3, 16, 16),
@@ -159,6 +196,8 @@ MODELS = {
     "gshard_tiny": (DispatchedExperts, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY),
     "encoder_decoder_tiny": (EncoderDecoder, lambda: [tokens(60, 12), tokens(60, 10)], lambda: tokens(60, 10),
                              CROSS_ENTROPY),
+    "adafactor_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY, "adafactor"),
+    "muon_tiny": (ExpertModules, lambda: [tokens(40, 6)], lambda: tokens(40, 6), CROSS_ENTROPY, "muon"),
 }
 
 
@@ -169,7 +208,8 @@ def loss_of(loss, prediction, labels):
 
 
 def make(name):
-    build, inputs, labels, loss = MODELS[name]
+    build, inputs, labels, loss, *kind = MODELS[name]
+    kind = kind[0] if kind else "adamw"
     torch.manual_seed(0)
     model = build().train()
     with torch.no_grad():
@@ -183,7 +223,8 @@ def make(name):
                       output_names=["y"], dynamo=False, opset_version=17, do_constant_folding=False,
                       dynamic_axes={name: {0: "batch"} for name in names}, training=torch.onnx.TrainingMode.TRAINING)
     model = model.double()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    make_optimizer, optimizer_keys = OPTIMIZERS[kind]
+    optimizer = make_optimizer(model)
     losses, norms, gradients = [], [], {}
     for batch, target in batches:
         wide = [x.double() if x.is_floating_point() else x for x in batch]
@@ -198,7 +239,7 @@ def make(name):
     arrays = {name: np.stack([batch[i].numpy() for batch, _ in batches]) for i, name in enumerate(names)}
     np.savez_compressed(folder / "data.npz", labels=np.stack([target.numpy() for _, target in batches]), **arrays)
     train = {"name": name, "loss": loss, "label": {"name": "labels"}, "dims": {"batch": BATCH}, "steps": STEPS,
-             "optimizer": {"kind": "adamw", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}}
+             "optimizer": {"kind": kind, **optimizer_keys}}
     (folder / "train.json").write_text(json.dumps(train, indent=1) + "\n")
     golden = {"loss_f64": losses, "grad_norm_f64": norms, "grads_step0_f64": gradients, "torch_version": torch.__version__}
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")

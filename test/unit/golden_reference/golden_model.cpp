@@ -67,7 +67,8 @@ Status GoldenModel::build(const std::string &name, const training::TrainingOptio
       import_::importModel(*context, folder + "/model.onnx", {.trainable = recipe.trainable, .ties = recipe.ties});
   if (mlir::failed(imported)) return inputError(messages);
   module = std::move(*imported);
-  normalize::NormalizeOptions normalized{.dims = recipe.dims};
+  normalize::NormalizeOptions normalized;
+  normalized.dims = recipe.dims;
   normalized.dims["batch"] /= microbatches;
   if (recipe.batchNorm == recipe::BatchNorm::Training) normalized.batchNorm = normalize::BatchNormMode::Training;
   mlir::PassManager passes(context.get());

@@ -121,13 +121,43 @@ TEST(Optimizer, Lamb) {
   for (int e = 0; e < 2; ++e) EXPECT_NEAR(trained[e], p[e], 2e-7) << "element " << e;
 }
 
-TEST(Optimizer, NamesWhatIsNotSupported) {
+// A matrix, by its rows and columns; its step is relative to its own size, and no larger than d.
+TEST(Optimizer, Adafactor) {
   recipe::Recipe recipe;
   recipe.loss.kind = recipe::LossKind::Mse;
-  recipe.optimizer.kind = recipe::OptimizerKind::Muon;
-  StepHarness harness(identity("2"));
-  EXPECT_FALSE(harness.train(recipe));
-  EXPECT_NE(harness.messages.find("optimizer muon is not supported yet"), std::string::npos) << harness.messages;
+  recipe.optimizer = optimizerOf(recipe::OptimizerKind::Adafactor, 0.1);
+  recipe.optimizer.clipThreshold = 0.8;
+  StepHarness harness(identity("2x3"));
+  ASSERT_TRUE(harness.train(recipe)) << harness.messages;
+  auto executor = harness.execute(runtime::Precision::Double);
+  ASSERT_TRUE(executor) << executor.status().message();
+  std::vector<double> p = {1.5, -0.5, 0.25, 2, -1, 0.75};
+  executor->state["p"] = HostTensor::ofReals(plan::F64, {2, 3}, p);
+  double row[2] = {}, column[3] = {}, rates[] = {0.1, 2, 0.3}; // the second is above 1 / sqrt(t)
+  auto size = [](const std::vector<double> &x) {
+    double sum = 0;
+    for (double value : x) sum += value * value;
+    return std::sqrt(sum / double(x.size()));
+  };
+  for (int t = 1; t <= 3; ++t) {
+    auto done =
+        executor->step({{{"labels", HostTensor::zeros(plan::F32, {2, 3})}}}, {.step = t, .learningRate = rates[t - 1]});
+    ASSERT_TRUE(done) << done.status().message();
+    std::vector<double> g(6), u(6); // the mean of six squares
+    for (int i = 0; i < 6; ++i) g[i] = p[i] / 3;
+    double weight = std::pow(t, -0.8), mean = 0;
+    for (int r = 0; r < 2; ++r) {
+      double now = (g[3 * r] * g[3 * r] + g[3 * r + 1] * g[3 * r + 1] + g[3 * r + 2] * g[3 * r + 2]) / 3;
+      row[r] += weight * (now - row[r]);
+      mean += row[r] / 2;
+    }
+    for (int c = 0; c < 3; ++c) column[c] += weight * ((g[c] * g[c] + g[3 + c] * g[3 + c]) / 2 - column[c]);
+    for (int i = 0; i < 6; ++i) u[i] = g[i] / std::sqrt(row[i / 3] * column[i % 3] / mean);
+    double alpha = std::max(1e-3, size(p)) * std::min(rates[t - 1], 1 / std::sqrt(t)) / std::max(1.0, size(u) / 0.8);
+    for (int i = 0; i < 6; ++i) p[i] = p[i] * (1 - rates[t - 1] * 0.1) - alpha * u[i];
+  }
+  std::vector<double> trained = executor->state["p"].reals();
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(trained[i], p[i], 1e-6) << "element " << i;
 }
 
 struct Trained {
