@@ -1,7 +1,8 @@
 // cuDNN's graph API: a convolution and its two gradients in plain loops, and graphs of products, pointwise operations,
 // reductions and reshapes (dnn_interpreter.h). A heuristic gives three engines: one on tensor cores, which rounds fp32,
 // one that wants a gigabyte of workspace, and a plain one. Where FAKE_CUDNN_REAL names the real library, tensors and
-// operations are described to that, too, which needs no GPU for it and refuses what is no such operation.
+// operations are described to that, too, which needs no GPU for it and refuses what is no such operation; and an H100's
+// properties, for which it says whether it knows engines.
 #include "runtime/device/cuda/api/cudnn.h"
 #include "test/unit/cuda/fake/dnn_interpreter.h"
 #include "test/unit/cuda/fake/fake_streams.h"
@@ -25,6 +26,8 @@ struct Real {
   int (*destroy)(void *) = nullptr;
   int (*set)(void *, int, int, int64_t, const void *) = nullptr;
   int (*finalize)(void *) = nullptr;
+  int (*get)(void *, int, int, int64_t, int64_t *, void *) = nullptr;
+  void *device = nullptr; // an H100's properties, for which engines are looked
   std::map<const Descriptor *, void *> known;
   std::mutex lock;
 
@@ -38,6 +41,21 @@ struct Real {
     };
     find(create, "cudnnBackendCreateDescriptor"), find(destroy, "cudnnBackendDestroyDescriptor");
     find(set, "cudnnBackendSetAttribute"), find(finalize, "cudnnBackendFinalize");
+    find(get, "cudnnBackendGetAttribute");
+    static const char text[] =
+        R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0,"totalGlobalMem":85017755648,"warpSize":32,
+            "maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,
+            "multiProcessorCount":132,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
+            "reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,
+            "maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,
+            "smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,
+            "deviceName":"NVIDIA H100 80GB HBM3"})";
+    constexpr int kind = 38, json = 2702,
+                  characters = 24; // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, its text, CUDNN_TYPE_CHAR
+    if (create(kind, &device) || set(device, json, characters, sizeof text, text) || finalize(device)) {
+      std::fprintf(stderr, "fake cuDNN: the real one knows no GPU by its properties\n");
+      device = nullptr;
+    }
   }
   int check(int error, const char *what, const Descriptor *d, int name = -1) const {
     if (error)
@@ -55,10 +73,13 @@ struct Real {
                                      dnnMatmul,
                                      dnnPointwiseOperation,
                                      dnnMatmulOperation,
+                                     dnnOperationGraph,
+                                     dnnEngineHeuristic,
                                      dnnReduction,
                                      dnnReductionOperation,
                                      dnnReshapeOperation};
     if (!create || !kinds.contains(d->kind)) return 0;
+    if (!device && (d->kind == dnnOperationGraph || d->kind == dnnEngineHeuristic)) return 0;
     void *made = nullptr;
     int error = create(d->kind, &made);
     std::lock_guard guard(lock);
@@ -72,7 +93,7 @@ struct Real {
   }
   int told(const Descriptor *d, int name, int type, int64_t count, const void *elements) {
     void *own = of(d);
-    if (!own) return 0;
+    if (!own || name == dnnGraphHandle) return 0;
     std::vector<void *> descriptors;
     if (type == dnnTypeDescriptor) {
       for (int64_t i = 0; i < count; ++i) descriptors.push_back(of(static_cast<Descriptor *const *>(elements)[i]));
@@ -82,7 +103,42 @@ struct Real {
   }
   int finalized(const Descriptor *d) {
     void *own = of(d);
-    return own ? check(finalize(own), "finalize", d) : 0;
+    if (!own) return 0;
+    constexpr int heuristicDevice = 204; // CUDNN_ATTR_ENGINEHEUR_DEVICEPROP
+    if (d->kind == dnnEngineHeuristic) {
+      int error = set(own, heuristicDevice, dnnTypeDescriptor, 1, &device);
+      if (!error) error = finalize(own);
+      if (!error && std::getenv("FAKE_CUDNN_PLANS")) error = planned(own);
+      return check(error, "no engine on an H100", d);
+    }
+    return check(finalize(own), "finalize", d);
+  }
+  // Whether one of the heuristic's engines compiles for an H100 (FAKE_CUDNN_PLANS). Engines that compile as they are
+  // needed look for some libcuda.so.1 (LD_LIBRARY_PATH), of which they call nothing before.
+  int planned(void *heuristic) const {
+    // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER: its kernel was compiled, and could not be loaded.
+    constexpr int compiledOnly = 5001;
+    constexpr int planDevice = 407; // CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP
+    void *configurations[8] = {};
+    for (void *&one : configurations)
+      if (int error = create(dnnEngineConfiguration, &one)) return error;
+    int64_t found = 0, tried = 0;
+    int error = get(heuristic, dnnHeuristicResults, dnnTypeDescriptor, 8, &found, configurations);
+    if (!error && found == 0) error = 3000;
+    for (int last = 0; !error && tried < found && tried < 8; ++tried, error = tried == found ? last : 0) {
+      void *plan = nullptr;
+      last = create(dnnExecutionPlan, &plan);
+      if (!last) last = set(plan, planDevice, dnnTypeDescriptor, 1, &device);
+      if (!last) last = set(plan, dnnPlanConfiguration, dnnTypeDescriptor, 1, &configurations[tried]);
+      if (!last) last = finalize(plan);
+      if (last == compiledOnly) last = 0;
+      if (plan) destroy(plan);
+      if (!last) break;
+    }
+    for (void *one : configurations) destroy(one);
+    std::fprintf(stderr, "cuDNN: %ld engines for an H100, number %ld compiles\n", static_cast<long>(found),
+                 error ? 0 : static_cast<long>(tried + 1));
+    return error;
   }
   void removed(const Descriptor *d) {
     void *own = of(d);
