@@ -260,7 +260,9 @@ private:
 
   // Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan) {
-    const double worth = isSmall() ? worthImproving : worthSimulating;
+    // What is no candidate for the best plan has to be faster than its mesh's best by the formula already.
+    const bool isRunnerUp = plan.seconds >= worthSimulating * worthTrying();
+    const double worth = isSmall() ? worthImproving : isRunnerUp ? 1 : worthSimulating;
     if (plan.fits && plan.seconds >= worth * incumbentOf(stages.model->setting)) return;
     bool isLeaner = !outcome.leastMemory || plan.bytes < outcome.leastMemory->plan.bytes;
     if (!plan.fits && (outcome.best || !isLeaner)) return;

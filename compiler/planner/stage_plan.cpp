@@ -10,6 +10,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// A cut whose time is so close to the bound of all cuts is not sought again for its memory.
+constexpr double closeToBound = 1.003;
+
 // The units of one rank, by kind, and what they add up to.
 class RankLoad {
 public:
@@ -164,7 +167,7 @@ public:
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
     double slowest = slowestStage();
-    result.bound = leastSeconds(slowest, result.isTight);
+    result.bound = leastSeconds(slowest, worth, result.isTight);
     if (worth < infinity && result.bound >= worth) {
       result.isPruned = true;
       return result;
@@ -176,7 +179,8 @@ public:
     finish(result);
     auto isMore = [&](Recompute how) { return how != problem.recompute.value_or(Recompute::None); };
     // Where memory makes the first ranks recompute, they get fewer units.
-    if (problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() &&
+    const bool isClose = result.fits && result.seconds <= closeToBound * result.bound;
+    if (!isClose && problem.firstUnits.empty() && stages > 1 && stages == problem.ranks() &&
         (!result.fits || std::any_of(result.recompute.begin(), result.recompute.end(), isMore)))
       if (StagePlan other; cutByMemory(slowest, other.firstUnits)) {
         finish(other);
@@ -206,16 +210,19 @@ private:
   }
 
   // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
-  double leastSeconds(double slowest, bool &isTight) const {
+  double leastSeconds(double slowest, double worth, bool &isTight) const {
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
-    const double again = leastRecomputation(), all = before.back() + again;
-    // Where there is no room for the parameters, shardings that keep less of the rest help little.
-    isTight = again > 0 && wholeState().bytes() <= problem.memoryLimit * double(problem.ranks());
-    if (all == infinity) return infinity;
-    double bound = all / ranks * microbatches + leastAtTheEnd(); // the mean rank's
-    if (!problem.profile) return bound;
-    if (problem.profile->chunks == 1) bound = std::max(bound, slowest * microbatches);
-    return std::max(bound, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
+    const double once = leastAtTheEnd(), again = leastRecomputation();
+    auto boundOf = [&](double all) {                    // of one microbatch
+      double bound = all / ranks * microbatches + once; // the mean rank's
+      if (!problem.profile) return bound;
+      if (problem.profile->chunks == 1) bound = std::max(bound, slowest * microbatches);
+      return std::max(bound, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
+    };
+    // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
+    // less help little.
+    isTight = again > 0 && boundOf(before.back()) < worth && wholeState().bytes() <= problem.memoryLimit * ranks;
+    return again == infinity ? infinity : boundOf(before.back() + again);
   }
 
   // Of all ranks.

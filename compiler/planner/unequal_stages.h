@@ -5,8 +5,8 @@
 //                                                        [3 blocks] on 5, [head] on 3              samples permitting
 //
 // One stage a rank, schedule 1f1b; all stages have the same microbatches and ZeRO stage, each its own tensor and data
-// parallel ways on its own devices. A stage lies inside one node or on whole nodes. Devices are handed out in eighths
-// of the cluster, where it has more than eight.
+// parallel ways on its own devices. A stage lies inside one node or on whole nodes. Devices are handed out in parts of
+// a node, or several nodes at a time: at most eight parts in all.
 #pragma once
 #include "compiler/planner/outer_search.h"
 

@@ -14,12 +14,12 @@ using testing::ProblemBuilder;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Products of widths of their own, one after the other.
-Problem chain(unsigned seed) {
+Problem chain(unsigned seed, int operations) {
   std::mt19937 random(seed);
   ProblemBuilder b("chain", 16);
   int64_t h = int64_t(64) << (random() % 3);
   int x = b.input("x", {16, 32, h});
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < operations; ++i) {
     int64_t width = int64_t(32) << (random() % 6);
     std::string at = "op" + std::to_string(i);
     x = b.op(at, "Contract", "bsh,hf->bsf", {x, b.parameter(at + ".w", {h, width})});
@@ -37,11 +37,22 @@ struct Enumerated {
 Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
   ProblemFacts facts = gatherFacts(problem, constraints);
   Setting setting;
-  setting.dp = cluster.numDevices();
+  setting.tp = *constraints.tp;
+  setting.dp = cluster.numDevices() / setting.tp;
   setting.microbatches = *constraints.microbatches;
   Enumerated result;
   SplitModel model = *buildModel(problem, facts, cluster, constraints, setting);
-  const std::vector<int> choice(model.variables.size(), 0);
+  std::vector<std::vector<int>> choices = {{}};
+  for (const Variable &variable : model.variables) {
+    std::vector<std::vector<int>> longer;
+    for (const std::vector<int> &choice : choices)
+      for (size_t d = 0; d < variable.domain(); ++d) {
+        longer.push_back(choice);
+        longer.back().push_back(int(d));
+      }
+    choices = std::move(longer);
+  }
+  std::erase_if(choices, [&](const std::vector<int> &choice) { return !evaluate(model, choice).isPossible; });
   std::vector<int> parameters;
   for (size_t t = 0; t < problem.tensors.size(); ++t)
     if (problem.tensors[t].kind == TensorKind::Parameter) parameters.push_back(int(t));
@@ -52,14 +63,16 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
         model.setting.lowerZero = lower;
         model.lowers.edit().assign(problem.tensors.size(), false);
         for (size_t p = 0; p < parameters.size(); ++p) model.lowers.edit()[size_t(parameters[p])] = set & (1U << p);
-        const Predicted predicted = evaluate(model, choice).predicted;
-        const double bytes = predicted.memory.total(), seconds = predicted.stepSeconds;
-        result.leanest = std::min(result.leanest, bytes);
-        if (seconds < result.fastest) result.atFastest = bytes;
-        result.fastest = std::min(result.fastest, seconds);
-        if (bytes > limit) continue;
-        result.mixed = std::min(result.mixed, seconds);
-        if (set == 0) result.uniform = std::min(result.uniform, seconds);
+        for (const std::vector<int> &choice : choices) {
+          const Predicted predicted = evaluate(model, choice).predicted;
+          const double bytes = predicted.memory.total(), seconds = predicted.stepSeconds;
+          result.leanest = std::min(result.leanest, bytes);
+          if (seconds < result.fastest) result.atFastest = bytes;
+          result.fastest = std::min(result.fastest, seconds);
+          if (bytes > limit) continue;
+          result.mixed = std::min(result.mixed, seconds);
+          if (set == 0) result.uniform = std::min(result.uniform, seconds);
+        }
       }
   return result;
 }
@@ -67,12 +80,14 @@ Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Const
 TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
   int better = 0, exact = 0, count = 0;
   for (unsigned seed = 0; seed < 16; ++seed) {
-    Problem problem = chain(seed);
+    const bool isSplit = seed % 4 > 1; // over tp, too
+    Problem problem = chain(seed, isSplit ? 2 : 5);
     Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:4" : "h100-80g:4");
     ASSERT_TRUE(cluster);
     cluster->device.dispatchSeconds = 0;
     Constraints constraints;
-    constraints.pp = constraints.tp = 1;
+    constraints.pp = 1;
+    constraints.tp = isSplit ? 2 : 1;
     constraints.microbatches = 2;
     constraints.recompute = Recompute::None;
     const Enumerated free = enumerate(problem, *cluster, constraints, infinity);
