@@ -218,8 +218,28 @@ int64_t UpdateSplit::build(int64_t firstTag, int64_t ownChannel) {
     // A write stands where its function's order has it: writes were skipped above only where the rank holds nothing.
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(made.getBody().front())))
       if (isOpTriviallyDead(&op)) op.erase();
+    giveTensorsChannels(made);
   }
   return firstTag;
+}
+
+void UpdateSplit::giveTensorsChannels(func::FuncOp made) {
+  llvm::DenseMap<std::pair<Attribute, int64_t>, SmallVector<Operation *>> messages; // by peer and direction, bytes
+  Builder builder(made.getContext());
+  for (Operation &op : made.getBody().front()) {
+    if (!isa<dist::SendOp, dist::ReceiveOp>(op)) continue;
+    auto sent = dyn_cast<dist::SendOp>(op);
+    auto type = cast<RankedTensorType>(sent ? sent.getX().getType() : op.getResult(0).getType());
+    if (type.getNumElements() == 1) continue;
+    int64_t bytes = type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+    auto [own, fresh] = channelOfBytes.try_emplace(bytes, channel + 1 + static_cast<int64_t>(channelOfBytes.size()));
+    op.setAttr(channelAttr, builder.getI64IntegerAttr(own->second));
+    Attribute peer =
+        builder.getDictionaryAttr(builder.getNamedAttr(sent ? "to" : "from", op.getAttr(sent ? "to" : "from")));
+    messages[{peer, bytes}].push_back(&op);
+  }
+  for (auto &[key, ops] : messages)
+    for (Operation *op : ops) op->setAttr(buffersAttr, builder.getI64IntegerAttr(static_cast<int64_t>(ops.size())));
 }
 
 } // namespace cleave::partition

@@ -16,6 +16,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/StringMap.h"
+#include <map>
 
 namespace cleave::partition {
 
@@ -32,7 +33,7 @@ public:
   mlir::LogicalResult analyze();
   // Whether an update needs a number of all ranks (to clip by the norm of all gradients, to skip an overflow).
   bool meets() const;
-  // @update.0, @update.1, ...: gives the next free tag. `channel`: of what they send each other.
+  // @update.0, @update.1, ...: gives the next free tag. `channel` and those behind it: of what they send each other.
   int64_t build(int64_t firstTag, int64_t channel);
 
 private:
@@ -46,12 +47,17 @@ private:
             llvm::StringRef why) const;
   mlir::Value receive(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, int64_t from, int64_t tag,
                       llvm::StringRef why) const;
+  // Tensors of each size have a channel of their own, beside the scalars', and one buffer each: a ring's buffers are as
+  // large as its largest message, and a tied table is often a model's largest tensor. One is enough: what a step sends
+  // has been received before the other side ends that step.
+  void giveTensorsChannels(mlir::func::FuncOp made);
 
   mlir::func::FuncOp function;
   int64_t ranks;
   const llvm::StringMap<Ranks> &holders;
   Results results;
   int64_t channel = 0;
+  std::map<int64_t, int64_t> channelOfBytes;
   llvm::DenseMap<mlir::Operation *, Ranks> can,
       needed;                                 // who can compute the op (for a tensor: given all scalars), who needs it
   llvm::DenseSet<mlir::Operation *> reduced;  // sums whose terms lie on several ranks

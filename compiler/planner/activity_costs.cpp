@@ -76,6 +76,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   again += other.again;
   waiting += other.waiting;
   kept += other.kept;
+  held += other.held;
   keptOnHost += other.keptOnHost;
   transient = std::max(transient, other.transient);
   keptOfLast += other.keptOfLast;
@@ -86,7 +87,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
 UnitActivity UnitActivity::times(double count) const {
   UnitActivity all = *this;
   for (double *part : {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again,
-                       &all.waiting, &all.kept, &all.keptOnHost, &all.keptOfLast})
+                       &all.waiting, &all.kept, &all.held, &all.keptOnHost, &all.keptOfLast})
     *part *= count;
   return all;
 }
@@ -146,6 +147,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         sum.communication += times * one.communication;
         sum.again += times * one.again;
         sum.kept += times * one.kept;
+        sum.held += times * one.held;
         sum.keptOnHost += times * one.keptOnHost;
         sum.transient += times * one.transient;
         sum.workspace = std::max(sum.workspace, one.workspace);
@@ -167,6 +169,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.backwardInput = backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one.again;
       one.communication = exchange.exposed / times;
       one.workspace = nodeWorkspace(variable, chosen);
+      one.held = variable.candidates[chosen].held;
       add(variable.shares, one);
       launch(variable.shares, variable.candidates[chosen], weights, one.again > 0);
     }

@@ -19,8 +19,9 @@ struct UnitActivity {
   double again = 0;                                          // of backwardInput: forward work done again
   double waiting = 0;                                        // of all three: the device waits for the host
   double kept = 0;                                           // bytes for each microbatch in flight
-  double keptOnHost = 0;                                     // likewise, in the host's memory
-  double transient = 0;                                      // bytes once, while the unit is computed again
+  double held = 0;       // likewise, where the backward pass is two functions: gradients that the second one needs
+  double keptOnHost = 0; // likewise, in the host's memory
+  double transient = 0;  // bytes once, while the unit is computed again
   double keptOfLast = 0; // bytes once: what the last microbatch keeps beyond, where it alone is not recomputed
   double workspace = 0;  // bytes of its largest operation
 

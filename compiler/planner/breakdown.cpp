@@ -196,13 +196,14 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
-  std::vector<double> kept(times.size(), 0.0), ofLast = kept, transient = kept;
+  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept;
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
     for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
       const UnitActivity &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
       kept[s] += unit.kept;
+      held[s] += unit.held;
       ofLast[s] += unit.keptOfLast;
       transient[s] = std::max(transient[s], unit.transient);
     }
@@ -217,11 +218,13 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
     size_t stage = size_t(row[i].stage);
     double bytes = kept[stage] + (row[i].microbatch + 1 == schedule->microbatches ? ofLast[stage] : 0);
     if (row[i].kind == ActionKind::Forward) live += bytes;
+    if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
     MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
     point.memory.activations = live + (isBackward ? transient[stage] : 0);
     points.push_back(point);
-    if (row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardWeight) live -= bytes;
+    if (row[i].kind == ActionKind::Backward) live -= bytes;
+    if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];
   }
   return points;
 }

@@ -30,6 +30,8 @@ namespace constants {
 inline constexpr double bucketBytes = 25.0 * (1 << 20);
 // The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
+// What is no larger is kept for the backward pass rather than made again (codegen/kernels/rematerialize_cheap.cpp).
+inline constexpr double smallBytes = 65536;
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
 // Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
 inline constexpr double usableMemory = 0.94;

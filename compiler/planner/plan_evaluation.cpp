@@ -1,6 +1,7 @@
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -25,6 +26,8 @@ public:
     sumStages();
     double end = 0, onHost = 0;
     std::vector<double> ends = simulatedEnds();
+    for (size_t s = 0; s < stages.size(); ++s)
+      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * (slots.empty() ? problem.live(int(s)) : slots[s]);
     PlanEvaluation result;
     double microbatches = double(model.setting.microbatches);
     Predicted &predicted = result.predicted;
@@ -97,17 +100,22 @@ private:
       }
       for (size_t p = 0; p < layout.shared.size(); ++p) {
         const std::vector<int> &readers = layout.shared[p].units;
-        bool here = false, elsewhere = false;
-        for (int unit : readers) (unit >= first && unit < end ? here : elsewhere) = true;
-        meets |= here && elsewhere;
+        bool here = false;
+        std::set<int> others; // ranks
+        for (int unit : readers) {
+          here |= unit >= first && unit < end;
+          if (int reader = rankOfUnit(unit); reader != problem.rankOf(s)) others.insert(reader);
+        }
+        meets |= here && !others.empty();
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;
         state += problem.state->shared[p];
-        // Copies on several ranks: their gradients are summed.
-        if (elsewhere && problem.ranks() > 1) {
+        // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
+        if (!others.empty()) {
           state.exposed +=
               collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
-          rank.buffers += 2 * problem.state->shared[p].gradients; // messages, as between stages
+          rank.buffers += double(others.size()) * problem.state->shared[p].gradients;
+          work.workspace = std::max(work.workspace, problem.state->shared[p].gradients);
         }
       }
       bool crossesNodes = sameStage >= model.cluster->devicesPerNode;
@@ -131,18 +139,20 @@ private:
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);
-      rank.buffers += transferBytes(problem, first, end);
-      rank.kept += problem.live(stage.rank) * work.kept;
+      rank.buffers += transferBytes(problem, s, first, end);
       rank.state += state;
-      double kept = work.kept;
-      work.kept = 0;
+      keptOfStage.push_back(problem.kept(work));
       rank.work += work;
-      rank.work.kept += kept;
     }
   }
 
+  int rankOfUnit(int unit) const {
+    auto next = std::upper_bound(plan.firstUnits.begin(), plan.firstUnits.end(), unit);
+    return problem.rankOf(std::max(0, int(next - plan.firstUnits.begin()) - 1));
+  }
+
   // When each rank is done with its last action.
-  std::vector<double> simulatedEnds() const {
+  std::vector<double> simulatedEnds() {
     int64_t microbatches = model.setting.microbatches;
     if (!problem.profile) return {ranks[0].work.seconds() * double(microbatches)};
     std::vector<StageTimes> times;
@@ -154,6 +164,7 @@ private:
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
+    if (followsTimes(model.setting.schedule)) slots = slotsOf(schedule->table);
     Simulation simulation = simulate(schedule->table, times, meets);
     double longest = slowest * double(microbatches - schedule->rest);
     for (size_t r = 0; r < ends.size(); ++r) {
@@ -172,7 +183,9 @@ private:
   const UnitLayout &layout;
   std::vector<RankCosts> ranks;
   std::vector<StageDecision> stages;
-  bool meets; // ranks wait for each other at a step's end, though nothing is flushed
+  std::vector<double> keptOfStage; // bytes of one microbatch
+  std::vector<double> slots;       // by stage, of a table that follows the stages' times; else the profile says it
+  bool meets;                      // ranks wait for each other at a step's end, though nothing is flushed
 };
 
 } // namespace

@@ -273,10 +273,12 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   if (isParameter) return price;
   bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
-  if ((!flow.saved || isOnChip) && !crosses) return price;
+  double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
+  bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
+  if (((!flow.saved && !isSmall) || isOnChip) && !crosses) return price;
   // What is computed again is there one segment at a time.
   double live = isRecomputed(model, flow) ? 1 : count;
-  price.activations = live * keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
+  price.activations = live * kept;
   if (movesActivations(setting.offload) && !isRecomputed(model, flow)) {
     price.host = price.activations * (1 - constants::activationsHere);
     price.activations *= constants::activationsHere;

@@ -23,16 +23,8 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
   for (const auto &row : schedule->rows)
     for (const ScheduledAction &action : row)
       profile.splitsBackward = profile.splitsBackward || action.kind == ActionKind::BackwardInput;
-  // A stage's slot is free when the weight gradient is done too.
-  for (int64_t live : peakLive(*schedule, ActionKind::BackwardWeight)) {
-    // Where steps run into each other microbatches lie in the same slots in each of them: `live` that overlap all the
-    // time, like arcs on a circle of M, in ceil(M / floor(M / live)) slots.
-    if (schedule->weightVersions > 1) {
-      int64_t turns = microbatches / live;
-      live = (microbatches + turns - 1) / turns;
-    }
-    profile.live.push_back(double(live) / double(profile.chunks));
-  }
+  profile.ranks = int(ranks);
+  profile.setLive(slotsOf(*schedule));
   StageTimes even;
   double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
   double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
@@ -42,18 +34,42 @@ std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, i
 
 } // namespace
 
+std::vector<double> slotsOf(const PipelineSchedule &schedule) {
+  std::vector<double> slots;
+  for (int64_t live : peakSlots(schedule)) {
+    // Where steps run into each other microbatches lie in the same slots in each of them: `live` that overlap all the
+    // time, like arcs on a circle of M, in ceil(M / floor(M / live)) slots.
+    if (schedule.weightVersions > 1) {
+      int64_t turns = schedule.microbatches / live;
+      live = (schedule.microbatches + turns - 1) / turns;
+    }
+    slots.push_back(double(live));
+  }
+  return slots;
+}
+
+void ScheduleProfile::setLive(std::vector<double> slots) {
+  live = std::move(slots);
+  leastLive.assign(size_t(ranks), live.empty() ? 0 : *std::ranges::max_element(live));
+  for (size_t s = 0; s < live.size(); ++s) {
+    double &least = leastLive[size_t(rankOfStage[s])];
+    least = std::min(least, live[s]);
+  }
+}
+
 const ScheduleProfile *scheduleProfile(const std::string &kind, int64_t ranks, int64_t microbatches) {
   static std::mutex mutex;
   static std::map<std::tuple<std::string, int64_t, int64_t>, std::optional<ScheduleProfile>> known;
   int64_t steady = steadyMicrobatches * ranks;
-  bool isSteady = microbatches > steady && kind != "gpipe" && kind.find('.') == std::string::npos;
-  int64_t measured = isSteady ? steady + microbatches % ranks : microbatches;
-  if (kind == "gpipe" && microbatches > steady) measured = steady;
+  const bool keepsAll = kind == "gpipe" || kind.starts_with("looped-bfs"); // all forwards come first
+  bool isSteady = microbatches > steady && kind.find('.') == std::string::npos;
+  int64_t measured = !isSteady ? microbatches : keepsAll ? steady : steady + microbatches % ranks;
   std::lock_guard lock(mutex);
-  auto [found, isNew] = known.try_emplace({kind, ranks, kind == "gpipe" ? microbatches : measured});
+  auto [found, isNew] = known.try_emplace({kind, ranks, keepsAll ? microbatches : measured});
   if (isNew) {
     found->second = measure(kind, ranks, measured);
-    if (found->second && kind == "gpipe") found->second->live.assign(size_t(ranks), double(microbatches));
+    if (found->second && keepsAll)
+      found->second->setLive(std::vector<double>(size_t(found->second->stages), double(microbatches)));
   }
   return found->second ? &*found->second : nullptr;
 }

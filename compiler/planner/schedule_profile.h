@@ -3,20 +3,28 @@
 // all alike.
 //
 //   scheduleProfile("1f1b", 4, 64)   live {4,3,2,1}, bubble 3: ranks wait as long as three microbatches take
+//
+// A stage holds a microbatch until the gradients of its weights are done, and has so many slots as it holds at most:
+// chunks of one rank do not share them, whose peaks may come at different times.
 #pragma once
 #include "compiler/planner/schedule/schedule.h"
 
 namespace cleave::planner {
 
 struct ScheduleProfile {
-  int stages = 1, chunks = 1; // chunks: stages of one rank
+  int ranks = 1, stages = 1, chunks = 1; // chunks: stages of one rank
   std::vector<int> rankOfStage;
   bool splitsBackward = false;
   int weightVersions = 1; // 2: steps run into each other
   bool isFlushed() const { return weightVersions == 1; }
-  std::vector<double> live; // by rank: microbatches whose activations it keeps at most, of all its chunks together
-  double bubble = 0;        // waiting of a rank, in the time that one microbatch takes it (equal passes, no sends)
+  void setLive(std::vector<double> slots);
+  std::vector<double> live;      // by stage: microbatches that it has slots for
+  std::vector<double> leastLive; // by rank: of its stages
+  double bubble = 0;             // waiting of a rank, in the time that one microbatch takes it (equal passes, no sends)
 };
+
+// By stage, of a table: what `live` of its profile would be.
+std::vector<double> slotsOf(const PipelineSchedule &schedule);
 
 // From a cache; null when the kind cannot have so many ranks or microbatches.
 const ScheduleProfile *scheduleProfile(const std::string &kind, int64_t ranks, int64_t microbatches);

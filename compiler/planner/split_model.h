@@ -49,6 +49,8 @@ struct Candidate {
   double forward = 0, backward = 0;                 // compute seconds of one microbatch on the device
   double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
   double workspace = 0;            // bytes in hand at once: operands and results in memory, and their gradients
+  double held = 0;                 // bytes of the results' gradient, which weights still need where that of the
+                                   // operands has been made (a backward pass in two halves); a microbatch
   std::vector<Exchange> exchanges; // collectives that the operation itself needs, whatever its neighbours do
 };
 
@@ -140,6 +142,7 @@ struct Flow {
   double bytes = 0;              // on one device when not split over tp, one microbatch
   bool gradient = false;         // flows back
   bool saved = false;            // kept for the backward pass
+  bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
   bool anyLayout = false;        // an input: every device takes the part it wants
   bool inSegment = false;        // made and read inside one segment of recomputation
   bool leavesSegment = false;    // made in a segment, or read in another than its own
@@ -240,6 +243,8 @@ struct ProblemFacts {
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<bool> kept;                      // per tensor (fusion.h)
+  std::vector<bool> holdsGradient;             // per node: Candidate::held counts its result (gradients.h)
+  std::vector<double> gradientsPast;           // per node: bytes of gradients on their way past it (gradients.h)
   std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
   std::vector<bool> residual;                  // per node (residual.h)

@@ -1,5 +1,6 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
+#include "compiler/planner/gradients.h"
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/residual.h"
 #include "compiler/planner/sequence.h"
@@ -174,6 +175,7 @@ private:
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
       flow.saved = facts.kept[t];
+      flow.savedWhereSmall = tensor.saved && producer >= 0;
       flow.inSegment = segmentOf(producer) >= 0;
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       for (auto [reader, operand] : facts.readers[t]) {
@@ -187,17 +189,10 @@ private:
         firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
         lastUnit = std::max(lastUnit, unit);
       }
-      std::vector<int64_t> key = {flow.producer,
-                                  int64_t(flow.result),
-                                  flow.gradient,
-                                  flow.saved,
-                                  flow.anyLayout,
-                                  flow.inSegment,
-                                  flow.leavesSegment,
-                                  int64_t(tensor.bytes()),
-                                  facts.batchDims[t],
-                                  facts.sequenceDims[t],
-                                  flow.producer < 0 ? int64_t(t) : -1};
+      std::vector<int64_t> key = {flow.producer,      int64_t(flow.result),  flow.gradient,
+                                  flow.saved,         flow.savedWhereSmall,  flow.anyLayout,
+                                  flow.inSegment,     flow.leavesSegment,    int64_t(tensor.bytes()),
+                                  facts.batchDims[t], facts.sequenceDims[t], flow.producer < 0 ? int64_t(t) : -1};
       for (const Flow::Read &read : flow.reads) {
         key.push_back(read.variable);
         key.push_back(int64_t(read.operand));
@@ -246,6 +241,13 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
   facts.core = findAttentionCore(problem, facts.sequence);
   facts.kept = findKept(problem, facts.batchFactors);
+  facts.holdsGradient = heldGradients(problem);
+  std::vector<bool> inMemory(problem.tensors.size(), false);
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    for (size_t r = 0; r < problem.nodes[i].results.size(); ++r)
+      inMemory[size_t(problem.nodes[i].results[r])] =
+          !facts.core[i] && (!problem.nodes[i].cheap || facts.fused[i].writes[r] > 0);
+  facts.gradientsPast = gradientsPast(problem, inMemory);
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();

@@ -119,9 +119,16 @@ void StageRelaxation::gatherColumns() {
         columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
                            a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
                            one.hideable - rate * (a.seconds() - a.communication),
-                           one.bytes + problem.live(problem.rankOf(s)) * a.kept + overhead});
+                           one.bytes + problem.live(s) * problem.kept(a) + overhead});
       }
     }
+}
+
+double StageRelaxation::bytesOfTransfers(int stage) const {
+  const std::vector<int> &cut = problem.firstUnits;
+  if (cut.empty()) return least.bytesOf(problem, stage);
+  return transferBytes(problem, stage, cut[size_t(stage)],
+                       stage + 1 < stages ? cut[size_t(stage) + 1] : int(classOf.size()));
 }
 
 void StageRelaxation::startProgram() {
@@ -167,10 +174,10 @@ void StageRelaxation::startProgram() {
   }
   if (problem.memoryLimit < infinity)
     for (int r = 0; r < int(ranks); ++r) {
-      double borders = 0;
+      double buffers = 0;
       for (int s = 0; s < stages; ++s)
-        if (problem.rankOf(s) == r) borders += (s > 0) + (s + 1 < stages);
-      const double room = 1 - (leastOverhead + least.buffer * borders) / problem.memoryLimit;
+        if (problem.rankOf(s) == r) buffers += bytesOfTransfers(s);
+      const double room = 1 - (leastOverhead + buffers) / problem.memoryLimit;
       add(-kHighsInf, room, [&](const Column &column) {
         return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
       });

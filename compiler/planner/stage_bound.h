@@ -51,6 +51,7 @@ private:
   void gatherClasses();
   void gatherColumns();
   void startProgram();
+  double bytesOfTransfers(int stage) const; // at least
   std::vector<Row> rowPaths() const;
   // Longest paths to the end of every rank, with these stages' times.
   std::vector<Row> criticalRows(const std::vector<double> &units) const;

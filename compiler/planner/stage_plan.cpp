@@ -16,12 +16,14 @@ constexpr double closeToBound = 1.003;
 // The units of one rank, by kind, and what they add up to.
 class RankLoad {
 public:
-  RankLoad(const StageProblem &problem, int rank) : problem(&problem), rank(rank) {}
+  explicit RankLoad(const StageProblem &problem) : problem(&problem) {}
 
   void add(int unit, int stage) {
     int kind = problem->model->layout->units[size_t(unit)].kind;
-    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Count &count) { return count.kind == kind; });
-    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, {0, 0, 0}});
+    double live = problem->live(stage);
+    auto found = std::find_if(kinds.begin(), kinds.end(),
+                              [&](const Count &count) { return count.kind == kind && count.live == live; });
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, live, {0, 0, 0}});
     ++found->units;
     if (auto mode = problem->given(stage, unit)) ++found->modes[size_t(*mode)];
     state += problem->state->kinds[size_t(kind)];
@@ -66,17 +68,23 @@ public:
 
   double memory() const {
     UnitActivity sum = total();
-    return state.bytes() + problem->live(rank) * sum.kept + sum.keptOfLast + sum.transient + buffers +
+    double kept = 0;
+    for (const Count &count : kinds)
+      for (size_t mode = 0; mode < 3; ++mode)
+        kept +=
+            count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
+    return state.bytes() + kept + sum.keptOfLast + sum.transient + buffers +
            workspaceBytes(problem->model->setting, sum.workspace, state.largestParameter, state.gradients,
                           state.parameters);
   }
 
   // Hands the modes out to the units in the order given, recomputed ones first.
-  void assign(const std::vector<int> &units, std::vector<Recompute> &recompute) const {
+  void assign(const std::vector<std::pair<int, int>> &unitsAndStages, std::vector<Recompute> &recompute) const {
     for (const Count &count : kinds) {
       std::array<int, 3> left = count.modes;
-      for (int unit : units) {
-        if (problem->model->layout->units[size_t(unit)].kind != count.kind) continue;
+      for (auto [unit, stage] : unitsAndStages) {
+        if (problem->model->layout->units[size_t(unit)].kind != count.kind || problem->live(stage) != count.live)
+          continue;
         size_t mode = left[2] > 0 ? 2 : left[1] > 0 ? 1 : 0;
         --left[mode];
         recompute[size_t(unit)] = Recompute(mode);
@@ -90,6 +98,7 @@ public:
 private:
   struct Count {
     int kind = 0, units = 0;
+    double live = 1; // microbatches that their stages have slots for
     std::array<int, 3> modes{};
   };
 
@@ -118,7 +127,7 @@ private:
     for (size_t i = 0; i < kinds.size(); ++i) {
       const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
                          &b = problem->activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * problem->live(rank) - b.keptOfLast;
+      saved[i] = (a.kept - b.kept) * kinds[i].live - b.keptOfLast;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }
@@ -147,7 +156,6 @@ private:
   }
 
   const StageProblem *problem;
-  int rank;
   std::vector<Count> kinds;
   std::vector<std::array<int, 3>> bestModes;
   double best = infinity;
@@ -277,8 +285,8 @@ private:
                   workspaceBytes(problem.model->setting, largest, all.largestParameter, all.gradients, all.parameters);
     double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
-      mostLive = std::max(mostLive, problem.live(rank));
-      room += std::max(0.0, problem.memoryLimit - workspace) / problem.live(rank);
+      mostLive = std::max(mostLive, problem.leastLive(rank));
+      room += std::max(0.0, problem.memoryLimit - workspace) / problem.leastLive(rank);
     }
     room -= all.bytes() / mostLive;
     double kept = 0, again = 0;
@@ -293,7 +301,7 @@ private:
           ways.emplace_back(first.kept - other.kept, std::max(0.0, other.seconds() - first.seconds()));
       }
       double count = double(layout.sizeOfKind[kind]), bytes = 0, seconds = 0;
-      kept += first.kept * count;
+      kept += problem.kept(first) * count;
       while (true) {
         const std::pair<double, double> *next = nullptr;
         auto price = [&](const std::pair<double, double> &way) { return (way.second - seconds) / (way.first - bytes); };
@@ -360,7 +368,7 @@ private:
   // Of a stage whose units end before `end` and take `slowest` at most; `end`: not even one does. Units are added in
   // strides that double, then halve.
   int earliestStart(int stage, int end, double slowest) const {
-    RankLoad load(problem, problem.rankOf(stage));
+    RankLoad load(problem);
     int start = end;
     bool grows = true;
     for (int stride = 1; stride > 0; grows ? stride *= 2 : stride /= 2) {
@@ -370,7 +378,7 @@ private:
       if (fits) {
         RankLoad longer = load;
         for (int unit = start; unit-- > next;) longer.add(unit, stage);
-        longer.buffers = transferBytes(problem, next, end);
+        longer.buffers = transferBytes(problem, stage, next, end);
         double seconds = 0;
         fits = longer.fit(seconds) && seconds <= slowest;
         if (fits) load = std::move(longer);
@@ -401,17 +409,17 @@ private:
     plan.fits = true;
     double slowest = 0, sum = 0, once = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
-      RankLoad load(problem, rank);
-      std::vector<int> mine;
+      RankLoad load(problem);
+      std::vector<std::pair<int, int>> mine; // units, their stages
       for (int stage = 0; stage < stages; ++stage) {
         if (problem.rankOf(stage) != rank) continue;
         int end = stage + 1 < stages ? plan.firstUnits[size_t(stage) + 1] : int(units.size());
         for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit) {
           load.add(unit, stage);
           if (auto mode = problem.given(stage, unit)) plan.recompute[size_t(unit)] = *mode;
-          mine.push_back(unit);
+          mine.emplace_back(unit, stage);
         }
-        load.buffers += transferBytes(problem, plan.firstUnits[size_t(stage)], end);
+        load.buffers += transferBytes(problem, stage, plan.firstUnits[size_t(stage)], end);
       }
       double time = 0;
       plan.fits = load.fit(time) && plan.fits;
@@ -471,8 +479,12 @@ double borderBytes(const StageProblem &problem, int unit) {
   return 2 * (problem.activity->forwardCrossing[size_t(unit)] + problem.activity->backwardCrossing[size_t(unit)]);
 }
 
-double transferBytes(const StageProblem &problem, int first, int end) {
-  return borderBytes(problem, first) + borderBytes(problem, end);
+double transferBytes(const StageProblem &problem, int stage, int first, int end) {
+  double bytes = borderBytes(problem, first) + borderBytes(problem, end);
+  if (problem.ranks() <= 1) return bytes;
+  const ActivityCosts &activity = *problem.activity;
+  if (first > 0) bytes += problem.live(stage) * activity.forwardCrossing[size_t(first)];
+  return bytes + problem.live(stage) * activity.backwardCrossing[size_t(end)];
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
@@ -488,7 +500,7 @@ StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnit
 // T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that shrink by 1 - a/m from rank to rank:
 // T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds) {
-  double ranks = double(profile.live.size());
+  double ranks = double(profile.ranks);
   if (profile.chunks > 1 || !profile.isFlushed()) return seconds * double(microbatches) / ranks;
   // A forward pass is at least a sixth of all: where everything is recomputed and backward is four times as long.
   double part = profile.splitsBackward ? 1.0 / 6 : 1;

@@ -22,7 +22,7 @@ struct StageProblem {
   std::vector<Recompute> ofStage, ofUnit;   // given one by one, for every stage or every unit; empty: not given
   std::vector<int> firstUnits;              // of each stage, when given; empty: open
 
-  int ranks() const { return profile ? int(profile->live.size()) : 1; }
+  int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }
   int rankOf(int stage) const { return profile ? profile->rankOfStage[size_t(stage)] : 0; }
   // What is given of a unit in a stage; nothing where memory decides.
@@ -32,7 +32,13 @@ struct StageProblem {
     return std::nullopt;
   }
   bool isGiven() const { return !ofStage.empty() || !ofUnit.empty(); }
-  double live(int rank) const { return profile ? profile->live[size_t(rank)] : 1; }
+  // Bytes that a unit keeps of a microbatch.
+  double kept(const UnitActivity &unit) const {
+    return unit.kept + (profile && profile->splitsBackward ? unit.held : 0);
+  }
+  // Microbatches that a stage has slots for, and the least of a rank's stages.
+  double live(int stage) const { return profile ? profile->live[size_t(stage)] : 1; }
+  double leastLive(int rank) const { return profile ? profile->leastLive[size_t(rank)] : 1; }
 };
 
 struct StagePlan {
@@ -47,9 +53,10 @@ struct StagePlan {
 };
 
 // Bytes that a stage needs at a border, before a unit, for what it sends and receives there, activations and gradients:
-// two buffers a transfer, so that it overlaps with computing. And at both borders of units [first, end).
+// two buffers a transfer, so that it overlaps with computing. And what the stage of units [first, end) needs at both of
+// its borders, with what it receives of each microbatch that it holds.
 double borderBytes(const StageProblem &problem, int unit);
-double transferBytes(const StageProblem &problem, int first, int end);
+double transferBytes(const StageProblem &problem, int stage, int first, int end);
 
 // Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,

@@ -71,9 +71,9 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
 double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
                       double parameters) {
   double bytes = largestOperation;
-  // A bucket under way, and with ZeRO-2 and 3 the whole gradients, with ZeRO-3 parameters, of the operation at work.
+  // A bucket under way, and with ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) bytes += std::min(constants::bucketBytes, gradients + parameters);
-  if (setting.zero >= 2) bytes += largestParameter * (setting.zero >= 3 ? 3 : 1);
+  if (setting.zero >= 3) bytes += 2 * largestParameter;
   // State that is there, and state that is on its way.
   if (movesState(setting.offload))
     bytes += 2 * setting.stateRatio * largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);

@@ -206,11 +206,12 @@ private:
 
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
-    double bytes = sum.state.bytes() + problem.live(rank) * plain.kept + plain.keptOfLast + plain.transient + buffers +
+    double bytes = sum.state.bytes() + problem.leastLive(rank) * problem.kept(plain) + plain.keptOfLast +
+                   plain.transient + buffers +
                    workspaceBytes(model.setting, plain.workspace, sum.state.largestParameter, sum.state.gradients,
                                   sum.state.parameters);
     double again = 0;
-    if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.live(rank), bytes - problem.memoryLimit);
+    if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.leastLive(rank), bytes - problem.memoryLimit);
     RankTimes times;
     if (again == infinity) return times;
     times.seconds = plain.seconds() + again;
@@ -237,7 +238,7 @@ private:
     if (stages != problem.ranks()) return seconds;
     // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
     // more forward passes than it keeps activations of.
-    const double forward = std::min(microbatches, problem.live(rank));
+    const double forward = std::min(microbatches, problem.leastLive(rank));
     const double turn = before.back().forward + double(stages - 1) * least.sendForward + before.back().backward -
                         end.backward + double(stages - 1 - rank) * least.sendBackward;
     return std::max({seconds, turn + work - forward * times.forward + times.atEnd,
@@ -248,7 +249,7 @@ private:
     int end = int(units.size());
     for (int stage = stages - 1; stage >= 0; --stage) {
       const int rank = problem.rankOf(stage);
-      const double buffers = least.buffer * ((stage > 0) + (stage + 1 < stages));
+      const double buffers = least.bytesOf(problem, stage);
       RankSum sum;
       std::vector<bool> seen(layout.shared.size(), false);
       int start = end;
@@ -292,14 +293,13 @@ private:
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       std::vector<bool> seen(layout.shared.size(), false);
       const RankSum fixed = surely(rank, seen);
-      int chunks = 0, firstStage = stages;
+      int firstStage = stages;
+      double buffers = 0;
       for (int s = stages; s-- > 0;)
         if (problem.rankOf(s) == rank) {
-          ++chunks;
           firstStage = s;
+          buffers += least.bytesOf(problem, s);
         }
-      double buffers =
-          least.buffer * double(2 * chunks - (problem.rankOf(0) == rank) - (problem.rankOf(stages - 1) == rank));
       // A unit in every stage before it.
       Sums first = firstStage == 0 ? Sums{} : before[1];
       for (int s = 1; s < firstStage; ++s) {
@@ -335,7 +335,7 @@ private:
   RankTimes timesOfCut(int rank, int &first, int &end, int &firstStage) const {
     RankSum sum;
     std::vector<bool> seen(layout.shared.size(), false);
-    int borders = 0;
+    double buffers = 0;
     for (int s = 0; s < stages; ++s) {
       if (problem.rankOf(s) != rank) continue;
       const int begin = problem.firstUnits[size_t(s)];
@@ -344,13 +344,13 @@ private:
         first = begin;
         firstStage = s;
       }
-      borders += (s > 0) + (s + 1 < stages);
+      buffers += transferBytes(problem, s, begin, end);
       for (int unit = begin; unit < end; ++unit) {
         add(sum, units[size_t(unit)].kind, 1);
         addShared(sum, unit, seen);
       }
     }
-    return timesOf(sum, rank, least.buffer * borders);
+    return timesOf(sum, rank, buffers);
   }
 
   const StageProblem &problem;
@@ -386,7 +386,16 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   if (back > 0) least.sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
   least.buffer = infinity;
   for (size_t u = 1; u < count; ++u) least.buffer = std::min(least.buffer, borderBytes(problem, int(u)));
+  least.received = in;
+  least.returned = back;
   return least;
+}
+
+double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
+  double bytes = 0;
+  if (stage > 0) bytes += buffer + problem.live(stage) * received;
+  if (stage + 1 < problem.stages()) bytes += buffer + problem.live(stage) * returned;
+  return bytes;
 }
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }

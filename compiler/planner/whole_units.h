@@ -16,9 +16,12 @@ namespace cleave::planner {
 // Seconds that no cut is faster than; as soon as that is at least `goal`, just that it is. Infinite: nothing fits.
 double boundOfWholeUnits(const StageProblem &problem, double goal);
 
-// What passes between stages at least, wherever they are cut: seconds, and bytes of a border's buffers.
+// What passes between stages at least, wherever they are cut: seconds, bytes of a border's buffers, and bytes that a
+// stage receives of a microbatch.
 struct LeastTransfers {
-  double sendForward = 0, sendBackward = 0, buffer = 0;
+  double sendForward = 0, sendBackward = 0, buffer = 0, received = 0, returned = 0;
+  // Bytes that a stage needs for them.
+  double bytesOf(const StageProblem &problem, int stage) const;
 };
 LeastTransfers leastTransfers(const StageProblem &problem);
 

@@ -18,6 +18,19 @@ std::vector<int64_t> peakLive(const PipelineSchedule &schedule, ActionKind until
   return peaks;
 }
 
+std::vector<int64_t> peakSlots(const PipelineSchedule &schedule) {
+  std::vector<int64_t> live(size_t(schedule.stages), 0), peaks = live;
+  for (const auto &row : schedule.rows)
+    for (const ScheduledAction &action : row) {
+      int64_t &stage = live[size_t(action.stage)];
+      if (action.kind == ActionKind::Forward)
+        peaks[size_t(action.stage)] = std::max(peaks[size_t(action.stage)], ++stage);
+      else if (action.kind != ActionKind::BackwardInput)
+        --stage;
+    }
+  return peaks;
+}
+
 std::vector<double> peakActivations(const PipelineSchedule &schedule, std::span<const StageActivations> stages) {
   std::vector<double> peaks;
   for (const auto &row : schedule.rows) {

@@ -104,6 +104,9 @@ Status validate(const PipelineSchedule &schedule);
 // nothing before. Of one stage each: a rank with two chunks counts 2 for a whole microbatch.
 std::vector<int64_t> peakLive(const PipelineSchedule &schedule, ActionKind until = ActionKind::BackwardInput);
 
+// For each stage: so many microbatches it holds at most, each until the gradients of its weights are done.
+std::vector<int64_t> peakSlots(const PipelineSchedule &schedule);
+
 // The same in bytes, where a stage's activations need `whole` from Forward to the end of BackwardInput and `weightPart`
 // from there to the end of BackwardWeight. One entry for each stage, or one for all.
 struct StageActivations {
