@@ -175,7 +175,7 @@ private:
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
       flow.saved = facts.kept[t];
-      flow.savedWhereSmall = tensor.saved && producer >= 0;
+      flow.savedWhereSmall = tensor.saved && producer >= 0 && !looksThrough(problem.nodes[size_t(producer)]);
       flow.inSegment = segmentOf(producer) >= 0;
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       for (auto [reader, operand] : facts.readers[t]) {
@@ -208,6 +208,11 @@ private:
       for (int border = firstUnit + 1; border <= lastUnit; ++border)
         layout->crossings[size_t(border)].push_back(int(found->second));
     }
+  }
+
+  // Its result is read from where its operand lies.
+  static bool looksThrough(const Node &node) {
+    return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
   }
 
   // Of a node; -1 without one.

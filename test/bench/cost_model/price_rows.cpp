@@ -11,6 +11,7 @@
 // Clusters are presets or files, problems what `cleave estimate --problem` writes. What cannot be priced gives
 // {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
 #include "compiler/planner/cost.h"
+#include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
 #include <fstream>
 #include <iostream>
@@ -103,7 +104,24 @@ Result<json> price(const json &row) {
                  {"fits", predicted.memory.total() <= cluster->device.memoryBytes},
                  {"memory", memoryOf(predicted.memory)},
                  {"stages", json::array()}};
-  for (const StageDecision &stage : decision->stageDecisions) result["stages"].push_back(memoryOf(stage.memory));
+  // What was measured allocates as it goes: chunks of a rank share what they keep, where a plan has slots for each.
+  std::vector<double> shared(decision->stageDecisions.size(), 1);
+  if (decision->stages > 1) {
+    auto table = makeSchedule(decision->schedule, int(decision->mesh.axisSize("pp")), decision->microbatches, {});
+    if (!table) return table.status();
+    const std::vector<int64_t> slots = peakSlots(*table), together = peakLive(*table, ActionKind::BackwardWeight);
+    std::vector<double> apart(together.size(), 0);
+    for (size_t s = 0; s < slots.size(); ++s) apart[size_t(table->rankOfStage[s])] += double(slots[s]);
+    for (size_t s = 0; s < shared.size(); ++s) {
+      const size_t rank = size_t(table->rankOfStage[s]);
+      shared[s] = double(together[rank]) / apart[rank];
+    }
+  }
+  for (size_t s = 0; s < shared.size(); ++s) {
+    MemoryBreakdown memory = decision->stageDecisions[s].memory;
+    memory.activations *= shared[s];
+    result["stages"].push_back(memoryOf(memory));
+  }
   return result;
 }
 
