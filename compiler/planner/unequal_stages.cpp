@@ -76,9 +76,9 @@ struct UnequalPricing::Impl {
     return &split;
   }
 
-  // Units [first, end) computed again in a way, of a stage that keeps `live` microbatches.
-  StageCosts costsOf(const Split &split, const UnequalPlan &plan, size_t s, int first, int end, double live,
-                     Recompute how) const {
+  // Units [first, end) computed again in a way, of a stage.
+  StageCosts costsOf(const Split &split, const UnequalPlan &plan, const ScheduleProfile &profile, size_t s, int first,
+                     int end, Recompute how) const {
     const UnitLayout &layout = *split.model.layout;
     UnitActivity work;
     UnitState state;
@@ -95,15 +95,19 @@ struct UnequalPricing::Impl {
       if (!elsewhere) continue;
       const double gradients = split.state.shared[p].gradients;
       state.exposed += collectiveSeconds(cluster, Collective::AllReduce, {2, crosses(plan, s) ? 1 : 2}, gradients);
-      buffers += 2 * gradients;
+      buffers += gradients;
+      work.workspace = std::max(work.workspace, gradients);
     }
+    double kept = work.kept + (profile.splitsBackward ? work.held : 0);
+    if (first > 0) kept += split.activity->forwardCrossing[size_t(first)];
+    if (end < int(layout.units.size())) kept += split.activity->backwardCrossing[size_t(end)];
     const double microbatches = double(plan.microbatches), compute = work.seconds() - work.communication;
     const double forward = work.forward * compute / std::max(1e-30, work.seconds());
     const double hidden =
         hiddenSeconds(split.model, state.hideable, 0, microbatches * forward, microbatches * (compute - forward));
     return {work.forward, work.backwardInput, work.backwardWeight,
             state.hideable - hidden + state.exposed + state.update,
-            state.bytes() + live * work.kept + work.transient + buffers +
+            state.bytes() + profile.live[s] * kept + work.transient + buffers +
                 workspaceBytes(split.model.setting, work.workspace, state.largestParameter, state.gradients,
                                state.parameters)};
   }
@@ -187,7 +191,7 @@ std::optional<UnequalPlan> UnequalPricing::price(UnequalPlan plan, double worth)
     StageCosts best;
     bool fits = false;
     for (Recompute how : impl->ways) {
-      const StageCosts one = impl->costsOf(*split, plan, s, first, end, profile->live[s], how);
+      const StageCosts one = impl->costsOf(*split, plan, *profile, s, first, end, how);
       const bool oneFits = one.bytes <= impl->limit;
       const bool isFirst = how == impl->ways.front();
       if (!isFirst && (oneFits ? fits && one.seconds() >= best.seconds() : fits || one.bytes >= best.bytes)) continue;

@@ -1,0 +1,70 @@
+// Gradients that wait and those that a halved backward pass holds, counted by hand; slots of a schedule's stages.
+#include "compiler/planner/gradients.h"
+#include "compiler/planner/schedule_profile.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+#include <numeric>
+
+namespace cleave::planner {
+namespace {
+
+using testing::ProblemBuilder;
+
+// h = x e;  y = h w;  z = y + b;  r = h + z;  o = r v: a branch with a bias around which h goes.
+struct Branch {
+  ProblemBuilder b{"branch", 16};
+  int x = b.input("x", {16, 64});
+  int e = b.parameter("e", {64, 64}), w = b.parameter("w", {64, 64}), bias = b.parameter("b", {64}),
+      v = b.parameter("v", {64, 8});
+  int h = b.op("in", "Contract", "bk,kn->bn", {x, e});
+  int y = b.op("up", "Contract", "bk,kn->bn", {h, w});
+  int z = b.op("bias", "Add", "bn,n->bn", {y, bias});
+  int r = b.op("residual", "Add", "bn,bn->bn", {h, z});
+  int o = b.op("out", "Contract", "bk,kn->bn", {r, v});
+  int loss = b.op("loss", "Sum", "bn->", {o});
+};
+
+TEST(Gradients, WaitWhileABranchIsComputed) {
+  Branch branch;
+  const Problem &problem = branch.b.problem;
+  std::vector<double> past = gradientsPast(problem, std::vector<bool>(problem.tensors.size(), true));
+  const double one = 16 * 64 * 4;
+  ASSERT_EQ(past.size(), problem.nodes.size());
+  // The gradient of h waits past the bias; that of z, which is r's too and y's, is what "bias" and "up" work on.
+  EXPECT_EQ(past[0], 0);
+  EXPECT_EQ(past[1], one); // what "up" makes is added to it
+  EXPECT_EQ(past[2], 2 * one);
+  EXPECT_EQ(past[4], 0);
+}
+
+TEST(Gradients, AHalvedBackwardPassHoldsEachOnce) {
+  Branch branch;
+  std::vector<bool> holds = heldGradients(branch.b.problem);
+  // For e that of h, for w and b that of r (as y's and z's are the same), for v that of o.
+  EXPECT_EQ(holds, (std::vector<bool>{true, true, false, false, true, false}));
+}
+
+TEST(Slots, OfEachStageForItself) {
+  const int ranks = 4;
+  const int64_t microbatches = 16;
+  for (std::string kind : {"1f1b", "zb-h1", "zb-h2", "gpipe", "interleaved:2", "looped-bfs:2", "zb-v", "dualpipev"}) {
+    auto table = makeSchedule(kind, ranks, microbatches, {});
+    ASSERT_TRUE(table) << kind;
+    std::vector<int64_t> slots = peakSlots(*table), live = peakLive(*table, ActionKind::BackwardWeight);
+    ASSERT_EQ(int(slots.size()), table->stages) << kind;
+    std::vector<int64_t> apart(ranks, 0);
+    for (int s = 0; s < table->stages; ++s) apart[size_t(table->rankOfStage[size_t(s)])] += slots[size_t(s)];
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_GE(apart[size_t(rank)], live[size_t(rank)]) << kind; // peaks come at different times
+      if (table->stages == ranks) EXPECT_EQ(apart[size_t(rank)], live[size_t(rank)]) << kind;
+    }
+    const ScheduleProfile *profile = scheduleProfile(kind, ranks, microbatches);
+    ASSERT_TRUE(profile) << kind;
+    EXPECT_EQ(profile->live, std::vector<double>(slots.begin(), slots.end())) << kind;
+  }
+  // All forwards come first: more microbatches are more slots, however many they are.
+  EXPECT_EQ(scheduleProfile("looped-bfs:2", ranks, 100)->live, std::vector<double>(8, 100));
+}
+
+} // namespace
+} // namespace cleave::planner
