@@ -5,9 +5,10 @@
 //                                                        %y = onnx.Cast %yl {to = f32}
 //
 // Low are the operands and results of products: Contract, Conv, ConvGradInput, ConvGradWeight, and of attention where
-// it is one op (ScaledAttention), but for its statistics. A product that is the gradient of a parameter gives its sum
-// in fp32, so that gradients are added up, reduced and clipped in fp32. Casts stand where they cost least: one a value,
-// right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
+// it is one op (ScaledAttention), but for its statistics. A Contract that is the gradient of a parameter gives its sum
+// in fp32, so that gradients are added up, reduced and clipped in fp32; of a convolution's weight it is rounded before
+// that, as in torch.amp: cuDNN has no engine that gives fp32 for 16 bits. Casts stand where they cost least: one a
+// value, right after it is made (in the kernel that makes it); movement between a cast and a product moves 16 bits.
 //
 // A parameter that products read is kept twice: low, for forward and backward pass, and in fp32 as an optimizer state
 // "master/NAME", which the optimizer reads and updates; it is rounded once a step, when it is written. A version of it
@@ -109,7 +110,7 @@ private:
   void lowerProduct(Operation *op) {
     for (OpOperand &operand : op->getOpOperands()) operand.set(lowered(operand.get(), op));
     Value result = op->getResult(0);
-    if (!isParameterGradient(result)) lowerResult(op, result);
+    if (isa<onnx::ConvGradWeightOp>(op) || !isParameterGradient(result)) lowerResult(op, result);
   }
   void lowerResult(Operation *op, Value result) {
     Type full = elementOf(result);
