@@ -11,7 +11,6 @@
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Parts in which devices are handed out, stages, and tensor parallel ways that are looked at.
 constexpr int64_t mostParts = 8, mostStages = 4, mostTensorWays = 8;
 // Longer schedules repeat at the pace of the slowest rank.
