@@ -139,20 +139,26 @@ Status Pipeline::findBatch() {
   return Status::ok();
 }
 
-Status Pipeline::buildStep(const StepOptions &step) {
-  int64_t microbatches = step.microbatches;
-  CLEAVE_RETURN_IF_ERROR(importModel());
+// The model's dimensions for one of so many microbatches.
+normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
   normalize::NormalizeOptions options;
   options.dims = request.recipe.dims;
-  CLEAVE_RETURN_IF_ERROR(findBatch());
-  if (samples % microbatches)
-    return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
-                      std::to_string(microbatches) + " equal microbatches");
   if (batchName.empty()) {
     options.dims.erase("batch");
     options.fixedBatch = {.exported = exportedSamples, .samples = samples / microbatches};
   } else
     options.dims[batchName] = samples / microbatches;
+  return options;
+}
+
+Status Pipeline::buildStep(const StepOptions &step) {
+  int64_t microbatches = step.microbatches;
+  CLEAVE_RETURN_IF_ERROR(importModel());
+  CLEAVE_RETURN_IF_ERROR(findBatch());
+  if (samples % microbatches)
+    return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
+                      std::to_string(microbatches) + " equal microbatches");
+  normalize::NormalizeOptions options = sizesOf(microbatches);
   switch (request.recipe.batchNorm) {
   case recipe::BatchNorm::AsExported:
     options.batchNorm = normalize::BatchNormMode::AsExported;
@@ -197,8 +203,8 @@ Result<import_::Inspection> Pipeline::inspect() {
   import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
   if (!seen.unsupported.empty()) return seen;
   // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.
-  normalize::NormalizeOptions options;
-  options.dims = request.recipe.dims;
+  CLEAVE_RETURN_IF_ERROR(findBatch());
+  normalize::NormalizeOptions options = sizesOf(1);
   auto model = module->lookupSymbol<func::FuncOp>("model");
   for (unsigned index = 0; index < model.getNumArguments(); ++index)
     if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))

@@ -4,6 +4,7 @@
 #pragma once
 #include "compiler/compile_request.h"
 #include "compiler/import/inspect.h"
+#include "compiler/normalize/normalize.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/problem.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -45,6 +46,7 @@ public:
 private:
   Status importModel();
   Status findBatch();
+  normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
   Status run(const char *phase, llvm::function_ref<void(mlir::OpPassManager &)> build);
   // The collected diagnostics as an error; `what` if there are none.
   Status failure(const std::string &what);

@@ -151,9 +151,9 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   if (!onGpus) return Status::ok();
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
-  streams =
-      std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
-                                     StreamOptions{options.debug, options.graphs, options.timeoutSeconds, trace.get()});
+  bool graphs = options.graphs && fabric->takesGraphs(runsOn(source), trace != nullptr);
+  streams = std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
+                                           StreamOptions{options.debug, graphs, options.timeoutSeconds, trace.get()});
   return Status::ok();
 }
 

@@ -6,11 +6,15 @@
 
 namespace cleave::runtime {
 
+namespace {
+constexpr int64_t bytesOfRank = numLanes * 4;
+}
+
 Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks) {
   devices = ranks;
-  CLEAVE_RETURN_IF_ERROR(seen.allocate(devices.front()->gpu(), numLanes * 4));
+  CLEAVE_RETURN_IF_ERROR(seen.allocate(devices.front()->gpu(), bytesOfRank * static_cast<int64_t>(devices.size())));
   for (cuda::CudaDevice *device : devices) {
-    CLEAVE_RETURN_IF_ERROR(marks.emplace_back().allocate(device->gpu(), numLanes * 4, device->stream(computeLane)));
+    CLEAVE_RETURN_IF_ERROR(marks.emplace_back().allocate(device->gpu(), bytesOfRank, device->stream(computeLane)));
     CLEAVE_RETURN_IF_ERROR(device->synchronize());
   }
   return Status::ok();
@@ -33,7 +37,9 @@ Status FlightRecorder::mark(Log &log, size_t rank, int lane, const std::string &
 bool FlightRecorder::read(size_t rank) const {
   const cuda::Gpu &gpu = devices[rank]->gpu();
   cuda::Stream stream = devices[rank]->copies();
-  if (!gpu.enter() || gpu.driver.memcpyAsync(seen.address(), marks[rank].address(), numLanes * 4, stream)) return false;
+  // To a place of its own: a GPU that does not answer may do so later.
+  cuda::Address to = seen.address() + static_cast<cuda::Address>(rank * bytesOfRank);
+  if (!gpu.enter() || gpu.driver.memcpyAsync(to, marks[rank].address(), bytesOfRank, stream)) return false;
   for (int turn = 0; turn < 1000; ++turn) {
     int state = gpu.driver.streamQuery(stream);
     if (state != cuda::errorNotReady) return state == 0;
@@ -55,7 +61,7 @@ std::string FlightRecorder::text(const Log &log) const {
       const std::vector<std::string> &own = log[r][static_cast<size_t>(lane)];
       if (own.empty()) continue;
       uint32_t reached = 0;
-      std::memcpy(&reached, seen.data() + lane * 4, sizeof reached);
+      std::memcpy(&reached, seen.data() + static_cast<int64_t>(r) * bytesOfRank + lane * 4, sizeof reached);
       text += fmt::format("{} {}: {} ({} of {})", first ? "" : ";", laneName(lane),
                           reached == 0 || reached > own.size() ? "before its first exchange" : own[reached - 1],
                           reached, own.size());

@@ -29,7 +29,7 @@ private:
   bool read(size_t rank) const;
   std::vector<cuda::CudaDevice *> devices;
   std::deque<cuda::DeviceMemory> marks; // of every rank: a word a lane
-  cuda::PinnedMemory seen;              // a rank's marks when they were last asked for
+  cuda::PinnedMemory seen;              // the ranks' marks when they were last asked for
 };
 
 } // namespace cleave::runtime

@@ -5,8 +5,11 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
+#include <condition_variable>
 #include <fmt/format.h>
+#include <mutex>
 #include <set>
+#include <thread>
 
 namespace cleave::runtime::cuda {
 namespace {
@@ -318,7 +321,11 @@ Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) 
 Result<Prepared> NcclFabric::prepareTransfer(int64_t id, int lane, const plan::Transfer &transfer) {
   int64_t peer = evaluate(transfer.peer(), mesh, id);
   bool receives = transfer.direction() == plan::Transfer::RECEIVE;
-  if (peer == id) return bufferedTransfer(*this, toItself.at(transfer.channel()), device(), lane, transfer);
+  if (peer == id) {
+    auto own = toItself.find(transfer.channel());
+    if (own == toItself.end()) return inputError(fmt::format("no route from device {} to itself", id));
+    return bufferedTransfer(*this, own->second, device(), lane, transfer);
+  }
   auto found =
       routes.find(receives ? std::tuple{peer, id, transfer.channel()} : std::tuple{id, peer, transfer.channel()});
   if (found == routes.end()) return inputError(fmt::format("no route to device {}", peer));
@@ -358,10 +365,27 @@ Status NcclFabric::health() {
   return Status::ok();
 }
 
-// What is stuck on the GPU ends, so that the process can.
-void NcclFabric::stop() {
-  for (auto comm = made.rbegin(); comm != made.rend(); ++comm) nccl->abort(*comm);
+// What is stuck on the GPU ends, so that the process can. Each communicator by itself: ncclCommAbort waits for kernels
+// and graphs that use it, and those may wait for another one.
+bool NcclFabric::stop() {
+  struct Ends {
+    std::mutex mutex;
+    std::condition_variable changed;
+    size_t left;
+  };
+  auto ends = std::make_shared<Ends>();
+  ends->left = made.size();
+  for (NcclComm comm : made)
+    std::thread([ends, comm, abort = nccl->abort] {
+      abort(comm);
+      std::lock_guard lock(ends->mutex);
+      --ends->left;
+      ends->changed.notify_all();
+    }).detach();
   made.clear();
+  constexpr std::chrono::seconds patience{10};
+  std::unique_lock lock(ends->mutex);
+  return ends->changed.wait_for(lock, patience, [&] { return ends->left == 0; });
 }
 
 } // namespace cleave::runtime::cuda

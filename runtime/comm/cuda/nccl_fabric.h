@@ -43,9 +43,11 @@ public:
   }
   Address scratch(int lane) const { return scratches[static_cast<size_t>(lane)].address(); }
   Status beginRun(int64_t number) override;
+  // Both ends of an exchange must be captured, or neither.
+  bool takesGraphs(bool runsOn, bool isTraced) const override { return !runsOn && !isTraced; }
 
 private:
-  void stop() override;
+  bool stop() override;
   Result<NcclComm> split(int color, int64_t key, const std::string &what);
   const Nccl *nccl = nullptr;
   NcclComm world = nullptr;

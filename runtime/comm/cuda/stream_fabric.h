@@ -7,6 +7,8 @@
 #pragma once
 #include "runtime/comm/communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include <cstdio>
+#include <cstdlib>
 
 namespace cleave::runtime::cuda {
 
@@ -21,10 +23,14 @@ public:
   Status barrier() override { return host->barrier(); }
   Result<bool> agree(uint64_t digest) override { return host->agree(digest); }
   Status share(std::span<std::byte> bytes) override { return host->share(bytes); }
+  // The others are told first: what is stuck here may wait until they end, too.
   void abort(const std::string &message, int exitStatus) override {
     flag.raise();
-    stop();
     host->abort(message, exitStatus);
+    if (stop()) return;
+    std::fprintf(stderr, "cleave: error: %s\n", message.c_str()); // nobody else can: this process ends here
+    std::fflush(stderr);
+    std::_Exit(exitStatus);
   }
   int64_t currentRun() const { return run; }
   // Before the commands of a run are issued; its events are only waited for within it.
@@ -36,9 +42,12 @@ public:
   virtual Status endRun(Stream) { return Status::ok(); }
   // Whether something has failed that only the communicators know of.
   virtual Status health() { return Status::ok(); }
+  // May a step be a graph, where steps run into each other, or the first ones are traced (as many as fit a rank's
+  // trace)?
+  virtual bool takesGraphs(bool /*runsOn*/, bool /*isTraced*/) const { return true; }
 
 protected:
-  virtual void stop() {} // what is enqueued and stuck
+  virtual bool stop() { return true; } // ends what is enqueued and stuck; false where it does not end
   dist::Mesh mesh;
   std::unique_ptr<Fabric> host;
   CudaDevices devices;

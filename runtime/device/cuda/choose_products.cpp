@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <set>
 
 namespace cleave::runtime::cuda {
 namespace {
@@ -21,6 +22,9 @@ public:
   explicit Timer(const Gpu &gpu) : gpu(gpu) {}
   Timer(const Timer &) = delete;
   ~Timer() {
+    if (stream) { // memory goes away: nothing may be under way in it
+      if (gpu.enter()) gpu.driver.streamSynchronize(stream);
+    }
     for (CuEvent event : {begin, end})
       if (event) gpu.driver.eventDestroy(event);
     if (stream) gpu.driver.streamDestroy(stream);
@@ -116,6 +120,7 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
     warn(fmt::format("{}; algorithms of matrix products are timed again", read.status().message()));
 
   std::map<std::string, Product> unknown;
+  std::set<std::string> refused; // of what was known
   Timer timer(gpu);
   for (const auto &[key, product] : products) {
     auto found = known.find(key);
@@ -129,8 +134,10 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
       tell(fmt::format("{}: {:.1f} us, from {}", key, found->second.microseconds, path));
       continue;
     }
-    if (found != known.end())
+    if (found != known.end()) {
+      refused.insert(key);
       warn(fmt::format("{}: cuBLASLt refuses what is stored for {}; it is timed again", path, key));
+    }
     unknown.insert({key, product});
   }
   Status ready = unknown.empty() ? Status::ok() : timer.open(unknown);
@@ -147,9 +154,16 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
       continue;
     }
     std::vector<std::pair<double, size_t>> times; // of those that run
+    Status failed = Status::ok();
     for (size_t i = 0; i < candidates->size(); ++i)
-      if (Result<double> taken = timer.time(description, (*candidates)[i], at)) times.push_back({*taken, i});
-    if (times.empty()) continue;
+      if (Result<double> taken = timer.time(description, (*candidates)[i], at))
+        times.push_back({*taken, i});
+      else
+        failed = taken.status();
+    if (times.empty() && !candidates->empty())
+      return runError(
+          fmt::format("{}: none of cuBLASLt's {} algorithms runs: {}", key, candidates->size(), failed.message()));
+    if (times.empty()) continue; // said by the command that wants it
     auto best = times.begin();
     for (auto other = times.begin(); other != times.end(); ++other)
       if (other->first < worthwhile * best->first) best = other;
@@ -161,9 +175,14 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
   std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   tell(fmt::format("{} matrix products: {} timed in {:.1f} s, {} known from {}", products.size(),
                    ready ? unknown.size() : 0, passed.count(), products.size() - unknown.size(), path));
-  if (ready && !unknown.empty() && !path.empty())
+  if (ready && !unknown.empty() && !path.empty()) {
+    // What another run has written meanwhile stays, also where both have timed a product: its later runs count on it.
+    if (Result<ProductChoices> others = readChoices(path))
+      for (const auto &[key, choice] : *others)
+        if (!refused.contains(key)) known.insert_or_assign(key, choice);
     if (Status written = writeChoices(path, known); !written)
       warn(fmt::format("{}; the next run times the algorithms of matrix products again", written.message()));
+  }
   return chosen;
 }
 

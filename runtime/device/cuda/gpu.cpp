@@ -46,8 +46,13 @@ Status Gpu::start(const plan::Plan &plan) {
   // A cubin runs on GPUs of the same major capability; others have the PTX assembled by the driver.
   bool binary = !code.cubin().empty() && capability / 10 == target / 10;
   Result<Module> module = load(binary ? code.cubin().data() : code.ptx().c_str(), "the plan's kernels");
-  if (!module && binary && !code.ptx().empty()) // of a newer assembler than the driver knows
-    if (Result<Module> assembled = load(code.ptx().c_str(), "the plan's kernels")) module = std::move(assembled);
+  if (!module && binary && !code.ptx().empty()) { // of a newer assembler than the driver knows
+    Result<Module> assembled = load(code.ptx().c_str(), "the plan's kernels");
+    if (!assembled)
+      return inputError(
+          fmt::format("{}; and from their PTX: {}", module.status().message(), assembled.status().message()));
+    module = std::move(assembled);
+  }
   if (!module) return module.status();
   for (const plan::Kernel &kernel : plan.kernels()) {
     Function function = nullptr;

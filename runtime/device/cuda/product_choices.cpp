@@ -1,8 +1,10 @@
 #include "runtime/device/cuda/product_choices.h"
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -73,7 +75,11 @@ Status writeChoices(const std::string &path, const ProductChoices &choices) {
   }
   text += fmt::format("end {}\n", choices.size());
   // Others see the old file or the new one.
-  std::string own = fmt::format("{}.{}", path, ::getpid());
+  std::string own = path + ".XXXXXX"; // processes of other machines and containers may have this one's number
+  if (int descriptor = ::mkstemp(own.data()); descriptor >= 0)
+    ::close(descriptor);
+  else
+    return inputError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   std::ofstream file(own, std::ios::binary);
   file << text;
   file.close();
