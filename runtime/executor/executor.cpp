@@ -138,6 +138,8 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   }
   cuda::StreamFabric *fabric = nullptr;
   if (onGpus) {
+    // A process that did not get so far (its GPU's memory is taken) has ended; NCCL would wait for it without end.
+    CLEAVE_RETURN_IF_ERROR(connection->barrier());
     Result<std::unique_ptr<cuda::StreamFabric>> made =
         cuda::openStreamFabric(source, meshOfPlan, std::move(connection), cudaDevices);
     if (!made) return made.status();
