@@ -99,12 +99,9 @@ int64_t SplitModel::zeroDimension(int tensor, Layout home) const {
   return best;
 }
 
-// A parameter and two gradients under ZeRO-3, a gradient under ZeRO-2: workspaceBytes() counts so of the setting's
-// stage.
+// Only parameters with ZeRO-3 are gathered.
 double SplitModel::gatheredBytes(int tensor, Layout home) const {
-  constexpr double copies[] = {0, 0, 1, 3};
-  const double bytes = parameterBytes(tensor, home), most = copies[setting.zero];
-  return most > 0 ? bytes * copies[zeroStage(tensor)] / most : bytes;
+  return setting.zero >= 3 && zeroStage(tensor) < 3 ? 0 : parameterBytes(tensor, home);
 }
 
 namespace {
