@@ -11,14 +11,16 @@ namespace {
 
 bool isStacked(const Tensor &tensor) { return tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 3; }
 
-// Experts are what a stacked weight, what it multiplies and the result all have.
+// Experts are what a stacked weight, what it multiplies and the result all have; the weight in a dimension of their
+// own, unlike the groups of a convolution.
 bool countsExperts(const Problem &problem, const Node &node, int64_t factor) {
   if (node.cheap || node.results.empty() || node.operands.size() < 2) return false;
   if (dimOf(node.rule, node.rule.results[0], factor) < 0) return false;
   bool inWeight = false;
   for (size_t o = 0; o < node.operands.size(); ++o) {
-    if (dimOf(node.rule, node.rule.operands[o], factor) < 0) return false;
-    inWeight |= isStacked(problem.tensors[size_t(node.operands[o])]);
+    const int64_t dim = dimOf(node.rule, node.rule.operands[o], factor);
+    if (dim < 0) return false;
+    inWeight |= isStacked(problem.tensors[size_t(node.operands[o])]) && node.rule.operands[o][size_t(dim)].size() == 1;
   }
   return inWeight;
 }

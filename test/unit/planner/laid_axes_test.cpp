@@ -115,6 +115,35 @@ Problem experts(int64_t wide) {
   return b.problem;
 }
 
+// x[n, (g i), s] * w[(g o), i, k] -> [n, (g o), s]
+Problem groupedConvolution(int64_t groups, int64_t in, int64_t out) {
+  ProblemBuilder b("convolution", 8);
+  const int y = b.op("conv", "Contract", "ngis,goik->ngos",
+                     {b.input("x", {8, groups, in, 32}), b.parameter("w", {groups, out, in, 3})});
+  // As a convolution has it: groups are no dimension of their own.
+  Node &conv = b.problem.nodes.back();
+  auto merge = [&](int tensor, dist::TensorFactors &factors, size_t dim) {
+    factors[dim].insert(factors[dim].end(), factors[dim + 1].begin(), factors[dim + 1].end());
+    factors.erase(factors.begin() + int64_t(dim) + 1);
+    std::vector<int64_t> &dims = b.problem.tensors[size_t(tensor)].dims;
+    dims[dim] *= dims[dim + 1];
+    dims.erase(dims.begin() + int64_t(dim) + 1);
+  };
+  merge(conv.operands[0], conv.rule.operands[0], 1);
+  merge(conv.operands[1], conv.rule.operands[1], 0);
+  merge(y, conv.rule.results[0], 1);
+  b.op("loss", "Sum", "ncs->", {y});
+  return b.problem;
+}
+
+TEST(LaidAxes, GroupsOfAConvolutionAreNoExperts) {
+  for (auto [in, out] : {std::pair(1, 1), std::pair(1, 4), std::pair(4, 4)}) {
+    Problem problem = groupedConvolution(16, in, out);
+    ASSERT_TRUE(problem.check()) << problem.check().message();
+    EXPECT_TRUE(expertCounts(problem).empty()) << in << " " << out;
+  }
+}
+
 TEST(LaidAxes, TheSearchItselfPutsExpertsOnAnAxis) {
   Problem problem = experts(4096);
   EXPECT_EQ(expertCounts(problem), std::vector<int64_t>{4});
