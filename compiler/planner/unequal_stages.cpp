@@ -183,6 +183,7 @@ std::optional<UnequalPlan> UnequalPricing::price(UnequalPlan plan, double worth)
   double slowest = 0;
   plan.fits = true;
   plan.bytes = 0;
+  plan.seconds = 0;
   for (size_t s = 0; s < count; ++s) {
     const Impl::Split *split = impl->splitOf(plan, plan.stages[s]);
     if (!split) return std::nullopt;
