@@ -36,31 +36,42 @@ private:
 
 } // namespace
 
-std::vector<double> gradientsPast(const Problem &problem, const std::vector<bool> &inMemory) {
+WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory) {
   SameGradients same(problem);
   std::vector<bool> needsGradient = problem.needsGradient();
   std::vector<int> made = problem.producers();
-  size_t count = problem.nodes.size();
   // Of each gradient: the first node that makes one of its tensors, and the last one that reads one.
-  std::vector<int> first(problem.tensors.size(), int(count)), last(problem.tensors.size(), -1);
-  std::vector<double> bytes(problem.tensors.size(), 0.0);
+  std::vector<WaitingGradients::One> gradients(problem.tensors.size(), {{}, int(problem.nodes.size()), -1});
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
     if (made[t] < 0 || !needsGradient[t]) continue;
-    size_t of = size_t(same.of(int(t)));
-    first[of] = std::min(first[of], made[t]);
-    if (inMemory[t]) bytes[of] = std::max(bytes[of], problem.tensors[t].bytes());
+    WaitingGradients::One &gradient = gradients[size_t(same.of(int(t)))];
+    gradient.first = std::min(gradient.first, made[t]);
+    if (inMemory[t]) gradient.tensors.push_back(int(t));
   }
-  for (size_t i = 0; i < count; ++i)
+  WaitingGradients result;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
     for (int tensor : problem.nodes[i].operands)
-      if (made[size_t(tensor)] >= 0 && needsGradient[size_t(tensor)]) last[size_t(same.of(tensor))] = int(i);
-  std::vector<double> change(count + 1, 0.0);
-  for (size_t t = 0; t < bytes.size(); ++t)
-    if (last[t] > first[t] + 1) {
-      change[size_t(first[t]) + 1] += bytes[t];
-      change[size_t(last[t])] -= bytes[t];
-    }
+      if (made[size_t(tensor)] >= 0 && needsGradient[size_t(tensor)]) gradients[size_t(same.of(tensor))].last = int(i);
+    result.hasBackward.push_back(
+        std::ranges::any_of(problem.nodes[i].results, [&](int tensor) { return needsGradient[size_t(tensor)]; }));
+  }
+  for (WaitingGradients::One &gradient : gradients)
+    if (gradient.last > gradient.first + 1 && !gradient.tensors.empty()) result.all.push_back(std::move(gradient));
+  return result;
+}
+
+std::vector<double> WaitingGradients::past(const std::function<double(int)> &bytes) const {
+  std::vector<double> change(hasBackward.size() + 1, 0.0);
+  for (const One &gradient : all) {
+    double most = 0;
+    for (int tensor : gradient.tensors) most = std::max(most, bytes(tensor));
+    change[size_t(gradient.first) + 1] += most;
+    change[size_t(gradient.last)] -= most;
+  }
   std::partial_sum(change.begin(), change.end(), change.begin());
   change.pop_back();
+  for (size_t i = 0; i < change.size(); ++i)
+    if (!hasBackward[i]) change[i] = 0;
   return change;
 }
 

@@ -4,12 +4,24 @@
 //   y = Contract x, w;  z = Add y, b;  h = Add x, z     x's gradient waits while those of z, y, w are computed
 #pragma once
 #include "compiler/planner/problem.h"
+#include <functional>
 
 namespace cleave::planner {
 
-// Per node: bytes, at Problem::samples, of gradients that wait while the node's are computed; of tensors that stand in
-// memory there (`inMemory`, per tensor). A sum's gradient is also its terms'.
-std::vector<double> gradientsPast(const Problem &problem, const std::vector<bool> &inMemory);
+// Gradients that wait while those of nodes between are computed. How much of one a device has does not follow from the
+// nodes that it passes: a table of positions has no samples, what waits past it has.
+struct WaitingGradients {
+  struct One {
+    std::vector<int> tensors; // that it is the gradient of and that stand in memory; a sum's is also its terms'
+    int first = 0, last = 0;  // it waits past the nodes between
+  };
+  std::vector<One> all;
+  std::vector<bool> hasBackward; // per node: without one, nothing is computed there that a gradient could wait for
+  // Per node: the bytes that wait, given a tensor's.
+  std::vector<double> past(const std::function<double(int)> &bytes) const;
+};
+// `inMemory`: per tensor.
+WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory);
 
 // Per node: where a backward pass is two functions, the gradient of its result stays from the first to the second, for
 // the gradient of its parameter. Of operations that pass a gradient on as it is (a bias is added) one of them counts.

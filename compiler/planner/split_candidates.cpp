@@ -124,11 +124,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   for (size_t r = 0; r < node.results.size(); ++r)
     if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);
   // Gradients that wait; those of parameters, whole, which are then added to a sum or scattered.
-  double past = facts.gradientsPast[size_t(index)];
-  if (local.batchFactor >= 0) past *= local.batchScale;
-  if (local.contextFactor >= 0) past *= local.contextScale;
-  for (auto [laidFactor, scale] : local.laid) past *= scale;
-  candidate.workspace += past;
+  candidate.workspace += model.gradientsPast[size_t(index)];
   for (size_t o = 0; o < node.operands.size(); ++o) {
     const Tensor &weight = problem.tensors[size_t(node.operands[o])];
     if (weight.kind == TensorKind::Parameter && weight.trainable)

@@ -124,6 +124,7 @@ public:
   Result<SplitModel> build() {
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
+    model.gradientsPast.edit() = facts.waitingGradients.past([&](int tensor) { return model.localBytes(tensor); });
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     for (Flow &flow : model.flows.edit()) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());

@@ -10,6 +10,7 @@
 #include "compiler/planner/cost.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
+#include "compiler/planner/gradients.h"
 #include "compiler/planner/problem.h"
 #include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
@@ -203,6 +204,7 @@ struct SplitModel {
   SharedTable<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
   std::vector<LaidAxis> laid;
   SharedTable<double> laidParts;     // per tensor: parts in which it lies over them; parameters too
+  SharedTable<double> gradientsPast; // per node: bytes of gradients on their way past it, on a device
   SharedTable<bool> sumsOverExperts; // per tensor: a parameter that all devices along ep have, each for its samples
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   std::vector<Repeat> repeats;
@@ -244,7 +246,7 @@ struct ProblemFacts {
   std::vector<FusedWork> fused;                // per node
   std::vector<bool> kept;                      // per tensor (fusion.h)
   std::vector<bool> holdsGradient;             // per node: Candidate::held counts its result (gradients.h)
-  std::vector<double> gradientsPast;           // per node: bytes of gradients on their way past it (gradients.h)
+  WaitingGradients waitingGradients;           // gradients.h
   std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
   std::vector<bool> residual;                  // per node (residual.h)

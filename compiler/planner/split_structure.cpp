@@ -252,7 +252,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
     for (size_t r = 0; r < problem.nodes[i].results.size(); ++r)
       inMemory[size_t(problem.nodes[i].results[r])] =
           !facts.core[i] && (!problem.nodes[i].cheap || facts.fused[i].writes[r] > 0);
-  facts.gradientsPast = gradientsPast(problem, inMemory);
+  facts.waitingGradients = waitingGradients(problem, inMemory);
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();

@@ -1,6 +1,7 @@
 // Gradients that wait and those that a halved backward pass holds, counted by hand; slots of a schedule's stages.
 #include "compiler/planner/gradients.h"
 #include "compiler/planner/schedule_profile.h"
+#include "compiler/planner/split_model.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <numeric>
@@ -27,7 +28,10 @@ struct Branch {
 TEST(Gradients, WaitWhileABranchIsComputed) {
   Branch branch;
   const Problem &problem = branch.b.problem;
-  std::vector<double> past = gradientsPast(problem, std::vector<bool>(problem.tensors.size(), true));
+  std::vector<double> past =
+      waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true)).past([&](int tensor) {
+        return problem.tensors[size_t(tensor)].bytes();
+      });
   const double one = 16 * 64 * 4;
   ASSERT_EQ(past.size(), problem.nodes.size());
   // The gradient of h waits past the bias; that of z, which is r's too and y's, is what "bias" and "up" work on.
@@ -35,6 +39,32 @@ TEST(Gradients, WaitWhileABranchIsComputed) {
   EXPECT_EQ(past[1], one); // what "up" makes is added to it
   EXPECT_EQ(past[2], 2 * one);
   EXPECT_EQ(past[4], 0);
+}
+
+// h = x e;  t = exp p;  y = h w;  z = y t;  r = h + z: h's gradient, of a device's own samples, waits past the table t.
+TEST(Gradients, WaitPastATableInPartsThatTheTableDoesNotHave) {
+  for (bool trains : {true, false}) {
+    ProblemBuilder b("table", 16);
+    int h = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("e", {64, 64})});
+    int places = b.parameter("p", {64});
+    b.problem.tensors[size_t(places)].trainable = trains;
+    int table = b.op("table", "Exp", "n->n", {places});
+    int y = b.op("up", "Contract", "bk,kn->bn", {h, b.parameter("w", {64, 64})});
+    int r = b.op("residual", "Add", "bn,bn->bn", {h, b.op("bias", "Mul", "bn,n->bn", {y, table})});
+    b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {r, b.parameter("v", {64, 8})})});
+    ProblemFacts facts = gatherFacts(b.problem, {});
+    const Cluster cluster = *parseCluster("a100-80g:4");
+    auto workspace = [&](int64_t dp, int64_t microbatches) {
+      Setting setting;
+      setting.dp = dp;
+      setting.microbatches = microbatches;
+      SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+      return model.variables[size_t(model.variableOfNode[1])].candidates[0].workspace;
+    };
+    const double waits = trains ? 16 * 64 * 4 : 0; // a table that is not trained has no backward pass
+    EXPECT_EQ(workspace(1, 1) - workspace(2, 1), waits / 2) << trains;
+    EXPECT_EQ(workspace(1, 1) - workspace(2, 4), waits - waits / 8) << trains;
+  }
 }
 
 TEST(Gradients, AHalvedBackwardPassHoldsEachOnce) {
