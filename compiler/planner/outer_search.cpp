@@ -226,7 +226,7 @@ private:
         double cheap = tryPlan(stages, choice, cell.isExact, isTight);
         least = std::min(least, cheap);
         if (!isSettled && cheap < worthTrying()) open.push_back({cheap, model.setting, &cell, v});
-        isAnyTight = isAnyTight || isTight;
+        isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
         if (isTight && v == 0) cells.addLeaner(cell);
       }
       if (setting.pp == 1 && isSmall() && constraints.recomputeOf.empty()) {
