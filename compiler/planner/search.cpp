@@ -127,7 +127,7 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   const double best = decision.predicted.stepSeconds, within = 1.25;
   std::optional<UnequalPlan> plan =
       bestUnequalStages(problem, facts, cluster, given, within * best, time.beside(2).seconds);
-  if (!plan || (given.pp && int64_t(plan->stages.size()) != *given.pp)) return std::nullopt;
+  if (!plan) return std::nullopt;
   Alternative row;
   row.name = "unequal stages";
   row.schedule = "1f1b";

@@ -265,6 +265,12 @@ std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const Probl
   UnequalPricing pricing(problem, facts, cluster, constraints);
   std::optional<UnequalPlan> best;
   std::set<std::vector<std::pair<int64_t, int64_t>>> seen;
+  std::vector<int64_t> counts; // of microbatches, most first
+  for (int64_t count = problem.batch; count > 0; --count)
+    if (problem.batch % count == 0 && constraints.microbatches.value_or(count) == count) counts.push_back(count);
+  std::erase_if(compositions, [&](const std::vector<int64_t> &sizes) {
+    return constraints.pp.value_or(int64_t(sizes.size())) != int64_t(sizes.size());
+  });
   for (const std::vector<int64_t> &sizes : compositions)
     for (int64_t tp = 1; tp <= mostTensorWays; tp *= 2) {
       UnequalPlan plan;
@@ -276,9 +282,8 @@ std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const Probl
         key.emplace_back(size, ways);
       }
       if (!seen.insert(key).second) continue;
-      for (int64_t microbatches = problem.batch; microbatches >= 2 * int64_t(sizes.size()); --microbatches) {
-        if (problem.batch % microbatches != 0) continue;
-        if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
+      for (int64_t microbatches : counts) {
+        if (microbatches < 2 * int64_t(sizes.size())) break;
         if (seconds > 0 && std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds)
           return best;
         plan.microbatches = microbatches;

@@ -4,9 +4,10 @@
 //   8 devices, three blocks and a head as long as two:   [3 blocks] on 4 devices, [head] on 4      a regular mesh
 //                                                        [3 blocks] on 5, [head] on 3              samples permitting
 //
-// One stage a rank, schedule 1f1b; all stages have the same microbatches and ZeRO stage, each its own tensor and data
-// parallel ways on its own devices. A stage lies inside one node or on whole nodes. Devices are handed out in parts of
-// a node, or several nodes at a time: at most eight parts in all.
+// One stage a rank, schedule 1f1b; all stages have the same microbatches and ZeRO stage, each its own data parallel
+// ways on its own devices. The search gives all the same tensor parallel ways, fewer where a stage's devices do not
+// divide by them, and at least two microbatches a stage. A stage lies inside one node or on whole nodes. Devices are
+// handed out in parts of a node, or several nodes at a time: at most eight parts in all.
 #pragma once
 #include "compiler/planner/outer_search.h"
 
@@ -24,7 +25,7 @@ struct UnequalPlan {
   int zero = 0;
   double seconds = 0, bytes = 0; // a step's; of the device that needs most
   bool fits = false;
-  std::string str() const; // "2+6 devices (tp 1+2)"
+  std::string str() const; // "2+6 devices (tp 2+2)"
 };
 
 // Prices one; `stages` says where stages begin, on how many devices and in how many ways. Nothing where samples do not
