@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 namespace cleave::planner {
-namespace {
 
 std::vector<int64_t> divisors(int64_t number) {
   std::vector<int64_t> small, large;
@@ -16,6 +15,8 @@ std::vector<int64_t> divisors(int64_t number) {
   small.insert(small.end(), large.rbegin(), large.rend());
   return small;
 }
+
+namespace {
 
 std::vector<int64_t> sizes(int64_t number, const std::optional<int64_t> &fixed, bool isOpen) {
   if (fixed) return number % *fixed == 0 ? std::vector<int64_t>{*fixed} : std::vector<int64_t>{};

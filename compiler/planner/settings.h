@@ -8,6 +8,8 @@
 
 namespace cleave::planner {
 
+std::vector<int64_t> divisors(int64_t number); // from 1 up
+
 // With `mustDivide` the samples divide over the batch axes; without, only settings where they do not.
 std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                   const Constraints &constraints, bool mustDivide);

@@ -265,9 +265,9 @@ std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const Probl
   UnequalPricing pricing(problem, facts, cluster, constraints);
   std::optional<UnequalPlan> best;
   std::set<std::vector<std::pair<int64_t, int64_t>>> seen;
-  std::vector<int64_t> counts; // of microbatches, most first
-  for (int64_t count = problem.batch; count > 0; --count)
-    if (problem.batch % count == 0 && constraints.microbatches.value_or(count) == count) counts.push_back(count);
+  std::vector<int64_t> counts = divisors(problem.batch); // of microbatches, most first
+  std::ranges::reverse(counts);
+  std::erase_if(counts, [&](int64_t count) { return constraints.microbatches.value_or(count) != count; });
   std::erase_if(compositions, [&](const std::vector<int64_t> &sizes) {
     return constraints.pp.value_or(int64_t(sizes.size())) != int64_t(sizes.size());
   });

@@ -15,7 +15,9 @@ namespace {
 class Context : public OptimizerContext {
 public:
   Context(func::FuncOp final, PhaseBuilder &builder, SymbolTable &symbols)
-      : final(final), builder(builder), symbols(symbols) {}
+      : final(final), builder(builder), symbols(symbols) {
+    for (auto read : final.getOps<onnx::ReadOp>()) reads[read.getParam()].push_back(read);
+  }
 
   // The parameter whose state is asked for next.
   void begin(onnx::ParamOp param, Location at) {
@@ -61,8 +63,7 @@ public:
   // By the products of the forward pass that read it.
   MatrixUse matrixUse() override {
     MatrixUse use = MatrixUse::None;
-    for (auto read : final.getOps<onnx::ReadOp>()) {
-      if (read.getParam() != current.getSymName()) continue;
+    for (onnx::ReadOp read : reads.lookup(current.getSymName()))
       for (OpOperand &user : read->getUses()) {
         auto phase = user.getOwner()->getAttrOfType<StringAttr>(phaseName);
         if (!phase || phase != phaseText(Phase::Forward)) continue;
@@ -70,7 +71,6 @@ public:
         if (here == MatrixUse::None) return here;
         use = here;
       }
-    }
     return use;
   }
 
@@ -101,6 +101,7 @@ private:
   SymbolTable &symbols;
   onnx::ParamOp current;
   std::optional<Location> loc;
+  llvm::StringMap<SmallVector<onnx::ReadOp>> reads; // of the passes before, by parameter
   llvm::StringMap<Value> scalars;
   llvm::SmallPtrSet<Operation *, 16> ofAll; // what those are computed by
   llvm::StringMap<FlatSymbolRefAttr> states;

@@ -16,10 +16,7 @@ struct Rule {
   Value param, grad;
   double weightDecay;
 
-  Value everywhere(Value scalar) {
-    auto type = tensorType(param);
-    return f.spread(f.cast(scalar, type.getElementType()), type.getShape());
-  }
+  Value everywhere(Value scalar) { return spread(f.cast(scalar, tensorType(param).getElementType()), param); }
   // x * scalar
   Value times(Value x, Value scalar) { return f.mul(x, everywhere(scalar)); }
   // before * (1 - weight) + now * weight, written as PyTorch's moving averages are

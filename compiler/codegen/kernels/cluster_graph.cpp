@@ -68,23 +68,11 @@ bool isOnlyViews(ArrayRef<Operation *> ops) {
   });
 }
 
-// Of a pipeline's stage: the parameter whose rule (training/step_function.h) the op belongs to, null for other ops. Ops
-// that each user has for itself belong anywhere: none.
+// The parameter whose rule (training/step_function.h) the op belongs to, null for other ops. Ops that each user has for
+// itself belong anywhere: none.
 std::optional<Attribute> ruleOf(Operation *op) {
-  if (!op->getParentOp()->hasAttr("cleave.program")) return Attribute();
   if (isa<onnx::ConstantOp>(op) || isView(op)) return std::nullopt;
   return op->getAttr("cleave.rule");
-}
-
-// Two stages that hold copies of a parameter make the same kernels of its rule, if it is merged with nothing else.
-bool areOfOneRule(ArrayRef<Operation *> ops) {
-  std::optional<Attribute> rule;
-  for (Operation *op : ops) {
-    std::optional<Attribute> here = ruleOf(op);
-    if (here && rule && *here != *rule) return false;
-    if (here) rule = here;
-  }
-  return true;
 }
 
 } // namespace
@@ -115,10 +103,11 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   label();
+  bool isStage = block.getParentOp()->hasAttr("cleave.program"); // of a pipeline
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
-    clusters.push_back({{&op}});
+    clusters.push_back({{&op}, isStage ? ruleOf(&op) : std::nullopt});
   }
   absorbIntoReductions();
   mergeAlongValues();
@@ -263,6 +252,7 @@ void ClusterGraph::mergeReadersOfOneTensor() {
 bool ClusterGraph::tryMerge(int a, int b) {
   Cluster &first = clusters[a], &second = clusters[b];
   if (labels[first.ops.front()] != labels[second.ops.front()]) return false;
+  if (first.rule && second.rule && *first.rule != *second.rule) return false;
   if (first.ops.size() + second.ops.size() > maxOps) return false;
   SmallVector<Operation *> ops(first.ops);
   ops.append(second.ops);
@@ -274,11 +264,11 @@ bool ClusterGraph::tryMerge(int a, int b) {
     for (Value operand : op->getOperands())
       if (!inside.contains(operand.getDefiningOp())) inputs.insert(operand);
   if (inputs.size() + outputs.size() > maxBuffers) return false;
-  if (!areOfOneRule(ops)) return false;
   if (!KernelDomain::of(ops, outputs)) return false;
   if (makesCycle(a, b)) return false;
   for (Operation *op : second.ops) clusterOfOp[op] = a;
   first.ops = std::move(ops);
+  if (!first.rule) first.rule = second.rule;
   second.ops.clear();
   return true;
 }

@@ -26,6 +26,9 @@ public:
 private:
   struct Cluster {
     llvm::SmallVector<mlir::Operation *> ops;
+    // Stages that hold copies of a parameter make the same kernels of its rule, if it is merged with nothing else: the
+    // rule's parameter, null outside rules; none where it does not matter.
+    std::optional<mlir::Attribute> rule;
   };
   void label();
   bool isWorthDelaying(mlir::Operation *op, int64_t until) const;

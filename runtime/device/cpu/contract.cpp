@@ -1,6 +1,7 @@
 // Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where it has no product
 // of 16-bit elements (bf16 before AVX-512, fp16 nearly everywhere) the operands are widened to f32 around an f32
 // product: the same exact products of rounded operands, summed in f32 and rounded once.
+#include "runtime/device/contract_batch.h"
 #include "runtime/device/cpu/commands.h"
 #include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
@@ -14,35 +15,20 @@ using Dims = dnnl::memory::dims;
 
 // A contraction with its batch dimensions folded as far as the strides allow.
 struct Problem {
-  struct Batch {
-    int64_t size, lhs, rhs, out;
-  };
-  std::vector<Batch> batch;
+  std::vector<ContractBatch> batch;
   int64_t m, n, k;
   int64_t lhsM, lhsK, rhsK, rhsN, outM, outN;
   bool swapped = false; // the command's rhs is this problem's lhs
 
-  explicit Problem(const plan::Contract &c) : m(c.m()), n(c.n()), k(c.k()) {
+  explicit Problem(const plan::Contract &c) : batch(batchOf(c)), m(c.m()), n(c.n()), k(c.k()) {
     int rank = c.batch_size();
     lhsM = c.lhs_strides(rank), lhsK = c.lhs_strides(rank + 1);
     rhsK = c.rhs_strides(rank), rhsN = c.rhs_strides(rank + 1);
     outM = c.out_strides(rank), outN = c.out_strides(rank + 1);
-    for (int i = 0; i < rank; ++i) {
-      Batch dim{c.batch(i), c.lhs_strides(i), c.rhs_strides(i), c.out_strides(i)};
-      if (dim.size == 1) continue;
-      if (!batch.empty()) { // runs on from the dimension before it?
-        Batch &last = batch.back();
-        if (last.lhs == dim.lhs * dim.size && last.rhs == dim.rhs * dim.size && last.out == dim.out * dim.size) {
-          last = {last.size * dim.size, dim.lhs, dim.rhs, dim.out};
-          continue;
-        }
-      }
-      batch.push_back(dim);
-    }
     // A batch dimension that one operand lacks is rows (columns) of one larger product when the strides run on.
     if (outN != 1 && outM == 1 && n != 1 && !c.has_bias()) transpose(); // oneDNN wants rows of the result contiguous
     while (!batch.empty()) {
-      Batch last = batch.back();
+      ContractBatch last = batch.back();
       if (last.rhs == 0 && (m == 1 || (last.lhs == lhsM * m && last.out == outM * m))) {
         if (m == 1) lhsM = last.lhs, outM = last.out;
         m *= last.size;
@@ -57,12 +43,12 @@ struct Problem {
   // out^T = rhs^T lhs^T
   void transpose() {
     std::swap(m, n), std::swap(lhsM, rhsN), std::swap(lhsK, rhsK), std::swap(outM, outN);
-    for (Batch &dim : batch) std::swap(dim.lhs, dim.rhs);
+    for (ContractBatch &dim : batch) std::swap(dim.lhs, dim.rhs);
     swapped = true;
   }
   int64_t batchCount() const {
     int64_t count = 1;
-    for (const Batch &dim : batch) count *= dim.size;
+    for (const ContractBatch &dim : batch) count *= dim.size;
     return count;
   }
 };
@@ -152,7 +138,7 @@ struct Matrices {
   Matrices(const Problem &p, size_t outside, const Places &places) {
     std::vector<int64_t> sizes[3], strides[3];
     for (size_t d = outside; d < p.batch.size(); ++d) {
-      const Problem::Batch &b = p.batch[d];
+      const ContractBatch &b = p.batch[d];
       sizes[0].push_back(b.lhs == 0 ? 1 : b.size), sizes[1].push_back(b.rhs == 0 ? 1 : b.size),
           sizes[2].push_back(b.size);
       strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
@@ -240,7 +226,7 @@ Sequence widenedMatmul(const plan::Contract &c, const CpuContext &context, const
   if (copied[1]) dense.rhsK = p.n, dense.rhsN = 1;
   if (copied[2]) dense.outM = p.n, dense.outN = 1;
   for (size_t d = dense.batch.size(); d-- > 0;) {
-    Problem::Batch &b = dense.batch[d];
+    ContractBatch &b = dense.batch[d];
     int64_t *strides[3] = {&b.lhs, &b.rhs, &b.out};
     for (int i = 0; i < 3; ++i)
       if (copied[i] && *strides[i] != 0) *strides[i] = sizes[i], sizes[i] *= b.size;

@@ -1,4 +1,5 @@
 #include "runtime/device/cuda/product.h"
+#include "runtime/device/contract_batch.h"
 #include "runtime/device/cuda/library.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/library_workspace.h"
@@ -33,10 +34,6 @@ uint32_t alignmentOf(int64_t offset) {
   while (offset % alignment) alignment /= 2;
   return alignment;
 }
-
-struct BatchDim {
-  int64_t size, lhs, rhs, out;
-};
 
 // rows x columns by strides, as columns that lie together or, transposed, as rows that do; neither: no such matrix.
 Result<ProductMatrix> matrixOf(const plan::Buffer &buffer, int64_t rows, int64_t rowStride, int64_t columns,
@@ -119,19 +116,7 @@ Result<Product> productOf(const plan::Contract &c, bool tf32) {
   for (const plan::Buffer *buffer : {&c.lhs(), &c.rhs(), &c.out()})
     if (realType(buffer->dtype()) < 0)
       return inputError(fmt::format("cuBLASLt multiplies no {}", plan::DType_Name(buffer->dtype())));
-  std::vector<BatchDim> dims;
-  for (int i = 0; i < rank; ++i) {
-    BatchDim dim{c.batch(i), c.lhs_strides(i), c.rhs_strides(i), c.out_strides(i)};
-    if (dim.size == 1) continue;
-    if (!dims.empty()) { // runs on from the dimension before it?
-      BatchDim &last = dims.back();
-      if (last.lhs == dim.lhs * dim.size && last.rhs == dim.rhs * dim.size && last.out == dim.out * dim.size) {
-        last = {last.size * dim.size, dim.lhs, dim.rhs, dim.out};
-        continue;
-      }
-    }
-    dims.push_back(dim);
-  }
+  std::vector<ContractBatch> dims = batchOf(c);
   // A batch dimension that one operand lacks is more rows of one product where the strides run on.
   while (!dims.empty() && dims.back().rhs == 0 &&
          (m == 1 || (dims.back().lhs == lhsM * m && dims.back().out == outM * m))) {
@@ -139,10 +124,10 @@ Result<Product> productOf(const plan::Contract &c, bool tf32) {
     m *= dims.back().size;
     dims.pop_back();
   }
-  BatchDim inner{1, 0, 0, 0};
+  ContractBatch inner{1, 0, 0, 0};
   if (!dims.empty()) {
     auto largest = std::max_element(dims.begin(), dims.end(),
-                                    [](const BatchDim &x, const BatchDim &y) { return x.size < y.size; });
+                                    [](const ContractBatch &x, const ContractBatch &y) { return x.size < y.size; });
     inner = *largest;
     dims.erase(largest);
   }
@@ -171,7 +156,7 @@ Result<Product> productOf(const plan::Contract &c, bool tf32) {
   product.scale = wide ? realF64 : realF32;
 
   int64_t count = 1;
-  for (const BatchDim &dim : dims) count *= dim.size;
+  for (const ContractBatch &dim : dims) count *= dim.size;
   for (int64_t i = 0; i < count; ++i) {
     int64_t lhs = 0, rhs = 0, out = 0, rest = i;
     for (size_t j = dims.size(); j-- > 0; rest /= dims[j].size) {

@@ -44,6 +44,14 @@ Trained train(Executor &executor, const MlpShape &shape, int steps) {
   }
   return trained;
 }
+// Those of the plain loops.
+void expectLosses(Executor &executor, const MlpShape &shape, int steps) {
+  Trained trained = train(executor, shape, steps);
+  ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
+  std::vector<double> expected = mlpLosses(shape, mlpData(shape), steps);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(trained.losses[i], expected[i], 1e-5 * expected[i]) << "step " << i;
+}
 
 // dp, tp, collectives beside the computation, graphs
 class CudaMlp : public testing::TestWithParam<std::tuple<int, int, bool, bool>> {};
@@ -56,11 +64,7 @@ TEST_P(CudaMlp, TrainsAsThePlainLoopsDo) {
   {
     std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs});
     ASSERT_TRUE(executor);
-    Trained trained = train(*executor, shape, 12);
-    ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
-    std::vector<double> expected = mlpLosses(shape, mlpData(shape), 12);
-    for (size_t i = 0; i < expected.size(); ++i)
-      EXPECT_NEAR(trained.losses[i], expected[i], 1e-5 * expected[i]) << "step " << i;
+    ASSERT_NO_FATAL_FAILURE(expectLosses(*executor, shape, 12));
     EXPECT_EQ(gpu.graphLaunches(), graphs ? 11 : 0); // all steps but the first
   }
   EXPECT_EQ(gpu.allocated(), 0u);
@@ -113,10 +117,7 @@ TEST(Cuda, RanksOnSeveralGpusOfOneProcess) {
       plan::Plan plan = gpu.planOf(mlpPlan(shape));
       std::unique_ptr<Executor> executor = open(plan, {.graphs = graphs});
       ASSERT_TRUE(executor);
-      Trained trained = train(*executor, shape, 6);
-      ASSERT_TRUE(trained.status.isOk()) << trained.status.message();
-      std::vector<double> expected = mlpLosses(shape, mlpData(shape), 6);
-      for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(trained.losses[i], expected[i], 1e-5 * expected[i]);
+      ASSERT_NO_FATAL_FAILURE(expectLosses(*executor, shape, 6));
     }
 }
 
