@@ -57,6 +57,7 @@ struct Constraints {
   std::optional<Recompute> recompute; // of every block
   std::vector<Recompute> recomputeOf; // of each stage, or of each block; empty: not given one by one
   bool exceptLast = false;            // what is recomputed is kept of a step's last microbatch
+  bool recomputesAll = false;         // of a segment: also what nothing reads again, as other software does
   TensorSplit tensorSplit = TensorSplit::Searched;
   TensorGrid grid = TensorGrid::None; // then tp is depth * side * side
   int64_t gridSide = 1, gridDepth = 1;

@@ -261,7 +261,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   }
   Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
   double count = double(flow.count), microbatches = double(setting.microbatches);
-  bool again = recomputes(model, flow.inSegment || flow.leavesSegment, flow.inAttention) &&
+  bool again = recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
                (setting.recompute == Recompute::Full || flow.inSegment);
   if (setting.tp > 1 && uses) {
     price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));

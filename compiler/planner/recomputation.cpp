@@ -4,8 +4,8 @@
 namespace cleave::planner {
 namespace {
 
-// Where a graph that is not made of repeated blocks is cut: segments of at least `target` kept bytes each, for targets that double;
-// those with the least sum of what crosses the cuts and the largest segment.
+// Where a graph that is not made of repeated blocks is cut: segments of at least `target` kept bytes each, for targets
+// that double; those with the least sum of what crosses the cuts and the largest segment.
 std::vector<int> cutFreely(const Problem &problem) {
   int count = int(problem.nodes.size());
   std::vector<double> crossing = problem.liveBytes(), kept(size_t(count) + 1, 0);
@@ -62,13 +62,48 @@ std::vector<bool> attentionNodes(const Problem &problem, const SequenceFactors &
 
 } // namespace
 
+namespace {
+
+// What backward operations read of a segment and was not kept for another one, and what that is made from there.
+std::vector<bool> neededAgain(const Problem &problem, const std::vector<int> &segmentOf) {
+  std::vector<bool> needed(problem.tensors.size(), false), leaves(problem.tensors.size(), false);
+  const std::vector<int> producers = problem.producers();
+  auto segmentOfTensor = [&](int tensor) {
+    const int producer = producers[size_t(tensor)];
+    return producer < 0 ? -1 : segmentOf[size_t(producer)];
+  };
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    for (int tensor : problem.nodes[i].operands)
+      if (segmentOfTensor(tensor) != segmentOf[i]) leaves[size_t(tensor)] = true;
+  for (size_t i = problem.nodes.size(); i-- > 0;) {
+    if (segmentOf[i] < 0) continue;
+    bool again = false;
+    for (int tensor : problem.nodes[i].results) {
+      needed[size_t(tensor)] =
+          !leaves[size_t(tensor)] && (needed[size_t(tensor)] || problem.tensors[size_t(tensor)].saved);
+      again |= needed[size_t(tensor)];
+    }
+    if (!again) continue;
+    for (int tensor : problem.nodes[i].operands)
+      if (segmentOfTensor(tensor) == segmentOf[i]) needed[size_t(tensor)] = true;
+  }
+  return needed;
+}
+
+RecomputeSegments withNeeded(const Problem &problem, RecomputeSegments segments, bool all) {
+  segments.isNeeded = all ? std::vector<bool>(problem.tensors.size(), true) : neededAgain(problem, segments.segmentOf);
+  return segments;
+}
+
+} // namespace
+
 bool RecomputeSegments::any() const {
   return std::any_of(segmentOf.begin(), segmentOf.end(), [](int segment) { return segment >= 0; });
 }
 
 RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
-                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence) {
-  RecomputeSegments segments{std::vector<int>(problem.nodes.size(), -1), attentionNodes(problem, sequence)};
+                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence, bool all) {
+  RecomputeSegments segments{std::vector<int>(problem.nodes.size(), -1), attentionNodes(problem, sequence), {}};
   // Three projections of one input repeat, too, and are no blocks to compute again: those make most of what is kept.
   double kept = 0, ofBlocks = 0;
   for (size_t i = 0; i < problem.nodes.size(); ++i)
@@ -80,14 +115,14 @@ RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &
   if (ofBlocks > kept / 2) {
     for (size_t i = 0; i < problem.nodes.size(); ++i)
       if (units[size_t(unitOfNode[i])].isBlock) segments.segmentOf[i] = unitOfNode[i];
-    return segments;
+    return withNeeded(problem, std::move(segments), all);
   }
   std::vector<int> cuts = cutFreely(problem);
-  if (cuts.empty()) return segments;
+  if (cuts.empty()) return withNeeded(problem, std::move(segments), all);
   // The last segment's gradients come right after it.
   for (size_t i = 0; i < size_t(cuts.back()); ++i)
     segments.segmentOf[i] = int(std::upper_bound(cuts.begin(), cuts.end(), int(i)) - cuts.begin());
-  return segments;
+  return withNeeded(problem, std::move(segments), all);
 }
 
 } // namespace cleave::planner

@@ -7,6 +7,10 @@
 //               whose bytes grow with the square of the sequence (Korthikanti et al. 2022, section 5)
 //
 //   [embeddings] [layer 0] [layer 1] [head]     segments -1 0 1 -1: embeddings and head keep what they make
+//
+// Of a segment only what its backward pass reads is computed again, and what that is made from: a layer's last product,
+// which is added to the residual stream and read by nobody in the layer, is not (a third of a GPT layer's products by
+// weights). Software that runs a layer's whole forward pass again does it too (Constraints::recomputesAll).
 #pragma once
 #include "compiler/planner/decision.h"
 #include "compiler/planner/sequence.h"
@@ -17,6 +21,7 @@ namespace cleave::planner {
 struct RecomputeSegments {
   std::vector<int> segmentOf;    // per node; -1: never computed again
   std::vector<bool> isAttention; // per node: selective recomputation computes it again
+  std::vector<bool> isNeeded;    // per tensor made in a segment: the backward pass of the segment needs it again
 
   // Is the node computed again where its segment is recomputed so?
   bool again(Recompute how, int node) const {
@@ -26,8 +31,8 @@ struct RecomputeSegments {
   bool any() const;
 };
 
-// `unitOfNode`: index into `units`.
+// `unitOfNode`: index into `units`. `all`: all of a segment is needed.
 RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
-                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence);
+                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence, bool all = false);
 
 } // namespace cleave::planner

@@ -121,7 +121,7 @@ struct Variable {
   bool isHome = false;               // of a parameter; else a node's split
   int index = 0;                     // node or tensor, of the first repetition
   int count = 1;                     // how many nodes or parameters it stands for
-  bool inSegment = false;            // of recomputation
+  bool inSegment = false;            // of recomputation, and needed again there
   bool inAttention = false;          // and computed again by selective recomputation
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
@@ -146,6 +146,7 @@ struct Flow {
   bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
   bool anyLayout = false;        // an input: every device takes the part it wants
   bool inSegment = false;        // made and read inside one segment of recomputation
+  bool isNeeded = false;         // and made again there
   bool leavesSegment = false;    // made in a segment, or read in another than its own
   bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)

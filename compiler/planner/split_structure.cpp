@@ -52,8 +52,9 @@ bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constrain
 
 class StructureBuilder {
 public:
-  StructureBuilder(const Problem &problem, const ProblemFacts &facts)
-      : problem(problem), facts(facts), place(places(problem, facts.repeats)), layout(std::make_shared<UnitLayout>()) {
+  StructureBuilder(const Problem &problem, const Constraints &constraints, const ProblemFacts &facts)
+      : problem(problem), constraints(constraints), facts(facts), place(places(problem, facts.repeats)),
+        layout(std::make_shared<UnitLayout>()) {
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
@@ -65,7 +66,8 @@ public:
 
   std::shared_ptr<const SplitModel> build() {
     layOutUnits();
-    model.segments = findSegments(problem, layout->units, layout->unitOfNode, facts.sequence);
+    model.segments =
+        findSegments(problem, layout->units, layout->unitOfNode, facts.sequence, constraints.recomputesAll);
     addNodes();
     addHomes();
     addFlows();
@@ -113,7 +115,9 @@ private:
       } else {
         Variable variable;
         variable.index = int(i);
-        variable.inSegment = segmentOf(int(i)) >= 0;
+        variable.inSegment = segmentOf(int(i)) >= 0 && std::ranges::any_of(problem.nodes[i].results, [&](int tensor) {
+                               return model.segments.isNeeded[size_t(tensor)];
+                             });
         variable.inAttention = model.segments.isAttention[i];
         model.variableOfNode.edit()[i] = int(model.variables.size());
         model.variables.edit().push_back(std::move(variable));
@@ -177,6 +181,7 @@ private:
       flow.saved = facts.kept[t];
       flow.savedWhereSmall = tensor.saved && producer >= 0 && !looksThrough(problem.nodes[size_t(producer)]);
       flow.inSegment = segmentOf(producer) >= 0;
+      flow.isNeeded = model.segments.isNeeded[t];
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       for (auto [reader, operand] : facts.readers[t]) {
         if (segmentOf(reader) != segmentOf(producer)) {
@@ -189,10 +194,19 @@ private:
         firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
         lastUnit = std::max(lastUnit, unit);
       }
-      std::vector<int64_t> key = {flow.producer,      int64_t(flow.result),  flow.gradient,
-                                  flow.saved,         flow.savedWhereSmall,  flow.anyLayout,
-                                  flow.inSegment,     flow.leavesSegment,    int64_t(tensor.bytes()),
-                                  facts.batchDims[t], facts.sequenceDims[t], flow.producer < 0 ? int64_t(t) : -1};
+      std::vector<int64_t> key = {flow.producer,
+                                  int64_t(flow.result),
+                                  flow.gradient,
+                                  flow.saved,
+                                  flow.savedWhereSmall,
+                                  flow.anyLayout,
+                                  flow.inSegment,
+                                  flow.isNeeded,
+                                  flow.leavesSegment,
+                                  int64_t(tensor.bytes()),
+                                  facts.batchDims[t],
+                                  facts.sequenceDims[t],
+                                  flow.producer < 0 ? int64_t(t) : -1};
       for (const Flow::Read &read : flow.reads) {
         key.push_back(read.variable);
         key.push_back(int64_t(read.operand));
@@ -219,6 +233,7 @@ private:
   int segmentOf(int node) const { return node < 0 ? -1 : model.segments.segmentOf[size_t(node)]; }
 
   const Problem &problem;
+  const Constraints &constraints;
   const ProblemFacts &facts;
   std::vector<Place> place;
   std::shared_ptr<UnitLayout> layout;
@@ -266,7 +281,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   if (tiesBlocks) facts.repeats = problem.findRepeats();
   std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
   if (Result<std::vector<int>> places = splitPlaces(problem, constraints)) facts.cuts = *places; // else: said later
-  facts.structure = StructureBuilder(problem, facts).build();
+  facts.structure = StructureBuilder(problem, constraints, facts).build();
   return facts;
 }
 

@@ -92,6 +92,7 @@ Result<json> price(const json &row) {
   flags.sequenceParallel = row.value("sequence_parallel", false);
   Result<Constraints> constraints = parseConstraints(flags, *cluster);
   if (!constraints) return constraints.status();
+  constraints->recomputesAll = true; // a checkpointed layer's forward pass runs again as it is
   Cluster roomy = *cluster;
   roomy.device.memoryBytes *= 1000;
   Result<Decision> decision = solve(*problem, roomy, *constraints, {.alternatives = false});
