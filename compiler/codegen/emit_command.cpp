@@ -407,17 +407,17 @@ int64_t addressOf(Value value) {
 
 plan::Buffer bufferOf(Value value) {
   plan::Buffer buffer;
-  buffer.set_offset(addressOf(value));
-  if (buffer.offset() >= runtime::hostMemory) {
-    buffer.set_offset(buffer.offset() - runtime::hostMemory);
-    buffer.set_on_host(true);
-  }
+  int64_t place = addressOf(value);
+  buffer.set_on_host(place >= runtime::hostMemory);
+  buffer.set_offset(place - (buffer.on_host() ? runtime::hostMemory : 0));
   auto function = value.getParentRegion()->getParentOfType<func::FuncOp>();
-  if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region"))
-    if (!buffer.on_host() && buffer.offset() >= region[0] && buffer.offset() < region[0] + region[1]) {
-      buffer.set_offset(buffer.offset() - region[0]);
+  if (auto region = function->getAttrOfType<DenseI64ArrayAttr>("plan.slot_region")) {
+    int64_t begin = buffer.on_host() ? region[4] : region[0], bytes = buffer.on_host() ? region[5] : region[1];
+    if (place >= begin && place < begin + bytes) {
+      buffer.set_offset(place - begin);
       buffer.set_in_slot(true);
     }
+  }
   auto type = cast<RankedTensorType>(value.getType());
   buffer.set_dtype(dtypeOf(type.getElementType()));
   assign(*buffer.mutable_shape(), type.getShape());

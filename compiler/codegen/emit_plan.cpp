@@ -137,6 +137,8 @@ private:
       out.set_offset(region[0]);
       out.set_bytes(region[1]);
       out.set_count(static_cast<int32_t>(region[2]));
+      out.set_host_offset(region[4] - runtime::hostMemory);
+      out.set_host_bytes(region[5]);
     }
     for (BlockArgument argument : function.getArguments())
       if (!function.getArgAttr(argument.getArgNumber(), "cleave.kept") &&

@@ -8,12 +8,20 @@
 //                                                 %b = plan.copy %h {plan.link = "fetch"}
 //   %g = plan.contract %a, %dy                    %g = plan.contract %b, %dy
 //
+// Between a pipeline stage's functions it lies in slots: then in those that the host has, one a microbatch in flight.
+//
+//   @forward.0 returns %a {cleave.kept = 3}   ->   %h = plan.copy %a {plan.link = "evict"}, returns %h {cleave.kept =
+//   3}
+//   @backward.0(%a {cleave.kept = 3})         ->   %b = plan.copy %a {plan.link = "fetch"} before its first use
+//
 // Only values that are small beside all of them, or wanted again soon after their last use, stay: near the loss there
 // is no time to bring them away and back.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
+#include "compiler/codegen/persistent_layout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -27,13 +35,43 @@ StringRef phaseOf(Operation *op) {
   return phase ? phase.getValue() : StringRef();
 }
 
-struct Kept {
-  Value root;
-  int64_t bytes = 0;
-  Operation *back = nullptr;     // the first command of the backward pass that reads it
-  SmallVector<OpOperand *> uses; // of the backward pass
-};
+// Made from parameters and constants alone: made again rather than moved.
+bool isMadeFromParameters(Operation *op) {
+  return llvm::all_of(op->getOperands(), [](Value operand) {
+    return isa_and_nonnull<onnx::ReadOp, plan::ConstantCommandOp, plan::FillCommandOp>(
+        placeOf(operand).root.getDefiningOp());
+  });
+}
 
+// What is received stays: it lies where the next ones are received meanwhile.
+bool isOfForwardPass(Value root) {
+  Operation *definition = root.getDefiningOp();
+  return definition && phaseOf(definition) == "forward" && !isa<plan::ReceiveCommandOp>(definition) &&
+         !isMadeFromParameters(definition);
+}
+
+// Has these uses read what comes back before the first of them.
+void fetchFor(Value away, Value root, Operation *first, ArrayRef<OpOperand *> uses) {
+  OpBuilder builder(first);
+  llvm::DenseMap<Value, Value> views; // the same view of what came back
+  views[root] = addHostCopy(builder, away, "fetch", "backward");
+  auto viewOf = [&](Value value, auto &&self) -> Value {
+    if (Value known = views.lookup(value)) return known;
+    auto view = value.getDefiningOp<plan::ViewOp>();
+    IRMapping mapping;
+    mapping.map(view.getX(), self(view.getX(), self));
+    return views[value] = builder.clone(*view, mapping)->getResult(0);
+  };
+  for (OpOperand *use : uses) use->set(viewOf(use->get(), viewOf));
+}
+
+Value evictAfter(Value root) {
+  OpBuilder builder(root.getContext());
+  builder.setInsertionPointAfterValue(root);
+  return addHostCopy(builder, root, "evict", "forward");
+}
+
+// A step without pipeline stages: both passes are in one function.
 class Offloading {
 public:
   explicit Offloading(func::FuncOp function) : list(function) {}
@@ -47,25 +85,21 @@ public:
         all.push_back(std::move(*kept));
       }
     for (Kept &kept : all)
-      if (kept.bytes * smallestPart >= bytes) move(kept);
+      if (kept.bytes * smallestPart >= bytes) fetchFor(evictAfter(kept.root), kept.root, kept.back, kept.uses);
   }
 
 private:
-  // Made from parameters and constants alone: made again rather than moved.
-  static bool isMadeFromParameters(Operation *op) {
-    return llvm::all_of(op->getOperands(), [](Value operand) {
-      return isa_and_nonnull<onnx::ReadOp, plan::ConstantCommandOp, plan::FillCommandOp>(
-          placeOf(operand).root.getDefiningOp());
-    });
-  }
+  struct Kept {
+    Value root;
+    int64_t bytes = 0;
+    Operation *back = nullptr;     // the first command of the backward pass that reads it
+    SmallVector<OpOperand *> uses; // of the backward pass
+  };
 
   std::optional<Kept> keptOf(Value root) const {
-    Operation *definition = root.getDefiningOp();
-    if (!definition || phaseOf(definition) != "forward" || isa<plan::ReceiveCommandOp>(definition) ||
-        isMadeFromParameters(definition))
-      return std::nullopt;
+    if (!isOfForwardPass(root)) return std::nullopt;
     Kept kept{root, tensorBytes(root.getType()), nullptr, {}};
-    int64_t last = list.position(definition);
+    int64_t last = list.position(root);
     for (OpOperand *use : list.usesOf(root)) {
       Operation *user = use->getOwner();
       StringRef phase = phaseOf(user);
@@ -82,27 +116,85 @@ private:
     return kept;
   }
 
-  static void move(Kept &kept) {
-    OpBuilder builder(kept.root.getContext());
-    builder.setInsertionPointAfterValue(kept.root);
-    Value away = addHostCopy(builder, kept.root, "evict", "forward");
-    builder.setInsertionPoint(kept.back);
-    Value here = addHostCopy(builder, away, "fetch", "backward");
-    llvm::DenseMap<Value, Value> views;
-    views[kept.root] = here;
-    for (OpOperand *use : kept.uses) use->set(viewOf(use->get(), views, builder));
-  }
-
-  // The same view of what came back.
-  static Value viewOf(Value value, llvm::DenseMap<Value, Value> &views, OpBuilder &builder) {
-    if (Value known = views.lookup(value)) return known;
-    auto view = value.getDefiningOp<plan::ViewOp>();
-    IRMapping mapping;
-    mapping.map(view.getX(), viewOf(view.getX(), views, builder));
-    return views[value] = builder.clone(*view, mapping)->getResult(0);
-  }
-
   CommandList list;
+};
+
+// The functions of one stage, which keep values for each other in slots: those of the forward pass take them away,
+// each of the backward pass has them come back.
+class StageOffloading {
+public:
+  explicit StageOffloading(ArrayRef<func::FuncOp> functions) {
+    auto slots = functions.front()->getAttrOfType<IntegerAttr>("cleave.slots");
+    othersBetween = slots && slots.getInt() > 1;
+    for (func::FuncOp function : functions) collect(function, CommandList(function));
+  }
+
+  void run() {
+    int64_t bytes = 0;
+    for (auto &[number, kept] : all)
+      if (kept.leaves()) bytes += kept.bytes;
+    for (auto &[number, kept] : all) {
+      if (!kept.leaves() || kept.bytes * smallestPart < bytes || !isAwayLong(kept)) continue;
+      for (OpOperand *result : kept.results) result->set(evictAfter(placeOf(result->get()).root));
+      for (Reader &reader : kept.readers) fetchFor(reader.argument, reader.argument, reader.first, reader.uses);
+    }
+  }
+
+private:
+  struct Reader {
+    Value argument;
+    Operation *first = nullptr;
+    int64_t position = 0, pass = 0; // of `first`; commands of its function
+    SmallVector<OpOperand *> uses;
+  };
+  struct Kept {
+    int64_t bytes = 0;
+    SmallVector<OpOperand *> results; // one a variant of the forward pass
+    SmallVector<Reader> readers;
+    bool isOfForwardPass = true;
+    int64_t left = 0, pass = 0; // of the forward pass, commands after its last use there and all
+    bool leaves() const { return isOfForwardPass && !results.empty() && !readers.empty(); }
+  };
+
+  void collect(func::FuncOp function, const CommandList &list) {
+    for (BlockArgument argument : function.getArguments()) {
+      auto number = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), "cleave.kept");
+      if (!number) continue;
+      Reader reader{argument, nullptr, 0, list.end(), {}};
+      for (OpOperand *use : list.usesOf(argument)) {
+        int64_t position = list.position(use->getOwner());
+        if (!reader.first || position < reader.position) {
+          reader.first = use->getOwner();
+          reader.position = position;
+        }
+        reader.uses.push_back(use);
+      }
+      if (reader.first) all[number.getInt()].readers.push_back(std::move(reader));
+    }
+    for (OpOperand &result : function.getBody().front().getTerminator()->getOpOperands()) {
+      auto number = function.getResultAttrOfType<IntegerAttr>(result.getOperandNumber(), "cleave.kept");
+      if (!number) continue;
+      Kept &kept = all[number.getInt()];
+      Value root = placeOf(result.get()).root;
+      int64_t last = list.position(root);
+      for (OpOperand *use : list.usesOf(root))
+        if (use->getOwner() != result.getOwner()) last = std::max(last, list.position(use->getOwner()));
+      kept.bytes = tensorBytes(root.getType());
+      kept.results.push_back(&result);
+      kept.isOfForwardPass &= isOfForwardPass(root);
+      kept.left = list.end() - last;
+      kept.pass = list.end();
+    }
+  }
+
+  // With other microbatches in between always.
+  bool isAwayLong(const Kept &kept) const {
+    const Reader &reader = kept.readers.front();
+    return othersBetween || (kept.left + reader.position) * leastWay >= kept.pass + reader.pass;
+  }
+
+  llvm::MapVector<int64_t, Kept> all; // by number
+  bool othersBetween = false;
 };
 
 struct OffloadActivations : PassWrapper<OffloadActivations, OperationPass<ModuleOp>> {
@@ -113,15 +205,15 @@ struct OffloadActivations : PassWrapper<OffloadActivations, OperationPass<Module
 
   void runOnOperation() override {
     if (!offloads(getOperation(), "activations")) return;
+    llvm::MapVector<std::pair<int64_t, Attribute>, SmallVector<func::FuncOp>> stages; // by program and region
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      if (function->hasAttr("cleave.region")) {
-        function.emitOpError("keeps activations in a pipeline's slots, which are not offloaded: leave out --offload "
-                             "activations or the pipeline stages");
-        return signalPassFailure();
-      }
-      Offloading(function).run();
+      if (Attribute region = function->getAttr("cleave.region"))
+        stages[{programOf(function), region}].push_back(function);
+      else
+        Offloading(function).run();
     }
+    for (auto &[region, functions] : stages) StageOffloading(functions).run();
   }
 };
 

@@ -112,7 +112,7 @@ public:
     }
     MemoryPlan host = planMemory(awayIntervals);
     for (size_t i = 0; i < away.size(); ++i)
-      storages[away[i]].fixed = runtime::hostMemory + persistent.hostBytes() + host.offsets[i];
+      storages[away[i]].fixed = runtime::hostMemory + slots.hostEnd() + host.offsets[i];
     hostScratch = host.peak;
     MemoryPlan plan = planMemory(intervals);
     for (size_t i = 0; i < owners.size(); ++i) storages[owners[i]].fixed = plan.offsets[i] + slots.end();
@@ -295,7 +295,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
       PersistentLayout persistent;
       if (failed(persistent.layOut(module, program))) return signalPassFailure();
       SlotLayout slots;
-      slots.layOut(module, program, persistent.bytes());
+      slots.layOut(module, program, persistent.bytes(), persistent.hostBytes());
       int64_t slotBytes = slots.end() - persistent.bytes(), scratch = 0, hostScratch = 0;
       MemoryReport peak = persistent.report();
       peak.activations = slotBytes;
@@ -317,7 +317,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
         peak.workspace = slots.end() + scratch - peak.total();
       }
       persistentBytes.push_back(persistent.bytes());
-      hostBytes.push_back(persistent.hostBytes() + hostScratch);
+      hostBytes.push_back(slots.hostEnd() + hostScratch);
       peak.host = hostBytes.back();
       arenaBytes.push_back(slots.end() + scratch);
       if (program == 0 || peak.total() > report.total()) report = peak;

@@ -58,9 +58,8 @@ bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, o
 class Scheduler {
 public:
   explicit Scheduler(func::FuncOp function)
-      : block(function.getBody().front()),
-        oneWay(function->hasAttr("cleave.region") &&
-               llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
+      : block(function.getBody().front()), isOfStage(function->hasAttr("cleave.region")),
+        oneWay(isOfStage && llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
 
   // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
   Operation *run() {
@@ -324,7 +323,7 @@ private:
   }
 
   // Each fetch stands just before its first consumer, each eviction just after what it takes away. The first bucket is
-  // fetched from the middle of the backward pass before it on.
+  // fetched from the middle of the backward pass before it on; in a function of a stage, from its begin on.
   void prefetchFromHost() {
     struct Bucket {
       size_t begin = 0; // where the first consumer stands
@@ -344,14 +343,13 @@ private:
       uses.back().bytes += bytesOf(op);
       uses.back().fetches.push_back(op);
     }
-    if (uses.empty()) return;
+    if (uses.empty()) return leaveInTurn(0);
     llvm::stable_sort(uses, [](const Bucket &a, const Bucket &b) { return a.begin < b.begin; });
     int64_t largest = 0, all = 0;
     for (const Bucket &use : uses) {
       largest = std::max(largest, use.bytes);
       all += use.bytes;
     }
-    constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
     largest = std::max(largest, all / leastBuckets);
     SmallVector<Bucket> buckets;
     for (Bucket &use : uses) {
@@ -368,13 +366,17 @@ private:
       if (after != buckets.begin()) std::prev(after)->lastEviction = op;
     }
     leaveInTurn(largest);
-    size_t backward = 0;
-    while (backward < buckets[0].begin && !isBackward(order[backward])) ++backward;
-    if (backward == buckets[0].begin) backward = 0;
+    size_t start = 0; // where the first bucket is fetched
+    if (!isOfStage) {
+      size_t backward = 0;
+      while (backward < buckets[0].begin && !isBackward(order[backward])) ++backward;
+      if (backward == buckets[0].begin) backward = 0;
+      start = (backward + buckets[0].begin) / 2;
+    }
     Early early;
     llvm::DenseSet<Operation *> moved;
     for (size_t i = 0; i < buckets.size(); ++i) {
-      Operation *place = i ? order[buckets[i - 1].begin] : order[(backward + buckets[0].begin) / 2];
+      Operation *place = i ? order[buckets[i - 1].begin] : order[start];
       early[place].append(buckets[i].fetches);
       moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
       if (i >= 2 && buckets[i - 2].lastEviction) departures[place] = buckets[i - 2].lastEviction;
@@ -382,13 +384,20 @@ private:
     reorder(early, moved);
   }
 
-  // What the forward pass keeps leaves in buckets, too: a bucket's first value is made when the bucket before the last
-  // has left.
+  // What the forward pass keeps leaves in buckets, too, of so many bytes unless one value or a sixteenth of all has
+  // more: a bucket's first value is made when the bucket before the last has left.
   void leaveInTurn(int64_t largest) {
+    SmallVector<Operation *> leaving(
+        llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
+    int64_t all = 0;
+    for (Operation *op : leaving) {
+      all += bytesOf(op);
+      largest = std::max(largest, bytesOf(op));
+    }
+    largest = std::max(largest, all / leastBuckets);
     SmallVector<Operation *> lastOf; // by bucket
     int64_t bytes = 0;
-    for (Operation *op : order) {
-      if (!isEvict(op) || isUpdate(op)) continue;
+    for (Operation *op : leaving) {
       bytes += bytesOf(op);
       if (lastOf.empty() || bytes > largest) {
         bytes = bytesOf(op);
@@ -411,7 +420,10 @@ private:
     return bytes;
   }
 
+  static constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
+
   Block &block;
+  const bool isOfStage;                           // a forward or backward pass of a pipeline's stage
   const bool oneWay;                              // no received value depends on one that is sent
   SmallVector<Operation *> program, order, chain; // chain: sends and collectives between stages
   llvm::DenseSet<Operation *> lazy, done;

@@ -147,7 +147,7 @@ private:
   LogicalResult write(Operation *op, Value value) {
     Range range = rangeOf(value);
     bool hostward = range.begin >= runtime::hostMemory;
-    if (hostward && !(isa<onnx::ReadOp>(op) || isEvict(op)))
+    if (hostward && !(isa<onnx::ReadOp, func::FuncOp>(op) || isEvict(op)))
       return op->emitOpError("writes to the host's memory, which only a copy does");
     if (hostward ? range.end - runtime::hostMemory > hostBytes : range.begin < 0 || range.end > arenaBytes)
       return op->emitOpError() << "writes bytes " << range.begin << " to " << range.end << " of an arena of "
@@ -158,7 +158,8 @@ private:
 
   LogicalResult readAll(Operation *op, bool finished = false) {
     for (Value operand : op->getOperands()) {
-      if (rangeOf(operand).begin >= runtime::hostMemory && !isFetch(op) && !isa<plan::StoreOp>(op))
+      bool stays = isa<plan::StoreOp>(op) || op->hasTrait<OpTrait::IsTerminator>(); // moves no bytes
+      if (rangeOf(operand).begin >= runtime::hostMemory && !isFetch(op) && !stays)
         return op->emitOpError("reads the host's memory, which only a copy does");
       bool inPlace = finished && llvm::any_of(op->getResults(), [&](Value result) {
                        return rangeOf(result).begin == rangeOf(operand).begin;
@@ -239,7 +240,8 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
-          failed(FragmentCheck(function, arena[programOf(function)], host ? host[programOf(function)] : 0, arena.size()).run()))
+          failed(FragmentCheck(function, arena[programOf(function)], host ? host[programOf(function)] : 0, arena.size())
+                     .run()))
         return signalPassFailure();
   }
 };

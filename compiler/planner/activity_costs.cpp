@@ -78,6 +78,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   kept += other.kept;
   held += other.held;
   keptOnHost += other.keptOnHost;
+  passing += other.passing;
   transient = std::max(transient, other.transient);
   keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
@@ -87,7 +88,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
 UnitActivity UnitActivity::times(double count) const {
   UnitActivity all = *this;
   for (double *part : {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again,
-                       &all.waiting, &all.kept, &all.held, &all.keptOnHost, &all.keptOfLast})
+                       &all.waiting, &all.kept, &all.held, &all.keptOnHost, &all.passing, &all.keptOfLast})
     *part *= count;
   return all;
 }
@@ -149,6 +150,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         sum.kept += times * one.kept;
         sum.held += times * one.held;
         sum.keptOnHost += times * one.keptOnHost;
+        sum.passing += times * one.passing;
         sum.transient += times * one.transient;
         sum.workspace = std::max(sum.workspace, one.workspace);
       }
@@ -180,8 +182,10 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.forward = price.exposedForward / times;
       one.backwardInput = (price.exposed - price.exposedForward) / times;
       one.communication = price.exposed / times;
-      (isRecomputed(model, flow) ? one.transient : one.kept) =
-          price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
+      const bool passes = price.host > 0 && model.setting.pp > 1; // slots in the host's memory have the rest
+      (isRecomputed(model, flow) ? one.transient
+       : passes ? one.passing
+                : one.kept) = price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
       one.keptOnHost = price.host / double(flow.count);
       add(flow.shares, one);
     }

@@ -21,6 +21,7 @@ struct UnitActivity {
   double kept = 0;                                           // bytes for each microbatch in flight
   double held = 0;       // likewise, where the backward pass is two functions: gradients that the second one needs
   double keptOnHost = 0; // likewise, in the host's memory
+  double passing = 0;    // bytes once: of what stages offload, what is on its way
   double transient = 0;  // bytes once, while the unit is computed again
   double keptOfLast = 0; // bytes once: what the last microbatch keeps beyond, where it alone is not recomputed
   double workspace = 0;  // bytes of its largest operation

@@ -196,7 +196,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
-  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept;
+  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept, passing = kept;
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
@@ -205,6 +205,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       kept[s] += unit.kept;
       held[s] += unit.held;
       ofLast[s] += unit.keptOfLast;
+      passing[s] += unit.passing;
       transient[s] = std::max(transient[s], unit.transient);
     }
   }
@@ -221,7 +222,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
     if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
     MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
-    point.memory.activations = live + (isBackward ? transient[stage] : 0);
+    point.memory.activations = live + passing[stage] + (isBackward ? transient[stage] : 0);
     points.push_back(point);
     if (row[i].kind == ActionKind::Backward) live -= bytes;
     if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];

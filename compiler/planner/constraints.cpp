@@ -318,14 +318,6 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
                              flags.recompute));
-  if (movesActivations(constraints.offload.value_or(Offload::None))) {
-    if (constraints.pp.value_or(1) > 1 || constraints.leastRanks > 1)
-      return usage(
-          fmt::format("--offload {}: pipeline stages keep activations in slots, which are not offloaded; leave "
-                      "out the stages, or offload the optimizer only",
-                      flags.offload));
-    constraints.pp = 1;
-  }
   if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));

@@ -70,6 +70,7 @@ inline constexpr double hostLatency = 10e-6;
 // Part of offloaded activations that a device holds: two buckets of a sixteenth (schedule_commands.cpp), and an eighth
 // that is wanted again too soon to leave.
 inline constexpr double activationsHere = 0.25;
+inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
 } // namespace constants

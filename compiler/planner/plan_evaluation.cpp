@@ -13,6 +13,7 @@ struct RankCosts {
   UnitState state;
   UnitActivity work;  // of one microbatch
   double kept = 0;    // bytes of all microbatches in flight
+  double onHost = 0;  // likewise, in the host's memory
   double buffers = 0; // of transfers
 };
 
@@ -26,8 +27,11 @@ public:
     sumStages();
     double end = 0, onHost = 0;
     std::vector<double> ends = simulatedEnds();
-    for (size_t s = 0; s < stages.size(); ++s)
-      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * (slots.empty() ? problem.live(int(s)) : slots[s]);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const double live = slots.empty() ? problem.live(int(s)) : slots[s];
+      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live;
+      ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live;
+    }
     PlanEvaluation result;
     double microbatches = double(model.setting.microbatches);
     Predicted &predicted = result.predicted;
@@ -54,11 +58,11 @@ public:
       MemoryBreakdown memory{rank.state.parameters,
                              rank.state.gradients,
                              rank.state.optimizer,
-                             rank.kept + rank.work.keptOfLast + rank.work.transient,
+                             rank.kept + rank.work.keptOfLast + rank.work.passing + rank.work.transient,
                              rank.buffers + workspaceBytes(model.setting, rank.work.workspace,
                                                            rank.state.largestParameter, rank.state.gradients,
                                                            rank.state.parameters),
-                             rank.state.host + rank.work.keptOnHost};
+                             rank.state.host + rank.onHost};
       onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)
@@ -142,6 +146,7 @@ private:
       rank.buffers += transferBytes(problem, s, first, end);
       rank.state += state;
       keptOfStage.push_back(problem.kept(work));
+      onHostOfStage.push_back(work.keptOnHost);
       rank.work += work;
     }
   }
@@ -183,9 +188,9 @@ private:
   const UnitLayout &layout;
   std::vector<RankCosts> ranks;
   std::vector<StageDecision> stages;
-  std::vector<double> keptOfStage; // bytes of one microbatch
-  std::vector<double> slots;       // by stage, of a table that follows the stages' times; else the profile says it
-  bool meets;                      // ranks wait for each other at a step's end, though nothing is flushed
+  std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
+  std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
+  bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
 };
 
 } // namespace

@@ -280,7 +280,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   double live = isRecomputed(model, flow) ? 1 : count;
   price.activations = live * kept;
   if (movesActivations(setting.offload) && !isRecomputed(model, flow)) {
-    price.host = price.activations * (1 - constants::activationsHere);
+    price.host = price.activations * (setting.pp > 1 ? 1 : 1 - constants::activationsHere); // there are always slots
     price.activations *= constants::activationsHere;
   }
   return price;

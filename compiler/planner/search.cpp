@@ -218,17 +218,13 @@ std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solu
   return result;
 }
 
-// The same with more in the hosts' memory; none where that is asked for already, or pipeline stages are, whose
-// activations are not offloaded.
+// The same with more in the hosts' memory; none where that is asked for already.
 std::optional<Constraints> withOffload(const Constraints &constraints, Offload offload) {
   Offload given = constraints.offload.value_or(Offload::None);
   if (given == offload || given == Offload::All) return std::nullopt;
   Constraints moved = constraints;
   moved.offload = offload;
-  if (!movesActivations(offload)) return given == Offload::None ? std::optional(moved) : std::nullopt;
-  if (constraints.pp.value_or(1) > 1 || constraints.leastRanks > 1 || constraints.schedule || constraints.stages() > 1)
-    return std::nullopt;
-  moved.pp = 1;
+  if (!movesActivations(offload) && given != Offload::None) return std::nullopt;
   return moved;
 }
 

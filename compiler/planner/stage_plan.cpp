@@ -73,7 +73,7 @@ public:
       for (size_t mode = 0; mode < 3; ++mode)
         kept +=
             count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
-    return state.bytes() + kept + sum.keptOfLast + sum.transient + buffers +
+    return state.bytes() + kept + sum.keptOfLast + sum.passing + sum.transient + buffers +
            workspaceBytes(problem->model->setting, sum.workspace, state.largestParameter, state.gradients,
                           state.parameters);
   }
@@ -127,7 +127,7 @@ private:
     for (size_t i = 0; i < kinds.size(); ++i) {
       const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
                          &b = problem->activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * kinds[i].live - b.keptOfLast;
+      saved[i] = (a.kept - b.kept) * kinds[i].live - b.keptOfLast + a.passing - b.passing;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }

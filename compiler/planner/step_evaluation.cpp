@@ -95,6 +95,8 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
     double way = hostCopySeconds(*model.cluster, kept * double(model.setting.microbatches), 0);
     double part = model.cluster->device.overlap;
     late = std::max(0.0, way - part * forward) + std::max(0.0, way - part * backward);
+    // Of a stage's microbatch nothing hides the last bucket that leaves and the first that comes.
+    if (model.setting.pp > 1) late = std::max(late, 2 * way / constants::hostBuckets);
     seconds += 2 * way;
   }
   predicted.hostSeconds = seconds;

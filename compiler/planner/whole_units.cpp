@@ -106,9 +106,10 @@ private:
         workspace = std::min(workspace, other.workspace);
         transient = std::min(transient, other.transient);
         if (other.seconds() > 0) leastForward = std::min(leastForward, other.forward / other.seconds());
-        if (other.kept < one.plain.kept)
-          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept,
-                              other.keptOfLast - one.plain.keptOfLast, other.transient});
+        const double once = other.keptOfLast - one.plain.keptOfLast + other.passing - one.plain.passing;
+        if (other.kept < one.plain.kept || once < 0)
+          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once,
+                              other.transient});
       }
       one.plain.workspace = workspace;
       one.plain.transient = transient;
@@ -207,7 +208,7 @@ private:
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
     double bytes = sum.state.bytes() + problem.leastLive(rank) * problem.kept(plain) + plain.keptOfLast +
-                   plain.transient + buffers +
+                   plain.passing + plain.transient + buffers +
                    workspaceBytes(model.setting, plain.workspace, sum.state.largestParameter, sum.state.gradients,
                                   sum.state.parameters);
     double again = 0;

@@ -103,10 +103,11 @@ int64_t microbatchesOf(const plan::Plan &plan, const std::string &part) {
 
 int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment,
                 int32_t slot) {
-  if (buffer.on_host()) return hostMemory + buffer.offset();
-  if (!buffer.in_slot()) return buffer.offset();
+  int64_t begin = buffer.on_host() ? hostMemory : 0;
+  if (!buffer.in_slot()) return begin + buffer.offset();
   const plan::SlotRegion &region = program.slot_regions(fragment.slot_region());
-  return region.offset() + slot * region.bytes() + buffer.offset();
+  return buffer.offset() + (buffer.on_host() ? begin + region.host_offset() + slot * region.host_bytes()
+                                             : region.offset() + slot * region.bytes());
 }
 
 void forEachBuffer(google::protobuf::Message &message, const std::function<void(plan::Buffer &)> &visit) {

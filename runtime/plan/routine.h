@@ -65,7 +65,7 @@ int64_t microbatchesOf(const plan::Plan &plan, const std::string &routine);
 // The place of a buffer when its action has this slot.
 int64_t placeOf(const plan::Buffer &buffer, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
 bool usesSlot(const plan::Fragment &fragment);
-// The message with every in_slot buffer placed in the arena.
+// The message with every in_slot buffer placed in the arena, or in the host's memory.
 template <typename Message>
 Message inSlot(const Message &message, const plan::Program &program, const plan::Fragment &fragment, int32_t slot);
 // Every Buffer within a message.
@@ -76,7 +76,7 @@ Message inSlot(const Message &message, const plan::Program &program, const plan:
   Message placed = message;
   forEachBuffer(placed, [&](plan::Buffer &buffer) {
     if (!buffer.in_slot()) return;
-    buffer.set_offset(placeOf(buffer, program, fragment, slot));
+    buffer.set_offset(placeOf(buffer, program, fragment, slot) - (buffer.on_host() ? hostMemory : 0));
     buffer.clear_in_slot();
   });
   return placed;

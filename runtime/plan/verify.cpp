@@ -14,24 +14,29 @@ Status at(const std::string &where, const Status &status) {
 }
 
 // What offsets may reach: the arena; of in_slot buffers one copy of the fragment's slot region, of on_host buffers the
-// device's part of the host's memory. -1: none may.
+// device's part of the host's memory, of those that are both the copy's part there. -1: none may.
 struct Space {
-  int64_t arenaBytes, slotBytes = -1, hostBytes = -1;
+  int64_t arenaBytes, slotBytes = -1, hostBytes = -1, hostSlotBytes = -1;
+
+  int64_t roomFor(const plan::Buffer &buffer) const {
+    if (buffer.on_host()) return buffer.in_slot() ? hostSlotBytes : hostBytes;
+    return buffer.in_slot() ? slotBytes : arenaBytes;
+  }
 };
 
 Status verifyBuffer(const plan::Buffer &buffer, const Space &space) {
   int64_t bytes = byteSize(buffer), element = byteSize(buffer.dtype());
   if (bytes < 0) return inputError(fmt::format("{} is not a valid buffer", describe(buffer)));
   if (buffer.shape_size() > 16) return inputError(fmt::format("{} has more than 16 dimensions", describe(buffer)));
-  int64_t room = buffer.on_host() ? space.hostBytes : buffer.in_slot() ? space.slotBytes : space.arenaBytes;
-  if (buffer.on_host() && (room < 0 || buffer.in_slot()))
+  int64_t room = space.roomFor(buffer);
+  if (buffer.on_host() && space.hostBytes < 0)
     return inputError(
         fmt::format("{} lies in the host's memory, which only parameters and copies reach", describe(buffer)));
   if (room < 0) return inputError(fmt::format("{} lies in a slot, where there is none", describe(buffer)));
   if (buffer.offset() < 0 || buffer.offset() > room - bytes)
     return inputError(fmt::format("{} ({} bytes) is not inside the {} of {} bytes", describe(buffer), bytes,
-                                  buffer.on_host()   ? "host's memory"
-                                  : buffer.in_slot() ? "slot"
+                                  buffer.in_slot()   ? "slot"
+                                  : buffer.on_host() ? "host's memory"
                                                      : "arena",
                                   room));
   if (buffer.offset() % element) return inputError(fmt::format("{} is not aligned to its elements", describe(buffer)));
@@ -143,6 +148,7 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
   Space space{program.arena_bytes(), hasSlots ? program.slot_regions(fragment.slot_region()).bytes() : -1};
   Space copied = space;
   copied.hostBytes = program.host_bytes();
+  if (hasSlots) copied.hostSlotBytes = program.slot_regions(fragment.slot_region()).host_bytes();
   std::set<std::string> names;
   for (const plan::InputBinding &input : fragment.inputs()) {
     CLEAVE_RETURN_IF_ERROR(at(fmt::format("input '{}'", input.name()), verifyInput(input, mesh, space)));

@@ -18,8 +18,9 @@ struct Place {
   std::string what;
 };
 
-// The slot regions of one routine: apart from each other, from persistent tensors and from all that its fragments have
-// outside a slot. Routines never run at the same time, so the regions of two may share bytes.
+// The slot regions of one routine, in the arena and in the host's memory: apart from each other, from persistent
+// tensors and from all that its fragments have outside a slot. Routines never run at the same time, so the regions of
+// two may share bytes.
 class RoutineRegions {
 public:
   explicit RoutineRegions(const plan::Program &program, const plan::Routine &routine) : program(program) {
@@ -33,6 +34,9 @@ public:
       const plan::SlotRegion &region = program.slot_regions(r);
       if (int64_t bytes = region.bytes() * region.count(); bytes > 0)
         regions.push_back({region.offset(), region.offset() + bytes, fmt::format("slot region {}", r)});
+      if (int64_t bytes = region.host_bytes() * region.count(); bytes > 0)
+        regions.push_back({hostMemory + region.host_offset(), hostMemory + region.host_offset() + bytes,
+                           fmt::format("slot region {} of the host's memory", r)});
     }
     std::sort(regions.begin(), regions.end(), [](const Place &a, const Place &b) { return a.begin < b.begin; });
   }
@@ -56,7 +60,8 @@ public:
 private:
   Status verify(const plan::Fragment &fragment, const plan::Plan &plan) const {
     auto check = [&](const plan::Buffer &buffer, const std::string &what) {
-      return buffer.in_slot() || buffer.on_host() ? Status::ok() : apart(buffer.offset(), byteSize(buffer), what);
+      int64_t begin = buffer.offset() + (buffer.on_host() ? hostMemory : 0);
+      return buffer.in_slot() ? Status::ok() : apart(begin, byteSize(buffer), what);
     };
     for (const plan::InputBinding &input : fragment.inputs())
       CLEAVE_RETURN_IF_ERROR(
@@ -92,6 +97,12 @@ Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const
     if (region.offset() < 0 || region.bytes() < 0 || region.count() < 0 || end > program.arena_bytes())
       return inputError(fmt::format("slot region {}: {} copies of {} bytes at {} are not inside the arena of {} bytes",
                                     r, region.count(), region.bytes(), region.offset(), program.arena_bytes()));
+    end = region.host_offset() + static_cast<__int128>(region.host_bytes()) * region.count();
+    if (region.host_offset() < 0 || region.host_bytes() < 0 || end > program.host_bytes())
+      return inputError(fmt::format("slot region {}: {} copies of {} bytes at {} are not inside the {} bytes of the "
+                                    "host's memory",
+                                    r, region.count(), region.host_bytes(), region.host_offset(),
+                                    program.host_bytes()));
     if (region.offset() % 8 || (region.count() > 1 && region.bytes() % 8))
       return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
   }
@@ -140,7 +151,7 @@ private:
   std::map<int64_t, std::pair<int64_t, int64_t>> ranges; // begin: end, microbatch
 };
 
-// What an action does to its slot, in issue order.
+// What an action does to its slot, in issue order. As with places, what is in the host's memory begins at hostMemory.
 struct SlotAccess {
   int64_t begin, end;
   bool write;
@@ -150,21 +161,19 @@ struct SlotAccess {
 
 std::vector<SlotAccess> slotAccesses(const plan::Fragment &fragment, const plan::Plan &plan) {
   std::vector<SlotAccess> all;
-  for (const plan::InputBinding &input : fragment.inputs())
-    if (input.buffer().in_slot())
-      all.push_back({input.buffer().offset(), input.buffer().offset() + byteSize(input.buffer()), true, -1, "input"});
+  auto add = [&](const plan::Buffer &buffer, bool write, int command, const char *role) {
+    if (!buffer.in_slot()) return;
+    int64_t begin = buffer.offset() + (buffer.on_host() ? hostMemory : 0);
+    all.push_back({begin, begin + byteSize(buffer), write, command, role});
+  };
+  for (const plan::InputBinding &input : fragment.inputs()) add(input.buffer(), true, -1, "input");
   for (int c = 0; c < fragment.commands_size(); ++c) {
     std::vector<Access> accesses = accessesOf(fragment.commands(c), &plan);
     for (bool write : {false, true})
       for (const Access &access : accesses)
-        if (access.write == write && access.buffer->in_slot())
-          all.push_back(
-              {access.buffer->offset(), access.buffer->offset() + byteSize(*access.buffer), write, c, access.role});
+        if (access.write == write) add(*access.buffer, write, c, access.role);
   }
-  for (const plan::OutputBinding &output : fragment.outputs())
-    if (output.buffer().in_slot())
-      all.push_back(
-          {output.buffer().offset(), output.buffer().offset() + byteSize(output.buffer()), false, -1, "output"});
+  for (const plan::OutputBinding &output : fragment.outputs()) add(output.buffer(), false, -1, "output");
   return all;
 }
 
@@ -222,10 +231,10 @@ Status verifySlots(const std::vector<std::string> &chain, const plan::Program &p
       if (access.write)
         content.write(access.begin, access.end, ownerOf(at));
       else if (!content.has(access.begin, access.end, ownerOf(at), other))
-        return inputError(other < 0 ? fmt::format("{} reads bytes {} to {} of the slot, which no earlier action wrote",
-                                                  where(access), access.begin, access.end)
-                                    : fmt::format("{} reads bytes {} to {} of the slot, which {} has overwritten",
-                                                  where(access), access.begin, access.end, showOwner(other, oneStep)));
+        return inputError(
+            fmt::format("{} reads bytes {} to {} of the slot{}, which {}", where(access), access.begin % hostMemory,
+                        access.end % hostMemory, access.begin >= hostMemory ? " in the host's memory" : "",
+                        other < 0 ? "no earlier action wrote" : showOwner(other, oneStep) + " has overwritten"));
     }
   }
   return Status::ok();

@@ -116,6 +116,12 @@ SPLITS = {
     "megatron2offload": (2, ["--like", "megatron", "--offload", "optimizer"]),
     "dp2pp2offload": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "1f1b", "--microbatches", "2", "--offload",
                           "optimizer"]),
+    "pp2activations": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--offload", "activations"]),
+    "pp2zbh1activations": (2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4", "--offload", "activations"]),
+    "pp2interleavedoffload": (2, ["--mesh", "pp=2", "--schedule", "interleaved:2", "--microbatches", "4", "--recompute",
+                                  "selective", "--offload", "all"]),
+    "dp2pp2twoversionsoffload": (4, ["--mesh", "dp=2,pp=2", "--zero", "1", "--schedule", "pipedream-2bw",
+                                     "--microbatches", "4", "--offload", "all"]),
     "pp2twoversions": (2, ["--mesh", "pp=2", "--schedule", "pipedream-2bw", "--microbatches", "4"]),
     "dp2pp2twoversions": (4, ["--mesh", "dp=2,pp=2", "--zero", "3", "--schedule", "pipedream-2bw", "--microbatches", "4"]),
 }
@@ -134,9 +140,9 @@ QUICK = {
     "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2",
                     "pp4exceptlast"],
     "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv", "grid2.5d", "pp2bystage",
-                  "zero2offload4"],
+                  "zero2offload4", "pp2zbh1activations"],
     "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
-    "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload"],
+    "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload", "pp2activations"],
     "resnet_cifar": ["single", "ddp4", "pp2", "offloadall"],
     "fairscale_classifier": ["single", "zero3x4", "pp4"],
     "lstm_tiny": ["single", "dp2tp2zero3", "pp4", "pp4zbh1m4"],
@@ -150,7 +156,8 @@ QUICK = {
 }
 # Plans for GPUs in `./dev test`; --gpu --full runs every model on one GPU and on four.
 GPU = [("mlp", "zero3x4"), ("mingpt_nano", "megatron4"), ("resnet_cifar", "single")]
-FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3offload")]  # by the driver for GPUs
+FAKE_GPU = [("mlp", "pp2"), ("gpt2_tiny", "zero3x4"), ("gpt2_tiny", "dp2tp2zero3offload"),
+            ("gpt2_tiny", "pp2zbh1activations")]  # by the driver for GPUs
 GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),

@@ -134,7 +134,6 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_THAT(message({.mesh = "dp"}), HasSubstr("AXIS=SIZE"));
   EXPECT_THAT(message({.zero = "4"}), HasSubstr("0, 1, 2 or 3"));
   EXPECT_THAT(message({.microbatches = "none"}), HasSubstr("from 1 up"));
-  EXPECT_THAT(message({.mesh = "pp=2", .offload = "all"}), HasSubstr("slots, which are not offloaded"));
   EXPECT_THAT(message({.offload = "disk"}), HasSubstr("none, optimizer, activations or all"));
   EXPECT_THAT(message({.like = "zero2-offload", .offload = "none"}), HasSubstr("contradict"));
   EXPECT_THAT(message({.recompute = "some"}), HasSubstr("none, selective or full"));

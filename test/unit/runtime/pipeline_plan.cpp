@@ -35,6 +35,7 @@ public:
     *scalar.mutable_buffer() = lr = buffer({1});
     lossSum = buffer({1}), loss = buffer({1}), lossPart = buffer({1}), target = buffer({local, shape.width});
     scratch = buffer({local, shape.width});
+    if (shape.offload) made = buffer({local, shape.width}), back = buffer({local, shape.width});
     for (int stage = 0; stage < table.stages; ++stage)
       if (table.rankOfStage[static_cast<size_t>(stage)] == rank) addStage(stage);
   }
@@ -45,11 +46,13 @@ public:
     addRow();
     *program.add_slot_regions() = region;
     program.set_arena_bytes(top + slotTop * region.count());
+    program.set_host_bytes(region.host_bytes() * region.count());
   }
 
 private:
   struct Stage {
     plan::Buffer w, g, x, y, dy, dz, dx; // dy: of y; dz: of x w
+    plan::Buffer away;                   // y in the host's memory
   };
 
   plan::Buffer buffer(std::vector<int64_t> sizes, bool inSlot = false) {
@@ -100,7 +103,13 @@ private:
     bool neighbour = stages.contains(stage - 1); // a V: the stage before lies here too
     std::vector<int64_t> sizes{local, shape.width};
     s.x = neighbour ? stages[stage - 1].y : buffer(sizes, true);
-    s.y = buffer(sizes, true), s.dy = buffer(sizes, true);
+    s.y = shape.offload && !isLast(stage) ? made : buffer(sizes, true), s.dy = buffer(sizes, true);
+    if (shape.offload && !isLast(stage)) {
+      s.away = made;
+      s.away.set_offset(region.host_bytes());
+      s.away.set_in_slot(true), s.away.set_on_host(true);
+      region.set_host_bytes(region.host_bytes() + byteSize(made));
+    }
     s.dz = isLast(stage) ? s.dy : buffer(sizes, true);
     s.dx = neighbour ? stages[stage - 1].dy : buffer(sizes, true);
   }
@@ -147,6 +156,16 @@ private:
     t.set_tag(tag);
     t.set_channel(tag % 2); // activations and gradients
   }
+  void copy(plan::Fragment &fragment, const std::string &name, int stream, const plan::Buffer &from,
+            const plan::Buffer &to, int waits, int records) {
+    plan::Command &c = command(fragment, name);
+    c.set_stream(stream);
+    if (waits) c.add_wait_events(waits);
+    c.set_record_event(records);
+    plan::Copy &moved = *c.mutable_copy();
+    *moved.mutable_source() = from, *moved.mutable_target() = to;
+    moved.add_sizes(byteSize(from) / 4), moved.add_source_strides(1), moved.add_target_strides(1);
+  }
   void input(plan::Fragment &fragment, const std::string &name, const plan::Buffer &place) {
     plan::InputBinding &in = *fragment.add_inputs();
     in.set_name(name);
@@ -183,6 +202,7 @@ private:
     if (rankOf(stage + 1) == rank) return;
     f.mutable_commands(f.commands_size() - 1)->set_record_event(2);
     transfer(f, "send y" + std::to_string(stage), false, rankOf(stage + 1), s.y, 2 * stage, 2, 3);
+    if (shape.offload) copy(f, "evict y" + std::to_string(stage), 4, s.y, s.away, 2, 4);
   }
 
   // The parts of a backward pass that the action's kind has.
@@ -198,8 +218,14 @@ private:
       bool receives = !isLast(stage) && rankOf(stage + 1) != rank;
       if (receives)
         transfer(f, "receive dy" + std::to_string(stage), true, rankOf(stage + 1), s.dy, 2 * stage + 1, 0, 1);
-      if (!isLast(stage)) launch(f, "relu" + std::to_string(stage), ReluGradient, {s.dy, s.y, s.dz});
-      if (receives) f.mutable_commands(1)->add_wait_events(1);
+      bool fetches = shape.offload && !isLast(stage);
+      if (fetches) copy(f, "fetch y" + std::to_string(stage), 3, s.away, back, 0, 4);
+      if (!isLast(stage)) {
+        launch(f, "relu" + std::to_string(stage), ReluGradient, {s.dy, fetches ? back : s.y, s.dz});
+        plan::Command &relu = *f.mutable_commands(f.commands_size() - 1);
+        if (receives) relu.add_wait_events(1);
+        if (fetches) relu.add_wait_events(4);
+      }
       if (stage > 0) {
         contract(f, layer, s.dz, {w, 1}, s.w, {1, w}, s.dx, {local, w, w});
         if (rankOf(stage - 1) != rank) {
@@ -286,7 +312,8 @@ private:
   plan::Program &program;
   const int64_t local;
   int64_t top = 0, slotTop = 0;
-  plan::Buffer lr, lossSum, loss, lossPart, target, scratch;
+  plan::Buffer lr, lossSum, loss, lossPart, target, scratch, made,
+      back; // made, back: y, before it leaves and when it has come back
   std::map<int, Stage> stages;
   plan::SlotRegion region;
 };

@@ -17,6 +17,8 @@ struct PipelineShape {
   int64_t microbatches = 4, rows = 8, width = 16; // rows of a microbatch over all devices
   float lr = 0.5f;
   bool tied = false; // the first and the last of two stages share their weights
+  bool offload =
+      false; // what stages keep of y is in the host's memory meanwhile (no two stages side by side on a rank)
 };
 
 plan::Plan pipelinePlan(const PipelineShape &shape);

@@ -82,10 +82,13 @@ std::vector<PipelineShape> shapes() {
   all.push_back({.ranks = 2, .dp = 2, .schedule = "1f1b"});
   all.push_back({.ranks = 2, .dp = 4, .schedule = "interleaved:2"});
   all.push_back({.ranks = 2, .schedule = "1f1b", .tied = true});
+  for (const char *schedule : {"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-h2"})
+    all.push_back({.ranks = 4, .dp = 2, .schedule = schedule, .microbatches = 8, .offload = true});
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline, testing::ValuesIn(shapes()),
-                         [](const auto &info) { return nameOf(info) + (info.param.tied ? "_tied" : ""); });
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline, testing::ValuesIn(shapes()), [](const auto &info) {
+  return nameOf(info) + (info.param.tied ? "_tied" : info.param.offload ? "_offload" : "");
+});
 
 // The trace's order of actions is the table's, and each rank's actions do not overlap.
 TEST(PipelineRun, TraceHasTheOrderOfTheSchedule) {
@@ -305,6 +308,50 @@ TEST(VerifyPipeline, Slots) {
                 plan.mutable_programs(0)->mutable_routines(0)->mutable_actions()->SwapElements(0, 2);
               }),
               HasSubstr("of the slot, which no earlier action wrote"));
+}
+
+// Rank 0 keeps two microbatches, each in a slot of its own of the host's memory.
+TEST(VerifyPipeline, SlotsOfTheHost) {
+  plan::Plan sound = pipelinePlan({.offload = true});
+  ASSERT_TRUE(verifyPlan(sound).isOk()) << verifyPlan(sound).message();
+  auto damaged = [&](const std::function<void(plan::Plan &, plan::Program &)> &damage) {
+    plan::Plan plan = sound;
+    damage(plan, *plan.mutable_programs(0));
+    return verifyPlan(plan).message();
+  };
+  auto command = [](plan::Plan &plan, const char *fragmentName, const std::string &name) -> plan::Command & {
+    for (plan::Command &command : *fragment(plan, 0, fragmentName).mutable_commands())
+      if (command.name() == name) return command;
+    throw std::runtime_error("no command " + name);
+  };
+  ASSERT_EQ(sound.programs(0).slot_regions(0).count(), 2);
+  EXPECT_THAT(damaged([](plan::Plan &, plan::Program &p) { p.set_host_bytes(p.host_bytes() - 1); }),
+              HasSubstr("bytes of the host's memory"));
+  EXPECT_THAT(damaged([](plan::Plan &, plan::Program &p) { p.mutable_slot_regions(0)->set_host_bytes(64); }),
+              HasSubstr("of the host's memory (512 bytes) is not inside the slot of 64 bytes"));
+  EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &) { // comes back from another microbatch's place
+                plan.mutable_programs(0)->mutable_routines(0)->mutable_actions(1)->set_slot(0);
+              }),
+              HasSubstr("which microbatch 1 has overwritten"));
+  EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &) { // nobody has brought it there
+                fragment(plan, 0, "forward.0").mutable_commands()->RemoveLast();
+              }),
+              HasSubstr("of the slot in the host's memory, which no earlier action wrote"));
+  EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &) { // read before the copy has come back
+                command(plan, "backward.0", "relu0").clear_wait_events();
+                command(plan, "backward.0", "relu0").add_wait_events(1);
+              }),
+              testing::AllOf(HasSubstr("'fetch y0'"), HasSubstr("may run at the same time")));
+  EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &) { // leaves before it is made
+                command(plan, "forward.0", "evict y0").clear_wait_events();
+              }),
+              testing::AllOf(HasSubstr("'evict y0'"), HasSubstr("may run at the same time")));
+  EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &p) { // something that stays there lies among them
+                plan::Buffer &there = *command(plan, "forward.0", "evict y0").mutable_copy()->mutable_target();
+                there.set_in_slot(false);
+                there.set_offset(p.slot_regions(0).host_bytes());
+              }),
+              HasSubstr("overlaps slot region 0 of the host's memory"));
 }
 
 TEST(VerifyPipeline, MemoryOfADevice) {
