@@ -55,7 +55,11 @@ std::filesystem::path choicesFile() { return cuda::choicesPath("Fake GPU", 13000
 TEST(CudaProducts, TheFastestIsChosenOnceAndKept) {
   FakeGpu gpu;
   plan::Plan plan = gpu.planOf(mlpPlan({}));
-  Chosen first = choose(plan), second = choose(plan);
+  Chosen first = choose(plan);
+  int launches = gpu.graphLaunches();
+  EXPECT_GT(launches, 0) << "timed by launches of their own, which take longer than a small product";
+  Chosen second = choose(plan);
+  EXPECT_EQ(gpu.graphLaunches(), launches);
   ASSERT_FALSE(first.choices.empty());
   for (const auto &[key, choice] : first.choices) {
     EXPECT_EQ(choice.algorithm.data[0], 1u) << key;
