@@ -153,7 +153,10 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   if (!onGpus) return Status::ok();
   std::vector<PreparedProgram *> prepared;
   for (std::unique_ptr<PreparedProgram> &program : programs) prepared.push_back(program.get());
-  bool graphs = options.graphs && fabric->takesGraphs(runsOn(source), trace != nullptr);
+  bool graphs = options.graphs && !options.debug && fabric->takesGraphs(runsOn(source), trace != nullptr);
+  Result<bool> isOfAll = fabric->agree(graphs); // what one process captures the others have to
+  if (!isOfAll) return isOfAll.status();
+  graphs = graphs && *isOfAll;
   streams = std::make_unique<StreamEngine>(std::move(prepared), std::move(inOrder), *fabric,
                                            StreamOptions{options.debug, graphs, options.timeoutSeconds, trace.get()});
   return Status::ok();

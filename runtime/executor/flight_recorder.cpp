@@ -8,7 +8,8 @@ namespace cleave::runtime {
 
 namespace {
 constexpr int64_t bytesOfRank = numLanes * 4;
-}
+constexpr int64_t betweenMarks = 16; // commands that compute
+} // namespace
 
 Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks) {
   devices = ranks;
@@ -27,10 +28,28 @@ Status FlightRecorder::write(size_t rank, int lane, unsigned value) {
                    "cannot mark a lane's progress");
 }
 
+Status FlightRecorder::waits(Log &log, size_t rank, int lane, const Name &name) {
+  const Lane &own = log[rank][static_cast<size_t>(lane)];
+  bool isKnown = own.commands == 0 || (!own.marks.empty() && own.marks.back().commands == own.commands);
+  return isKnown ? Status::ok() : mark(log, rank, lane, "before " + name());
+}
+
+Status FlightRecorder::begins(Log &log, size_t rank, int lane, const Name &name, bool isExchange) {
+  return isExchange ? mark(log, rank, lane, "in " + name()) : Status::ok();
+}
+
+Status FlightRecorder::ended(Log &log, size_t rank, int lane, const Name &name, bool isExchange) {
+  Lane &own = log[rank][static_cast<size_t>(lane)];
+  ++own.commands;
+  int64_t marked = own.marks.empty() ? 0 : own.marks.back().commands;
+  bool isDue = isExchange || lane != computeLane || own.commands - marked >= betweenMarks;
+  return isDue ? mark(log, rank, lane, "after " + name()) : Status::ok();
+}
+
 Status FlightRecorder::mark(Log &log, size_t rank, int lane, const std::string &what) {
-  std::vector<std::string> &own = log[rank][static_cast<size_t>(lane)];
-  own.push_back(what);
-  return write(rank, lane, static_cast<unsigned>(own.size()));
+  Lane &own = log[rank][static_cast<size_t>(lane)];
+  own.marks.push_back({what, own.commands});
+  return write(rank, lane, static_cast<unsigned>(own.marks.size()));
 }
 
 // What is stuck holds its own streams only. False: the GPU does not answer within a second.
@@ -58,13 +77,16 @@ std::string FlightRecorder::text(const Log &log) const {
     }
     bool first = true;
     for (int lane = 0; lane < numLanes; ++lane) {
-      const std::vector<std::string> &own = log[r][static_cast<size_t>(lane)];
-      if (own.empty()) continue;
+      const Lane &own = log[r][static_cast<size_t>(lane)];
+      if (own.commands == 0) continue;
       uint32_t reached = 0;
       std::memcpy(&reached, seen.data() + static_cast<int64_t>(r) * bytesOfRank + lane * 4, sizeof reached);
-      text += fmt::format("{} {}: {} ({} of {})", first ? "" : ";", laneName(lane),
-                          reached == 0 || reached > own.size() ? "before its first exchange" : own[reached - 1],
-                          reached, own.size());
+      if (reached > own.marks.size()) reached = 0; // of a routine before this one
+      const Lane::Mark *last = reached ? &own.marks[reached - 1] : nullptr;
+      text += fmt::format("{} {}: {} ({} of {} commands done)", first ? "" : ";", laneName(lane),
+                          last ? last->what : "at its beginning", last ? last->commands : 0, own.commands);
+      if (lane == computeLane && reached < own.marks.size())
+        text += fmt::format(", not yet {} ({})", own.marks[reached].what, own.marks[reached].commands);
       first = false;
     }
   }

@@ -1,14 +1,18 @@
-// How far every lane of the ranks of this process has come in what they exchange, for the message about a step that
-// does not end. Marks are words on the GPU, which the streams write between the exchanges, also where they are a graph.
+// How far every lane of the ranks of this process has come, for the message about a step that does not end. Marks are
+// words on the GPU, which the streams write between the commands, also where they are a graph: before and after every
+// exchange, after every copy from or to the host, and of what computes where it waits for another lane and after every
+// 16th command, as a mark takes a microsecond.
 //
 //   FlightRecorder recorder;   Status s = recorder.open(devices);
 //   FlightRecorder::Log log = recorder.begin();                // of a routine that is enqueued
-//   recorder.mark(log, rank, lane, "in all_reduce 'gradients' of final 0");
-//   recorder.text(log);   // "\n  rank 0: communication: in all_reduce 'gradients' of final 0 (1 of 2)"
+//   recorder.begins(log, rank, lane, [] { return "all_reduce 'gradients' of final 0"; }, /*isExchange=*/true);
+//   recorder.ended(log, rank, lane, ...);
+//   recorder.text(log);   // "\n  rank 0: communication: in all_reduce 'gradients' of final 0 (0 of 2 commands done)"
 #pragma once
 #include "runtime/device/cuda/cuda_device.h"
 #include <array>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,15 +20,29 @@ namespace cleave::runtime {
 
 class FlightRecorder {
 public:
-  using Log = std::vector<std::array<std::vector<std::string>, numLanes>>; // what marks count, by rank and lane
+  struct Lane {
+    struct Mark {
+      std::string what;
+      int64_t commands; // that are done there
+    };
+    std::vector<Mark> marks; // what the lane's word counts
+    int64_t commands = 0;    // all
+  };
+  using Log = std::vector<std::array<Lane, numLanes>>; // by rank
   Status open(const std::vector<cuda::CudaDevice *> &ranks);
   Log begin() const { return Log(devices.size()); }
-  // Before a lane's first exchange.
+  // Before a lane's first command.
   Status clear(size_t rank, int lane) { return write(rank, lane, 0); }
-  Status mark(Log &log, size_t rank, int lane, const std::string &what);
+  // Around every command, and before one that waits for another lane; `name` makes what it is called, where there is a
+  // mark.
+  using Name = std::function<std::string()>;
+  Status waits(Log &log, size_t rank, int lane, const Name &name);
+  Status begins(Log &log, size_t rank, int lane, const Name &name, bool isExchange);
+  Status ended(Log &log, size_t rank, int lane, const Name &name, bool isExchange);
   std::string text(const Log &log) const;
 
 private:
+  Status mark(Log &log, size_t rank, int lane, const std::string &what);
   Status write(size_t rank, int lane, unsigned value);
   bool read(size_t rank) const;
   std::vector<cuda::CudaDevice *> devices;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <thread>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -23,10 +24,14 @@ StreamEngine::StreamEngine(std::vector<PreparedProgram *> programs, std::vector<
 
 StreamEngine::~StreamEngine() {
   for (CudaDevice *device : devices) device->drain(); // ranks use each other's memory
+  dropGraphs();
+}
+
+void StreamEngine::dropGraphs() {
   const cuda::Gpu &gpu = devices.front()->gpu();
   (void)gpu.enter();
   for (auto &[name, routine] : routines)
-    if (routine.graph) gpu.driver.graphExecDestroy(routine.graph);
+    if (cuda::GraphExec graph = std::exchange(routine.graph, nullptr)) gpu.driver.graphExecDestroy(graph);
 }
 
 Status StreamEngine::open() {
@@ -114,7 +119,12 @@ Status StreamEngine::fill(Routine &routine, const RankWork &work) {
 }
 
 Status StreamEngine::run(const std::string &name, const RankWork &work) {
-  Routine &routine = routines.at(name);
+  Status status = runRoutine(routines.at(name), work);
+  if (!status) dropGraphs(); // communicators do not end, not even aborted, as long as a graph has calls of theirs
+  return status;
+}
+
+Status StreamEngine::runRoutine(Routine &routine, const RankWork &work) {
   failed = programs.front()->id;
   CLEAVE_RETURN_IF_ERROR(fill(routine, work));
   CLEAVE_RETURN_IF_ERROR(fabric.beginRun(++runNumber));
@@ -125,7 +135,7 @@ Status StreamEngine::run(const std::string &name, const RankWork &work) {
     std::vector<cuda::Stream> streams;
     for (CudaDevice *device : devices) streams.push_back(device->stream(computeLane));
     CLEAVE_RETURN_IF_ERROR(timing->beginRun(work.step, streams));
-  } else if (options.graphs && !options.debug && routine.runs >= 1 && !routine.graph) {
+  } else if (options.graphs && routine.runs >= 1 && !routine.graph) {
     timing.reset();
     CLEAVE_RETURN_IF_ERROR(capture(routine));
   }
@@ -157,11 +167,11 @@ Status StreamEngine::capture(Routine &routine) {
   CLEAVE_RETURN_IF_ERROR(gpu.enter());
   cuda::Graph graph = nullptr;
   int error = gpu.driver.streamEndCapture(stream, &graph);
+  const char *what = error ? "cannot capture the step as a graph" : "cannot make the step's graph ready";
+  if (enqueued && !error) error = gpu.driver.graphInstantiate(&routine.graph, graph, 0);
+  if (graph) gpu.driver.graphDestroy(graph);
   CLEAVE_RETURN_IF_ERROR(enqueued);
-  CLEAVE_RETURN_IF_ERROR(gpu.check(error, "cannot capture the step as a graph"));
-  error = gpu.driver.graphInstantiate(&routine.graph, graph, 0);
-  gpu.driver.graphDestroy(graph);
-  return gpu.check(error, "cannot make the step's graph ready");
+  return gpu.check(error, what);
 }
 
 // All other streams begin after what the first one has done, and the faults of earlier runs are cleared.
@@ -294,14 +304,15 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       auto point = recordedIn.find(event);
       if (point == recordedIn.end() || point->second < cursor.action) return Status::ok();
     }
-    for (const Event *event : item.waits) CLEAVE_RETURN_IF_ERROR(eventOf(event).waitOn(stream, runNumber));
     bool meets = item.source->has_collective() || item.source->has_transfer();
-    if (meets && !cursor.marked) {
-      std::string what = fmt::format("in {} '{}' of {}", kindName(*item.source), item.source->name(),
-                                     actionName(*action.fragment->source, action.source->microbatch()));
-      CLEAVE_RETURN_IF_ERROR(recorder.mark(routine.log, r, lane, what));
-      cursor.marked = true;
-    }
+    FlightRecorder::Name name = [&] {
+      return fmt::format("{} '{}' of {}", kindName(*item.source), item.source->name(),
+                         actionName(*action.fragment->source, action.source->microbatch()));
+    };
+    if (!cursor.marked && !item.waits.empty()) CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, name));
+    for (const Event *event : item.waits) CLEAVE_RETURN_IF_ERROR(eventOf(event).waitOn(stream, runNumber));
+    if (!cursor.marked) CLEAVE_RETURN_IF_ERROR(recorder.begins(routine.log, r, lane, name, meets));
+    cursor.marked = true;
     StreamTrace::Place place{r, programs[r]->id, lane};
     if (timing) CLEAVE_RETURN_IF_ERROR(timing->begin(place, stream));
     Result<bool> issued = item.command->issue();
@@ -310,12 +321,8 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     moved = true;
     if (timing)
       CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
-    if (meets) {
-      std::string what = fmt::format("after {} '{}' of {}", kindName(*item.source), item.source->name(),
-                                     actionName(*action.fragment->source, action.source->microbatch()));
-      CLEAVE_RETURN_IF_ERROR(recorder.mark(routine.log, r, lane, what));
-      cursor.marked = false;
-    }
+    CLEAVE_RETURN_IF_ERROR(recorder.ended(routine.log, r, lane, name, meets));
+    cursor.marked = false;
     CLEAVE_RETURN_IF_ERROR(afterCommand(r, lane, *item.source));
     if (item.record) {
       CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
@@ -381,8 +388,8 @@ Status StreamEngine::awaitEnd(const Routine &routine) {
     if (sound && waited > options.timeoutSeconds)
       sound = runError(fmt::format("the devices do not come to an end for {:.1f} s (--step-timeout)", waited));
     if (!sound)
-      return runError(fmt::format("{}; the last exchanges of the ranks of this process:{}", sound.message(),
-                                  recorder.text(routine.log)));
+      return runError(
+          fmt::format("{}; how far the ranks of this process came:{}", sound.message(), recorder.text(routine.log)));
     // A step takes milliseconds: a pause a thousandth of what has passed costs nothing.
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));

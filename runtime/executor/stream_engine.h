@@ -67,6 +67,8 @@ private:
   using Cursors = std::array<Cursor, numLanes>;
 
   Status openRoutine(const std::string &name, Routine &routine);
+  Status runRoutine(Routine &routine, const RankWork &work);
+  void dropGraphs(); // also of one that runs: it goes when it has ended
   Status fill(Routine &routine, const RankWork &work);
   Status enqueue(Routine &routine);
   Status capture(Routine &routine);

@@ -190,7 +190,10 @@ private:
 
 } // namespace
 
+// A communicator is destroyed by all its members together. Before the first run another rank may have given up, and
+// this one may be about to: they would wait for each other.
 NcclFabric::~NcclFabric() {
+  if (run == 0) (void)stop();
   if (!devices.empty()) (void)device().gpu().enter();
   for (auto &[key, route] : routes)
     if (route.stream) device().gpu().driver.streamDestroy(route.stream);

@@ -1,6 +1,7 @@
 #include "test/unit/cuda/fake/fake_cuda.h"
 #include "test/unit/cuda/fake/fake_modules.h"
 #include "test/unit/cuda/fake/fake_streams.h"
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -23,6 +24,10 @@ int gpus() {
   const char *given = std::getenv("FAKE_CUDA_GPUS");
   return given ? std::atoi(given) : 1;
 }
+int mostEvents() { // at once
+  const char *given = std::getenv("FAKE_CUDA_EVENTS");
+  return given ? std::atoi(given) : 1 << 30;
+}
 struct GraphExec {
   std::vector<Operation> operations;
 };
@@ -40,6 +45,7 @@ struct State {
   size_t memory = size_t(1) << 32, used = 0;
   std::string failing, refused;
   int failure = 0, refusal = 0, graphLaunches = 0;
+  std::atomic<int> events{0};
 };
 State &state() {
   static auto *made = new State; // streams' threads may outlive statics
@@ -283,8 +289,15 @@ int cuStreamDestroy_v2(Stream *stream) { return destroyStream(stream); }
 int cuStreamSynchronize(Stream *stream) { return synchronize(stream); }
 int cuStreamQuery(Stream *stream) { return query(stream); }
 int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) { return waitEvent(stream, event); }
-int cuEventCreate(Event **event, unsigned) { return *event = makeEvent(), 0; }
-int cuEventDestroy_v2(Event *event) { return destroyEvent(event); }
+int cuEventCreate(Event **event, unsigned) {
+  if (state().events >= mostEvents()) return 2; // out of memory
+  ++state().events;
+  return *event = makeEvent(), 0;
+}
+int cuEventDestroy_v2(Event *event) {
+  --state().events;
+  return destroyEvent(event);
+}
 int cuEventRecord(Event *event, Stream *stream) { return recordEvent(event, stream); }
 int cuEventQuery(Event *event) { return queryEvent(event); }
 int cuEventElapsedTime(float *milliseconds, Event *begin, Event *end) { return elapsedTime(milliseconds, begin, end); }

@@ -2,7 +2,9 @@
 // exchange is a file, which the others read when it is there. Sums are made in the order of the ranks and rounded to
 // the type after every one, as NCCL's hops do. As in the library, a send ends when it was received, so that an order of
 // calls that would hang there hangs here, operations of a group begin together, and work is only enqueued: what a graph
-// runs again is exchanged again. Members that do not call the same thing, with as many elements, fail.
+// runs again is exchanged again. Members that do not call the same thing, with as many elements, fail, and so do those
+// of whom one is captured and another is not. A communicator is destroyed by its members together; it ends, aborted
+// too, when what was enqueued is done and no graph is left that has a call of it.
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
 #include <algorithm>
@@ -32,11 +34,14 @@ struct Comm {
   std::vector<int64_t> sent, received; // messages, by peer
   std::atomic<bool> aborted{false};
   std::atomic<int> failure{ok};
-  fake::Stream *stream = nullptr; // all that this communicator does is on it
+  fake::Stream *stream = nullptr;                       // all that this communicator does is on it
+  std::shared_ptr<int> calls = std::make_shared<int>(); // held by every call that is enqueued or in a graph
 };
 
 struct Message {
   Comm *comm;
+  std::shared_ptr<int> call;
+  bool isCaptured;
   bool receives;
   char *data;
   size_t bytes;
@@ -79,14 +84,15 @@ std::string get(const std::string &path) {
 }
 
 // What every member gives, by rank; empty: aborted, or they do not do the same.
-std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation, size_t count,
-                                  const std::string &own) {
+std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation, size_t count, const std::string &own,
+                                  bool isCaptured = false) {
   auto path = [&](int64_t number, int rank) {
     return comm->folder + "/" + std::to_string(number) + "." + std::to_string(rank);
   };
   int64_t number = comm->exchanges++;
-  char header[64] = {};
-  std::snprintf(header, sizeof header, "kind %d type %d operation %d count %zu", kind, type, operation, count);
+  char header[80] = {};
+  std::snprintf(header, sizeof header, "kind %d type %d operation %d count %zu %s", kind, type, operation, count,
+                isCaptured ? "captured" : "not captured");
   put(path(number, comm->rank), std::string(header, sizeof header) + own);
   std::vector<std::string> all;
   for (int r = 0; r < comm->ranks; ++r) {
@@ -164,7 +170,8 @@ int useStream(Comm *comm, fake::Stream *stream) {
 template <typename Work> int enqueue(Comm *comm, fake::Stream *stream, Work work) {
   if (int error = useStream(comm, stream)) return error;
   if (depth) return fail(comm, invalidUsage, "the fake groups sends and receives only");
-  return fake::enqueue(stream, work) ? internalError : ok;
+  bool isCaptured = fake::isCapturing(stream);
+  return fake::enqueue(stream, [work, isCaptured, call = comm->calls] { work(isCaptured); }) ? internalError : ok;
 }
 
 // Sends of a group are there before one of them waits.
@@ -176,18 +183,22 @@ void deliver(const std::vector<Message> &messages) {
   for (const Message &m : messages) {
     if (m.receives) continue;
     sent.push_back({m.comm, path(m.comm, m.comm->rank, m.peer, m.comm->sent[static_cast<size_t>(m.peer)]++)});
-    put(sent.back().second, std::string(m.data, m.bytes));
+    put(sent.back().second, std::string(1, m.isCaptured ? 'c' : 'n') + std::string(m.data, m.bytes));
   }
   for (const Message &m : messages) {
     if (!m.receives) continue;
     std::string file = path(m.comm, m.peer, m.comm->rank, m.comm->received[static_cast<size_t>(m.peer)]++);
     if (!await(m.comm, [&] { return exists(file); })) return;
     std::string bytes = get(file);
-    if (bytes.size() != m.bytes) {
+    if (bytes.size() != m.bytes + 1) {
       fail(m.comm, invalidUsage, std::to_string(bytes.size()) + " bytes for " + std::to_string(m.bytes));
       return;
     }
-    std::memcpy(m.data, bytes.data(), m.bytes);
+    if ((bytes[0] == 'c') != m.isCaptured) {
+      fail(m.comm, invalidUsage, "a message that is captured at one end only");
+      return;
+    }
+    std::memcpy(m.data, bytes.data() + 1, m.bytes);
     std::remove(file.c_str());
   }
   for (const auto &[comm, file] : sent)
@@ -198,6 +209,8 @@ int addMessage(Message message) {
   if (!message.comm || message.comm->aborted || message.peer < 0 || message.peer >= message.comm->ranks)
     return invalidArgument;
   if (int error = useStream(message.comm, message.stream)) return error;
+  message.call = message.comm->calls;
+  message.isCaptured = fake::isCapturing(message.stream);
   if (depth) return grouped.push_back(message), ok;
   if (message.peer == message.comm->rank)
     return fail(message.comm, invalidUsage, "a message to itself without a group");
@@ -210,6 +223,15 @@ Comm *make(const std::string &folder, int ranks, int rank) {
   comm->sent.resize(static_cast<size_t>(ranks)), comm->received.resize(static_cast<size_t>(ranks));
   std::filesystem::create_directories(folder);
   return comm;
+}
+
+void awaitCalls(const Comm *comm) {
+  for (int turn = 1; comm->calls.use_count() > 1; ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (turn == 2000)
+      std::fprintf(stderr, "fake NCCL: rank %d of %s waits for calls that do not end or are in a graph\n", comm->rank,
+                   comm->folder.c_str());
+  }
 }
 
 struct Id {
@@ -254,12 +276,17 @@ int ncclCommSplit(Comm *comm, int color, int key, Comm **made, void *) {
 }
 int ncclCommDestroy(Comm *comm) {
   if (!comm) return invalidArgument;
-  // Who comes last removes what is left of the folder.
+  awaitCalls(comm);
   std::error_code ignored;
-  put(comm->folder + "/done." + std::to_string(comm->rank), "");
-  int done = 0;
-  for (int r = 0; r < comm->ranks; ++r) done += exists(comm->folder + "/done." + std::to_string(r));
-  if (done == comm->ranks) std::filesystem::remove_all(comm->folder, ignored);
+  auto done = [&](int rank) { return comm->folder + "/done." + std::to_string(rank); };
+  put(done(comm->rank), "");
+  for (int r = 0; r < comm->ranks; ++r)
+    while (!exists(done(r)) && exists(comm->folder)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // Who comes last removes what is left of the folder.
+  put(comm->folder + "/gone." + std::to_string(comm->rank), "");
+  int gone = 0;
+  for (int r = 0; r < comm->ranks; ++r) gone += exists(comm->folder + "/gone." + std::to_string(r));
+  if (gone == comm->ranks) std::filesystem::remove_all(comm->folder, ignored);
   delete comm;
   return ok;
 }
@@ -269,50 +296,52 @@ int ncclCommAbort(Comm *comm) {
   comm->aborted = true;
   std::error_code ignored;
   std::filesystem::remove_all(comm->folder, ignored);
+  awaitCalls(comm);
   return ok;
 }
 int ncclCommGetAsyncError(Comm *comm, int *error) { return *error = comm->failure, ok; }
 
 int ncclAllReduce(const void *send, void *receive, size_t count, int type, int operation, Comm *comm,
                   fake::Stream *stream) {
-  return enqueue(comm, stream, [=] {
+  return enqueue(comm, stream, [=](bool isCaptured) {
     std::string own(static_cast<const char *>(send), count * static_cast<size_t>(bytesOf(type)));
-    std::vector<std::string> all = exchange(comm, AllReduce, type, operation, count, own);
+    std::vector<std::string> all = exchange(comm, AllReduce, type, operation, count, own, isCaptured);
     if (!all.empty()) reduce(type, operation, all, 0, count, receive);
   });
 }
 int ncclReduceScatter(const void *send, void *receive, size_t count, int type, int operation, Comm *comm,
                       fake::Stream *stream) {
-  return enqueue(comm, stream, [=] {
+  return enqueue(comm, stream, [=](bool isCaptured) {
     auto ranks = static_cast<size_t>(comm->ranks);
     std::string own(static_cast<const char *>(send), ranks * count * static_cast<size_t>(bytesOf(type)));
-    std::vector<std::string> all = exchange(comm, ReduceScatter, type, operation, count, own);
+    std::vector<std::string> all = exchange(comm, ReduceScatter, type, operation, count, own, isCaptured);
     if (!all.empty()) reduce(type, operation, all, static_cast<size_t>(comm->rank) * count, count, receive);
   });
 }
 int ncclAllGather(const void *send, void *receive, size_t count, int type, Comm *comm, fake::Stream *stream) {
-  return enqueue(comm, stream, [=] {
+  return enqueue(comm, stream, [=](bool isCaptured) {
     size_t bytes = count * static_cast<size_t>(bytesOf(type));
     std::vector<std::string> all =
-        exchange(comm, AllGather, type, 0, count, std::string(static_cast<const char *>(send), bytes));
+        exchange(comm, AllGather, type, 0, count, std::string(static_cast<const char *>(send), bytes), isCaptured);
     for (size_t r = 0; r < all.size(); ++r) std::memcpy(static_cast<char *>(receive) + r * bytes, all[r].data(), bytes);
   });
 }
 int ncclBroadcast(const void *send, void *receive, size_t count, int type, int root, Comm *comm, fake::Stream *stream) {
-  return enqueue(comm, stream, [=] {
+  return enqueue(comm, stream, [=](bool isCaptured) {
     size_t bytes = comm->rank == root ? count * static_cast<size_t>(bytesOf(type)) : 0;
     std::vector<std::string> all =
-        exchange(comm, Broadcast, type, root, count, std::string(static_cast<const char *>(send), bytes));
+        exchange(comm, Broadcast, type, root, count, std::string(static_cast<const char *>(send), bytes), isCaptured);
     if (!all.empty())
       std::memcpy(receive, all[static_cast<size_t>(root)].data(), all[static_cast<size_t>(root)].size());
   });
 }
 int ncclSend(const void *data, size_t count, int type, int peer, Comm *comm, fake::Stream *stream) {
-  return addMessage({comm, false, static_cast<char *>(const_cast<void *>(data)),
+  return addMessage({comm, nullptr, false, false, static_cast<char *>(const_cast<void *>(data)),
                      count * static_cast<size_t>(bytesOf(type)), peer, stream});
 }
 int ncclRecv(void *data, size_t count, int type, int peer, Comm *comm, fake::Stream *stream) {
-  return addMessage({comm, true, static_cast<char *>(data), count * static_cast<size_t>(bytesOf(type)), peer, stream});
+  return addMessage({comm, nullptr, false, true, static_cast<char *>(data), count * static_cast<size_t>(bytesOf(type)),
+                     peer, stream});
 }
 int ncclGroupStart() { return ++depth, ok; }
 int ncclGroupEnd() {

@@ -140,6 +140,11 @@ int enqueue(Stream *stream, std::function<void()> work) {
   return 0;
 }
 
+bool isCapturing(Stream *stream) {
+  std::lock_guard guard(lock);
+  return capturing(stream);
+}
+
 int synchronize(Stream *stream) {
   std::unique_lock guard(lock);
   if (!streams.contains(stream)) return invalidHandle;

@@ -23,6 +23,7 @@ Stream *makeStream(); // of the current GPU, as events are
 int destroyStream(Stream *stream);
 // Captured, when the stream is being captured.
 int enqueue(Stream *stream, std::function<void()> work);
+bool isCapturing(Stream *stream);
 int synchronize(Stream *stream);
 int query(Stream *stream);
 Event *makeEvent();
