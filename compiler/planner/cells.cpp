@@ -25,18 +25,35 @@ Status Cells::nothingAllowed(const InnerProblem &inner, const Setting &setting) 
 }
 
 Cell &Cells::at(const Setting &setting) {
-  auto [found, isNew] = cells.try_emplace({setting.tp, setting.cp, setting.ep, setting.localSamples(problem.batch),
-                                           setting.batchDivides, setting.batchWays() > 1});
+  Placement placement = microbatchPlacement(cluster, setting);
+  const Key key = {setting.tp,
+                   setting.cp,
+                   setting.ep,
+                   setting.localSamples(problem.batch),
+                   setting.batchDivides,
+                   setting.batchWays() > 1,
+                   placement};
+  auto [found, isNew] = cells.try_emplace(key);
   Cell &cell = found->second;
   if (!isNew) return cell;
-  Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting);
-  if (!model) {
-    cell.reason = model.status();
+  // What collectives over tp take is no part of a model, but on a grid.
+  Key built = key;
+  if (setting.grid == TensorGrid::None) std::get<Placement>(built)[size_t(Axis::Tensor)] = 0;
+  auto [same, isFirst] = models.try_emplace(built, nullptr);
+  if (isFirst) {
+    Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting);
+    if (model)
+      same->second = std::make_shared<SplitModel>(std::move(*model));
+    else
+      cell.reason = model.status();
+  }
+  if (!same->second) {
     cell.secondsBound = infinity;
     return cell;
   }
-  cell.secondsBound = leastPassSeconds(*model, Recompute::None) / double(setting.microbatches);
-  cell.model = std::make_shared<SplitModel>(std::move(*model));
+  cell.model = same->second;
+  if (!isFirst) cell.model = std::make_shared<SplitModel>(modelFor(cell, setting));
+  cell.secondsBound = leastPassSeconds(*cell.model, Recompute::None) / double(cell.model->setting.microbatches);
   return cell;
 }
 
@@ -101,8 +118,9 @@ SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
 const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitModel &model) const {
   CellVariant &of = cell.variants[variant];
   // What the last microbatch keeps counts for the more, the fewer there are.
+  const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
   const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
-  auto [found, isNew] = of.activities.try_emplace({model.setting.batchWays(), microbatches});
+  auto [found, isNew] = of.activities.try_emplace({group.size, group.perNode, microbatches});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

@@ -1,7 +1,7 @@
 // What a microbatch costs on a device, solved once for all settings that agree on it: the splits worth considering and
 // a lower bound.
 //
-//   Cell &cell = cells.at(setting);   // by tp, cp, ep and samples on a device
+//   Cell &cell = cells.at(setting);   // by tp, cp, ep, where these lie, and samples on a device
 //   cell.secondsBound                 // no split of the model passes a microbatch faster
 #pragma once
 #include "compiler/planner/activity_costs.h"
@@ -15,8 +15,8 @@ namespace cleave::planner {
 // One way to split every operation; from the fastest to the one that needs the least memory.
 struct CellVariant {
   std::vector<int> choice;
-  // By batch ways, over which some operations communicate, and by microbatches where these differ.
-  std::map<std::pair<int64_t, int64_t>, ActivityCosts> activities;
+  // By the group of the batch axes, over which some operations communicate, and by microbatches where these differ.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, ActivityCosts> activities;
 };
 
 struct Cell {
@@ -51,7 +51,9 @@ private:
   const ProblemFacts &facts;
   const Cluster &cluster;
   const Constraints &constraints;
-  std::map<std::tuple<int64_t, int64_t, int64_t, double, bool, bool>, Cell> cells;
+  using Key = std::tuple<int64_t, int64_t, int64_t, double, bool, bool, Placement>;
+  std::map<Key, Cell> cells;
+  std::map<Key, std::shared_ptr<const SplitModel>> models; // null: cannot be built
 };
 
 } // namespace cleave::planner

@@ -299,6 +299,11 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
   Constraints constraints;
   constraints.like = flags.like;
   if (!flags.mesh.empty()) CLEAVE_RETURN_IF_ERROR(parseMesh(flags.mesh, cluster, constraints));
+  if (!flags.meshOrder.empty()) {
+    Result<std::vector<Axis>> order = parseAxisOrder(flags.meshOrder);
+    if (!order) return order.status();
+    constraints.order = std::move(*order);
+  }
   int64_t number = 0;
   if (!flags.zero.empty()) {
     if (!parseInteger(flags.zero, number) || number < 0 || number > 3)
@@ -331,6 +336,9 @@ std::string Constraints::str() const {
     if (*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, **size);
   if (!like.empty()) parts.push_back("like " + like);
   if (!mesh.empty()) parts.push_back("mesh " + mesh);
+  std::string outermost;
+  for (Axis axis : order) outermost += (outermost.empty() ? "" : ",") + std::string(name(axis));
+  if (!order.empty()) parts.push_back("mesh-order " + outermost);
   if (zero) parts.push_back(fmt::format("zero {}", *zero));
   if (microbatches) parts.push_back(fmt::format("microbatches {}", *microbatches));
   std::vector<std::string> modes;

@@ -1,12 +1,14 @@
 // What the person fixed of the split; the search chooses the rest. Presets are constraints of the same search.
 //
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
+//   --mesh-order dp,pp     pipelines side by side: dp outside pp, the other axes where it is best
 //   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
 //                       along the vocabulary (vocabulary.h)
 //   --like 2.5d         tp=8 becomes tp_depth=2, tp_row=2, tp_col=2 (laid_axes.h)
 #pragma once
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"
+#include "compiler/planner/mesh_order.h"
 #include "runtime/status.h"
 #include <optional>
 #include <string>
@@ -16,7 +18,8 @@ namespace cleave::planner {
 
 // The split flags of the command line, as typed; empty: not given.
 struct SplitFlags {
-  std::string mesh = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {}, offload = {};
+  std::string mesh = {}, meshOrder = {}, zero = {}, microbatches = {}, schedule = {}, recompute = {}, like = {},
+              offload = {};
   bool sequenceParallel = false;
   std::vector<std::string> pins = {};
   std::vector<std::string> splitAt = {}; // "GLOB", "GLOB:before", "GLOB:after"
@@ -47,6 +50,7 @@ enum class SequenceSplit : uint8_t { Searched, Off, On };
 struct Constraints {
   std::optional<int64_t> dp, fsdp, tp; // sizes of mesh axes; fsdp: the ZeRO axis inside dp replicas (hsdp)
   std::optional<int64_t> pp, cp, ep;   // pipeline ranks; parts of the sequence; of the experts
+  std::vector<Axis> order;             // of those named, from the outermost; the search puts others anywhere
   int64_t leastRanks = 1;              // of the pipeline, where pp is open
   std::optional<std::string> schedule; // of the pipeline
   std::vector<StageCut> cuts;

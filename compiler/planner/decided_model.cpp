@@ -21,6 +21,7 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.gridDepth = decision.mesh.axisSize("tp_depth");
   bool isPlane = std::find(decision.zeroAxes.begin(), decision.zeroAxes.end(), "tp_row") != decision.zeroAxes.end();
   if (setting.gridSide > 1) setting.grid = isPlane ? TensorGrid::Plane : TensorGrid::Cube;
+  setting.order = orderOf(decision.mesh);
   setting.zero = decision.zero;
   setting.microbatches = decision.microbatches;
   setting.recompute = decision.recompute;

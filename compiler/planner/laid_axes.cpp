@@ -86,13 +86,24 @@ private:
       bytes = dist::bytesAfter(mesh, step, bytes);
       const LaidAxis *axis = minorLaid(step.axes);
       if (!axis || step.kind == dist::ReshardStep::Slice) continue;
-      GroupShape group = groupAlong(*model.cluster, int64_t(n), axis->stride);
+      const GroupShape group = model.setting.group(*model.cluster, setOfNames(step.axes));
       bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
       Exchange exchange{collectiveOf(step.kind), axis->name, group, now, forward, backward + (again ? 1 : 0), why};
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
       made.push_back(exchange);
     }
+  }
+
+  static AxisSet setOfNames(const dist::Axes &axes) {
+    static constexpr std::pair<const char *, Axis> known[] = {
+        {"pp", Axis::Pipeline}, {"dp", Axis::Data},       {"fsdp", Axis::Shards},
+        {"cp", Axis::Sequence}, {"ep", Axis::Experts},    {"tp_row", Axis::Row},
+        {"tp", Axis::Tensor},   {"tp_col", Axis::Tensor}, {"tp_depth", Axis::Depth}};
+    unsigned set = 0;
+    for (auto [name, axis] : known)
+      if (isAmong(axes, name)) set |= setOf({axis});
+    return AxisSet(set);
   }
 
   static Collective collectiveOf(dist::ReshardStep::Kind kind) {

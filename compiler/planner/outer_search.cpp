@@ -192,13 +192,31 @@ private:
 
   void advance(Entry entry) {
     const Setting &setting = settings[entry.setting];
-    Cell &cell = cells.at(setting);
-    if (entry.known == Entry::Solved) return tryPlans(setting, cell, entry.bound);
+    if (entry.known == Entry::Solved) {
+      Cell &cell = cells.at(setting);
+      cells.solve(cell); // if it was another's that is known
+      const double bound = stepBound(setting, cell.secondsBound);
+      if (bound <= entry.bound) return tryPlans(setting, cell, entry.bound);
+      entry.bound = bound;
+      if (!cell.reason) outcome.reason = cell.reason;
+      if (bound < infinity) queue.push(entry);
+      return;
+    }
+    Cell &cell = cells.at(withoutFar(setting));
     if (entry.known == Entry::Compute) cells.solve(cell);
     if (!cell.reason) outcome.reason = cell.reason;
     entry.bound = std::max(entry.bound, stepBound(setting, cell.secondsBound));
     entry.known = entry.known == Entry::Flops ? Entry::Compute : Entry::Solved;
     if (entry.bound < infinity) queue.push(entry);
+  }
+
+  // The same in the usual order, where nothing that a microbatch waits for is slower: for a bound that many orders
+  // share.
+  Setting withoutFar(const Setting &setting) const {
+    Setting usual = setting;
+    usual.order = usualOrder;
+    Placement of = microbatchPlacement(cluster, usual);
+    return isNoSlower(cluster, of, microbatchPlacement(cluster, setting)) ? usual : setting;
   }
 
   void tryPlans(const Setting &setting, Cell &cell, double known) {

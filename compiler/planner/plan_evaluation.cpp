@@ -84,7 +84,6 @@ private:
     std::vector<std::vector<bool>> seen(ranks.size(), std::vector<bool>(layout.shared.size(), false));
     int count = problem.stages();
     int64_t sameStage = model.setting.devices() / model.setting.pp;
-    GroupShape pair{2, sameStage < model.cluster->devicesPerNode ? 2 : 1};
     for (int s = 0; s < count; ++s) {
       int first = plan.firstUnits[size_t(s)];
       int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
@@ -116,13 +115,13 @@ private:
         state += problem.state->shared[p];
         // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
         if (!others.empty()) {
-          state.exposed +=
-              collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
+          const bool isFar = std::ranges::any_of(others, [&](int rank) { return crosses(problem.rankOf(s), rank); });
+          state.exposed += collectiveSeconds(*model.cluster, Collective::AllReduce, {2, isFar ? 1 : 2},
+                                             problem.state->shared[p].gradients);
           rank.buffers += double(others.size()) * problem.state->shared[p].gradients;
           work.workspace = std::max(work.workspace, problem.state->shared[p].gradients);
         }
       }
-      bool crossesNodes = sameStage >= model.cluster->devicesPerNode;
       double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;
       double back = s > 0 ? problem.activity->backwardCrossing[size_t(first)] : 0;
       bool sends = problem.ranks() > 1;
@@ -134,8 +133,13 @@ private:
       stage.backwardWeight = work.backwardWeight;
       stage.communication = work.communication;
       stage.recompute = work.again;
-      stage.sendForward = sends && out > 0 ? sendSeconds(*model.cluster, crossesNodes, out) : 0;
-      stage.sendBackward = sends && back > 0 ? sendSeconds(*model.cluster, crossesNodes, back) : 0;
+      auto send = [&](int other, double bytes) {
+        return sends && bytes > 0
+                   ? sendSeconds(*model.cluster, crosses(problem.rankOf(s), problem.rankOf(other)), bytes)
+                   : 0;
+      };
+      stage.sendForward = send(s + 1, out);
+      stage.sendBackward = send(s - 1, back);
       if (sends) {
         stage.bytesForward = out;
         stage.bytesBackward = back;
@@ -150,6 +154,8 @@ private:
       rank.work += work;
     }
   }
+
+  bool crosses(int from, int to) const { return model.setting.crossesNodes(*model.cluster, from, to); }
 
   int rankOfUnit(int unit) const {
     auto next = std::upper_bound(plan.firstUnits.begin(), plan.firstUnits.end(), unit);

@@ -12,7 +12,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 
-GroupShape tensorGroup(const SplitModel &model) { return groupAlong(*model.cluster, model.setting.tp, 1); }
+GroupShape tensorGroup(const SplitModel &model) { return model.setting.group(*model.cluster, setOf({Axis::Tensor})); }
 
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
@@ -192,31 +192,30 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   // Beside the batch axes: devices with other parts of the sequence, and those with other experts and samples.
   const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
   const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);
-  const int64_t partStride = overExperts ? setting.expertStride() : setting.sequenceStride();
+  const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
   const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
   Ledger ledger(model, variable.index, sink);
+  auto groupOf = [&](unsigned axes) { return setting.group(*model.cluster, AxisSet(axes)); };
   if (zero == 0 || ways == 1) {
-    price.hideable =
-        ledger.bucketed(Collective::AllReduce, groupAlong(*model.cluster, gradientWays, partStride), gradient, count,
-                        "gradients are summed over the batch", overExperts ? "batch+ep" : "batch");
+    price.hideable = ledger.bucketed(Collective::AllReduce, groupOf(setting.batchSet() | partSet), gradient, count,
+                                     "gradients are summed over the batch", overExperts ? "batch+ep" : "batch");
     return price;
   }
-  GroupShape shards = groupAlong(*model.cluster, setting.zeroWays(), setting.zeroStride());
+  const GroupShape shards = groupOf(setting.zeroSet());
   double reductions = count * (zero >= 2 ? microbatches : 1.0);
   price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
                                    "gradients are summed over the batch, each device keeps its shard (ZeRO)");
   if (setting.replicas() > 1) {
-    GroupShape replicas = groupAlong(*model.cluster, setting.replicas(), setting.zeroStride() * setting.zeroWays());
+    const GroupShape replicas = groupOf(setting.batchSet() & ~unsigned(setting.zeroSet()));
     price.hideable += ledger.bucketed(Collective::AllReduce, replicas, gradientShard, reductions,
                                       "gradient shards are summed over the replicas");
   }
   if (parts > 1)
-    price.hideable +=
-        ledger.bucketed(Collective::AllReduce, groupAlong(*model.cluster, parts, partStride), gradientShard, reductions,
-                        overExperts ? "gradient shards are summed over devices with other experts"
-                                    : "gradient shards are summed over the parts of the sequence",
-                        overExperts ? "ep" : "cp");
+    price.hideable += ledger.bucketed(Collective::AllReduce, groupOf(partSet), gradientShard, reductions,
+                                      overExperts ? "gradient shards are summed over devices with other experts"
+                                                  : "gradient shards are summed over the parts of the sequence",
+                                      overExperts ? "ep" : "cp");
   if (zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
     // parameters are gathered one by one, where they are used.

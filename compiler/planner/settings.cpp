@@ -69,6 +69,12 @@ std::vector<std::string> schedules(const Constraints &constraints, size_t units,
   return kinds;
 }
 
+// Presets are laid as they were published: tp inside a node, then cp, fsdp and dp, stages outermost.
+std::vector<AxisOrder> ordersOf(const Cluster &cluster, const Constraints &constraints, const Setting &setting) {
+  if (!constraints.like.empty() && constraints.order.empty()) return {usualOrder};
+  return openOrders(cluster, setting, constraints.order);
+}
+
 } // namespace
 
 std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
@@ -88,6 +94,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
         for (int64_t ep : sizes(devices / pp / cp / tp, constraints.ep, opensExperts(facts, constraints))) {
           int64_t rest = devices / pp / cp / tp / ep;
           if (rest % fsdp != 0 || (constraints.dp && *constraints.dp != rest / fsdp)) continue;
+          std::vector<AxisOrder> orders;
           for (int64_t microbatches : microbatchCounts) {
             if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
             if (!constraints.microbatches && facts.mixesSamples && microbatches > 1) continue;
@@ -120,7 +127,11 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
               const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
               if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;
               setting.weightVersions = profile ? profile->weightVersions : 1;
-              result.push_back(setting);
+              if (orders.empty()) orders = ordersOf(cluster, constraints, setting);
+              for (const AxisOrder &order : orders) {
+                setting.order = order;
+                result.push_back(setting);
+              }
             }
           }
         }

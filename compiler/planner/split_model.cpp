@@ -8,20 +8,97 @@
 
 namespace cleave::planner {
 
+int64_t Setting::axisSize(Axis axis) const {
+  const bool isGrid = grid != TensorGrid::None;
+  switch (axis) {
+  case Axis::Pipeline:
+    return pp;
+  case Axis::Data:
+    return dp;
+  case Axis::Shards:
+    return fsdp;
+  case Axis::Sequence:
+    return cp;
+  case Axis::Experts:
+    return ep;
+  case Axis::Depth:
+    return isGrid ? gridDepth : 1;
+  case Axis::Row:
+    return isGrid ? gridSide : 1;
+  case Axis::Tensor:
+    return isGrid ? gridSide : tp;
+  }
+  return 1;
+}
+
+int64_t Setting::stride(Axis axis) const {
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (order[i] == axis) return stride;
+    stride *= axisSize(order[i]);
+    if (order[i] != Axis::Tensor) continue;
+    for (Axis outer : {Axis::Row, Axis::Depth}) {
+      if (outer == axis) return stride;
+      stride *= axisSize(outer);
+    }
+  }
+  return stride;
+}
+
+GroupShape Setting::group(const Cluster &cluster, AxisSet axes) const {
+  GroupShape shape;
+  for (size_t a = 0; a < numAxes; ++a) {
+    const int64_t size = axisSize(Axis(a));
+    if (!contains(axes, Axis(a)) || size == 1) continue;
+    shape.size *= size;
+    shape.perNode *= groupAlong(cluster, size, stride(Axis(a))).perNode;
+  }
+  return shape;
+}
+
+AxisSet Setting::batchSet() const {
+  if (!batchDivides) return 0;
+  const AxisSet set = setOf({Axis::Data, Axis::Shards, Axis::Depth});
+  return grid == TensorGrid::Plane ? AxisSet(set | setOf({Axis::Row})) : set;
+}
+
+AxisSet Setting::zeroSet() const {
+  if (grid == TensorGrid::Plane) return setOf({Axis::Row});
+  if (grid == TensorGrid::Cube) return setOf({Axis::Depth});
+  return setOf({fsdp > 1 ? Axis::Shards : Axis::Data});
+}
+
+bool Setting::crossesNodes(const Cluster &cluster, int from, int to) const {
+  const int64_t inNode = group(cluster, setOf({Axis::Pipeline})).perNode;
+  return from / inNode != to / inNode;
+}
+
 dist::Mesh Setting::mesh() const {
   dist::Mesh mesh;
-  if (pp > 1) mesh.axes.push_back({"pp", pp});
-  mesh.axes.push_back({"dp", dp});
-  if (fsdp > 1) mesh.axes.push_back({"fsdp", fsdp});
-  if (cp > 1) mesh.axes.push_back({"cp", cp});
-  if (ep > 1) mesh.axes.push_back({"ep", ep});
-  if (grid == TensorGrid::None) {
-    mesh.axes.push_back({"tp", tp});
-    return mesh;
-  }
-  if (gridDepth > 1) mesh.axes.push_back({"tp_depth", gridDepth});
-  mesh.axes.push_back({"tp_row", gridSide});
-  mesh.axes.push_back({"tp_col", gridSide});
+  auto add = [&](const char *name, int64_t size, bool always) {
+    if (size > 1 || always) mesh.axes.push_back({name, size});
+  };
+  for (Axis axis : order) switch (axis) {
+    case Axis::Pipeline:
+      add("pp", pp, false);
+      break;
+    case Axis::Data:
+      add("dp", dp, true);
+      break;
+    case Axis::Shards:
+      add("fsdp", fsdp, false);
+      break;
+    case Axis::Sequence:
+      add("cp", cp, false);
+      break;
+    case Axis::Experts:
+      add("ep", ep, false);
+      break;
+    default:
+      add("tp_depth", axisSize(Axis::Depth), false);
+      add("tp_row", axisSize(Axis::Row), false);
+      add(grid == TensorGrid::None ? "tp" : "tp_col", axisSize(Axis::Tensor), true);
+    }
   return mesh;
 }
 
@@ -41,17 +118,11 @@ dist::Axes Setting::zeroAxes() const {
   return {fsdp > 1 ? "fsdp" : "dp"};
 }
 
-int64_t Setting::zeroStride() const {
-  if (grid == TensorGrid::Plane) return gridSide;
-  if (grid == TensorGrid::Cube) return gridSide * gridSide;
-  return batchStride();
-}
-
 std::vector<LaidAxis> Setting::laidAxes() const {
   std::vector<LaidAxis> axes;
-  if (ep > 1) axes.push_back({"ep", ep, expertStride(), {}});
-  if (grid == TensorGrid::Cube) axes.push_back({"tp_row", gridSide, gridSide, {}});
-  if (grid != TensorGrid::None) axes.push_back({"tp_col", gridSide, 1, {}});
+  if (ep > 1) axes.push_back({"ep", ep, {}});
+  if (grid == TensorGrid::Cube) axes.push_back({"tp_row", gridSide, {}});
+  if (grid != TensorGrid::None) axes.push_back({"tp_col", gridSide, {}});
   return axes;
 }
 
@@ -273,7 +344,7 @@ private:
   void addContextCollectives() {
     const Setting &setting = model.setting;
     if (setting.cp == 1) return;
-    GroupShape group = groupAlong(*model.cluster, setting.cp, setting.sequenceStride());
+    const GroupShape group = setting.group(*model.cluster, setOf({Axis::Sequence}));
     for (const AttentionNodes &attention : facts.sequence.attentions) {
       Variable &variable = model.variables.edit()[size_t(model.variableOfNode[size_t(attention.weigh)])];
       if (variable.index != attention.weigh) continue; // a repetition

@@ -11,6 +11,7 @@
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
 #include "compiler/planner/gradients.h"
+#include "compiler/planner/mesh_order.h"
 #include "compiler/planner/problem.h"
 #include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
@@ -59,7 +60,6 @@ struct Candidate {
 struct LaidAxis {
   const char *name = "";
   int64_t size = 1;
-  int64_t stride = 1;           // devices between neighbours
   std::vector<int64_t> factors; // per node; -1: none
 };
 
@@ -70,6 +70,7 @@ struct Setting {
   int64_t cp = 1, ep = 1;              // parts of the sequence; of the experts
   TensorGrid grid = TensorGrid::None;  // then tp is 1
   int64_t gridSide = 1, gridDepth = 1; // a cube's depth is its side
+  AxisOrder order = usualOrder;        // on the devices
   int zero = 0;                        // stage; with SplitModel::lowers that of the other parameters
   int lowerZero = 0;                   // of those
   bool anyZero = false;                // for bounds: every parameter costs the least of all stages
@@ -93,12 +94,13 @@ struct Setting {
   // Devices that have the same shard of a parameter under ZeRO, beside those along the sequence.
   int64_t replicas() const { return grid != TensorGrid::None || fsdp > 1 ? batchWays() / zeroWays() : 1; }
   int64_t devices() const { return pp * dp * fsdp * cp * ep * gridDevices() * tp; }
-  int64_t tensorStride() const { return 1; } // devices between neighbours along tp, cp, and the batch axes
-  int64_t expertStride() const { return tp * gridDevices(); }
-  int64_t sequenceStride() const { return expertStride() * ep; }
-  int64_t batchStride() const { return sequenceStride() * cp; }
-  int64_t zeroStride() const;
-  int64_t stageStride() const { return batchStride() * fsdp * dp; }
+  int64_t axisSize(Axis axis) const;
+  int64_t stride(Axis axis) const; // devices between neighbours
+  GroupShape group(const Cluster &cluster, AxisSet axes) const;
+  AxisSet batchSet() const; // the axes of batchWays()
+  AxisSet zeroSet() const;  // and of zeroWays()
+  // Does what one pipeline rank sends another pass between nodes?
+  bool crossesNodes(const Cluster &cluster, int from, int to) const;
   // Samples of one microbatch on one device.
   double localSamples(int64_t batch) const { return double(batch) / double(microbatches) / double(batchWays()); }
   dist::Mesh mesh() const;

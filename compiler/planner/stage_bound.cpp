@@ -49,7 +49,7 @@ void StageRelaxation::gatherClasses() {
   const int count = int(layout.units.size());
   // A parameter that several units read is on the rank of the first, and on that of the last where this is another.
   std::vector<std::vector<double>> extra(size_t(count), std::vector<double>(3, 0.0)); // once, hideable, bytes
-  GroupShape pair{2, model.setting.devices() / model.setting.pp < model.cluster->devicesPerNode ? 2 : 1};
+  const GroupShape pair = pairOfEnds(problem);
   for (size_t p = 0; p < layout.shared.size(); ++p) {
     const UnitState &state = problem.state->shared[p];
     const std::vector<int> &readers = layout.shared[p].units;

@@ -52,7 +52,7 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     GroupShape group = exchange.group;
     double bytes = exchange.bytes;
     if (std::string_view(exchange.axis) == "batch") {
-      group = groupAlong(*model.cluster, model.setting.batchWays(), model.setting.batchStride());
+      group = model.setting.group(*model.cluster, model.setting.batchSet());
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
     }
     double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);

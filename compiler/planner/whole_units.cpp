@@ -135,8 +135,8 @@ private:
     const size_t count = units.size();
     if (problem.ranks() == 1) return;
     // The first and the last rank have copies of a parameter that their units share.
-    GroupShape pair{2, model.setting.devices() / model.setting.pp < model.cluster->devicesPerNode ? 2 : 1};
     if (problem.rankOf(0) == problem.rankOf(stages - 1)) return;
+    const GroupShape pair = pairOfEnds(problem);
     for (size_t p = 0; p < layout.shared.size(); ++p) {
       const std::vector<int> &readers = layout.shared[p].units;
       if (readers.front() == 0 && readers.back() == int(count) - 1)
@@ -372,6 +372,12 @@ private:
 
 } // namespace
 
+GroupShape pairOfEnds(const StageProblem &problem) {
+  const SplitModel &model = *problem.model;
+  return {2,
+          model.setting.crossesNodes(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)) ? 1 : 2};
+}
+
 LeastTransfers leastTransfers(const StageProblem &problem) {
   const std::vector<double> &forward = problem.activity->forwardCrossing,
                             &backward = problem.activity->backwardCrossing;
@@ -381,10 +387,17 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   const ptrdiff_t end = ptrdiff_t(count);
   const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
   const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
-  const bool crossesNodes = model.setting.devices() / model.setting.pp >= model.cluster->devicesPerNode;
+  // Where some borders lie between nodes and others do not, the faster ones.
+  const int64_t inNode = model.setting.group(*model.cluster, setOf({Axis::Pipeline})).perNode;
+  auto leastSend = [&](double bytes) {
+    double seconds = infinity;
+    if (inNode > 1) seconds = std::min(seconds, sendSeconds(*model.cluster, false, bytes));
+    if (inNode < problem.ranks()) seconds = std::min(seconds, sendSeconds(*model.cluster, true, bytes));
+    return seconds;
+  };
   LeastTransfers least;
-  if (in > 0) least.sendForward = sendSeconds(*model.cluster, crossesNodes, in);
-  if (back > 0) least.sendBackward = sendSeconds(*model.cluster, crossesNodes, back);
+  if (in > 0) least.sendForward = leastSend(in);
+  if (back > 0) least.sendBackward = leastSend(back);
   least.buffer = infinity;
   for (size_t u = 1; u < count; ++u) least.buffer = std::min(least.buffer, borderBytes(problem, int(u)));
   least.received = in;

@@ -24,6 +24,8 @@ struct LeastTransfers {
   double bytesOf(const StageProblem &problem, int stage) const;
 };
 LeastTransfers leastTransfers(const StageProblem &problem);
+// The ranks of the first and of the last stage, which sum gradients of a parameter that both read.
+GroupShape pairOfEnds(const StageProblem &problem);
 
 // Seconds of a microbatch that each rank computes again at least, with problem.firstUnits given.
 std::vector<double> leastAgainOfCut(const StageProblem &problem);

@@ -7,11 +7,19 @@
 namespace cleave::report {
 namespace {
 
+// Its axes from the outermost; those of a grid are tp.
+std::string orderOf(const dist::Mesh &mesh) {
+  std::string order;
+  for (planner::Axis axis : planner::orderOf(mesh)) order += (order.empty() ? "" : ",") + std::string(name(axis));
+  return order;
+}
+
 // The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
 // those that no other flag says: grids, heads in place of positions.
 planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
   planner::SplitFlags flags;
   flags.mesh = report.mesh.str();
+  flags.meshOrder = orderOf(report.mesh);
   if (auto preset = planner::parseConstraints({.like = report.like}, cluster); preset && !report.like.empty()) {
     const bool isGrid = preset->grid != planner::TensorGrid::None;
     if (isGrid || preset->attentionSplit != planner::Constraints().attentionSplit) flags.like = report.like;

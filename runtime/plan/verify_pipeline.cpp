@@ -47,27 +47,30 @@ template <typename Visit> Status forEachTransfer(const plan::Program &program, V
   return Status::ok();
 }
 
-// Whether every transfer goes between devices that differ along "pp" only, and "pp" is outermost. Then devices with
-// equal coordinates along pp do the same at the same time, each among those with its own other coordinates: one of them
-// stands for all.
-bool staysInColumn(const plan::Plan &plan, const dist::Mesh &mesh) {
-  if (plan.programs_size() < 2 || mesh.axes.front().name != "pp") return false;
-  int64_t column = mesh.numDevices() / mesh.axes.front().size; // devices of one pipeline rank
+// Devices between neighbours along "pp", where every transfer goes between devices that differ along "pp" only; else 0.
+// Then devices with equal coordinates along pp do the same at the same time, each among those with its own other
+// coordinates: one of them stands for all.
+int64_t columnStride(const plan::Plan &plan, const dist::Mesh &mesh) {
+  int64_t column = mesh.numDevices(), ranks = mesh.axisSize("pp");
+  size_t pp = 0;
+  while (pp < mesh.axes.size() && (column /= mesh.axes[pp].size, mesh.axes[pp].name != "pp")) ++pp;
+  if (plan.programs_size() < 2 || pp == mesh.axes.size()) return 0;
+  auto isRank = [&](int64_t device) { return device % column == 0 && device >= 0 && device < ranks * column; };
   for (const plan::Program &program : plan.programs()) {
     Status stays = forEachTransfer(program, [&](const plan::Command &command) {
       const plan::AffineOfCoordinate &peer = command.transfer().peer();
       std::vector<int64_t> factors = *factorsOf(peer, mesh); // the command has passed verification
-      int64_t stride = column;
-      bool same = peer.base() % column == 0 && factors[0] % column == 0;
-      for (size_t a = 1; a < mesh.axes.size(); ++a) {
+      int64_t stride = mesh.numDevices();
+      bool same = isRank(peer.base()) && isRank(peer.base() + factors[pp] * (ranks - 1)) && factors[pp] % column == 0;
+      for (size_t a = 0; a < mesh.axes.size(); ++a) {
         stride /= mesh.axes[a].size;
-        same &= factors[a] == stride || mesh.axes[a].size == 1;
+        same &= a == pp || factors[a] == stride || mesh.axes[a].size == 1;
       }
       return same ? Status::ok() : inputError("");
     });
-    if (!stays) return false;
+    if (!stays) return 0;
   }
-  return true;
+  return column;
 }
 
 struct Message {
@@ -154,11 +157,11 @@ Status verifyPipeline(const plan::Plan &plan, const dist::Mesh &mesh) {
   // One program and no transfers: all devices issue the same collectives in the same order (verifyCollectives), and
   // every wait is for something issued before. Nothing can go wrong.
   if (plan.programs_size() == 1 && !transfers) return Status::ok();
-  bool column = staysInColumn(plan, mesh);
+  const int64_t column = columnStride(plan, mesh);
   std::vector<int64_t> devices(static_cast<size_t>(column ? plan.programs_size() : mesh.numDevices()));
   std::iota(devices.begin(), devices.end(), int64_t(0));
   if (column)
-    for (int64_t &device : devices) device *= mesh.numDevices() / plan.programs_size();
+    for (int64_t &device : devices) device *= column;
   auto together = [&](int64_t device, const plan::Collective &collective) {
     if (!column) return mesh.group(device, axesOf(collective.axes()));
     bool across = std::find(collective.axes().begin(), collective.axes().end(), "pp") != collective.axes().end();

@@ -21,6 +21,9 @@ void RequestOptions::add(CLI::App &command) {
   command.add_option("--dump-ir", irFolder, "also write the module after each phase into this folder");
   auto *group = command.add_option_group("split", "What is left out is searched.");
   group->add_option("--mesh", split.mesh, "mesh axes and sizes, e.g. dp=2,tp=2");
+  group->add_option("--mesh-order", split.meshOrder,
+                    "mesh axes from the outermost to the innermost, which lies inside a node first, e.g. dp,pp,tp; "
+                    "axes left out lie where it is best");
   group->add_option("--zero", split.zero, "ZeRO stage: 0, 1, 2 or 3");
   group->add_option("--microbatches", split.microbatches, "microbatches a step");
   group->add_option("--schedule", split.schedule, "pipeline schedule");

@@ -4,6 +4,7 @@
 #include "compiler/planner/settings.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/problem_builder.h"
+#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
 #include <random>
@@ -143,6 +144,39 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
     ++count;
     EXPECT_GE(all.plans, 100) << seed;
   }
+  EXPECT_GE(exact * 10, count * 7);
+}
+
+// Every order of the axes, whether it is thought to differ or not; what a node holds is near, the network slow.
+TEST(PipelineBruteForce, OrdersOfTheMeshAxes) {
+  int64_t exact = 0, count = 0, turned = 0;
+  for (unsigned seed = 60; seed < 72; ++seed) {
+    Problem problem = stack(seed, 1, false);
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "a100-80g:2x2" : seed % 4 ? "v100-32g:2x4" : "a100-80g:4x2");
+    cluster->device.dispatchSeconds = 0;
+    cluster->network.bandwidth /= seed % 3 ? 16 : 1;
+    Constraints constraints;
+    constraints.recompute = Recompute::None;
+    constraints.microbatches = 4;
+    if (seed % 3 == 0) constraints.zero = 0;
+    if (seed % 3 == 1) constraints.pp = 2;
+    if (seed % 3 == 2) constraints.tp = 2;
+    constraints.schedule = "1f1b";
+    std::vector<Axis> order = {Axis::Pipeline, Axis::Data, Axis::Tensor};
+    double best = infinity;
+    do {
+      constraints.order = order;
+      best = std::min(best, enumerate(problem, *cluster, constraints, infinity).fastest);
+    } while (std::ranges::next_permutation(order).found);
+    constraints.order.clear();
+    Outcome outcome = searched(problem, *cluster, constraints);
+    expectHonest(outcome, best, 1.02, "seed " + std::to_string(seed));
+    if (!outcome.best) continue;
+    ++count;
+    turned += outcome.best->model->setting.order != usualOrder;
+    exact += outcome.best->seconds() <= best * (1 + 1e-9);
+  }
+  EXPECT_GE(turned, 2);
   EXPECT_GE(exact * 10, count * 7);
 }
 

@@ -344,6 +344,7 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
   Result<Cluster> cluster = parseCluster("a100-80g:2x4");
   for (SplitFlags flags :
        {SplitFlags{.mesh = "tp=4,dp=2"}, SplitFlags{.mesh = "pp=4,dp=2"},
+        SplitFlags{.mesh = "pp=4,dp=2", .meshOrder = "dp,pp"}, SplitFlags{.mesh = "tp=2,dp=4", .meshOrder = "tp,dp"},
         SplitFlags{.schedule = "interleaved:2", .recompute = "selective"},
         SplitFlags{.mesh = "pp=2", .recompute = "full", .like = "megatron-sp"}, SplitFlags{.like = "hsdp"},
         SplitFlags{.like = "gpipe"}, SplitFlags{.like = "ring"}, SplitFlags{.like = "2d"},

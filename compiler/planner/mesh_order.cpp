@@ -1,0 +1,116 @@
+#include "compiler/planner/mesh_order.h"
+#include "compiler/planner/device_presets.h"
+#include "compiler/planner/split_model.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::planner {
+namespace {
+
+constexpr std::pair<const char *, Axis> names[] = {{"pp", Axis::Pipeline}, {"dp", Axis::Data},
+                                                   {"fsdp", Axis::Shards}, {"cp", Axis::Sequence},
+                                                   {"ep", Axis::Experts},  {"tp", Axis::Tensor}};
+
+// Then a group is the faster, the more of its ranks share a node.
+bool isNodeFaster(const Cluster &cluster) {
+  return cluster.node.latency <= cluster.network.latency &&
+         cluster.node.bandwidth >= cluster.network.bandwidth * constants::networkEfficiency;
+}
+
+} // namespace
+
+const char *name(Axis axis) {
+  const auto *found = std::ranges::find(names, axis, &std::pair<const char *, Axis>::second);
+  return found == std::end(names) ? "tp" : found->first;
+}
+
+Result<std::vector<Axis>> parseAxisOrder(const std::string &text) {
+  std::vector<Axis> order;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string name = text.substr(at, comma - at);
+    const auto *found = std::ranges::find_if(names, [&](const auto &entry) { return entry.first == name; });
+    auto wrong = [&](const std::string &what) {
+      return Status{ErrorKind::Usage, fmt::format("--mesh-order {}: {}; it lists axes from the outermost to the "
+                                                  "innermost, such as pp,dp,tp (also fsdp, cp, ep)",
+                                                  text, what)};
+    };
+    if (found == std::end(names)) return wrong(fmt::format("no axis '{}'", name));
+    if (std::ranges::find(order, found->second) != order.end()) return wrong(fmt::format("axis '{}' twice", name));
+    order.push_back(found->second);
+    at = comma + 1;
+  }
+  return order;
+}
+
+AxisOrder orderOf(const dist::Mesh &mesh) {
+  auto at = [&](Axis axis) {
+    auto isIt = [&](const dist::MeshAxis &other) {
+      return other.name == name(axis) || (axis == Axis::Tensor && other.name == "tp_col");
+    };
+    auto found = std::ranges::find_if(mesh.axes, isIt);
+    return found == mesh.axes.end() ? -1 : found - mesh.axes.begin();
+  };
+  AxisOrder order = usualOrder;
+  std::ranges::stable_sort(order, {}, at);
+  return order;
+}
+
+Placement placementOf(const Cluster &cluster, const Setting &setting) {
+  Placement placement;
+  for (size_t axis = 0; axis < numAxes; ++axis) placement[axis] = setting.group(cluster, setOf({Axis(axis)})).perNode;
+  return placement;
+}
+
+Placement microbatchPlacement(const Cluster &cluster, const Setting &setting) {
+  Placement placement = placementOf(cluster, setting);
+  for (Axis axis : {Axis::Pipeline, Axis::Data, Axis::Shards}) placement[size_t(axis)] = 1;
+  return placement;
+}
+
+// Nowhere fewer neighbours in a node, and every border of stages that `b` has inside a node `a` has too.
+bool isNoSlower(const Cluster &cluster, const Placement &a, const Placement &b) {
+  for (size_t axis = 0; axis < numAxes; ++axis)
+    if (a[axis] < b[axis]) return false;
+  return a[size_t(Axis::Pipeline)] % b[size_t(Axis::Pipeline)] == 0 && (a == b || isNodeFaster(cluster));
+}
+
+std::vector<AxisOrder> openOrders(const Cluster &cluster, const Setting &setting, const std::vector<Axis> &asked) {
+  if (asked.empty() && cluster.nodes == 1) return {usualOrder};
+  auto isLong = [&](Axis axis) { return setting.axisSize(axis) > 1; };
+  std::vector<size_t> slots; // of the usual order whose axes are longer than 1
+  for (size_t i = 0; i < usualOrder.size(); ++i)
+    if (isLong(usualOrder[i]) || (usualOrder[i] == Axis::Tensor && setting.gridDevices() > 1)) slots.push_back(i);
+  auto isAsked = [&](const AxisOrder &order) {
+    auto last = order.begin();
+    for (Axis axis : asked) {
+      auto at = std::ranges::find(order, axis);
+      if (std::ranges::find(slots, size_t(std::ranges::find(usualOrder, axis) - usualOrder.begin())) == slots.end())
+        continue; // of size 1
+      if (at < last) return false;
+      last = at;
+    }
+    return true;
+  };
+  std::vector<std::pair<AxisOrder, Placement>> found;
+  std::vector<size_t> turn = slots;
+  do {
+    Setting laid = setting;
+    laid.order = usualOrder;
+    for (size_t i = 0; i < slots.size(); ++i) laid.order[slots[i]] = usualOrder[turn[i]];
+    if (!isAsked(laid.order)) continue;
+    const Placement placement = placementOf(cluster, laid);
+    auto isSame = [&](const auto &other) { return other.second == placement; };
+    if (std::ranges::none_of(found, isSame)) found.emplace_back(laid.order, placement);
+  } while (std::ranges::next_permutation(turn).found);
+  std::vector<AxisOrder> open;
+  for (const auto &[order, placement] : found) {
+    auto isBetter = [&](const auto &other) {
+      return other.second != placement && isNoSlower(cluster, other.second, placement);
+    };
+    if (std::ranges::none_of(found, isBetter)) open.push_back(order);
+  }
+  return open;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,112 @@
+// Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
+#include "compiler/planner/decided_model.h"
+#include "compiler/planner/mesh_order.h"
+#include "compiler/planner/outer_search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+using testing::gpt;
+
+Setting settingOf(int64_t pp, int64_t dp, int64_t tp) {
+  Setting setting;
+  setting.pp = pp;
+  setting.dp = dp;
+  setting.tp = tp;
+  return setting;
+}
+
+std::set<std::string> meshesOf(const Cluster &cluster, Setting setting, const std::vector<Axis> &asked = {}) {
+  std::set<std::string> meshes;
+  for (const AxisOrder &order : openOrders(cluster, setting, asked)) {
+    setting.order = order;
+    meshes.insert(setting.mesh().str());
+  }
+  return meshes;
+}
+
+// Ranks of a group in one node, counted device by device.
+int64_t counted(const Cluster &cluster, const Setting &setting, const dist::Axes &axes) {
+  const dist::Mesh mesh = setting.mesh();
+  int64_t most = 0;
+  for (int64_t device : mesh.group(0, axes)) most += device / cluster.devicesPerNode == 0;
+  return most;
+}
+
+TEST(MeshOrder, GroupsAreThoseOfTheMesh) {
+  Result<Cluster> cluster = parseCluster("a100-80g:4x4");
+  for (int64_t pp : {1, 2, 4, 8})
+    for (int64_t dp : {1, 2, 4})
+      for (int64_t tp : {1, 2, 4}) {
+        if (16 % (pp * dp * tp) != 0) continue;
+        Setting setting = settingOf(pp, dp, tp);
+        setting.cp = 16 / (pp * dp * tp);
+        std::array<Axis, 4> turn = {Axis::Pipeline, Axis::Data, Axis::Sequence, Axis::Tensor};
+        do {
+          for (size_t i = 0; i < 4; ++i) setting.order[std::array{0, 1, 3, 5}[i]] = turn[i];
+          Setting again = setting;
+          again.order = orderOf(setting.mesh());
+          EXPECT_EQ(again.mesh(), setting.mesh());
+          for (auto [axis, name] : {std::pair{Axis::Pipeline, "pp"}, {Axis::Data, "dp"}, {Axis::Tensor, "tp"}})
+            EXPECT_EQ(setting.group(*cluster, setOf({axis})).perNode, counted(*cluster, setting, {name}))
+                << setting.mesh().str() << name;
+          EXPECT_EQ(setting.group(*cluster, setOf({Axis::Data, Axis::Sequence})).perNode,
+                    counted(*cluster, setting, {"dp", "cp"}));
+          // A border lies between nodes where the devices say so.
+          const dist::Mesh mesh = setting.mesh();
+          const std::vector<int64_t> ranks = mesh.group(0, {"pp"});
+          for (size_t r = 0; r + 1 < ranks.size(); ++r)
+            EXPECT_EQ(setting.crossesNodes(*cluster, int(r), int(r) + 1), ranks[r] / 4 != ranks[r + 1] / 4)
+                << mesh.str() << " rank " << r;
+        } while (std::ranges::next_permutation(turn).found);
+      }
+}
+
+TEST(MeshOrder, OrdersOfTheSamePriceAreOne) {
+  Result<Cluster> two = parseCluster("a100-80g:8x2"), one = parseCluster("a100-80g:8");
+  EXPECT_EQ(meshesOf(*two, settingOf(2, 2, 4)),
+            (std::set<std::string>{"pp=2,dp=2,tp=4", "dp=2,pp=2,tp=4", "tp=4,pp=2,dp=2"}));
+  EXPECT_EQ(meshesOf(*two, settingOf(2, 1, 8)), (std::set<std::string>{"pp=2,dp=1,tp=8", "tp=8,dp=1,pp=2"}));
+  EXPECT_EQ(meshesOf(*one, settingOf(2, 2, 2)), (std::set<std::string>{"pp=2,dp=2,tp=2"}));
+  // Asked for: as it is said, on one node too.
+  EXPECT_EQ(meshesOf(*one, settingOf(2, 2, 2), {Axis::Tensor, Axis::Pipeline}),
+            (std::set<std::string>{"dp=2,tp=2,pp=2"}));
+  EXPECT_FALSE(parseAxisOrder("pp,up"));
+  EXPECT_FALSE(parseAxisOrder("pp,dp,pp"));
+}
+
+// Small activations between stages and many gradients: pipelines side by side, stages on different nodes, are slower
+// than samples on different nodes; with many samples and few parameters it is the other way round.
+TEST(MeshOrder, TheSearchTurnsTheMeshWhereItIsFaster) {
+  Result<Cluster> cluster = parseCluster("a100-80g:4x2");
+  cluster->network.bandwidth /= 64;
+  int turned = 0;
+  for (const Problem &problem : {gpt({64, 64, 128, 8, 8, 512}), gpt({8, 64, 1024, 8, 4, 512})}) {
+    double best = 0;
+    for (const char *order : {"pp,dp,tp", "dp,pp,tp", "tp,pp,dp", "dp,tp,pp", "tp,dp,pp", "pp,tp,dp"}) {
+      Result<Constraints> pinned = parseConstraints({.mesh = "pp=2,dp=2,tp=2", .meshOrder = order}, *cluster);
+      Result<Decision> decision = solve(problem, *cluster, *pinned, {.alternatives = false});
+      ASSERT_TRUE(decision) << decision.status().message();
+      EXPECT_EQ(decision->mesh.axes[0].name, std::string(order).substr(0, 2));
+      EXPECT_EQ(decision->mesh.axes[2].name, std::string(order).substr(6, 2));
+      const double seconds = decision->predicted.stepSeconds;
+      best = best == 0 ? seconds : std::min(best, seconds);
+      Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
+      ASSERT_TRUE(decided);
+      EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, seconds, 1e-9 * seconds);
+    }
+    Result<Constraints> open = parseConstraints({.mesh = "pp=2,dp=2,tp=2"}, *cluster);
+    Result<Decision> decision = solve(problem, *cluster, *open, {.alternatives = false});
+    ASSERT_TRUE(decision) << decision.status().message();
+    EXPECT_NEAR(decision->predicted.stepSeconds, best, 1e-9 * best);
+    turned += decision->mesh.axes[0].name != "pp";
+  }
+  EXPECT_GE(turned, 1);
+}
+
+} // namespace
+} // namespace cleave::planner
