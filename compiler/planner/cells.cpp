@@ -41,9 +41,9 @@ Cell &Cells::at(const Setting &setting) {
   if (setting.grid == TensorGrid::None) std::get<Placement>(built)[size_t(Axis::Tensor)] = 0;
   auto [same, isFirst] = models.try_emplace(built, nullptr);
   if (isFirst) {
-    Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting);
+    Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting, likeOf[setting.cp].get());
     if (model)
-      same->second = std::make_shared<SplitModel>(std::move(*model));
+      likeOf[setting.cp] = same->second = std::make_shared<SplitModel>(std::move(*model));
     else
       cell.reason = model.status();
   }

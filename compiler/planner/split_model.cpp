@@ -181,13 +181,11 @@ namespace {
 class Builder {
 public:
   Builder(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Constraints &constraints,
-          const Setting &setting)
-      : problem(problem), facts(facts), constraints(constraints), model(*facts.structure) {
+          const Setting &setting, const SplitModel *like)
+      : problem(problem), facts(facts), constraints(constraints), like(like), model(*facts.structure) {
     model.cluster = &cluster;
     model.setting = setting;
-    for (const Tensor &tensor : problem.tensors)
-      if (tensor.trainable)
-        model.gradientBytes += double(tensor.elements()) * double(tensor.gradientBytes) / double(setting.tp);
+    model.gradientBytes /= double(setting.tp);
     model.onlyAllReduces =
         constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
   }
@@ -195,7 +193,7 @@ public:
   Result<SplitModel> build() {
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
-    model.gradientsPast.edit() = facts.waitingGradients.past([&](int tensor) { return model.localBytes(tensor); });
+    model.gradientsPast.edit() = facts.waitingGradients.past([this](int tensor) { return model.localBytes(tensor); });
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     for (Flow &flow : model.flows.edit()) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
@@ -225,6 +223,14 @@ private:
   Status splitSequence() {
     model.attentionSplit = constraints.attentionSplit;
     if (model.setting.cp == 1) return Status::ok();
+    if (like && like->setting.cp == model.setting.cp) {
+      model.contextFactors = like->contextFactors;
+      model.contextByHeads = like->contextByHeads;
+      model.contextSplit = like->contextSplit;
+      return Status::ok();
+    }
+    std::vector<int64_t> &contextFactors = model.contextFactors.edit();
+    std::vector<bool> &contextByHeads = model.contextByHeads.edit(), &contextSplit = model.contextSplit.edit();
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
       auto canSplit = [&](int64_t factor, const std::vector<bool> &inParts) {
@@ -232,16 +238,15 @@ private:
       };
       bool byHeads = constraints.attentionSplit == AttentionSplit::Ulysses && facts.sequence.inAttention[i];
       int64_t positions = facts.sequence.positions[i], heads = facts.sequence.heads[i];
-      int64_t &factor = model.contextFactors.edit()[i];
-      model.contextByHeads.edit()[i] = byHeads && canSplit(heads, facts.canSplitHeads);
-      if (model.contextByHeads[i])
+      int64_t &factor = contextFactors[i];
+      contextByHeads[i] = byHeads && canSplit(heads, facts.canSplitHeads);
+      if (contextByHeads[i])
         factor = heads;
       else if (!(byHeads && heads < 0) && canSplit(positions, facts.canSplitPositions))
         factor = positions;
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
         for (const auto &dim : node.rule.results[r])
-          if (std::find(dim.begin(), dim.end(), factor) != dim.end())
-            model.contextSplit.edit()[size_t(node.results[r])] = true;
+          if (std::find(dim.begin(), dim.end(), factor) != dim.end()) contextSplit[size_t(node.results[r])] = true;
       if (factor >= 0 || node.cheap || node.flops == 0 || node.flops < facts.expensiveFlops) continue;
       std::string why =
           positions < 0 ? "it has no sequence"
@@ -403,14 +408,15 @@ private:
   const Problem &problem;
   const ProblemFacts &facts;
   const Constraints &constraints;
+  const SplitModel *like;
   SplitModel model;
 };
 
 } // namespace
 
 Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                              const Constraints &constraints, const Setting &setting) {
-  return Builder(problem, facts, cluster, constraints, setting).build();
+                              const Constraints &constraints, const Setting &setting, const SplitModel *like) {
+  return Builder(problem, facts, cluster, constraints, setting, like).build();
 }
 
 } // namespace cleave::planner

@@ -259,8 +259,9 @@ struct ProblemFacts {
 // `tiesBlocks`: repetitions of a block are split alike.
 ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks = true);
 
-// Errors: a pin that no node or parameter can follow.
+// `like`: a model of the same problem and constraints with the same cp, if there is one: what follows from cp alone is
+// taken from it. Errors: a pin that no node or parameter can follow.
 Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                              const Constraints &constraints, const Setting &setting);
+                              const Constraints &constraints, const Setting &setting, const SplitModel *like = nullptr);
 
 } // namespace cleave::planner

@@ -75,6 +75,8 @@ public:
       layout->flops += node.flops + node.backwardFlops;
       if (!node.cheap) layout->heavyFlops += node.flops + node.backwardFlops;
     }
+    for (const Tensor &tensor : problem.tensors)
+      if (tensor.trainable) model.gradientBytes += double(tensor.elements()) * double(tensor.gradientBytes);
     model.layout = layout;
     return std::make_shared<SplitModel>(std::move(model));
   }

@@ -250,7 +250,9 @@ private:
     double once = all.update + all.exposed, late = all.hideable, hidden = 0;
     for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
       UnitActivity work;
-      for (const Unit &unit : units) work += problem.activity->of(unit.kind, how);
+      const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
+      for (size_t kind = 0; kind < sizes.size(); ++kind)
+        work += problem.activity->of(int(kind), how).times(double(sizes[kind]));
       double forward = work.forward / std::max(1e-30, work.seconds());
       hidden = std::max(hidden, (work.seconds() - work.communication) *
                                     (overlap.forward * forward + overlap.backward * (1 - forward)));
