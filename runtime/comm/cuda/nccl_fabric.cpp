@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <fmt/format.h>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -222,20 +223,31 @@ Status NcclFabric::open(const plan::Plan &plan) {
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));
   made.push_back(world);
+  CLEAVE_RETURN_IF_ERROR(greetings.allocate(device().gpu(), 2 * mesh.numDevices(), device().copies()));
+  CLEAVE_RETURN_IF_ERROR(
+      device().gpu().check(device().gpu().driver.streamSynchronize(device().copies()), "the GPU stopped"));
   // All processes make the same splits in one order: what any program of the plan exchanges.
-  std::set<std::pair<std::vector<std::string>, int>> wanted;
+  std::map<std::pair<std::vector<std::string>, int>, bool> wanted; // whether its members send each other messages
   for (const plan::Program &program : plan.programs())
     for (const plan::Fragment &fragment : program.fragments())
-      for (const plan::Command &command : fragment.commands())
-        if (command.has_collective())
-          wanted.insert({{command.collective().axes().begin(), command.collective().axes().end()}, laneOf(command)});
-  for (const auto &[axes, lane] : wanted) {
+      for (const plan::Command &command : fragment.commands()) {
+        if (!command.has_collective()) continue;
+        const plan::Collective &collective = command.collective();
+        wanted[{{collective.axes().begin(), collective.axes().end()}, laneOf(command)}] |=
+            collective.op() == plan::Collective::ALL_TO_ALL || collective.op() == plan::Collective::SHIFT;
+      }
+  for (const auto &[key, hasMessages] : wanted) {
+    const auto &[axes, lane] = key;
     std::vector<int64_t> members = mesh.group(self, axes);
     auto place = std::find(members.begin(), members.end(), self) - members.begin();
     Result<NcclComm> comm =
         split(static_cast<int>(members.front()), place, fmt::format("the ranks along {}", fmt::join(axes, ", ")));
     if (!comm) return comm.status();
     groups[{axes, lane}] = *comm;
+    if (!hasMessages) continue;
+    std::vector<int> all(members.size());
+    std::iota(all.begin(), all.end(), 0);
+    CLEAVE_RETURN_IF_ERROR(connect(*comm, device().stream(lane), static_cast<int>(place), all, all));
   }
   std::set<std::tuple<int64_t, int64_t, int>> pairs;
   for (int64_t other = 0; other < mesh.numDevices(); ++other)
@@ -246,9 +258,32 @@ Status NcclFabric::open(const plan::Plan &plan) {
     constexpr int noColor = -1; // NCCL_SPLIT_NOCOLOR
     Result<NcclComm> comm = split(mine ? 0 : noColor, to == self, fmt::format("ranks {} and {}", from, to));
     if (!comm) return comm.status();
-    if (mine) routes[{from, to, channel}].comm = *comm;
+    if (!mine) continue;
+    Route &route = routes[{from, to, channel}];
+    route.comm = *comm;
+    if (from == self)
+      CLEAVE_RETURN_IF_ERROR(device().gpu().check(device().gpu().driver.streamCreate(&route.stream, streamNonBlocking),
+                                                  "cannot make a stream"));
+    CLEAVE_RETURN_IF_ERROR(from == self ? connect(*comm, route.stream, 0, {1}, {})
+                                        : connect(*comm, device().stream(receiveLane), 1, {}, {0}));
   }
   return Status::ok();
+}
+
+// Two ranks connect when they first send each other something, and both wait for that on their hosts. Within a step
+// each comes to its exchanges in an order of its own, and two could wait for each other; so they do it here, where all
+// have one order. What is sent is of no use.
+Status NcclFabric::connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to,
+                           const std::vector<int> &from) {
+  CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
+  int error = nccl->groupStart();
+  Address sent = greetings.address(), received = sent + static_cast<Address>(mesh.numDevices());
+  for (int peer : to)
+    if (!error) error = nccl->send(pointer(sent + static_cast<Address>(self)), 1, ncclUint8, peer, comm, stream);
+  for (int peer : from)
+    if (!error) error = nccl->receive(pointer(received + static_cast<Address>(peer)), 1, ncclUint8, peer, comm, stream);
+  int ended = nccl->groupEnd();
+  return ncclStatus(*nccl, error ? error : ended, "cannot connect the ranks");
 }
 
 Result<Prepared> NcclFabric::prepare(int64_t id, int lane, const plan::Collective &collective) {
@@ -308,8 +343,6 @@ Status NcclFabric::openRoutes(int64_t id, std::span<const MessageRoute> opened) 
     Route &route = routes[{message.from, message.to, message.channel}];
     route.stride = (message.bytes + 255) / 256 * 256;
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
-    CLEAVE_RETURN_IF_ERROR(
-        gpu.check(gpu.driver.streamCreate(&route.stream, streamNonBlocking), "cannot make a stream"));
     CLEAVE_RETURN_IF_ERROR(route.memory.allocate(gpu, route.stride * message.buffers, route.stream));
     CLEAVE_RETURN_IF_ERROR(route.idle.make(gpu));
     for (int i = 0; i < message.buffers; ++i) {

@@ -49,6 +49,7 @@ public:
 private:
   bool stop() override;
   Result<NcclComm> split(int color, int64_t key, const std::string &what);
+  Status connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to, const std::vector<int> &from);
   const Nccl *nccl = nullptr;
   NcclComm world = nullptr;
   std::vector<NcclComm> made;                                          // all, the world first
@@ -58,6 +59,7 @@ private:
   std::optional<std::chrono::steady_clock::time_point> lostSince;      // a process of the run
   std::array<int64_t, numLanes> scratchBytes{};
   std::array<DeviceMemory, numLanes> scratches;
+  DeviceMemory greetings; // what ranks send each other to connect
 };
 
 } // namespace cleave::runtime::cuda

@@ -43,6 +43,9 @@ Result<Driver> loadDriver() {
   if (!handle) return handle.status();
   Driver table;
   CLEAVE_DRIVER_FUNCTIONS(CLEAVE_RESOLVE)
+  // Hardware queues; read when the driver starts, 8 unless told. Streams that share one wait for each other's waits: a
+  // send behind one that waits for a peer's message, which the peer sends when it has this one.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
   if (int error = table.init(0)) return driverStatus(table, error, "cannot start the CUDA driver");
   return table;
 }
@@ -78,6 +81,9 @@ Result<Nccl> loadNccl() {
                    "the plan's devices exchange tensors, which NCCL does between GPUs (NVIDIA's "
                    "package libnccl2, or nvidia-nccl-cu13 of pip; LD_LIBRARY_PATH says where it is)"});
   if (!handle) return handle.status();
+  // All ways of all communicators are connected when they are made, where ranks come in one order, not at the first
+  // exchange that takes one, where each waits on its host for the others.
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", /*replace=*/0);
   Nccl table;
   CLEAVE_NCCL_FUNCTIONS(CLEAVE_RESOLVE)
   CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "ncclGetErrorString", table.errorString));

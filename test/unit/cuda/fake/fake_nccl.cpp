@@ -2,9 +2,10 @@
 // exchange is a file, which the others read when it is there. Sums are made in the order of the ranks and rounded to
 // the type after every one, as NCCL's hops do. As in the library, a send ends when it was received, so that an order of
 // calls that would hang there hangs here, operations of a group begin together, and work is only enqueued: what a graph
-// runs again is exchanged again. Members that do not call the same thing, with as many elements, fail, and so do those
-// of whom one is captured and another is not. A communicator is destroyed by its members together; it ends, aborted
-// too, when what was enqueued is done and no graph is left that has a call of it.
+// runs again is exchanged again. The first message between two waits on the host for the other's call, as it connects
+// them. Members that do not call the same thing, with as many elements, fail, and so do those of whom one is captured
+// and another is not. A communicator is destroyed by its members together; it ends, aborted too, when what was enqueued
+// is done and no graph is left that has a call of it.
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"
 #include <algorithm>
@@ -30,8 +31,9 @@ int bytesOf(int type) {
 struct Comm {
   std::string folder;
   int ranks = 0, rank = 0, splits = 0;
-  int64_t exchanges = 0;               // so far, of all members
-  std::vector<int64_t> sent, received; // messages, by peer
+  int64_t exchanges = 0;                   // so far, of all members
+  std::vector<int64_t> sent, received;     // messages, by peer
+  std::set<std::pair<int, int>> connected; // from, to
   std::atomic<bool> aborted{false};
   std::atomic<int> failure{ok};
   fake::Stream *stream = nullptr;                       // all that this communicator does is on it
@@ -205,6 +207,23 @@ void deliver(const std::vector<Message> &messages) {
     if (!await(comm, [&, file = file] { return !exists(file); })) return;
 }
 
+// Each end says that it is there, then waits for the other.
+int connectAll(const std::vector<Message> &messages) {
+  auto path = [](const Comm *comm, const char *end, std::pair<int, int> way) {
+    return comm->folder + "/" + end + std::to_string(way.first) + "with" + std::to_string(way.second);
+  };
+  std::vector<std::pair<Comm *, std::string>> others;
+  for (const Message &m : messages) {
+    std::pair<int, int> way = m.receives ? std::pair{m.peer, m.comm->rank} : std::pair{m.comm->rank, m.peer};
+    if (m.peer == m.comm->rank || !m.comm->connected.insert(way).second) continue;
+    put(path(m.comm, m.receives ? "to" : "from", way), "");
+    others.push_back({m.comm, path(m.comm, m.receives ? "from" : "to", way)});
+  }
+  for (const auto &[comm, file] : others)
+    if (!await(comm, [&, file = file] { return exists(file); })) return internalError;
+  return ok;
+}
+
 int addMessage(Message message) {
   if (!message.comm || message.comm->aborted || message.peer < 0 || message.peer >= message.comm->ranks)
     return invalidArgument;
@@ -214,6 +233,7 @@ int addMessage(Message message) {
   if (depth) return grouped.push_back(message), ok;
   if (message.peer == message.comm->rank)
     return fail(message.comm, invalidUsage, "a message to itself without a group");
+  if (int error = connectAll({message})) return error;
   return fake::enqueue(message.stream, [message] { deliver({message}); }) ? internalError : ok;
 }
 
@@ -352,6 +372,7 @@ int ncclGroupEnd() {
   std::set<fake::Stream *> streams;
   for (const Message &m : messages) streams.insert(m.stream);
   if (streams.size() > 1) return invalidUsage;
+  if (int error = connectAll(messages)) return error;
   return messages.empty() || !fake::enqueue(*streams.begin(), [messages] { deliver(messages); }) ? ok : internalError;
 }
 }
