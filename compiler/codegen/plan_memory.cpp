@@ -322,6 +322,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
       arenaBytes.push_back(slots.end() + scratch);
       if (program == 0 || peak.total() > report.total()) report = peak;
     }
+    report.host = *std::max_element(hostBytes.begin(), hostBytes.end()); // another program may have more there
     module->setAttr("plan.persistent_bytes", builder.getDenseI64ArrayAttr(persistentBytes));
     module->setAttr("plan.host_bytes", builder.getDenseI64ArrayAttr(hostBytes));
     module->setAttr("plan.arena_bytes", builder.getDenseI64ArrayAttr(arenaBytes));

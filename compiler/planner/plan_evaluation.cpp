@@ -68,6 +68,7 @@ public:
       for (size_t s = 0; s < stages.size(); ++s)
         if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
     }
+    predicted.memory.host = onHost; // another device may have more there
     predicted.stepSeconds = end;
     predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
     if (!problem.profile) predicted.bubbleSeconds = 0;

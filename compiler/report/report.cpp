@@ -229,7 +229,7 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
   // Gradients of the last microbatch are scratch: they share the reused part of the arena with the activations.
   double persistent = memory.parameters + memory.optimizer + memory.gradients;
   memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
-  memory.host = double(program.host_bytes());
+  for (const plan::Program &each : plan.programs()) memory.host = std::max(memory.host, double(each.host_bytes()));
   memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, number);
   report.predicted.memory = memory;
   report.memoryIsPlanned = true;

@@ -81,9 +81,6 @@ Result<Nccl> loadNccl() {
                    "the plan's devices exchange tensors, which NCCL does between GPUs (NVIDIA's "
                    "package libnccl2, or nvidia-nccl-cu13 of pip; LD_LIBRARY_PATH says where it is)"});
   if (!handle) return handle.status();
-  // All ways of all communicators are connected when they are made, where ranks come in one order, not at the first
-  // exchange that takes one, where each waits on its host for the others.
-  ::setenv("NCCL_RUNTIME_CONNECT", "0", /*replace=*/0);
   Nccl table;
   CLEAVE_NCCL_FUNCTIONS(CLEAVE_RESOLVE)
   CLEAVE_RETURN_IF_ERROR(resolve(*handle, name, "ncclGetErrorString", table.errorString));

@@ -249,6 +249,28 @@ TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
   }
 }
 
+// Of stages all that a rank keeps of its microbatches in flight is there; here is part of one.
+TEST(Search, OffloadedActivationsOfStages) {
+  Problem problem = gpt({8, 64, 128, 8, 6, 512});
+  Result<Cluster> cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g}\n", "c.yaml");
+  ASSERT_TRUE(cluster) << cluster.status().message();
+  auto decide = [&](const std::string &schedule, const std::string &offload) {
+    SplitFlags flags{
+        .mesh = "pp=2", .microbatches = "8", .schedule = schedule, .recompute = "none", .offload = offload};
+    Result<Decision> decision = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+    EXPECT_TRUE(decision) << decision.status().message();
+    return decision->predicted;
+  };
+  for (auto [schedule, slots] : {std::pair{"1f1b", 2.0}, std::pair{"gpipe", 8.0}}) {
+    Predicted none = decide(schedule, "none"), moved = decide(schedule, "activations");
+    const double tokens = slots * 64 * 8; // one sample's, which the embedding's gradient reads: inputs stay
+    EXPECT_NEAR(moved.memory.host + tokens, none.memory.activations, 1e-9 * moved.memory.host) << schedule;
+    EXPECT_LT(moved.memory.activations, 1.01 * 0.25 * moved.memory.host / slots) << schedule;
+    EXPECT_GT(moved.memory.activations, 0.2 * moved.memory.host / slots) << schedule;
+    EXPECT_GT(moved.stepSeconds, none.stepSeconds);
+  }
+}
+
 TEST(Search, HostsAreUsedWhereNothingElseFitsAndAsFarAsTheyGo) {
   Problem problem = gpt({2, 16, 512, 8, 4, 512});
   auto decide = [&](double gib, double host, const SplitFlags &flags = {}) {
