@@ -162,9 +162,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       size_t chosen = size_t(choice[v]);
       Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
       double times = double(variable.count) * microbatches, weights = weightPart(model, node);
-      double first = variable.candidates[chosen].forward;
       UnitActivity one;
-      one.again = std::max(0.0, price.forward / times - first);
+      one.again = price.again / times;
       one.forward = (price.forward + exchange.exposedForward) / times - one.again;
       double backward = price.backward / times;
       one.backwardWeight = backward * weights;

@@ -259,7 +259,7 @@ Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {
       {"memory bandwidth",
        [](Cluster &c) {
          c.device.memoryBandwidth *= 2;
-         c.device.cacheBandwidth *= 2;
+         for (CacheLevel &level : c.device.caches) level.bandwidth *= 2;
        }},
       {"bandwidth inside a node", [](Cluster &c) { c.node.bandwidth *= 2; }},
       {"network bandwidth", [](Cluster &c) { c.network.bandwidth *= 2; }}};

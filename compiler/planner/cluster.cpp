@@ -68,6 +68,24 @@ private:
   std::string file, where;
 };
 
+Status readCaches(const YAML::Node &levels, const Reader &device, const std::string &file,
+                  std::vector<CacheLevel> &caches) {
+  if (!levels) return Status::ok();
+  if (!levels.IsSequence())
+    return device.error(levels, "'caches' of device is a list, such as [{mib: 1, gbps: 160}, {mib: 16, gbps: 60}]");
+  for (const YAML::Node &entry : levels) {
+    Reader reader(entry, file, "caches");
+    CacheLevel level;
+    CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"mib", "gbps"}));
+    CLEAVE_RETURN_IF_ERROR(reader.number("mib", mib, 1e-6, level.bytes, true));
+    CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9, 1e-6, level.bandwidth, true));
+    if (!caches.empty() && level.bytes <= caches.back().bytes)
+      return reader.error(entry, "'caches' of device must go from small to large");
+    caches.push_back(level);
+  }
+  return Status::ok();
+}
+
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
   CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind",
@@ -86,8 +104,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "gradient_overlap",
                                             "tensor_overlap",
                                             "fused_attention",
-                                            "cache_mib",
-                                            "cache_gbps",
+                                            "caches",
                                             "batched_efficiency",
                                             "product_traffic",
                                             "element_ps"}));
@@ -103,8 +120,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gbps", 1e9, 1e-6, device.memoryBandwidth, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
-  CLEAVE_RETURN_IF_ERROR(reader.number("cache_mib", mib, 0, device.cacheBytes, false));
-  CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9, 0, device.cacheBandwidth, device.cacheBytes > 0));
+  CLEAVE_RETURN_IF_ERROR(readCaches(reader.child("caches"), reader, file, device.caches));
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
@@ -219,6 +235,33 @@ Result<Cluster> parsePreset(const std::string &text) {
 
 } // namespace
 
+double Device::cacheBytes() const {
+  double bytes = 0;
+  for (const CacheLevel &level : caches)
+    if (level.bandwidth > 1.25 * memoryBandwidth) bytes = level.bytes;
+  return bytes;
+}
+
+double Device::secondsPerByte(double distance) const {
+  const double memory = 1 / (memoryBandwidth * bandwidthEfficiency);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (distance > caches[i].bytes) continue;
+    const double here = 1 / caches[i].bandwidth;
+    if (i == 0) return here;
+    const double before = 1 / caches[i - 1].bandwidth;
+    return before +
+           (here - before) * std::log(distance / caches[i - 1].bytes) / std::log(caches[i].bytes / caches[i - 1].bytes);
+  }
+  return memory;
+}
+
+double Device::meanSecondsPerByte(double farthest) const {
+  constexpr int points = 16;
+  double sum = 0;
+  for (int i = 0; i < points; ++i) sum += secondsPerByte(farthest * (i + 0.5) / points);
+  return sum / points;
+}
+
 double Device::flopsAt(const std::string &precision) const {
   auto found = flops.find(precision);
   if (found == flops.end()) found = flops.find("fp32");
@@ -287,6 +330,10 @@ std::string Cluster::yaml() const {
   for (size_t work = 1; work < elementWorks; ++work)
     works += fmt::format("{}{}: {:.12g}", works.empty() ? "" : ", ", elementWorkNames[work],
                          device.elementSeconds[work] * 1e12);
+  std::string caches;
+  for (const CacheLevel &level : device.caches)
+    caches += fmt::format("{}{{mib: {:.12g}, gbps: {:.12g}}}", caches.empty() ? "" : ", ", level.bytes / mib,
+                          level.bandwidth / 1e9);
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of) {
@@ -300,16 +347,16 @@ std::string Cluster::yaml() const {
       "  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  score_traffic: {:.12g}\n"
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
-      "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  cache_mib: {:.12g}\n  cache_gbps: {:.12g}\n"
+      "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
       "  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
-      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, device.cacheBytes / mib,
-      device.cacheBandwidth / 1e9, device.batchedEfficiency, device.productTraffic, works, link(node), link(network),
-      host.bandwidth * 8 / 1e9, host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
+      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.batchedEfficiency,
+      device.productTraffic, works, link(node), link(network), host.bandwidth * 8 / 1e9, host.latency * 1e6,
+      hostSharedBy, hostMemoryBytes / gib);
 }
 
 } // namespace cleave::planner

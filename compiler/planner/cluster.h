@@ -32,6 +32,11 @@ inline constexpr size_t elementWorks = 6;
 inline constexpr const char *elementWorkNames[elementWorks] = {"none",     "arithmetic", "division",
                                                                "function", "reduction",  "random"};
 
+// Bytes that are touched again after so many others move so fast.
+struct CacheLevel {
+  double bytes = 0, bandwidth = 0; // bytes/s
+};
+
 struct Device {
   std::string kind; // "a100-80g", "cpu", or a name of the person's own
   double memoryBytes = 0;
@@ -43,8 +48,7 @@ struct Device {
   double gradientOverlap = -1;         // the same for gradients that are summed once a step (ZeRO 0 and 1)
   double computeEfficiency = 0;        // reached part of `flops` by large matrix products
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
-  double cacheBytes = 0;               // what an operation touches stays in the cache up to here; 0: no such cache
-  double cacheBandwidth = 0;           // bytes/s of operations that stay in it
+  std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
   double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
   double productTraffic = 1;           // bytes that a product moves for each that it must
@@ -59,6 +63,13 @@ struct Device {
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
   bool isCpu() const { return kind == "cpu"; }
+  // Of a byte that was touched last so many bytes ago: between two cache levels linear in the logarithm of the
+  // distance.
+  double secondsPerByte(double distance) const;
+  // The mean over distances that are spread evenly between 0 and `farthest`.
+  double meanSecondsPerByte(double farthest) const;
+  // What stays in some cache: the farthest level that is a quarter faster than memory; 0 without one.
+  double cacheBytes() const;
 };
 
 struct Link {
@@ -68,7 +79,7 @@ struct Link {
   double bandwidth = 0; // bytes/s a device can send, and as much receive; Memory: read and write together
   double latency = 0;   // seconds a message; Memory: a collective of all devices, from one kernel to the next
   Topology topology = Topology::Switch;
-  double cacheBandwidth = 0; // Memory: of what fits into Device::cacheBytes; 0: no such cache
+  double cacheBandwidth = 0; // Memory: of what fits into Device::cacheBytes(); 0: no such cache
 };
 
 struct Cluster {

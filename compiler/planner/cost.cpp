@@ -33,7 +33,7 @@ namespace {
 double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes) {
   Link link = cluster.node;
   link.latency *= std::log2(n) / std::max(1.0, std::log2(double(cluster.devicesPerNode)));
-  if (bytes <= cluster.device.cacheBytes && link.cacheBandwidth > 0) link.bandwidth = link.cacheBandwidth;
+  if (bytes <= cluster.device.cacheBytes() && link.cacheBandwidth > 0) link.bandwidth = link.cacheBandwidth;
   double reduced = bytes + bytes / n, copied = 2 * (n - 1) / n * bytes;
   switch (collective) {
   case Collective::AllReduce:
@@ -106,9 +106,7 @@ ElementWork elementWorkOf(const std::string &op) {
 
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
-  double bandwidth = device.memoryBandwidth * device.bandwidthEfficiency;
-  if (work.bytes <= device.cacheBytes && device.cacheBandwidth > bandwidth) bandwidth = device.cacheBandwidth;
-  double seconds = work.bytes / bandwidth;
+  double seconds = work.bytes * device.secondsPerByte(work.bytes);
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
@@ -122,6 +120,14 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
     seconds = std::max(seconds * device.productTraffic, work.flops / (device.flopsAt(precision) * efficiency));
   }
   return work.kernels * device.launchSeconds + seconds;
+}
+
+double keptSeconds(const Cluster &cluster, const LocalWork &work, double keptInAll) {
+  const Device &device = cluster.device;
+  if (device.caches.empty()) return 0;
+  const double traffic = work.memoryBound ? device.kernelTraffic : device.productTraffic;
+  const double far = device.meanSecondsPerByte(2 * keptInAll), near = device.secondsPerByte(work.bytes);
+  return std::max(0.0, far - near) * work.kept * traffic;
 }
 
 } // namespace cleave::planner

@@ -46,6 +46,7 @@ ElementWork elementWorkOf(const std::string &op);
 // One operation on one device. `product` counts only where flops > 0 and it is not `memoryBound`.
 struct LocalWork {
   double flops = 0, bytes = 0; // FLOP; bytes read and written
+  double kept = 0;             // bytes of them that wait for the other pass, and are touched late (keptSeconds)
   Product product;
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
@@ -61,5 +62,10 @@ struct LocalWork {
 // each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
+
+// What it takes besides where caches tell near from far: bytes that one pass writes and the other reads last came by
+// when what lies between had not been made, and those of the first layer before the whole step. As many distances lie
+// between nothing and twice what is kept (`keptInAll`, bytes): passes go there and back.
+double keptSeconds(const Cluster &cluster, const LocalWork &work, double keptInAll);
 
 } // namespace cleave::planner

@@ -73,20 +73,32 @@ double fitProductTraffic(const MachineFigures &figures, double bandwidth) {
   return count > 0 ? std::exp(logs / count) : 1;
 }
 
+// Nearer bytes are no slower: what a small copy loses is the start, which is counted apart.
+void fitMemory(const MachineFigures &figures, Device &device) {
+  if (figures.streams.empty()) return;
+  device.memoryBandwidth = figures.streams.back().together;
+  device.bandwidthEfficiency = 1;
+  device.caches.clear();
+  double fastest = 0;
+  for (auto stream = figures.streams.rbegin(); stream != figures.streams.rend(); ++stream) {
+    fastest = std::max(fastest, stream->together);
+    device.caches.insert(device.caches.begin(), {double(stream->bytes), fastest});
+  }
+  device.productTraffic = fitProductTraffic(figures, device.memoryBandwidth);
+}
+
 // Kernels work in the cache: what remains when the bytes have moved at the rate of a copy of as many.
-double workingSeconds(const MachineFigures &figures, const runtime::KernelFigure &kernel) {
-  for (const runtime::StreamFigure &stream : figures.streams)
-    if (double(stream.bytes) >= kernel.bytes) return kernel.seconds - kernel.bytes / stream.together;
-  return kernel.seconds;
+double workingSeconds(const Device &device, const runtime::KernelFigure &kernel) {
+  return kernel.seconds - kernel.bytes * device.secondsPerByte(kernel.bytes);
 }
 
 // What starting a kernel takes: of two that do the same with fewer and more elements, what no element explains.
-double fitStart(const MachineFigures &figures) {
+double fitStart(const MachineFigures &figures, const Device &device) {
   for (const runtime::KernelFigure &few : figures.kernels)
     for (const runtime::KernelFigure &many : figures.kernels) {
       if (few.work != many.work || few.elements >= many.elements) continue;
       double ratio = few.elements / many.elements;
-      return std::max(0.0, (workingSeconds(figures, few) - ratio * workingSeconds(figures, many)) / (1 - ratio));
+      return std::max(0.0, (workingSeconds(device, few) - ratio * workingSeconds(device, many)) / (1 - ratio));
     }
   return 0;
 }
@@ -94,7 +106,7 @@ double fitStart(const MachineFigures &figures) {
 // Of several kernels of a kind the last one, the largest, counts.
 void fitElements(const MachineFigures &figures, double start, Device &device) {
   for (const runtime::KernelFigure &kernel : figures.kernels) {
-    double left = std::max(0.1 * kernel.seconds, workingSeconds(figures, kernel) - start);
+    double left = std::max(0.1 * kernel.seconds, workingSeconds(device, kernel) - start);
     for (size_t work = 1; work < elementWorks; ++work)
       if (kernel.work == elementWorkNames[work]) device.elementSeconds[work] = left / kernel.elements;
   }
@@ -127,10 +139,10 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   link.latency = latencies[latencies.size() / 2];
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double small = (1 << 20) - 1; // bytes: mostly latency
-  double cache = std::max(small, cluster.device.cacheBytes);
+  double cache = std::max(small, cluster.device.cacheBytes());
   if (double rate = fitRate(figures, cluster, link, cache, infinity); rate > 0) link.bandwidth = rate;
-  if (cluster.device.cacheBytes > 0)
-    link.cacheBandwidth = fitRate(figures, cluster, link, small, cluster.device.cacheBytes);
+  if (cluster.device.cacheBytes() > 0)
+    link.cacheBandwidth = fitRate(figures, cluster, link, small, cluster.device.cacheBytes());
   return link;
 }
 
@@ -142,7 +154,8 @@ Cluster clusterOf(const MachineFigures &figures) {
   cluster.devicesPerNode = figures.devices;
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
-  const double start = fitStart(figures);
+  fitMemory(figures, device);
+  const double start = fitStart(figures, device);
   device.launchSeconds = std::max(figures.kernelSeconds, start); // most of what is launched are kernels
   if (!figures.products.empty()) {
     ProductFit fit = fitProducts(figures);
@@ -152,17 +165,6 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
     device.batchedEfficiency = fitBatched(figures, fit);
-  }
-  if (!figures.streams.empty()) {
-    device.memoryBandwidth = figures.streams.back().together;
-    device.bandwidthEfficiency = 1;
-    device.cacheBytes = device.cacheBandwidth = 0;
-    for (const runtime::StreamFigure &s : figures.streams)
-      if (s.together > 1.25 * device.memoryBandwidth) {
-        device.cacheBytes = double(s.bytes);
-        device.cacheBandwidth = s.together;
-      }
-    device.productTraffic = fitProductTraffic(figures, device.memoryBandwidth);
   }
   device.elementSeconds.fill(0);
   fitElements(figures, std::max(start, figures.kernelSeconds), device);

@@ -113,6 +113,7 @@ double keptBytes(Layout produced, UseSet uses, double bytes, double ways, bool g
 Price &Price::operator+=(const Price &other) {
   forward += other.forward;
   backward += other.backward;
+  again += other.again;
   update += other.update;
   exposed += other.exposed;
   exposedForward += other.exposedForward;
@@ -139,8 +140,9 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
   double times = double(variable.count) * double(model.setting.microbatches);
   bool again = recomputes(model, variable.inSegment, variable.inAttention);
   Price price;
-  price.forward = chosen.forward * times * (again ? 2 : 1);
-  price.backward = chosen.backward * times;
+  price.again = again ? chosen.forward * times : 0;
+  price.forward = (chosen.forward + (again ? 0 : chosen.keptForward)) * times + price.again;
+  price.backward = (chosen.backward + (again ? 0 : chosen.keptBackward)) * times;
   return price;
 }
 

@@ -8,6 +8,7 @@ namespace cleave::planner {
 // Of one step on one device.
 struct Price {
   double forward = 0, backward = 0;                                     // compute
+  double again = 0;                                                     // part of `forward`: computed again
   double update = 0;                                                    // optimizer
   double exposed = 0;                                                   // communication that nothing hides
   double exposedForward = 0;                                            // its part in the first forward pass

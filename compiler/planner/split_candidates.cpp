@@ -106,6 +106,16 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
                              : bytes(node.operands[o], candidate.uses[o].layout);
   for (size_t r = 0; r < node.results.size(); ++r)
     work.bytes += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
+  auto isKept = [&](int tensor) {
+    return facts.kept[size_t(tensor)] && problem.tensors[size_t(tensor)].kind == TensorKind::Activation;
+  };
+  double read = 0; // of what is kept, in the backward pass
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    if (const int source = node.cheap ? fused.sources[o] : node.operands[o]; isKept(source))
+      read += bytes(source, candidate.uses[o].layout) * (node.cheap ? fused.reads[o] : 1);
+  for (size_t r = 0; r < node.results.size(); ++r)
+    if (isKept(node.results[r]))
+      work.kept += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
   int64_t heads = facts.sequence.heads[size_t(index)];
   if (node.cheap && work.isScores && !fusedCore && !cluster.device.isCpu() && heads >= 0 && local.batchFactor >= 0 &&
       std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), constants::fusedSoftmaxMatrices) != 0) {
@@ -143,10 +153,13 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.elements = node.flops * part;
   }
   candidate.forward = operationSeconds(cluster, problem.precision, work);
+  candidate.keptForward = keptSeconds(cluster, work, model.keptBytes);
   candidate.forwardLaunches = work.kernels;
+  work.kept = read;
   size_t gradients = 0;
   for (int tensor : node.operands) gradients += facts.needsGradient[size_t(tensor)];
   if (gradients == 0 || node.stopsGradient) return;
+  candidate.keptBackward = keptSeconds(cluster, work, model.keptBytes);
   if (node.cheap) {
     // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
     // It makes what is inside of it again, and as much for the gradients.
@@ -173,14 +186,14 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
                const std::vector<int64_t> &laidFactors, std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
   candidates.push_back(
-      {-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, 0, {}});
+      {-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, 0, 0, 0, {}});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
     if (std::find(laidFactors.begin(), laidFactors.end(), int64_t(f)) != laidFactors.end()) continue;
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
-    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, 0, {}};
+    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, {}};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
       candidate.uses.push_back({layout, layout == whole});
@@ -198,7 +211,8 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
   }
   if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
   auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
-  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, 0, {}};
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, 0, 0,
+                 0,  {}};
   if (node.rule.linearity == dist::FactorRule::LinearJointly) {
     for (size_t o = 0; o < operands; ++o)
       if (isLinear(o)) pass.uses[o].layout = partialSum;

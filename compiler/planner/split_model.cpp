@@ -194,8 +194,12 @@ public:
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
     model.gradientsPast.edit() = facts.waitingGradients.past([this](int tensor) { return model.localBytes(tensor); });
+    for (Flow &flow : model.flows.edit()) {
+      flow.bytes = model.localBytes(flow.tensor);
+      if (flow.saved && flow.producer >= 0 && problem.tensors[size_t(flow.tensor)].kind == TensorKind::Activation)
+        model.keptBytes += flow.bytes * flow.count / double(model.setting.tp);
+    }
     CLEAVE_RETURN_IF_ERROR(fillNodes());
-    for (Flow &flow : model.flows.edit()) flow.bytes = model.localBytes(flow.tensor);
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();
     addContextCollectives();

@@ -142,7 +142,8 @@ public:
   }
 
   Status streams() {
-    for (int64_t bytes : {int64_t(1) << 18, int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 24, int64_t(1) << 27}) {
+    for (int shift : {18, 20, 22, 23, 24, 25, 27}) {
+      const int64_t bytes = int64_t(1) << shift;
       StreamFigure figure{bytes, 0, 0};
       CLEAVE_RETURN_IF_ERROR(stream(all(), bytes, figure.together));
       figure.alone = figure.together;

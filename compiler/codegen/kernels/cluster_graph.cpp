@@ -3,6 +3,7 @@
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include <tuple>
 
@@ -160,18 +161,40 @@ void ClusterGraph::label() {
   }
 }
 
-// Computing the op late keeps its operands alive instead of its result.
-bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
-  int64_t kept = 0;
-  for (Value seen : op->getOperands()) {
-    Value operand = behindFree(seen);
-    if (isAlwaysThere(operand) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
-    bool isAliveThen =
-        llvm::any_of(operand.getUsers(), [&](Operation *user) { return user != op && labels.lookup(user) >= until; });
-    if (!isAliveThen) kept += bytesOf(operand);
+// Bytes that must be kept for the op to run late, together with at most so many others that nothing else needs early.
+int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const {
+  llvm::SmallSetVector<Operation *, 16> late;
+  late.insert(op);
+  auto isLate = [&](Operation *user) { return late.contains(user) || labels.lookup(user) >= until; };
+  auto canBeLate = [&](Operation *def) {
+    return def && isClusterOp(def) && !isReduction(def) && llvm::all_of(def->getUsers(), isLate);
+  };
+  // What two of them read joins when the second has.
+  for (bool grows = true; grows && late.size() <= others;) {
+    grows = false;
+    for (size_t i = 0; i < late.size() && late.size() <= others; ++i)
+      for (Value operand : late[i]->getOperands())
+        if (canBeLate(operand.getDefiningOp())) grows |= late.insert(operand.getDefiningOp());
   }
-  int64_t result = bytesOf(op->getResult(0));
-  return kept <= result + result / 8; // statistics of rows come with the rows
+  llvm::SmallDenseSet<Value> kept;
+  int64_t bytes = 0;
+  for (Operation *one : late)
+    for (Value seen : one->getOperands()) {
+      Value operand = behindFree(seen);
+      if (isAlwaysThere(operand) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
+      if (late.contains(operand.getDefiningOp())) continue;
+      bool isAliveThen = llvm::any_of(
+          operand.getUsers(), [&](Operation *user) { return !late.contains(user) && labels.lookup(user) >= until; });
+      if (!isAliveThen && kept.insert(operand).second) bytes += bytesOf(operand);
+    }
+  return bytes;
+}
+
+// Computing the op late keeps alive what it is made from instead of its result: its operands, or what those are made
+// from, which can then be late, too.
+bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
+  int64_t result = bytesOf(op->getResult(0)), most = result + result / 8; // statistics of rows come with the rows
+  return keptFor(op, until, 0) <= most || keptFor(op, until, 16) <= most;
 }
 
 //===--- merging

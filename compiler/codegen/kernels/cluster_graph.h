@@ -32,6 +32,7 @@ private:
   };
   void label();
   bool isWorthDelaying(mlir::Operation *op, int64_t until) const;
+  int64_t keptFor(mlir::Operation *op, int64_t until, size_t others) const;
   void absorbIntoReductions();
   void mergeAlongValues();
   void mergeReadersOfOneTensor();

@@ -6,6 +6,9 @@
 //   backward  %g = Mul %dy, %e      ->    backward  %e2 = Erf %x;  %g = Mul %dy, %e2      (%x is kept for others
 //   anyway)
 //
+// The sum of a residual stream is not made again: the next layer reads it, so it stands in memory anyway, and the two
+// tensors that it was made from would have to be kept and read in its place.
+//
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
 //
 // Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what
@@ -21,9 +24,9 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int maxDepth = 12;          // of a recomputed expression
-constexpr double smallBytes = 65536;  // not worth recomputing: statistics of rows, scalars
-constexpr double writePenalty = 0.01; // of a byte that the forward pass would write only for this
+constexpr int maxDepth = 12;            // of a recomputed expression
+constexpr double smallBytes = 65536;    // not worth recomputing: statistics of rows, scalars
+constexpr double trafficPenalty = 0.01; // of a byte that is written only for this, or read besides
 
 bool isBackward(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
@@ -46,6 +49,11 @@ double bytesOf(Value value) {
 class Rematerializer {
 public:
   void run(Block &block) {
+    // Grows across products, collectives and copies, as in ClusterGraph: ops with different labels share no kernel.
+    for (Operation &op : block)
+      for (Value operand : op.getOperands())
+        if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
+          labels[&op] = std::max(labels[&op], labels.lookup(def) + (isClusterOp(def) ? 0 : 1));
     SmallVector<Operation *> candidates;
     for (Operation &op : llvm::reverse(block))
       if (isForward(&op) && canRecompute(&op)) candidates.push_back(&op);
@@ -86,10 +94,38 @@ private:
     }
     return sum;
   }
-  static double costOfKeeping(Value value) {
-    bool isWrittenAnyway = !canRecompute(value.getDefiningOp()) ||
-                           llvm::any_of(value.getUsers(), [](Operation *user) { return !isClusterOp(user); });
-    return bytesOf(value) * (isWrittenAnyway ? 1 : 1 + writePenalty);
+  double costOfKeeping(Value value) const {
+    Operation *op = value.getDefiningOp();
+    bool isWrittenAnyway = !canRecompute(op) || llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return !isClusterOp(user) || (isForward(user) && labels.lookup(user) > labels.lookup(op));
+    });
+    return bytesOf(value) * (isWrittenAnyway ? 1 : 1 + trafficPenalty);
+  }
+  // What the clone of `op` reads from memory; constants, numbers and what is broadcast are at hand in a kernel.
+  void collectReads(Operation *op, int depth, llvm::SmallDenseSet<Value> &reads) {
+    for (Value operand : op->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (def && expanded.contains(def) && depth < maxDepth && !isAlive(operand)) {
+        collectReads(def, depth + 1, reads);
+        continue;
+      }
+      for (; def && isView(def) && isClusterOp(def); def = operand.getDefiningOp()) operand = def->getOperand(0);
+      bool isFree = def && isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(def);
+      if (!isFree && bytesOf(operand) > smallBytes) reads.insert(operand);
+    }
+  }
+  // Of what each user reads more than the value itself.
+  double costOfReading(Operation *op, ArrayRef<Operation *> users) {
+    llvm::SmallDenseSet<Value> reads;
+    collectReads(op, 0, reads);
+    double cost = 0;
+    for (Operation *user : users) {
+      double more = -bytesOf(op->getResult(0));
+      for (Value read : reads)
+        if (!llvm::is_contained(user->getOperands(), read)) more += bytesOf(read);
+      cost += std::max(0.0, more) * trafficPenalty;
+    }
+    return cost;
   }
 
   void consider(Operation *op) {
@@ -105,7 +141,8 @@ private:
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op);
     if (bytesOf(value) <= smallBytes && !isFree) return;
     expanded.clear();
-    if (costOfOperands(op, 0) > costOfKeeping(value)) return;
+    double again = costOfOperands(op, 0);
+    if (again + costOfReading(op, users) > costOfKeeping(value)) return;
     for (Operation *user : users) {
       OpBuilder builder(user);
       IRMapping clones;
@@ -129,6 +166,7 @@ private:
   }
 
   int64_t stage = -1; // of the value that is considered
+  llvm::DenseMap<Operation *, int64_t> labels;
   llvm::DenseSet<std::pair<Value, int64_t>> kept;
   llvm::DenseSet<Operation *> expanded;
 };

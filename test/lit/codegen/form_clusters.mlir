@@ -13,6 +13,22 @@ func.func @around_a_product(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<
   return %3 : tensor<8x8xf32>
 }
 
+// What is made from %x alone waits for the product and is one kernel with it, though two of its operations read %s.
+// CHECK-LABEL: func.func @late_together
+// CHECK: %[[C:.*]] = onnx.Contract %arg0, %arg1
+// CHECK: plan.launch @{{k[0-9]+_sigmoid_sub_mul}}(%arg0, %[[C]])
+// CHECK-NOT: plan.launch
+// CHECK: return
+func.func @late_together(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> tensor<256x256xf32> {
+  %one = onnx.Constant dense<1.0> : tensor<256x256xf32>
+  %s = onnx.Sigmoid %x : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %r = onnx.Sub %one, %s : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %m = onnx.Mul %s, %r : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %c = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %c, %m : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %g : tensor<256x256xf32>
+}
+
 // The same elementwise kernel serves another size.
 // CHECK-LABEL: func.func @another_size
 // CHECK: plan.launch @[[EXP]](%arg0) {{.*}} : (tensor<100xf32>) -> tensor<100xf32>

@@ -23,3 +23,18 @@ func.func @kept(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> (tensor<256
   %d = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %g, %d : tensor<256x256xf32>, tensor<256x256xf32>
 }
+
+// A residual stream: the next layer's sum reads %s after a product, so it stands in memory anyway; made again from %x
+// and %y, %y would be kept in its place and both be read.
+// CHECK-LABEL: func.func @residual
+// CHECK: %[[S:.*]] = onnx.Add %arg0
+// CHECK: onnx.Mul %{{.*}}, %[[S]] {cleave.phase = "backward"}
+func.func @residual(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %d: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %s = onnx.Add %x, %y {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e = onnx.Exp %s {cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %z = onnx.Contract %e, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %t = onnx.Add %s, %z {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %d, %s {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %t, %g : tensor<256x256xf32>, tensor<256x256xf32>
+}

@@ -151,6 +151,24 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_FALSE(parsed->dp);
 }
 
+// What is kept between the passes comes back after up to twice as much as is kept: nothing to pay where that stays in
+// the cache, half of it from memory where as much is kept as the cache holds.
+TEST(Caches, KeptBytesComeFromFurtherAway) {
+  Cluster cluster = *parseCluster("cpu:1");
+  cluster.device.memoryBandwidth = 10e9;
+  cluster.device.bandwidthEfficiency = cluster.device.kernelTraffic = 1;
+  cluster.device.caches = {{1 << 20, 100e9}};
+  LocalWork work;
+  work.memoryBound = true;
+  work.bytes = work.kept = 1 << 16;
+  const double more = work.kept * (1 / 10e9 - 1 / 100e9);
+  EXPECT_DOUBLE_EQ(keptSeconds(cluster, work, 1 << 19), 0); // distances up to 1 MiB
+  EXPECT_DOUBLE_EQ(keptSeconds(cluster, work, 1 << 20), more / 2);
+  EXPECT_DOUBLE_EQ(keptSeconds(cluster, work, 1 << 21), more * 3 / 4);
+  cluster.device.caches.clear();
+  EXPECT_EQ(keptSeconds(cluster, work, 1 << 21), 0);
+}
+
 TEST(Constraints, Globs) {
   EXPECT_TRUE(matchesGlob("*.weight", "a.b.weight"));
   EXPECT_TRUE(matchesGlob("a.?.w*", "a.0.weight"));

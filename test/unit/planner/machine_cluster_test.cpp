@@ -47,8 +47,11 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_LE(cluster.device.computeEfficiency, 1);
   EXPECT_NEAR(cluster.device.launchSeconds, 6e-7, 1e-12);
   EXPECT_DOUBLE_EQ(cluster.device.memoryBandwidth, 50e9);
-  EXPECT_DOUBLE_EQ(cluster.device.cacheBytes, 1 << 20); // the largest copy that is a quarter faster than memory
-  EXPECT_DOUBLE_EQ(cluster.device.cacheBandwidth, 180e9);
+  EXPECT_DOUBLE_EQ(cluster.device.cacheBytes(), 1 << 20); // the largest copy that is a quarter faster than memory
+  EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1 << 10), 1 / 200e9);
+  EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1 << 20), 1 / 180e9);
+  EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1 << 19), (1 / 200e9 + 1 / 180e9) / 2); // half way, in powers of two
+  EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1e12), 1 / 50e9);
   EXPECT_DOUBLE_EQ(cluster.device.memoryBytes, 16e9);
   EXPECT_EQ(cluster.node.topology, Link::Topology::Memory);
   EXPECT_NEAR(cluster.node.latency, 40e-6, 1e-9);
