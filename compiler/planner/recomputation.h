@@ -1,7 +1,8 @@
 // What recomputation works on: segments. A segment's results are dropped after the forward pass and computed again, one
 // segment at a time, in the backward pass, from what flows into the segment.
 //
-//   full        a repetition of a block is a segment. A model that is not made of blocks is cut where little crosses, so
+//   full        a repetition of a block is a segment. A model that is not made of blocks is cut where little crosses,
+//   so
 //               that what is kept at the cuts and the largest segment are least together
 //   selective   of every segment attention only: from the product of queries and keys to the weights of the values,
 //               whose bytes grow with the square of the sequence (Korthikanti et al. 2022, section 5)
