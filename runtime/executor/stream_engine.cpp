@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 namespace cleave::runtime {
@@ -52,6 +53,27 @@ Status StreamEngine::open() {
   }
   for (const plan::Routine &routine : programs.front()->program().routines())
     CLEAVE_RETURN_IF_ERROR(openRoutine(routine.name(), routines[routine.name()]));
+  return fabric.waitsInKernels() ? loadLibraryKernels() : Status::ok();
+}
+
+// Libraries load a kernel at its first launch, for which the driver may wait until the GPU is idle (CUDA C++
+// Programming Guide, "Lazy Loading: Concurrent Execution"): never, if an exchange waits for what this launch is to
+// compute. So each of their commands runs once before the first exchange. The arena is zeros then, but for constants:
+// so is what they add up.
+Status StreamEngine::loadLibraryKernels() {
+  for (size_t r = 0; r < programs.size(); ++r) {
+    CLEAVE_RETURN_IF_ERROR(devices[r]->gpu().enter());
+    std::unordered_set<const plan::Command *> done; // once for all slots
+    for (auto &[key, fragment] : programs[r]->fragments)
+      for (std::vector<LaneItem> &items : fragment.lanes)
+        for (LaneItem &item : items) {
+          const plan::Command &command = *item.source;
+          bool isOfLibrary = command.has_contract() || command.has_convolution() || command.has_attention();
+          if (isOfLibrary && done.insert(&command).second)
+            if (Status status = item.command->run(); !status) return inCommand(command, status);
+        }
+    CLEAVE_RETURN_IF_ERROR(devices[r]->synchronize());
+  }
   return Status::ok();
 }
 

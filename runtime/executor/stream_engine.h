@@ -67,6 +67,7 @@ private:
   using Cursors = std::array<Cursor, numLanes>;
 
   Status openRoutine(const std::string &name, Routine &routine);
+  Status loadLibraryKernels();
   Status runRoutine(Routine &routine, const RankWork &work);
   void dropGraphs(); // also of one that runs: it goes when it has ended
   Status fill(Routine &routine, const RankWork &work);

@@ -46,6 +46,9 @@ public:
   // trace)?
   virtual bool takesGraphs(bool /*runsOn*/, bool /*isTraced*/) const { return true; }
 
+  // Whether an exchange is a kernel that runs until the other ranks have come.
+  virtual bool waitsInKernels() const { return false; }
+
 protected:
   virtual bool stop() { return true; } // ends what is enqueued and stuck; false where it does not end
   dist::Mesh mesh;
