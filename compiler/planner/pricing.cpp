@@ -288,7 +288,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
 }
 
 bool gathersAgain(const SplitModel &model) {
-  return model.setting.gathersAgain() || (model.setting.tp > 1 && model.cluster->device.overlap > 0);
+  return model.setting.grid != TensorGrid::None || (model.setting.tp > 1 && model.cluster->device.overlap > 0);
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {

@@ -2,6 +2,7 @@
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/split_candidates.h"
 #include "compiler/planner/unequal_stages.h"
+#include "compiler/planner/uneven_batch.h"
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -114,6 +115,15 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
   return rows;
 }
 
+// "3.2 % faster, but cannot be executed yet"; also a note of it where it is faster.
+std::string notExecuted(double seconds, const std::string &what, Decision &decision) {
+  const double faster = 100 * (1 - seconds / decision.predicted.stepSeconds);
+  if (faster <= 0.05) return fmt::format("{:.1f} % slower", std::max(0.0, -faster));
+  decision.notes.push_back(
+      fmt::format("left out, as it cannot be executed yet: {}, would be {:.1f} % faster", what, faster));
+  return fmt::format("{:.1f} % faster, but cannot be executed yet", faster);
+}
+
 // Stages of different device counts, where the splits that were asked for leave that open: what they would bring. They
 // are no plan to choose, as nothing executes them.
 std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
@@ -138,15 +148,34 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   row.stepSeconds = plan->seconds;
   row.memoryBytes = plan->bytes;
   row.fits = plan->fits;
-  const double faster = 100 * (1 - plan->seconds / best);
-  row.whyNot = fmt::format("{}; {}", plan->str(),
-                           faster > 0.05 ? fmt::format("{:.1f} % faster, but cannot be executed yet", faster)
-                                         : fmt::format("{:.1f} % slower", std::max(0.0, -faster)));
-  if (faster > 0.05)
-    decision.notes.push_back(
-        fmt::format("left out, as they cannot be executed yet: pipeline stages of different device "
-                    "counts, {}, would be {:.1f} % faster",
-                    plan->str(), faster));
+  const std::string what = plan->str();
+  row.whyNot =
+      what + "; " + notExecuted(plan->seconds, "pipeline stages of different device counts, " + what, decision);
+  return row;
+}
+
+// A batch that does not divide over the devices it would be fastest on. Samples that depend on each other need all of
+// them anyway.
+std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                                       const Constraints &given, const TimeLeft &time, Decision &decision) {
+  if (!given.like.empty() || facts.mixesSamples) return std::nullopt;
+  const double within = 1.25;
+  std::optional<UnevenBatch> plan =
+      bestUnevenBatch(problem, cluster, given, within * decision.predicted.stepSeconds, time.beside(2));
+  if (!plan) return std::nullopt;
+  Alternative row;
+  row.name = "uneven batch";
+  row.schedule = plan->setting.schedule;
+  row.mesh = plan->setting.mesh();
+  row.zero = plan->setting.zero;
+  row.microbatches = plan->setting.microbatches;
+  row.recompute = plan->recompute;
+  row.stepSeconds = plan->seconds;
+  row.memoryBytes = plan->bytes;
+  row.offload = plan->setting.offload;
+  row.fits = true;
+  const std::string what = plan->str(problem.batch);
+  row.whyNot = what + "; " + notExecuted(plan->seconds, "a batch in uneven parts, " + what, decision);
   return row;
 }
 
@@ -402,6 +431,8 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (options.alternatives) {
     decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, time, outcome);
     if (std::optional<Alternative> row = unequalStages(problem, facts, cluster, constraints, time, decision))
+      decision.alternatives.push_back(std::move(*row));
+    if (std::optional<Alternative> row = unevenBatch(problem, facts, cluster, constraints, time, decision))
       decision.alternatives.push_back(std::move(*row));
     decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome);
   }

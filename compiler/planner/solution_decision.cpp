@@ -21,10 +21,10 @@ std::string mixedZeroNote(const Problem &problem, const Solution &solution) {
   constexpr size_t shown = 4;
   const SplitModel &model = *solution.model;
   std::vector<std::string> names;
-  size_t lower = 0, upper = 0;
+  size_t atLower = 0, atHigher = 0; // parameters
   for (const Variable &variable : model.variables) {
     if (!variable.isHome || !problem.tensors[size_t(variable.index)].trainable) continue;
-    (model.lowers[size_t(variable.index)] ? lower : upper) += size_t(variable.count);
+    (model.lowers[size_t(variable.index)] ? atLower : atHigher) += size_t(variable.count);
     if (!model.lowers[size_t(variable.index)]) continue;
     if (names.size() == shown) names.emplace_back("...");
     if (names.size() > shown) continue;
@@ -34,7 +34,7 @@ std::string mixedZeroNote(const Problem &problem, const Solution &solution) {
   return fmt::format(
       "ZeRO-{} for {} parameters, whose gathers cost most for the memory that they save, or which there is "
       "room for: {}; ZeRO-{} for the other {}",
-      model.setting.lowerZero, lower, fmt::join(names, ", "), model.setting.zero, upper);
+      model.setting.lowerZero, atLower, fmt::join(names, ", "), model.setting.zero, atHigher);
 }
 
 } // namespace

@@ -109,9 +109,6 @@ struct Setting {
   dist::Axes zeroAxes() const;
   // The axes that are laid, without factors; in the order of the mesh.
   std::vector<LaidAxis> laidAxes() const;
-  // Activations that were gathered for a product are gathered again for its backward pass: a grid is there to keep
-  // parts.
-  bool gathersAgain() const { return grid != TensorGrid::None; }
   std::string str() const; // "dp=2,tp=4 zero 1 microbatches 2 recompute none"
 };
 

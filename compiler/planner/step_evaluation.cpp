@@ -34,8 +34,9 @@ Overlap overlapOf(const SplitModel &model) {
   return overlap;
 }
 
-// What a lower stage may hide behind is part of what a higher one may: it comes first, and both together have no more
-// room than the higher one.
+// Parameters with the lower stage come first, as far as that one may hide; both together have no more room than the
+// higher one. Where a cluster file gives gradients more room than ZeRO's collectives (gradient_overlap > overlap) that
+// counts less as hidden than could be, and never more.
 double hiddenSeconds(const SplitModel &model, double hideable, double lower, double forward, double backward) {
   const Overlap all = overlapOf(model);
   if (lower > 0) {

@@ -236,7 +236,7 @@ private:
     const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
     const double back = first.backward + sends * least.sendBackward;
     double seconds = std::max(there + work + times.atEnd, there + done + back + atEndOfFirst);
-    if (stages != problem.ranks()) return seconds;
+    if (stages != problem.ranks() || followsTimes(model.setting.schedule)) return seconds;
     // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
     // more forward passes than it keeps activations of.
     const double forward = std::min(microbatches, problem.leastLive(rank));

@@ -361,6 +361,34 @@ TEST(Search, HolesOfTheMeshAreSearched) {
   EXPECT_NEAR(decision.predicted.stepSeconds, best, best * 1e-9);
 }
 
+// Every kind is worth asking for somewhere, or at least never faster than what is found without.
+TEST(Search, NoScheduleThatIsAskedForIsFaster) {
+  Problem problem = gpt({32, 64, 256, 8, 16, 512});
+  std::set<std::string> chosen;
+  for (double slower : {1.0, 30.0, 300.0})
+    for (double gib : {80.0, 0.2}) {
+      Result<Cluster> cluster = parseCluster("a100-80g:1x4");
+      cluster->network.bandwidth /= slower;
+      cluster->network.latency *= slower / 10;
+      cluster->device.memoryBytes = gib * (1 << 30);
+      SplitFlags flags{.mesh = "pp=4,dp=1,tp=1,cp=1", .microbatches = "8", .recompute = "none", .offload = "none"};
+      Result<Decision> open = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+      if (!open) continue; // nothing fits
+      chosen.insert(open->schedule.substr(0, open->schedule.find(':')));
+      for (const char *kind : {"gpipe", "1f1b", "interleaved:2", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "dualpipev"}) {
+        flags.schedule = kind;
+        Result<Decision> asked = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+        if (!asked) continue;
+        const double seconds = open->predicted.stepSeconds, other = asked->predicted.stepSeconds;
+        EXPECT_GE(other, (1 - open->gap) * seconds * (1 - 1e-9)) << kind << " " << slower;
+        // Where a transfer takes as long as a stage, cuts decide; those of the schedules that came out best are looked
+        // at.
+        if (slower < 100) EXPECT_LE(seconds, other * 1.01) << kind << " " << slower;
+      }
+    }
+  EXPECT_GE(chosen.size(), 2u);
+}
+
 TEST(Search, ADecisionPricedAgainCostsTheSame) {
   Problem problem = gpt({64, 64, 128, 8, 8, 512});
   Result<Cluster> cluster = parseCluster("a100-80g:2x4");

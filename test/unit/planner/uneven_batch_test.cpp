@@ -1,0 +1,60 @@
+// Batches that do not divide over the devices: what they cost is what their largest part costs.
+#include "compiler/planner/uneven_batch.h"
+#include "test/unit/planner/problem_builder.h"
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace cleave::planner {
+namespace {
+
+TEST(UnevenBatch, NextBatchesDivideWhatTheGivenOneDoesNot) {
+  EXPECT_EQ(nextBatches(10, 4), (std::vector<int64_t>{12}));
+  EXPECT_EQ(nextBatches(30, 4), (std::vector<int64_t>{32}));
+  EXPECT_EQ(nextBatches(16, 8), (std::vector<int64_t>{}));
+  EXPECT_EQ(nextBatches(21, 8), (std::vector<int64_t>{22, 24}));
+  EXPECT_EQ(nextBatches(5, 4), (std::vector<int64_t>{6})); // 8 are more than a quarter more
+}
+
+// Where devices exchange what they like for nothing, samples on other devices cost what the samples of the fullest one
+// cost a device by itself.
+TEST(UnevenBatch, TakesAsLongAsItsLargestPart) {
+  Problem problem = testing::gpt({1, 64, 128, 8, 2, 512});
+  problem.batch = 10;
+  Result<Cluster> cluster = parseCluster("a100-80g:4"), one = parseCluster("a100-80g:1");
+  cluster->node.bandwidth = 1e30;
+  cluster->node.latency = 0;
+  Constraints constraints;
+  constraints.zero = 0;
+  constraints.tp = 1;
+  constraints.pp = 1;
+  constraints.microbatches = 1;
+  constraints.recompute = Recompute::None;
+  SearchOptions plain{.alternatives = false};
+  std::optional<UnevenBatch> uneven = bestUnevenBatch(problem, *cluster, constraints, 1e9, plain);
+  ASSERT_TRUE(uneven);
+  EXPECT_EQ(uneven->priced, 12);
+  EXPECT_EQ(uneven->str(10), "10 samples over 4 devices, at most 3 on each");
+  Problem part = problem;
+  part.batch = 3;
+  Result<Decision> alone = solve(part, *one, constraints, plain);
+  ASSERT_TRUE(alone) << alone.status().message();
+  // What a kernel reads is shared out over its operations as the whole batch makes it (fusion.cpp): 0.04 %.
+  EXPECT_NEAR(uneven->seconds, alone->predicted.stepSeconds, 1e-3 * uneven->seconds);
+
+  // All of it: an alternative that is not chosen, and a note, where nothing that divides is as fast.
+  constraints = {};
+  constraints.tp = 1;
+  constraints.pp = 1;
+  Result<Decision> decision = solve(problem, *cluster, constraints, {});
+  ASSERT_TRUE(decision) << decision.status().message();
+  auto row = std::ranges::find(decision->alternatives, "uneven batch", &Alternative::name);
+  ASSERT_NE(row, decision->alternatives.end());
+  EXPECT_LT(row->stepSeconds, decision->predicted.stepSeconds);
+  EXPECT_NE(row->whyNot.find("cannot be executed yet"), std::string::npos) << row->whyNot;
+  EXPECT_TRUE(std::ranges::any_of(decision->notes, [](const std::string &note) {
+    return note.find("a batch in uneven parts, 10 samples over 4 devices") != std::string::npos;
+  }));
+}
+
+} // namespace
+} // namespace cleave::planner
