@@ -2,6 +2,9 @@
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -72,6 +75,28 @@ llvm::Expected<std::string> link(llvm::StringRef object) {
   return (*bytes)->getBuffer().str();
 }
 
+// Loops that compute in fp32 take as many elements as a register has of these. By itself LLVM counts the largest number
+// that is read or written: where a long sum is kept in fp64, all else would fill half a register.
+void fillRegisters(llvm::Function &function, const llvm::TargetTransformInfo &target) {
+  llvm::LLVMContext &context = function.getContext();
+  const uint64_t bits = target.getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector).getFixedValue();
+  if (bits < 64) return; // no vectors
+  auto isFloat = [](const llvm::Instruction &one) { return one.getType()->isFloatTy(); };
+  llvm::Metadata *width[] = {
+      llvm::MDString::get(context, "llvm.loop.vectorize.width"),
+      llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), bits / 32))};
+  for (llvm::BasicBlock &block : function) {
+    llvm::MDNode *loop = block.getTerminator()->getMetadata(llvm::LLVMContext::MD_loop);
+    if (!loop || !llvm::findOptionMDForLoopID(loop, "llvm.loop.parallel_accesses")) continue;
+    if (llvm::none_of(block, isFloat)) continue;
+    llvm::SmallVector<llvm::Metadata *> options(loop->op_begin(), loop->op_end());
+    options.push_back(llvm::MDNode::get(context, width));
+    llvm::MDNode *wide = llvm::MDNode::getDistinct(context, options);
+    wide->replaceOperandWith(0, wide); // a loop's name is the node itself
+    block.getTerminator()->setMetadata(llvm::LLVMContext::MD_loop, wide);
+  }
+}
+
 } // namespace
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -113,6 +138,7 @@ llvm::Expected<std::string> buildSharedObject(llvm::Module &module, const Target
     function.addFnAttr("target-features", target.features);
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    fillRegisters(function, (*machine)->getTargetTransformInfo(function));
   }
   optimize(module, **machine);
   llvm::SmallString<0> object;
