@@ -1,5 +1,7 @@
 #include "compiler/planner/activity_costs.h"
+#include "compiler/planner/device_presets.h"
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -18,6 +20,13 @@ double weightPart(const SplitModel &model, const Node &node) {
       ++others;
   }
   return weights == 0 ? 0 : double(weights) / double(weights + others);
+}
+
+// Seconds a host needs for one kernel. Processes do not hand kernels over in step: of a group that waits for each other
+// in every unit, the slowest counts.
+double dispatchSeconds(const SplitModel &model) {
+  const double group = double(model.setting.tp * model.setting.cp * model.setting.ep);
+  return model.cluster->device.dispatchSeconds * (1 + constants::hostPace * std::log2(group));
 }
 
 // Seconds the host needs to hand over what a unit's passes launch.
@@ -82,6 +91,7 @@ UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
   transient = std::max(transient, other.transient);
   keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
+  beside = std::max(beside, other.beside);
   return *this;
 }
 
@@ -124,7 +134,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   costs.forwardCrossing.assign(layout.units.size() + 1, 0.0);
   costs.backwardCrossing = costs.forwardCrossing;
   SplitModel model = given;
-  double microbatches = double(model.setting.microbatches), dispatch = model.cluster->device.dispatchSeconds;
+  double microbatches = double(model.setting.microbatches), dispatch = dispatchSeconds(model);
   for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
     model.setting.recompute = how;
     std::vector<UnitDispatch> host(costs.kinds.size());
@@ -191,6 +201,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     for (size_t kind = 0; kind < host.size(); ++kind) waitForHost(costs.kinds[kind][size_t(how)], host[kind]);
   }
   shareTransients(layout, model.segments, costs);
+  for (std::array<UnitActivity, 3> &kind : costs.kinds)
+    for (UnitActivity &one : kind) one.beside = one.transient + one.workspace;
   if (model.setting.exceptLast) keepLast(costs, microbatches);
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
@@ -211,7 +223,7 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
     double together = 0; // of candidates that are fast in both directions
   };
   std::vector<Least> kinds(size_t(model.layout->kinds));
-  double dispatch = model.cluster->device.dispatchSeconds;
+  double dispatch = dispatchSeconds(model);
   for (const Variable &variable : model.variables) {
     if (variable.isHome || variable.candidates.empty()) continue;
     double forward = infinity, backward = infinity, together = infinity;

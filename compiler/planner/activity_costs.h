@@ -25,6 +25,7 @@ struct UnitActivity {
   double transient = 0;  // bytes once, while the unit is computed again
   double keptOfLast = 0; // bytes once: what the last microbatch keeps beyond, where it alone is not recomputed
   double workspace = 0;  // bytes of its largest operation
+  double beside = 0;     // transient and workspace together, of the unit that needs most of both
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
   UnitActivity &operator+=(const UnitActivity &other);

@@ -160,11 +160,15 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   return Status::ok();
 }
 
-Status readLink(const YAML::Node &links, const char *key, const std::string &file, Link &link) {
+// `sharedBy`: devices that share one; null of links that nobody shares.
+Status readLink(const YAML::Node &links, const char *key, const std::string &file, Link &link,
+                int64_t *sharedBy = nullptr) {
   YAML::Node node = links[key];
   if (!node) return Status::ok();
   Reader reader(node, file, fmt::format("links.{}", key));
-  CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"gbps", "latency_us", "topology", "cache_gbps"}));
+  std::vector<std::string> keys = {"gbps", "latency_us", "topology", "cache_gbps"};
+  if (sharedBy) keys.emplace_back("shared_by");
+  CLEAVE_RETURN_IF_ERROR(reader.expectKeys(keys));
   CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
   CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9 / 8, 0, link.cacheBandwidth, false));
@@ -174,7 +178,7 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
       return reader.error(topology, "'topology' is 'switch' or 'memory' (devices of one process)");
     link.topology = kind == "memory" ? Link::Topology::Memory : Link::Topology::Switch;
   }
-  return Status::ok();
+  return sharedBy && reader.child("shared_by") ? reader.integer("shared_by", *sharedBy) : Status::ok();
 }
 
 Status readHostLink(const YAML::Node &links, const std::string &file, Cluster &cluster) {
@@ -188,6 +192,10 @@ Status readHostLink(const YAML::Node &links, const std::string &file, Cluster &c
   return reader.child("shared_by") ? reader.integer("shared_by", cluster.hostSharedBy) : Status::ok();
 }
 
+void setCards(Cluster &cluster) {
+  cluster.networkSharedBy = cardSharedBy(cluster.device.kind, cluster.network, cluster.devicesPerNode);
+}
+
 // Those of the device's kind.
 void setLinks(Cluster &cluster) {
   if (cluster.device.isCpu()) {
@@ -196,6 +204,7 @@ void setLinks(Cluster &cluster) {
   } else {
     linkPreset(cluster.device.kind, cluster.node, cluster.network);
     hostPreset(cluster.device.kind, cluster);
+    setCards(cluster);
   }
 }
 
@@ -304,7 +313,10 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
   if (!known && cluster.devicesPerNode > 1 && !links["node"]) return linkReader.error(links, "links lacks 'node'");
   if (!known && cluster.nodes > 1 && !links["network"]) return linkReader.error(links, "links lacks 'network'");
   CLEAVE_RETURN_IF_ERROR(readLink(links, "node", file, cluster.node));
-  CLEAVE_RETURN_IF_ERROR(readLink(links, "network", file, cluster.network));
+  int64_t sharedBy = 0;
+  CLEAVE_RETURN_IF_ERROR(readLink(links, "network", file, cluster.network, &sharedBy));
+  setCards(cluster);
+  if (sharedBy > 0) cluster.networkSharedBy = sharedBy;
   CLEAVE_RETURN_IF_ERROR(readHostLink(links, file, cluster));
   return cluster;
 }
@@ -336,10 +348,11 @@ std::string Cluster::yaml() const {
                           level.bandwidth / 1e9);
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
-  auto link = [](const Link &of) {
-    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}{}}}", of.bandwidth * 8 / 1e9,
+  auto link = [](const Link &of, const std::string &more = "") {
+    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}{}{}}}", of.bandwidth * 8 / 1e9,
                        of.latency * 1e6, of.topology == Link::Topology::Memory ? "memory" : "switch",
-                       of.cacheBandwidth > 0 ? fmt::format(", cache_gbps: {:.12g}", of.cacheBandwidth * 8 / 1e9) : "");
+                       of.cacheBandwidth > 0 ? fmt::format(", cache_gbps: {:.12g}", of.cacheBandwidth * 8 / 1e9) : "",
+                       more);
   };
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"
@@ -355,8 +368,8 @@ std::string Cluster::yaml() const {
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
       device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.batchedEfficiency,
-      device.productTraffic, works, link(node), link(network), host.bandwidth * 8 / 1e9, host.latency * 1e6,
-      hostSharedBy, hostMemoryBytes / gib);
+      device.productTraffic, works, link(node), link(network, fmt::format(", shared_by: {}", networkSharedBy)),
+      host.bandwidth * 8 / 1e9, host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }
 
 } // namespace cleave::planner

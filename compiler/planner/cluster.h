@@ -4,7 +4,7 @@
 //   nodes: 2
 //   devices_per_node: 8
 //   device: {kind: a100-80g, memory_gib: 80, tflops: {fp32: 19.5, bf16: 312}, memory_gbps: 2039}
-//   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12},
+//   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12, shared_by: 1},
 //           host: {gbps: 252, latency_us: 10, shared_by: 2}}
 //   host_memory_gib: 2048
 //
@@ -87,11 +87,12 @@ struct Cluster {
   int64_t nodes = 1;
   int64_t devicesPerNode = 1;
   Device device;
-  Link node;                  // between devices of one node
-  Link network;               // between nodes; a device's share
-  Link host;                  // between devices and their host's memory, each way
-  int64_t hostSharedBy = 1;   // devices that share one such link
-  double hostMemoryBytes = 0; // of a node, for what is offloaded; 0: not told
+  Link node;                   // between devices of one node
+  Link network;                // between nodes; a device's share
+  Link host;                   // between devices and their host's memory, each way
+  int64_t hostSharedBy = 1;    // devices that share one such link
+  int64_t networkSharedBy = 1; // devices that share a network card
+  double hostMemoryBytes = 0;  // of a node, for what is offloaded; 0: not told
 
   int64_t numDevices() const { return nodes * devicesPerNode; }
   // The YAML form; parseClusterYaml gives the same cluster back.

@@ -67,6 +67,8 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
     between *= n / (n - double(group.perNode)); // most of it goes to other nodes, over the rank's own share
   } else {
     between *= double(group.perNode);
+    const bool isShared = cluster.networkSharedBy > 1 && cluster.networkSharedBy < cluster.devicesPerNode;
+    if (isShared && group.perNode > 1 && group.perNode < cluster.devicesPerNode) between *= constants::acrossCards;
   }
   double transfer = (traffic + local) / inside;
   if (crosses) transfer = std::max(transfer, traffic / between);
@@ -74,6 +76,13 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
   double steps = 1 + std::log2(n);
   if (collective != Collective::AllReduce) steps /= 2;
   return steps * link.latency + transfer;
+}
+
+double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group) {
+  if (group.size <= 1) return 0;
+  const double spread = constants::arrivalSpread * cluster.device.dispatchSeconds;
+  const double wait = spread * std::sqrt(2 * std::log(double(group.size)));
+  return collective == Collective::AllReduce ? wait : wait / 2;
 }
 
 double hostCopySeconds(const Cluster &cluster, double bytes, double copies) {

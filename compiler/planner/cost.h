@@ -26,8 +26,16 @@ const char *name(Collective collective); // "all_reduce", ...
 // Ring traffic (Patarasu and Yuan 2009): 2(n-1)/n, (n-1)/n, (n-1)/n and (n-1)/n^2 times `bytes` a rank, and inside a
 // node one pass more through the device's own memory (constants::localPass); latency grows with log2(n) (trees; NCCL
 // 2.4). Between nodes, the ranks of the group in one node use their links together, and no others' links: a link is a
-// device's own share of the node's, so that groups side by side slow each other.
+// device's own share of the node's, so that groups side by side slow each other. Where a node has several network
+// cards, each for several devices, a group with some of a node's devices, not one and not all, crosses cards that
+// others use at the same time (constants::acrossCards).
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes);
+
+// What a collective in the middle of a pass takes beyond collectiveSeconds: all wait for the last one to arrive,
+// because hosts do not hand kernels over in step. Of n normally distributed times the latest is about sigma * sqrt(2 ln
+// n) late (extreme values), sigma a part of the time for one kernel (constants::arrivalSpread). A gather and a scatter
+// share a wait. None on the CPU, where nothing is handed over.
+double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group);
 
 // Seconds until `bytes` of one rank have arrived at another.
 double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);

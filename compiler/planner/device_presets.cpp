@@ -1,5 +1,6 @@
 #include "compiler/planner/device_presets.h"
 #include <algorithm>
+#include <cmath>
 
 namespace cleave::planner {
 namespace {
@@ -10,16 +11,17 @@ struct Row {
   const char *kind;
   double memoryGib, fp32, tf32, half, memoryGbps; // TFLOP/s dense; GB/s
   double nodeGbps, networkGbps;                   // bits, a device, each way
+  double cardGbps;                                // bits, a network card
 };
 
 // NVIDIA data sheets: V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), B200 (HGX, dense figures).
 // NVLink: 300, 600, 900, 900, 1800 GB/s both ways together. Networks: DGX-1 four 100 Gb/s for eight devices, DGX A100
 // eight 200 Gb/s, DGX H100, H200 and B200 eight 400 Gb/s.
 constexpr Row rows[] = {
-    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50},       {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50},
-    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200},   {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200},
-    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400}, {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400},
-    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400},
+    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50, 100},       {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50, 100},
+    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200, 200},   {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200, 200},
+    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400, 400}, {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400, 400},
+    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400, 400},
 };
 
 const Row *find(const std::string &kind) {
@@ -74,6 +76,13 @@ void linkPreset(const std::string &kind, Link &node, Link &network) {
   network.bandwidth = (row ? row->networkGbps : 100) / 8 * giga;
   node.latency = constants::nodeLatency;
   network.latency = constants::networkLatency;
+}
+
+int64_t cardSharedBy(const std::string &kind, const Link &network, int64_t devicesPerNode) {
+  const Row *row = find(kind);
+  if (!row) return 1;
+  const double card = row->cardGbps / 8 * giga;
+  return std::clamp<int64_t>(std::llround(card / network.bandwidth), 1, devicesPerNode);
 }
 
 void hostPreset(const std::string &kind, Cluster &cluster) {

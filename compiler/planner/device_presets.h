@@ -14,6 +14,8 @@ std::optional<Device> devicePreset(const std::string &kind);
 std::string computeCapability(const std::string &kind);
 // Links of the servers these devices are sold in: NVLink inside a node; between nodes one NIC a device.
 void linkPreset(const std::string &kind, Link &node, Link &network);
+// Devices that share a network card of the kind that such servers have, where a device's share is `network`'s.
+int64_t cardSharedBy(const std::string &kind, const Link &network, int64_t devicesPerNode);
 // The link to the host's memory, who shares it, and how much memory the host has.
 void hostPreset(const std::string &kind, Cluster &cluster);
 // `devices` virtual devices of a machine with `cores` and `memoryBytes`: they share its cores, memory and its
@@ -60,9 +62,13 @@ inline constexpr double gpuUpdateTraffic = 2;
 inline constexpr double gpuHalfRateDimension = 4;
 // From the end of one kernel to the full speed of the next; a kernel here stands for two or three of Megatron-LM's.
 inline constexpr double gpuLaunchSeconds = 9e-6;
-inline constexpr double gpuDispatchSeconds = 89e-6;
+inline constexpr double gpuDispatchSeconds = 87e-6;
 inline constexpr double nodeLatency = 20e-6;
 inline constexpr double networkLatency = 20e-6;
+// Spread of the times at which devices arrive at a collective that each of them waits for, in kernels that their hosts
+// hand over (cost.h); and how much longer hosts need for each doubling of such a group. Fitted as the ones above.
+inline constexpr double arrivalSpread = 0.3;
+inline constexpr double hostPace = 0.04;
 // Copies between pinned memory and a GPU: 24.5 to 26.5 GB/s of PCIe 4.0's 31.5 are reached (NVIDIA's bandwidthTest on
 // A100 SXM4, as commonly reported); from the end of one to the begin of the next.
 inline constexpr double hostEfficiency = 0.8;
@@ -73,6 +79,10 @@ inline constexpr double activationsHere = 0.25;
 inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
+// Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
+// the calibration rows of vTrain, whose nodes have four cards for eight devices. Galvatron measures as much: 8.1 GB/s
+// of pairs that are not neighbours, 44.7 of 16 devices that are.
+inline constexpr double acrossCards = 0.3;
 } // namespace constants
 
 } // namespace cleave::planner

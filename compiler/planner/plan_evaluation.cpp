@@ -59,9 +59,9 @@ public:
                              rank.state.gradients,
                              rank.state.optimizer,
                              rank.kept + rank.work.keptOfLast + rank.work.passing + rank.work.transient,
-                             rank.buffers + workspaceBytes(model.setting, rank.work.workspace,
-                                                           rank.state.largestParameter, rank.state.gradients,
-                                                           rank.state.parameters),
+                             rank.buffers - rank.work.transient +
+                                 workspaceBytes(model.setting, rank.work.beside, rank.state.largestParameter,
+                                                rank.state.gradients, rank.state.parameters),
                              rank.state.host + rank.onHost};
       onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
@@ -120,7 +120,7 @@ private:
           state.exposed += collectiveSeconds(*model.cluster, Collective::AllReduce, {2, isFar ? 1 : 2},
                                              problem.state->shared[p].gradients);
           rank.buffers += double(others.size()) * problem.state->shared[p].gradients;
-          work.workspace = std::max(work.workspace, problem.state->shared[p].gradients);
+          work.beside = std::max(work.beside, problem.state->shared[p].gradients);
         }
       }
       double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;

@@ -20,14 +20,16 @@ public:
   Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1)
       : model(model), tensor(tensor), sink(sink), unwanted(unwanted) {}
   double tensorAxis(Collective collective, double bytes, double times, const char *why) {
-    double seconds = add(collective, tensorGroup(model), "tp", bytes, times, why);
+    const GroupShape group = tensorGroup(model);
+    const double wait = waitSeconds(*model.cluster, collective, group);
+    double seconds = add(collective, group, "tp", bytes, times, why, false, wait);
     if (collective == Collective::AllReduce) return seconds;
     return seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
   }
   double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why,
-             bool isHideable = false) {
+             bool isHideable = false, double wait = 0) {
     if (group.size <= 1 || times <= 0) return 0;
-    double seconds = times * collectiveSeconds(*model.cluster, collective, group, bytes);
+    double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes) + wait);
     if (sink) sink->push_back({collective, axis, isHideable, bytes, seconds, times, tensor, why});
     return seconds;
   }

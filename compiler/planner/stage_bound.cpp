@@ -89,8 +89,7 @@ void StageRelaxation::gatherColumns() {
   auto overheadOf = [&](int kind, Recompute how) {
     const UnitActivity &a = problem.activity->of(kind, how);
     const UnitState &state = problem.state->kinds[size_t(kind)];
-    return a.transient +
-           workspaceBytes(model.setting, a.workspace, state.largestParameter, state.gradients, state.parameters);
+    return workspaceBytes(model.setting, a.beside, state.largestParameter, state.gradients, state.parameters);
   };
   for (const Unit &unit : layout.units)
     for (Recompute how : ways) {

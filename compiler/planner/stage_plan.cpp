@@ -73,8 +73,8 @@ public:
       for (size_t mode = 0; mode < 3; ++mode)
         kept +=
             count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
-    return state.bytes() + kept + sum.keptOfLast + sum.passing + sum.transient + buffers +
-           workspaceBytes(problem->model->setting, sum.workspace, state.largestParameter, state.gradients,
+    return state.bytes() + kept + sum.keptOfLast + sum.passing + buffers +
+           workspaceBytes(problem->model->setting, sum.beside, state.largestParameter, state.gradients,
                           state.parameters);
   }
 
@@ -137,7 +137,7 @@ private:
       over = memory() - problem->memoryLimit;
       if (over <= 0) break;
       // The first recomputed unit brings its transient bytes with it.
-      double needed = over + problem->activity->of(kinds[i].kind, more).transient;
+      double needed = over + problem->activity->of(kinds[i].kind, more).beside;
       int count = std::min(kinds[i].units, int(std::min(1e9, std::ceil(needed / saved[i]))));
       kinds[i].modes[size_t(less)] = kinds[i].units - count;
       kinds[i].modes[size_t(more)] = count;
@@ -268,23 +268,20 @@ private:
     Recompute plain = problem.recompute.value_or(Recompute::None);
     // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
     UnitState all = wholeState();
-    double workspace = infinity, largest = 0, transient = 0, whenAgain = infinity;
+    double workspace = infinity, largest = 0, whenAgain = infinity;
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
-      double bytes = infinity, beside = infinity;
+      double bytes = infinity;
       for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
         const UnitActivity &activity = problem.activity->of(int(kind), how);
-        bytes = std::min(bytes, activity.workspace);
-        beside = std::min(beside, activity.transient);
-        if (how != plain) whenAgain = std::min(whenAgain, activity.transient);
+        bytes = std::min(bytes, activity.beside);
+        if (how != plain) whenAgain = std::min(whenAgain, activity.beside);
       }
       workspace = std::min(workspace, bytes);
       largest = std::max(largest, bytes);
-      transient = std::max(transient, beside);
     }
     bool isOne = problem.ranks() == 1;
     if (isOne)
-      workspace = transient +
-                  workspaceBytes(problem.model->setting, largest, all.largestParameter, all.gradients, all.parameters);
+      workspace = workspaceBytes(problem.model->setting, largest, all.largestParameter, all.gradients, all.parameters);
     double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       mostLive = std::max(mostLive, problem.leastLive(rank));
@@ -315,7 +312,7 @@ private:
       }
     }
     // What is computed again stands beside the rest.
-    if (isOne && kept > room && whenAgain < infinity) room -= std::max(0.0, whenAgain - transient) / mostLive;
+    if (isOne && kept > room && whenAgain < infinity) room -= std::max(0.0, whenAgain - largest) / mostLive;
     std::sort(savings.begin(), savings.end());
     for (auto [price, bytes] : savings) {
       double part = std::clamp(kept - room, 0.0, bytes);

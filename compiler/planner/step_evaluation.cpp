@@ -57,6 +57,7 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
     }
     double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
+    if (!exchange.onceAStep) one += waitSeconds(*model.cluster, exchange.collective, group);
     price.exposedForward += one * times * exchange.forward;
     price.exposed += one * times * (exchange.forward + exchange.backward);
     if (sink) {

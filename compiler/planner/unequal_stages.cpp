@@ -95,7 +95,7 @@ struct UnequalPricing::Impl {
       const double gradients = split.state.shared[p].gradients;
       state.exposed += collectiveSeconds(cluster, Collective::AllReduce, {2, crosses(plan, s) ? 1 : 2}, gradients);
       buffers += gradients;
-      work.workspace = std::max(work.workspace, gradients);
+      work.beside = std::max(work.beside, gradients);
     }
     double kept = work.kept + (profile.splitsBackward ? work.held : 0);
     if (first > 0) kept += split.activity->forwardCrossing[size_t(first)];
@@ -106,8 +106,8 @@ struct UnequalPricing::Impl {
         hiddenSeconds(split.model, state.hideable, 0, microbatches * forward, microbatches * (compute - forward));
     return {work.forward, work.backwardInput, work.backwardWeight,
             state.hideable - hidden + state.exposed + state.update,
-            state.bytes() + profile.live[s] * kept + work.transient + buffers +
-                workspaceBytes(split.model.setting, work.workspace, state.largestParameter, state.gradients,
+            state.bytes() + profile.live[s] * kept + buffers +
+                workspaceBytes(split.model.setting, work.beside, state.largestParameter, state.gradients,
                                state.parameters)};
   }
 

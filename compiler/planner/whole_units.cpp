@@ -14,7 +14,7 @@ constexpr int halvings = 14;
 struct KindCosts {
   UnitActivity plain;
   struct Way {
-    double seconds = 0, saved = 0, savedOfLast = 0, transient = 0; // beyond the plain way's seconds; bytes
+    double seconds = 0, saved = 0, savedOfLast = 0, beside = 0; // beyond the plain way's seconds; bytes
   };
   std::vector<Way> ways;                        // of computing it again
   double compute = 0;                           // seconds that collectives may hide behind, the plain way
@@ -98,21 +98,19 @@ private:
       one.plain = problem.activity->of(kind, ways.front());
       one.compute = one.plain.seconds() - one.plain.communication;
       one.backwardInput = infinity;
-      double transient = infinity, workspace = infinity;
+      double beside = infinity;
       for (Recompute how : ways) {
         const UnitActivity &other = problem.activity->of(kind, how);
         one.backwardInput = std::min(one.backwardInput, other.backwardInput);
         one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
-        workspace = std::min(workspace, other.workspace);
-        transient = std::min(transient, other.transient);
+        beside = std::min(beside, other.beside);
         if (other.seconds() > 0) leastForward = std::min(leastForward, other.forward / other.seconds());
         const double once = other.keptOfLast - one.plain.keptOfLast + other.passing - one.plain.passing;
         if (other.kept < one.plain.kept || once < 0)
-          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once,
-                              other.transient});
+          one.ways.push_back(
+              {std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once, other.beside});
       }
-      one.plain.workspace = workspace;
-      one.plain.transient = transient;
+      one.plain.beside = beside;
       kinds.push_back(std::move(one));
     }
     // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it.
@@ -175,7 +173,7 @@ private:
     // The largest of what stands beside the rest while it is computed again.
     for (auto [limitKind, unused] : sum.kinds)
       for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways) {
-        double left = over + std::max(0.0, limit.transient - sum.plain.transient), seconds = 0;
+        double left = over + std::max(0.0, limit.beside - sum.plain.beside), seconds = 0;
         std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
         for (auto [kind, count] : sum.kinds) {
           // Each byte at the price of its segment of the lower hull of the ways.
@@ -184,7 +182,7 @@ private:
             double price = infinity, nextBytes = 0, nextAt = 0;
             for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
               const double saved = live * way.saved - way.savedOfLast;
-              if (way.transient > limit.transient || saved <= bytes) continue;
+              if (way.beside > limit.beside || saved <= bytes) continue;
               if (const double now = (way.seconds - at) / (saved - bytes); now < price)
                 price = now, nextBytes = saved, nextAt = way.seconds;
             }
@@ -208,8 +206,8 @@ private:
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
     double bytes = sum.state.bytes() + problem.leastLive(rank) * problem.kept(plain) + plain.keptOfLast +
-                   plain.passing + plain.transient + buffers +
-                   workspaceBytes(model.setting, plain.workspace, sum.state.largestParameter, sum.state.gradients,
+                   plain.passing + buffers +
+                   workspaceBytes(model.setting, plain.beside, sum.state.largestParameter, sum.state.gradients,
                                   sum.state.parameters);
     double again = 0;
     if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.leastLive(rank), bytes - problem.memoryLimit);

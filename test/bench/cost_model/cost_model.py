@@ -112,8 +112,10 @@ def memory_table(rows, pricing, missed):
         if "error" in row.predicted:
             sys.exit(f"{row.label}: {row.predicted['error']}")
         value = row.part(row.predicted)
-        lines.append(f"| {row.label} | {row.zero} | {row.recompute} | {row.bytes / 1e9:.2f} | {value / 1e9:.2f} | "
-                     f"{value / row.bytes - 1:+.1%} |")
+        # A source that prints 1.9 says between 1.85 and 1.95.
+        as_printed = " (as printed)" if abs(value - row.bytes) <= row.rounding else ""
+        lines.append(f"| {row.label} | {row.zero} | {row.recompute} | {row.bytes / 1e9:.2f} ± {row.rounding / 1e9:.2g} | "
+                     f"{value / 1e9:.2f} | {value / row.bytes - 1:+.1%}{as_printed} |")
         if not row.bytes - row.rounding <= value <= row.bytes * (1 + MOST_MEMORY) + row.rounding:
             missed.append(f"memory of {row.label}")
     return lines

@@ -1,7 +1,9 @@
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/cost.h"
+#include <algorithm>
 #include <gmock/gmock.h>
+#include <random>
 
 namespace cleave::planner {
 namespace {
@@ -114,6 +116,58 @@ TEST(Cost, CollectivesFollowRingTrafficAndTopology) {
   EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllGather, all, gigabyte), 31.0 / 32 / 200, 1e-3);
   EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, {1, 1}, gigabyte), 0);
   EXPECT_GE(collectiveSeconds(*cluster, Collective::AllReduce, node, 4), cluster->node.latency); // latency floor
+}
+
+// A file that gives half the bandwidth of the preset's card a device has two devices a card.
+TEST(Cluster, DevicesThatShareANetworkCard) {
+  auto shared = [](const std::string &kind, const std::string &network) {
+    auto cluster = parseClusterYaml(
+        "nodes: 2\ndevices_per_node: 8\ndevice: {kind: " + kind + "}\nlinks: {network: {" + network + "}}\n", "c.yaml");
+    return cluster ? cluster->networkSharedBy : 0;
+  };
+  EXPECT_EQ(shared("a100-80g", "gbps: 200"), 1);
+  EXPECT_EQ(shared("a100-80g", "gbps: 100"), 2);
+  EXPECT_EQ(shared("a100-80g", "gbps: 5"), 8); // no more than there are
+  EXPECT_EQ(shared("a100-80g", "gbps: 100, shared_by: 4"), 4);
+  EXPECT_EQ(parseCluster("v100-16g:8x2")->networkSharedBy, 2); // DGX-1: four cards of 100 Gb/s
+}
+
+TEST(Cost, GroupsThatCrossSharedCardsAreSlower) {
+  auto cluster = parseCluster("a100-80g:8x4");
+  ASSERT_TRUE(cluster);
+  auto rate = [&](int64_t sharedBy, GroupShape group) {
+    Cluster other = *cluster;
+    other.network = {12.5e9, 0};
+    other.networkSharedBy = sharedBy;
+    const double n = double(group.size);
+    return 2 * (n - 1) / n * 1e9 / collectiveSeconds(other, Collective::AllReduce, group, 1e9) / 12.5e9;
+  };
+  for (GroupShape group : {GroupShape{4, 1}, {32, 8}}) EXPECT_NEAR(rate(2, group), rate(1, group), 1e-9);
+  for (GroupShape group : {GroupShape{8, 2}, {16, 4}}) EXPECT_LT(rate(2, group), rate(1, group) / 2);
+  EXPECT_NEAR(rate(8, {8, 2}), rate(1, {8, 2}), 1e-9); // one card for all: nothing to cross
+}
+
+// The mean of the latest of n normally distributed times, grows from 8 to 64 as what is counted does.
+TEST(Cost, WaitingGrowsAsTheLatestOfSeveral) {
+  auto cluster = parseCluster("a100-80g:8x8");
+  ASSERT_TRUE(cluster);
+  auto wait = [&](int64_t size) { return waitSeconds(*cluster, Collective::AllReduce, groupAlong(*cluster, size, 1)); };
+  EXPECT_EQ(wait(1), 0);
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  auto latest = [&](int64_t size) {
+    double sum = 0;
+    for (int trial = 0; trial < 20000; ++trial) {
+      double most = -1e30;
+      for (int64_t i = 0; i < size; ++i) most = std::max(most, normal(random));
+      sum += most;
+    }
+    return sum / 20000;
+  };
+  // The form is the limit of many: of few it is too high throughout, so their quotient is what grows alike.
+  EXPECT_NEAR(wait(64) / wait(8), latest(64) / latest(8), 0.25 * latest(64) / latest(8));
+  EXPECT_NEAR(waitSeconds(*cluster, Collective::AllGather, {8, 8}) * 2, wait(8), 1e-12);
+  EXPECT_EQ(waitSeconds(*parseCluster("cpu:4"), Collective::AllReduce, {4, 4}), 0);
 }
 
 TEST(Constraints, FlagsAreChecked) {
