@@ -25,7 +25,7 @@ double weightPart(const SplitModel &model, const Node &node) {
 // Seconds a host needs for one kernel. Processes do not hand kernels over in step: of a group that waits for each other
 // in every unit, the slowest counts.
 double dispatchSeconds(const SplitModel &model) {
-  const double group = double(model.setting.tp * model.setting.cp * model.setting.ep);
+  const double group = double(model.setting.tp * model.setting.gridDevices() * model.setting.cp * model.setting.ep);
   return model.cluster->device.dispatchSeconds * (1 + constants::hostPace * std::log2(group));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <string_view>
 
 namespace cleave::planner {
 namespace {
@@ -66,6 +67,14 @@ SplitModel plainModel(const Cell &cell) {
   model.setting.recompute = Recompute::None;
   model.setting.pp = 1;
   model.setting.schedule = "none";
+  // Settings with other batch axes share the cell. All ways to split an operation have these exchanges alike.
+  auto ofBatch = [](const Exchange &exchange) { return std::string_view(exchange.axis) == "batch"; };
+  auto hasSome = [&](const Variable &variable) {
+    return !variable.candidates.empty() && std::ranges::any_of(variable.candidates[0].exchanges, ofBatch);
+  };
+  if (std::ranges::any_of(model.variables, hasSome))
+    for (Variable &variable : model.variables.edit())
+      for (Candidate &candidate : variable.candidates) std::erase_if(candidate.exchanges, ofBatch);
   return model;
 }
 

@@ -323,6 +323,10 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
                              flags.recompute));
+  if (constraints.exceptLast && constraints.offload && movesActivations(*constraints.offload))
+    return usage(fmt::format("--recompute {} --offload {}: what the last microbatch keeps is not offloaded yet; leave "
+                             "':except-last' out or offload the optimizer only",
+                             flags.recompute, flags.offload));
   if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
   for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
   if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));

@@ -11,6 +11,11 @@ GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride) {
   return {size, std::min(size, inside)};
 }
 
+bool crossesCards(const Cluster &cluster, int64_t perNode) {
+  const bool isShared = cluster.networkSharedBy > 1 && cluster.networkSharedBy < cluster.devicesPerNode;
+  return isShared && perNode > 1 && perNode < cluster.devicesPerNode;
+}
+
 const char *name(Collective collective) {
   switch (collective) {
   case Collective::AllReduce:
@@ -30,10 +35,11 @@ namespace {
 // Devices that read each other's memory: every rank sums up its part of all (reads n parts, writes one) and copies the
 // others' sums. `bandwidth` counts reads and writes; `latency` is of a collective of all devices, of fewer (measured on
 // four devices that share two cores: 50 us all, 26 us two) it grows with log2.
-double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes) {
+double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes, double distance) {
   Link link = cluster.node;
   link.latency *= std::log2(n) / std::max(1.0, std::log2(double(cluster.devicesPerNode)));
-  if (bytes <= cluster.device.cacheBytes() && link.cacheBandwidth > 0) link.bandwidth = link.cacheBandwidth;
+  if (std::max(bytes, distance) <= cluster.device.cacheBytes() && link.cacheBandwidth > 0)
+    link.bandwidth = link.cacheBandwidth;
   double reduced = bytes + bytes / n, copied = 2 * (n - 1) / n * bytes;
   switch (collective) {
   case Collective::AllReduce:
@@ -50,10 +56,11 @@ double sharedMemorySeconds(const Cluster &cluster, Collective collective, double
 
 } // namespace
 
-double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes) {
+double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
+                         double distance) {
   if (group.size <= 1 || bytes <= 0) return 0;
   if (cluster.node.topology == Link::Topology::Memory)
-    return sharedMemorySeconds(cluster, collective, double(group.size), bytes);
+    return sharedMemorySeconds(cluster, collective, double(group.size), bytes, distance);
   double n = double(group.size), traffic = (n - 1) / n * bytes, local = constants::localPass * bytes;
   if (collective == Collective::AllReduce)
     traffic *= 2;
@@ -67,8 +74,7 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
     between *= n / (n - double(group.perNode)); // most of it goes to other nodes, over the rank's own share
   } else {
     between *= double(group.perNode);
-    const bool isShared = cluster.networkSharedBy > 1 && cluster.networkSharedBy < cluster.devicesPerNode;
-    if (isShared && group.perNode > 1 && group.perNode < cluster.devicesPerNode) between *= constants::acrossCards;
+    if (crossesCards(cluster, group.perNode)) between *= constants::acrossCards;
   }
   double transfer = (traffic + local) / inside;
   if (crosses) transfer = std::max(transfer, traffic / between);
@@ -115,7 +121,7 @@ ElementWork elementWorkOf(const std::string &op) {
 
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
-  double seconds = work.bytes * device.secondsPerByte(work.bytes);
+  double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance));
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
@@ -131,12 +137,13 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
   return work.kernels * device.launchSeconds + seconds;
 }
 
-double keptSeconds(const Cluster &cluster, const LocalWork &work, double keptInAll) {
+double keptSeconds(const Cluster &cluster, const LocalWork &work, double far) {
   const Device &device = cluster.device;
   if (device.caches.empty()) return 0;
-  const double traffic = work.memoryBound ? device.kernelTraffic : device.productTraffic;
-  const double far = device.meanSecondsPerByte(2 * keptInAll), near = device.secondsPerByte(work.bytes);
-  return std::max(0.0, far - near) * work.kept * traffic;
+  const double traffic = !work.memoryBound ? device.productTraffic
+                         : work.isScores   ? device.scoreTraffic
+                                           : device.kernelTraffic;
+  return std::max(0.0, far - device.secondsPerByte(work.bytes)) * work.kept * traffic;
 }
 
 } // namespace cleave::planner

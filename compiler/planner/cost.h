@@ -18,6 +18,10 @@ struct GroupShape {
 // order, so the innermost axis (stride 1) lies inside nodes first.
 GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride);
 
+// Do groups with so many ranks in a node cross network cards that other groups use too? Then two ranks can have less of
+// the network together than one alone (constants::acrossCards).
+bool crossesCards(const Cluster &cluster, int64_t perNode);
+
 enum class Collective : uint8_t { AllReduce, ReduceScatter, AllGather, AllToAll };
 const char *name(Collective collective); // "all_reduce", ...
 
@@ -29,7 +33,9 @@ const char *name(Collective collective); // "all_reduce", ...
 // device's own share of the node's, so that groups side by side slow each other. Where a node has several network
 // cards, each for several devices, a group with some of a node's devices, not one and not all, crosses cards that
 // others use at the same time (constants::acrossCards).
-double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes);
+// `distance`: bytes that were touched since those of the tensor were, which caches of one process' devices tell.
+double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
+                         double distance = 0);
 
 // What a collective in the middle of a pass takes beyond collectiveSeconds: all wait for the last one to arrive,
 // because hosts do not hand kernels over in step. Of n normally distributed times the latest is about sigma * sqrt(2 ln
@@ -61,7 +67,8 @@ struct LocalWork {
   bool isUpdate = false;                // memory bound, of the optimizer
   ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
   double elements = 0;
-  double kernels = 1; // launches; a part of one where a fused kernel is shared
+  double distance = 0; // bytes that others touched since it touched its own; 0: none
+  double kernels = 1;  // launches; a part of one where a fused kernel is shared
 };
 
 // What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth), and of
@@ -73,7 +80,8 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
 
 // What it takes besides where caches tell near from far: bytes that one pass writes and the other reads last came by
 // when what lies between had not been made, and those of the first layer before the whole step. As many distances lie
-// between nothing and twice what is kept (`keptInAll`, bytes): passes go there and back.
-double keptSeconds(const Cluster &cluster, const LocalWork &work, double keptInAll);
+// between nothing and twice what is kept: passes go there and back. `far`: Device::meanSecondsPerByte of that. A CPU
+// that waits for memory computes nothing meanwhile, so it comes on top of operationSeconds.
+double keptSeconds(const Cluster &cluster, const LocalWork &work, double far);
 
 } // namespace cleave::planner

@@ -80,8 +80,7 @@ inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
-// the calibration rows of vTrain, whose nodes have four cards for eight devices. Galvatron measures as much: 8.1 GB/s
-// of pairs that are not neighbours, 44.7 of 16 devices that are.
+// vTrain's rows, whose nodes have four cards for eight devices: one cluster, and nothing else that was found says it.
 inline constexpr double acrossCards = 0.3;
 } // namespace constants
 

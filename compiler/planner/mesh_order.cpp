@@ -17,6 +17,11 @@ bool isNodeFaster(const Cluster &cluster) {
          cluster.node.bandwidth >= cluster.network.bandwidth * constants::networkEfficiency;
 }
 
+// Has one rank in a node more of the network than so many together?
+bool isBetterAlone(const Cluster &cluster, int64_t perNode) {
+  return crossesCards(cluster, perNode) && double(perNode) * constants::acrossCards < 1;
+}
+
 } // namespace
 
 const char *name(Axis axis) {
@@ -71,7 +76,7 @@ Placement microbatchPlacement(const Cluster &cluster, const Setting &setting) {
 // Nowhere fewer neighbours in a node, and every border of stages that `b` has inside a node `a` has too.
 bool isNoSlower(const Cluster &cluster, const Placement &a, const Placement &b) {
   for (size_t axis = 0; axis < numAxes; ++axis)
-    if (a[axis] < b[axis]) return false;
+    if (a[axis] < b[axis] || (b[axis] == 1 && isBetterAlone(cluster, a[axis]))) return false;
   return a[size_t(Axis::Pipeline)] % b[size_t(Axis::Pipeline)] == 0 && (a == b || isNodeFaster(cluster));
 }
 

@@ -17,8 +17,9 @@ GroupShape tensorGroup(const SplitModel &model) { return model.setting.group(*mo
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
-  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1)
-      : model(model), tensor(tensor), sink(sink), unwanted(unwanted) {}
+  // `distance`: as collectiveSeconds has it.
+  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1, double distance = 0)
+      : model(model), tensor(tensor), sink(sink), unwanted(unwanted), distance(distance) {}
   double tensorAxis(Collective collective, double bytes, double times, const char *why) {
     const GroupShape group = tensorGroup(model);
     const double wait = waitSeconds(*model.cluster, collective, group);
@@ -29,7 +30,7 @@ public:
   double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why,
              bool isHideable = false, double wait = 0) {
     if (group.size <= 1 || times <= 0) return 0;
-    double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes) + wait);
+    double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes, distance) + wait);
     if (sink) sink->push_back({collective, axis, isHideable, bytes, seconds, times, tensor, why});
     return seconds;
   }
@@ -38,7 +39,7 @@ public:
                   const char *axis = "batch") {
     if (group.size <= 1 || times <= 0) return 0;
     double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
-    double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket) * bytes / bucket;
+    double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
     if (sink) sink->push_back({collective, axis, true, bytes, seconds, times, tensor, why});
     return seconds;
   }
@@ -47,7 +48,7 @@ private:
   const SplitModel &model;
   int tensor;
   CollectiveSink *sink;
-  double unwanted;
+  double unwanted, distance;
 };
 
 bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
@@ -143,8 +144,8 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
   bool again = recomputes(model, variable.inSegment, variable.inAttention);
   Price price;
   price.again = again ? chosen.forward * times : 0;
-  price.forward = (chosen.forward + (again ? 0 : chosen.keptForward)) * times + price.again;
-  price.backward = (chosen.backward + (again ? 0 : chosen.keptBackward)) * times;
+  price.forward = chosen.forward * times + price.again;
+  price.backward = (chosen.backward + (again ? 0 : chosen.kept)) * times;
   return price;
 }
 
@@ -170,6 +171,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   price.gradients = count * (zero >= 2 ? gradientShard : gradient);
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
   price.optimizer = count * stateElements * tensor.optimizerBytes;
+  const double distance = model.stateBytes / double(zero >= 1 ? ways : 1); // all of it comes by once a step
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;
   update.memoryBound = true;
@@ -181,6 +183,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   update.elements = stateElements * (averages > 1 ? averages : 3 + 3 * averages);
   update.bytes = model.cluster->device.updateTraffic * stateElements *
                  (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+  update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
@@ -199,7 +202,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
   const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
-  Ledger ledger(model, variable.index, sink);
+  Ledger ledger(model, variable.index, sink, 1, distance);
   auto groupOf = [&](unsigned axes) { return setting.group(*model.cluster, AxisSet(axes)); };
   if (zero == 0 || ways == 1) {
     price.hideable = ledger.bucketed(Collective::AllReduce, groupOf(setting.batchSet() | partSet), gradient, count,

@@ -153,13 +153,14 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.elements = node.flops * part;
   }
   candidate.forward = operationSeconds(cluster, problem.precision, work);
-  candidate.keptForward = keptSeconds(cluster, work, model.keptBytes);
+  double kept = keptSeconds(cluster, work, model.keptSecondsPerByte);
   candidate.forwardLaunches = work.kernels;
   work.kept = read;
   size_t gradients = 0;
   for (int tensor : node.operands) gradients += facts.needsGradient[size_t(tensor)];
   if (gradients == 0 || node.stopsGradient) return;
-  candidate.keptBackward = keptSeconds(cluster, work, model.keptBytes);
+  kept += keptSeconds(cluster, work, model.keptSecondsPerByte);
+  candidate.kept = std::min(kept, candidate.forward);
   if (node.cheap) {
     // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
     // It makes what is inside of it again, and as much for the gradients.
@@ -186,14 +187,14 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
                const std::vector<int64_t> &laidFactors, std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
   candidates.push_back(
-      {-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, 0, 0, 0, {}});
+      {-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, 0, 0, {}});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
     if (std::find(laidFactors.begin(), laidFactors.end(), int64_t(f)) != laidFactors.end()) continue;
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
-    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, {}};
+    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, 0, 0, {}};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
       candidate.uses.push_back({layout, layout == whole});
@@ -211,7 +212,7 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
   }
   if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
   auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
-  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, 0, 0,
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, 0,
                  0,  {}};
   if (node.rule.linearity == dist::FactorRule::LinearJointly) {
     for (size_t o = 0; o < operands; ++o)

@@ -186,6 +186,7 @@ public:
     model.cluster = &cluster;
     model.setting = setting;
     model.gradientBytes /= double(setting.tp);
+    model.stateBytes /= double(setting.tp);
     model.onlyAllReduces =
         constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
   }
@@ -194,11 +195,14 @@ public:
     CLEAVE_RETURN_IF_ERROR(splitSequence());
     CLEAVE_RETURN_IF_ERROR(lay());
     model.gradientsPast.edit() = facts.waitingGradients.past([this](int tensor) { return model.localBytes(tensor); });
+    double kept = 0; // of one microbatch, on a device that has its part of all that can be split
     for (Flow &flow : model.flows.edit()) {
       flow.bytes = model.localBytes(flow.tensor);
       if (flow.saved && flow.producer >= 0 && problem.tensors[size_t(flow.tensor)].kind == TensorKind::Activation)
-        model.keptBytes += flow.bytes * flow.count / double(model.setting.tp);
+        kept += flow.bytes * flow.count / double(model.setting.tp);
     }
+    if (const Device &device = model.cluster->device; !device.caches.empty())
+      model.keptSecondsPerByte = device.meanSecondsPerByte(2 * kept);
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();

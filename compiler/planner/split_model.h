@@ -46,10 +46,12 @@ struct Exchange {
 struct Candidate {
   int64_t factor = -1; // that tp splits; -1: none
   bool passesPartial = false;
-  std::vector<Use> uses;                            // an operand each
-  std::vector<Layout> results;                      // a result each
-  double forward = 0, backward = 0;                 // compute seconds of one microbatch on the device
-  double keptForward = 0, keptBackward = 0;         // besides, where it is not computed again (cost.h: keptSeconds)
+  std::vector<Use> uses;            // an operand each
+  std::vector<Layout> results;      // a result each
+  double forward = 0, backward = 0; // compute seconds of one microbatch on the device
+  // Besides, where it is not computed again: what was kept comes from far (cost.h: keptSeconds). Counted in the
+  // backward pass, and at most what computing it again takes, so that keeping is never the slower: bounds count on it.
+  double kept = 0;
   double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
   double workspace = 0;            // bytes in hand at once: operands and results in memory, and their gradients
   double held = 0;                 // bytes of the results' gradient, which weights still need where that of the
@@ -215,8 +217,9 @@ struct SplitModel {
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
   RecomputeSegments segments;
-  double keptBytes = 0; // of all activations, one microbatch, on a device that has its part of all that can be split
-  double gradientBytes = 0; // of all parameters, on a device that has them whole: no bucket is larger
+  double keptSecondsPerByte = 0; // of what is kept between the passes, where the device has caches
+  double stateBytes = 0;         // parameters, gradients and optimizer state, before ZeRO: what a step touches once
+  double gradientBytes = 0;      // of all parameters, on a device that has them whole: no bucket is larger
 
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;

@@ -75,8 +75,12 @@ public:
       layout->flops += node.flops + node.backwardFlops;
       if (!node.cheap) layout->heavyFlops += node.flops + node.backwardFlops;
     }
-    for (const Tensor &tensor : problem.tensors)
-      if (tensor.trainable) model.gradientBytes += double(tensor.elements()) * double(tensor.gradientBytes);
+    for (const Tensor &tensor : problem.tensors) {
+      if (!tensor.trainable) continue;
+      const double elements = double(tensor.elements()), gradient = double(tensor.gradientBytes);
+      model.gradientBytes += elements * gradient;
+      model.stateBytes += elements * (gradient + double(tensor.elementBytes) + double(tensor.optimizerBytes));
+    }
     model.layout = layout;
     return std::make_shared<SplitModel>(std::move(model));
   }

@@ -74,7 +74,7 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
     if (mine.*choice == theirs.*choice && !(isMesh && mine.like != theirs.like)) return;
     planner::SplitFlags flags = mine;
     flags.*choice = theirs.*choice;
-    if (isMesh) flags.like = theirs.like;
+    if (isMesh) flags.like = theirs.like, flags.meshOrder = theirs.meshOrder;
     // A mesh with pipeline stages needs a schedule and one without has none.
     bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
     if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;

@@ -9,6 +9,7 @@ namespace cleave::runtime {
 namespace {
 constexpr int64_t bytesOfRank = numLanes * 4;
 constexpr int64_t betweenMarks = 16; // commands that compute
+constexpr const char *atItsEnd = "at its end";
 } // namespace
 
 Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks) {
@@ -44,6 +45,11 @@ Status FlightRecorder::ended(Log &log, size_t rank, int lane, const Name &name, 
   int64_t marked = own.marks.empty() ? 0 : own.marks.back().commands;
   bool isDue = isExchange || lane != computeLane || own.commands - marked >= betweenMarks;
   return isDue ? mark(log, rank, lane, "after " + name()) : Status::ok();
+}
+
+Status FlightRecorder::finished(Log &log, size_t rank, int lane) {
+  const Lane &own = log[rank][static_cast<size_t>(lane)];
+  return own.commands > 0 ? mark(log, rank, lane, atItsEnd) : Status::ok();
 }
 
 Status FlightRecorder::mark(Log &log, size_t rank, int lane, const std::string &what) {
@@ -85,7 +91,7 @@ std::string FlightRecorder::text(const Log &log) const {
       const Lane::Mark *last = reached ? &own.marks[reached - 1] : nullptr;
       text += fmt::format("{} {}: {} ({} of {} commands done)", first ? "" : ";", laneName(lane),
                           last ? last->what : "at its beginning", last ? last->commands : 0, own.commands);
-      if (lane == computeLane && reached < own.marks.size())
+      if (lane == computeLane && reached < own.marks.size() && own.marks[reached].what != atItsEnd)
         text += fmt::format(", not yet {} ({})", own.marks[reached].what, own.marks[reached].commands);
       first = false;
     }

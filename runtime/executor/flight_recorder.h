@@ -1,7 +1,7 @@
 // How far every lane of the ranks of this process has come, for the message about a step that does not end. Marks are
-// words on the GPU, which the streams write between the commands, also where they are a graph: before and after every
-// exchange, after every copy from or to the host, and of what computes where it waits for another lane and after every
-// 16th command, as a mark takes a microsecond.
+// words on the GPU, which the streams write between the commands, also where they are a graph: before every exchange,
+// after every command of a lane that does not compute, and of what computes where it waits for another lane, after every
+// 16th command, as a mark takes a microsecond, and at its end.
 //
 //   FlightRecorder recorder;   Status s = recorder.open(devices);
 //   FlightRecorder::Log log = recorder.begin();                // of a routine that is enqueued
@@ -39,6 +39,8 @@ public:
   Status waits(Log &log, size_t rank, int lane, const Name &name);
   Status begins(Log &log, size_t rank, int lane, const Name &name, bool isExchange);
   Status ended(Log &log, size_t rank, int lane, const Name &name, bool isExchange);
+  // After a lane's last command.
+  Status finished(Log &log, size_t rank, int lane);
   std::string text(const Log &log) const;
 
 private:

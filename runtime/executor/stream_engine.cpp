@@ -296,6 +296,11 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
     std::vector<LaneItem> &items = action.fragment->lanes[l];
     int next = cursor.begun || lane != computeLane ? static_cast<int>(cursor.item) : -1;
     for (; cursor.wait != waits.end() && cursor.wait->item <= next; ++cursor.wait) {
+      CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, [&] {
+        return fmt::format("what waits in {} for {} of an earlier action",
+                           actionName(*action.fragment->source, action.source->microbatch()),
+                           laneName(cursor.wait->lane));
+      }));
       Result<bool> done = waited(routine, r, lane, *cursor.wait);
       if (!done) return done.status();
       if (!*done) return Status::ok();
@@ -315,10 +320,12 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       cursor.item = 0;
       cursor.begun = false;
       moved = true;
-      if (++cursor.action == actions.size())
+      if (++cursor.action == actions.size()) {
         cursor.finished = true;
-      else
+        CLEAVE_RETURN_IF_ERROR(recorder.finished(routine.log, r, lane));
+      } else {
         cursor.wait = actions[cursor.action].waits[l].begin();
+      }
       continue;
     }
     LaneItem &item = items[cursor.item];

@@ -103,7 +103,8 @@ Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const
                                     "host's memory",
                                     r, region.count(), region.host_bytes(), region.host_offset(),
                                     program.host_bytes()));
-    if (region.offset() % 8 || (region.count() > 1 && region.bytes() % 8))
+    if (region.offset() % 8 || region.host_offset() % 8 ||
+        (region.count() > 1 && (region.bytes() % 8 || region.host_bytes() % 8)))
       return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
   }
   if (program.slot_regions().empty()) return Status::ok();

@@ -49,7 +49,8 @@ double bytesOf(Value value) {
 class Rematerializer {
 public:
   void run(Block &block) {
-    // Grows across products, collectives and copies, as in ClusterGraph: ops with different labels share no kernel.
+    // Grows across products, collectives and copies: ops with different labels share no kernel. (ClusterGraph knows
+    // more reasons why two ops do not, from the order of a pipeline's stages and of segments that are computed again.)
     for (Operation &op : block)
       for (Value operand : op.getOperands())
         if (Operation *def = operand.getDefiningOp(); def && !isa<onnx::ReadOp>(def))
@@ -101,28 +102,38 @@ private:
     });
     return bytesOf(value) * (isWrittenAnyway ? 1 : 1 + trafficPenalty);
   }
+  // Where a value is read from: views are looked through.
+  static Value sourceOf(Value value) {
+    for (Operation *def = value.getDefiningOp(); def && isView(def) && isClusterOp(def); def = value.getDefiningOp())
+      value = def->getOperand(0);
+    return value;
+  }
   // What the clone of `op` reads from memory; constants, numbers and what is broadcast are at hand in a kernel.
-  void collectReads(Operation *op, int depth, llvm::SmallDenseSet<Value> &reads) {
+  void collectReads(Operation *op, int depth, llvm::SmallDenseSet<Operation *> &seen,
+                    llvm::SmallDenseSet<Value> &reads) {
+    if (!seen.insert(op).second) return;
     for (Value operand : op->getOperands()) {
       Operation *def = operand.getDefiningOp();
       if (def && expanded.contains(def) && depth < maxDepth && !isAlive(operand)) {
-        collectReads(def, depth + 1, reads);
+        collectReads(def, depth + 1, seen, reads);
         continue;
       }
-      for (; def && isView(def) && isClusterOp(def); def = operand.getDefiningOp()) operand = def->getOperand(0);
-      bool isFree = def && isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(def);
-      if (!isFree && bytesOf(operand) > smallBytes) reads.insert(operand);
+      Value source = sourceOf(operand);
+      bool isFree = isa_and_nonnull<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(source.getDefiningOp());
+      if (!isFree && bytesOf(source) > smallBytes) reads.insert(source);
     }
   }
   // Of what each user reads more than the value itself.
   double costOfReading(Operation *op, ArrayRef<Operation *> users) {
+    llvm::SmallDenseSet<Operation *> seen;
     llvm::SmallDenseSet<Value> reads;
-    collectReads(op, 0, reads);
+    collectReads(op, 0, seen, reads);
     double cost = 0;
     for (Operation *user : users) {
       double more = -bytesOf(op->getResult(0));
       for (Value read : reads)
-        if (!llvm::is_contained(user->getOperands(), read)) more += bytesOf(read);
+        if (llvm::none_of(user->getOperands(), [&](Value operand) { return sourceOf(operand) == read; }))
+          more += bytesOf(read);
       cost += std::max(0.0, more) * trafficPenalty;
     }
     return cost;

@@ -75,20 +75,21 @@ llvm::Expected<std::string> link(llvm::StringRef object) {
   return (*bytes)->getBuffer().str();
 }
 
-// Loops that compute in fp32 take as many elements as a register has of these. By itself LLVM counts the largest number
-// that is read or written: where a long sum is kept in fp64, all else would fill half a register.
+// Loops that keep a long sum in fp64 take as many elements as a register has of fp32, in which they compute the rest.
+// By itself LLVM counts the largest number that is read or written, and all else would fill half a register.
 void fillRegisters(llvm::Function &function, const llvm::TargetTransformInfo &target) {
   llvm::LLVMContext &context = function.getContext();
   const uint64_t bits = target.getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector).getFixedValue();
   if (bits < 64) return; // no vectors
   auto isFloat = [](const llvm::Instruction &one) { return one.getType()->isFloatTy(); };
+  auto isDouble = [](const llvm::Instruction &one) { return one.getType()->isDoubleTy(); };
   llvm::Metadata *width[] = {
       llvm::MDString::get(context, "llvm.loop.vectorize.width"),
       llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), bits / 32))};
   for (llvm::BasicBlock &block : function) {
     llvm::MDNode *loop = block.getTerminator()->getMetadata(llvm::LLVMContext::MD_loop);
     if (!loop || !llvm::findOptionMDForLoopID(loop, "llvm.loop.parallel_accesses")) continue;
-    if (llvm::none_of(block, isFloat)) continue;
+    if (llvm::none_of(block, isFloat) || llvm::none_of(block, isDouble)) continue;
     llvm::SmallVector<llvm::Metadata *> options(loop->op_begin(), loop->op_end());
     options.push_back(llvm::MDNode::get(context, width));
     llvm::MDNode *wide = llvm::MDNode::getDistinct(context, options);

@@ -329,6 +329,11 @@ TEST(VerifyPipeline, SlotsOfTheHost) {
               HasSubstr("bytes of the host's memory"));
   EXPECT_THAT(damaged([](plan::Plan &, plan::Program &p) { p.mutable_slot_regions(0)->set_host_bytes(64); }),
               HasSubstr("of the host's memory (512 bytes) is not inside the slot of 64 bytes"));
+  EXPECT_THAT(damaged([](plan::Plan &, plan::Program &p) {
+                p.set_host_bytes(p.host_bytes() + 4);
+                p.mutable_slot_regions(0)->set_host_offset(4);
+              }),
+              HasSubstr("not aligned to 8 bytes"));
   EXPECT_THAT(damaged([&](plan::Plan &plan, plan::Program &) { // comes back from another microbatch's place
                 plan.mutable_programs(0)->mutable_routines(0)->mutable_actions(1)->set_slot(0);
               }),
