@@ -44,6 +44,14 @@ bool usesLibraryAttention(const CompileRequest &request) {
          request.recipe.attention != recipe::Attention::Written;
 }
 
+// With the GPU as this step will use it: where the library has no attention, scores are written and kept, whatever the
+// device could do.
+CompileRequest asUsed(CompileRequest request) {
+  const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
+  if (isGpu && !usesLibraryAttention(request)) request.cluster.device.fusedAttention = false;
+  return request;
+}
+
 // Builds the step with the whole batch at once and searches; `forCode`: builds it again if the search cut the batch.
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
@@ -142,13 +150,15 @@ void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
 
 } // namespace
 
-Result<report::Report> estimate(const CompileRequest &request) {
+Result<report::Report> estimate(const CompileRequest &given) {
+  const CompileRequest request = asUsed(given);
   auto planned = choose(request, false);
   if (!planned) return planned.status();
   return planned->report(request.cluster);
 }
 
-Result<Compiled> compile(const CompileRequest &request) {
+Result<Compiled> compile(const CompileRequest &given) {
+  const CompileRequest request = asUsed(given);
   const planner::Device &device = request.cluster.device;
   bool isGpu = !planner::computeCapability(device.kind).empty();
   if (request.emulate && !isGpu)
