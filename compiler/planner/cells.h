@@ -53,7 +53,7 @@ private:
   const Constraints &constraints;
   using Key = std::tuple<int64_t, int64_t, int64_t, double, bool, bool, Placement>;
   std::map<Key, Cell> cells;
-  std::map<Key, std::shared_ptr<const SplitModel>> models; // null: cannot be built
+  std::map<Key, std::shared_ptr<const SplitModel>> models;     // null: cannot be built
   std::map<int64_t, std::shared_ptr<const SplitModel>> likeOf; // by cp
 };
 

@@ -1,7 +1,7 @@
 // How far every lane of the ranks of this process has come, for the message about a step that does not end. Marks are
 // words on the GPU, which the streams write between the commands, also where they are a graph: before every exchange,
-// after every command of a lane that does not compute, and of what computes where it waits for another lane, after every
-// 16th command, as a mark takes a microsecond, and at its end.
+// after every command of a lane that does not compute, and of what computes where it waits for another lane, after
+// every 16th command, as a mark takes a microsecond, and at its end.
 //
 //   FlightRecorder recorder;   Status s = recorder.open(devices);
 //   FlightRecorder::Log log = recorder.begin();                // of a routine that is enqueued
