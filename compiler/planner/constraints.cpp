@@ -8,17 +8,6 @@
 namespace cleave::planner {
 namespace {
 
-std::vector<std::string> splitAt(const std::string &text, char separator) {
-  std::vector<std::string> parts(1);
-  for (char c : text) {
-    if (c == separator)
-      parts.emplace_back();
-    else if (c != ' ')
-      parts.back() += c;
-  }
-  return parts;
-}
-
 Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
 
 std::optional<int64_t> *axisSlot(Constraints &constraints, const std::string &axis) {

@@ -95,17 +95,6 @@ private:
     }
   }
 
-  static AxisSet setOfNames(const dist::Axes &axes) {
-    static constexpr std::pair<const char *, Axis> known[] = {
-        {"pp", Axis::Pipeline}, {"dp", Axis::Data},       {"fsdp", Axis::Shards},
-        {"cp", Axis::Sequence}, {"ep", Axis::Experts},    {"tp_row", Axis::Row},
-        {"tp", Axis::Tensor},   {"tp_col", Axis::Tensor}, {"tp_depth", Axis::Depth}};
-    unsigned set = 0;
-    for (auto [name, axis] : known)
-      if (isAmong(axes, name)) set |= setOf({axis});
-    return AxisSet(set);
-  }
-
   static Collective collectiveOf(dist::ReshardStep::Kind kind) {
     switch (kind) {
     case dist::ReshardStep::ReduceScatter:

@@ -1,15 +1,18 @@
 #include "compiler/planner/mesh_order.h"
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/split_model.h"
+#include "compiler/planner/text_reader.h"
 #include <algorithm>
 #include <fmt/format.h>
 
 namespace cleave::planner {
 namespace {
 
-constexpr std::pair<const char *, Axis> names[] = {{"pp", Axis::Pipeline}, {"dp", Axis::Data},
-                                                   {"fsdp", Axis::Shards}, {"cp", Axis::Sequence},
-                                                   {"ep", Axis::Experts},  {"tp", Axis::Tensor}};
+// In a mesh; Tensor's second is a grid's.
+constexpr std::pair<const char *, Axis> names[] = {
+    {"pp", Axis::Pipeline}, {"dp", Axis::Data},        {"fsdp", Axis::Shards},
+    {"cp", Axis::Sequence}, {"ep", Axis::Experts},     {"tp", Axis::Tensor},
+    {"tp_row", Axis::Row},  {"tp_depth", Axis::Depth}, {"tp_col", Axis::Tensor}};
 
 // Then a group is the faster, the more of its ranks share a node.
 bool isNodeFaster(const Cluster &cluster) {
@@ -25,25 +28,28 @@ bool isBetterAlone(const Cluster &cluster, int64_t perNode) {
 } // namespace
 
 const char *name(Axis axis) {
-  const auto *found = std::ranges::find(names, axis, &std::pair<const char *, Axis>::second);
-  return found == std::end(names) ? "tp" : found->first;
+  return std::ranges::find(names, axis, &std::pair<const char *, Axis>::second)->first; // it has all
+}
+
+AxisSet setOfNames(const dist::Axes &axes) {
+  AxisSet set = 0;
+  for (auto [name, axis] : names)
+    if (std::ranges::find(axes, name) != axes.end()) set = AxisSet(set | setOf({axis}));
+  return set;
 }
 
 Result<std::vector<Axis>> parseAxisOrder(const std::string &text) {
   std::vector<Axis> order;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    const std::string name = text.substr(at, comma - at);
-    const auto *found = std::ranges::find_if(names, [&](const auto &entry) { return entry.first == name; });
+  for (const std::string &entry : splitAt(text, ',')) {
     auto wrong = [&](const std::string &what) {
       return Status{ErrorKind::Usage, fmt::format("--mesh-order {}: {}; it lists axes from the outermost to the "
                                                   "innermost, such as pp,dp,tp (also fsdp, cp, ep)",
                                                   text, what)};
     };
-    if (found == std::end(names)) return wrong(fmt::format("no axis '{}'", name));
-    if (std::ranges::find(order, found->second) != order.end()) return wrong(fmt::format("axis '{}' twice", name));
-    order.push_back(found->second);
-    at = comma + 1;
+    const auto *found = std::ranges::find_if(usualOrder, [&](Axis axis) { return entry == name(axis); });
+    if (found == usualOrder.end()) return wrong(fmt::format("no axis '{}'", entry));
+    if (std::ranges::find(order, *found) != order.end()) return wrong(fmt::format("axis '{}' twice", entry));
+    order.push_back(*found);
   }
   return order;
 }

@@ -34,6 +34,8 @@ inline constexpr AxisOrder usualOrder = {Axis::Pipeline, Axis::Data,    Axis::Sh
                                          Axis::Sequence, Axis::Experts, Axis::Tensor};
 
 const char *name(Axis axis); // "pp", "dp", ..., "tp"
+// Of axes of a mesh, a grid's "tp_col" as well as "tp".
+AxisSet setOfNames(const dist::Axes &axes);
 // "pp,dp,tp": the first outermost. Errors: unknown axes, an axis twice.
 Result<std::vector<Axis>> parseAxisOrder(const std::string &text);
 

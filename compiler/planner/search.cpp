@@ -115,6 +115,9 @@ std::vector<Alternative> priceAlternatives(const Problem &problem, const Problem
   return rows;
 }
 
+// What cannot be executed is a row of the table up to so many times the chosen step.
+constexpr double worthShowing = 1.25;
+
 // "3.2 % faster, but cannot be executed yet"; also a note of it where it is faster.
 std::string notExecuted(double seconds, const std::string &what, Decision &decision) {
   const double faster = 100 * (1 - seconds / decision.predicted.stepSeconds);
@@ -134,9 +137,8 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
                       given.recomputeOf.empty() && !given.exceptLast && !given.offload && !given.schedule &&
                       given.sequenceSplit == open.sequenceSplit && !facts.mixesSamples;
   if (!isOpen || cluster.numDevices() < 3) return std::nullopt;
-  const double best = decision.predicted.stepSeconds, within = 1.25;
-  std::optional<UnequalPlan> plan =
-      bestUnequalStages(problem, facts, cluster, given, within * best, time.beside(2).seconds);
+  std::optional<UnequalPlan> plan = bestUnequalStages(
+      problem, facts, cluster, given, worthShowing * decision.predicted.stepSeconds, time.beside(2).seconds);
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "unequal stages";
@@ -159,9 +161,8 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
 std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                        const Constraints &given, const TimeLeft &time, Decision &decision) {
   if (!given.like.empty() || facts.mixesSamples) return std::nullopt;
-  const double within = 1.25;
   std::optional<UnevenBatch> plan =
-      bestUnevenBatch(problem, cluster, given, within * decision.predicted.stepSeconds, time.beside(2));
+      bestUnevenBatch(problem, cluster, given, worthShowing * decision.predicted.stepSeconds, time.beside(2));
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "uneven batch";
@@ -247,10 +248,11 @@ std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solu
   return result;
 }
 
-// The same with more in the hosts' memory; none where that is asked for already.
+// The same with more in the hosts' memory; none where that is asked for already, or cannot be (parseConstraints).
 std::optional<Constraints> withOffload(const Constraints &constraints, Offload offload) {
   Offload given = constraints.offload.value_or(Offload::None);
   if (given == offload || given == Offload::All) return std::nullopt;
+  if (constraints.exceptLast && movesActivations(offload)) return std::nullopt;
   Constraints moved = constraints;
   moved.offload = offload;
   if (!movesActivations(offload) && given != Offload::None) return std::nullopt;

@@ -75,29 +75,16 @@ bool Setting::crossesNodes(const Cluster &cluster, int from, int to) const {
 
 dist::Mesh Setting::mesh() const {
   dist::Mesh mesh;
-  auto add = [&](const char *name, int64_t size, bool always) {
-    if (size > 1 || always) mesh.axes.push_back({name, size});
+  auto add = [&](const char *name, Axis axis, bool always = false) {
+    if (axisSize(axis) > 1 || always) mesh.axes.push_back({name, axisSize(axis)});
   };
-  for (Axis axis : order) switch (axis) {
-    case Axis::Pipeline:
-      add("pp", pp, false);
-      break;
-    case Axis::Data:
-      add("dp", dp, true);
-      break;
-    case Axis::Shards:
-      add("fsdp", fsdp, false);
-      break;
-    case Axis::Sequence:
-      add("cp", cp, false);
-      break;
-    case Axis::Experts:
-      add("ep", ep, false);
-      break;
-    default:
-      add("tp_depth", axisSize(Axis::Depth), false);
-      add("tp_row", axisSize(Axis::Row), false);
-      add(grid == TensorGrid::None ? "tp" : "tp_col", axisSize(Axis::Tensor), true);
+  for (Axis axis : order)
+    if (axis != Axis::Tensor) {
+      add(name(axis), axis, axis == Axis::Data);
+    } else {
+      add(name(Axis::Depth), Axis::Depth);
+      add(name(Axis::Row), Axis::Row);
+      add(grid == TensorGrid::None ? "tp" : "tp_col", Axis::Tensor, true);
     }
   return mesh;
 }

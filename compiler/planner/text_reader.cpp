@@ -117,6 +117,17 @@ Status TextReader::error(const std::string &message) const {
   return inputError(fmt::format("{}:{}: {}", file, std::max(1, number_), message));
 }
 
+std::vector<std::string> splitAt(const std::string &text, char separator) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (c == separator)
+      parts.emplace_back();
+    else if (c != ' ')
+      parts.back() += c;
+  }
+  return parts;
+}
+
 bool parseInteger(const std::string &text, int64_t &value) {
   auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   return failure == std::errc() && end == text.data() + text.size();

@@ -37,6 +37,8 @@ private:
   int number_ = 0;
 };
 
+// "a, b" at ',': {"a", "b"}; spaces do not count.
+std::vector<std::string> splitAt(const std::string &text, char separator);
 bool parseInteger(const std::string &text, int64_t &value);
 // "a\"b": quotes and backslashes escaped.
 std::string quote(const std::string &text);
