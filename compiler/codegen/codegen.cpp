@@ -107,7 +107,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createCopyKeptValues());
   passes.addPass(createOffloadState());
   passes.addPass(createOffloadActivations());
-  passes.addPass(createScheduleCommands());
+  passes.addPass(createScheduleCommands(gpu));
   passes.addPass(createPlanMemory());
   passes.addPass(createVerifyPlan());
 }

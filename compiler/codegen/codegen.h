@@ -34,7 +34,7 @@ struct CodegenOptions {
   bool emulate = false;             // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
   bool offloadsState = false;       // optimizer state lies in the host's memory
   bool offloadsActivations = false; // and what is kept for the backward pass
-  bool foldEpilogues = true;      // on GPUs: products end with bias, activation and bias gradients (FoldEpilogues)
+  bool foldEpilogues = true;        // on GPUs: products end with bias, activation and bias gradients (FoldEpilogues)
   bool tf32 = false;                // products of fp32 round their operands to TF32, on GPUs
   std::string cpu;                  // whose instructions kernels may use ("znver4"); empty: this machine's
   int64_t threads = 0;              // a device; 0: decided when the plan runs
@@ -59,7 +59,7 @@ std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();
 std::unique_ptr<mlir::Pass> createOffloadState();
 std::unique_ptr<mlir::Pass> createOffloadActivations();
-std::unique_ptr<mlir::Pass> createScheduleCommands();
+std::unique_ptr<mlir::Pass> createScheduleCommands(bool gpu = false);
 std::unique_ptr<mlir::Pass> createPlanMemory();
 std::unique_ptr<mlir::Pass> createVerifyPlan();
 

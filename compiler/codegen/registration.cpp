@@ -12,7 +12,7 @@ void registerCodegenPasses() {
   mlir::registerPass(createCopyKeptValues);
   mlir::registerPass(createOffloadState);
   mlir::registerPass(createOffloadActivations);
-  mlir::registerPass(createScheduleCommands);
+  mlir::registerPass([] { return createScheduleCommands(); });
   mlir::registerPass(createPlanMemory);
   mlir::registerPass(createVerifyPlan);
 }

@@ -7,14 +7,15 @@
 //     compute does not stall;
 //   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
 //     stand at the start, so that the first may then be changed in place.
-// Collectives go to stream 1 right after their operands are there. What they bring may be wanted much later, while
-// their operands have to stay anyway (a gather of a saved value for the backward pass, the turns of a ring): gathers
-// and shifts are issued one turn ahead of their place in the program, those of parameters (ZeRO-3) one block of
-// gathers. Between pipeline stages: receives stand at the start, on stream 2; sends go to stream 1 as collectives do.
-// Sends and collectives over "pp" follow one sequence that all ranks know (their tags and sequence numbers), and so
-// does, between updates, what waits for a receive: their members run different programs.
-// Copies from the host's memory go to stream 3, those to it to stream 4: in buckets of about equal bytes, of which two
-// are on the device at a time. A bucket is fetched while the one before it is used, after what is before that has left.
+// Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
+// after their operands are there. What they bring may be wanted much later, while their operands have to stay anyway (a
+// gather of a saved value for the backward pass, the turns of a ring): gathers and shifts are issued one turn ahead of
+// their place in the program, those of parameters (ZeRO-3) one block of gathers. Between pipeline stages: receives
+// stand at the start, on stream 2; sends go to stream 1 as collectives do. Sends and collectives over "pp" follow one
+// sequence that all ranks know (their tags and sequence numbers), and so does, between updates, what waits for a
+// receive: their members run different programs. Copies from the host's memory go to stream 3, those to it to stream 4:
+// in buckets of about equal bytes, of which two are on the device at a time. A bucket is fetched while the one before
+// it is used, after what is before that has left.
 //
 //   %y = plan.contract ... {plan.record = 1}
 //   %g = plan.collective %y ... {plan.stream = 1, plan.wait = [1], plan.record = 2}
@@ -23,6 +24,8 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
+#include "compiler/codegen/persistent_layout.h"
+#include "runtime/plan/routine.h"
 #include "llvm/ADT/StringMap.h"
 #include <deque>
 
@@ -34,7 +37,7 @@ bool isUpdate(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
   return phase && phase.getValue() == "update";
 }
-// Of stream 1.
+// Of the streams of communication.
 bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
 bool isBetweenStages(Operation *op) {
   auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
@@ -47,10 +50,16 @@ int64_t numberOf(Operation *op) {
   if (auto receive = dyn_cast<plan::ReceiveCommandOp>(op)) return receive.getTag();
   return cast<plan::CollectiveCommandOp>(op).getSequence();
 }
-int64_t streamFor(Operation *op) {
-  if (isCollective(op)) return 1;
-  if (isa<plan::ReceiveCommandOp>(op)) return 2;
-  return isFetch(op) ? 3 : isEvict(op) ? 4 : 0;
+// `mesh`: of GPUs, whose collectives have a stream an axis; null: of CPUs, where a stream is a thread.
+int64_t streamFor(Operation *op, const dist::Mesh *mesh) {
+  if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op); collective && mesh) {
+    dist::Axes axes;
+    for (StringAttr axis : collective.getAxes().getAsRange<StringAttr>()) axes.push_back(axis.str());
+    return runtime::laneAlong(*mesh, axes);
+  }
+  if (isCollective(op)) return runtime::communicationLane;
+  if (isa<plan::ReceiveCommandOp>(op)) return runtime::receiveLane;
+  return isFetch(op) ? runtime::fetchLane : isEvict(op) ? runtime::evictLane : runtime::computeLane;
 }
 // No command of the plan: costs nothing and takes no place in the order.
 bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op); }
@@ -402,7 +411,8 @@ private:
       if (lastOf.empty() || bytes > largest) {
         bytes = bytesOf(op);
         Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
-        if (lastOf.size() >= 2 && streamFor(maker) == 0) departures[maker] = lastOf[lastOf.size() - 2];
+        if (lastOf.size() >= 2 && streamFor(maker, nullptr) == runtime::computeLane)
+          departures[maker] = lastOf[lastOf.size() - 2];
         lastOf.push_back(op);
       }
       lastOf.back() = op;
@@ -435,7 +445,7 @@ private:
 };
 
 // Streams, events and the order of the collectives, for the order that now stands.
-void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &departures) {
+void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &departures, const dist::Mesh *mesh) {
   Builder builder(block.getParentOp()->getContext());
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;
@@ -452,13 +462,13 @@ void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &
   for (Operation &op : block.without_terminator()) {
     for (StringRef name : {"plan.stream", "plan.wait", "plan.record"}) op.removeAttr(name);
     if (isFree(&op) || isa<plan::StoreOp>(op)) continue;
-    int64_t stream = streamFor(&op);
+    int64_t stream = streamFor(&op, mesh);
     SmallVector<int64_t> waits;
     if (stream != 0) {
       if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op))
         collective.setSequence(sequences[groupName(collective.getAxes())]++);
       op.setAttr("plan.stream", builder.getI64IntegerAttr(stream));
-      if (stream != 2 && lastCompute && awaitedCompute[stream] != lastCompute) {
+      if (stream != runtime::receiveLane && lastCompute && awaitedCompute[stream] != lastCompute) {
         waits.push_back(record(lastCompute));
         awaitedCompute[stream] = lastCompute;
       }
@@ -489,9 +499,15 @@ void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &
 
 struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ScheduleCommands)
+  explicit ScheduleCommands(bool forGpu = false) { gpu = forGpu; }
+  ScheduleCommands(const ScheduleCommands &other) : PassWrapper(other) { gpu = other.gpu; }
+  Option<bool> gpu{*this, "gpu", llvm::cl::desc("the collectives of each mesh axis have a stream of their own"),
+                   llvm::cl::init(false)};
   StringRef getArgument() const override { return "schedule-commands"; }
   StringRef getDescription() const override { return "order of the commands, streams and events"; }
   void runOnOperation() override {
+    FailureOr<dist::Mesh> mesh = meshOfModule(getOperation());
+    if (failed(mesh)) return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
       Scheduler scheduler(function);
@@ -500,13 +516,13 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");
         return signalPassFailure();
       }
-      assignEvents(function.getBody().front(), scheduler.departures);
+      assignEvents(function.getBody().front(), scheduler.departures, gpu ? &*mesh : nullptr);
     }
   }
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createScheduleCommands() { return std::make_unique<ScheduleCommands>(); }
+std::unique_ptr<Pass> createScheduleCommands(bool gpu) { return std::make_unique<ScheduleCommands>(gpu); }
 
 } // namespace cleave::codegen

@@ -72,7 +72,7 @@ Status Executor::open(ExecutorOptions options) {
   // Ranks that communicate have a second busy thread, unless the compute thread does it.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (meshOfPlan.numDevices() > 1 && !ownPlan));
   setSpinTurns(busy > availableCores() ? 50 : 2000);
-  if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(options.traceRecords);
+  if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(source.mesh(), options.traceRecords);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
     inputCounts[routine.name()] =

@@ -12,8 +12,9 @@ constexpr int64_t betweenMarks = 16; // commands that compute
 constexpr const char *atItsEnd = "at its end";
 } // namespace
 
-Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks) {
+Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks, const plan::Mesh &planMesh) {
   devices = ranks;
+  mesh = &planMesh;
   CLEAVE_RETURN_IF_ERROR(seen.allocate(devices.front()->gpu(), bytesOfRank * static_cast<int64_t>(devices.size())));
   for (cuda::CudaDevice *device : devices) {
     CLEAVE_RETURN_IF_ERROR(marks.emplace_back().allocate(device->gpu(), bytesOfRank, device->stream(computeLane)));
@@ -89,7 +90,7 @@ std::string FlightRecorder::text(const Log &log) const {
       std::memcpy(&reached, seen.data() + static_cast<int64_t>(r) * bytesOfRank + lane * 4, sizeof reached);
       if (reached > own.marks.size()) reached = 0; // of a routine before this one
       const Lane::Mark *last = reached ? &own.marks[reached - 1] : nullptr;
-      text += fmt::format("{} {}: {} ({} of {} commands done)", first ? "" : ";", laneName(lane),
+      text += fmt::format("{} {}: {} ({} of {} commands done)", first ? "" : ";", laneName(lane, *mesh),
                           last ? last->what : "at its beginning", last ? last->commands : 0, own.commands);
       if (lane == computeLane && reached < own.marks.size() && own.marks[reached].what != atItsEnd)
         text += fmt::format(", not yet {} ({})", own.marks[reached].what, own.marks[reached].commands);

@@ -3,7 +3,7 @@
 // after every command of a lane that does not compute, and of what computes where it waits for another lane, after
 // every 16th command, as a mark takes a microsecond, and at its end.
 //
-//   FlightRecorder recorder;   Status s = recorder.open(devices);
+//   FlightRecorder recorder;   Status s = recorder.open(devices, plan.mesh());
 //   FlightRecorder::Log log = recorder.begin();                // of a routine that is enqueued
 //   recorder.begins(log, rank, lane, [] { return "all_reduce 'gradients' of final 0"; }, /*isExchange=*/true);
 //   recorder.ended(log, rank, lane, ...);
@@ -29,7 +29,7 @@ public:
     int64_t commands = 0;    // all
   };
   using Log = std::vector<std::array<Lane, numLanes>>; // by rank
-  Status open(const std::vector<cuda::CudaDevice *> &ranks);
+  Status open(const std::vector<cuda::CudaDevice *> &ranks, const plan::Mesh &planMesh);
   Log begin() const { return Log(devices.size()); }
   // Before a lane's first command.
   Status clear(size_t rank, int lane) { return write(rank, lane, 0); }
@@ -48,6 +48,7 @@ private:
   Status write(size_t rank, int lane, unsigned value);
   bool read(size_t rank) const;
   std::vector<cuda::CudaDevice *> devices;
+  const plan::Mesh *mesh = nullptr;
   std::deque<cuda::DeviceMemory> marks; // of every rank: a word a lane
   cuda::PinnedMemory seen;              // the ranks' marks when they were last asked for
 };

@@ -10,11 +10,8 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   int most = 0;
   for (const plan::Fragment &fragment : program().fragments()) most = std::max(most, fragment.outputs_size());
   for (Work &work : works) work.outputs.reserve(static_cast<size_t>(most));
-  for (int lane = 0; lane < numLanes; ++lane) {
+  for (int lane : prepared.lanes()) {
     auto l = static_cast<size_t>(lane);
-    if (lane != computeLane && std::all_of(prepared.fragments.begin(), prepared.fragments.end(),
-                                           [&](const auto &entry) { return entry.second.lanes[l].empty(); }))
-      continue;
     if (trace) lanes[l].trace = &trace->lane(id, lane);
     lanes[l].thread = std::thread([this, lane] { laneThread(lane); });
   }

@@ -1,4 +1,4 @@
-// One device's execution by threads that run its prepared routines: compute, communication, receives.
+// One device's execution by threads, one a lane, that run its prepared routines: compute, communication, receives.
 //
 // The compute thread runs stream 0 in issue order, the communication thread the collectives and sends of the other
 // streams, the receive thread their receives, ahead of the others as far as their memory is free. Within an action

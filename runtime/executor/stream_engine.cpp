@@ -39,10 +39,11 @@ Status StreamEngine::open() {
   cuda::Gpu &first = devices.front()->gpu();
   CLEAVE_RETURN_IF_ERROR(begin.make(first));
   CLEAVE_RETURN_IF_ERROR(end.make(first));
-  CLEAVE_RETURN_IF_ERROR(recorder.open(devices));
+  CLEAVE_RETURN_IF_ERROR(recorder.open(devices, programs.front()->plan.mesh()));
   CLEAVE_RETURN_IF_ERROR(faults.allocate(first, static_cast<int64_t>(programs.size()) * 4));
   std::memset(faults.data(), 0, static_cast<size_t>(faults.bytes()));
   for (size_t r = 0; r < programs.size(); ++r) {
+    lanes.push_back(programs[r]->lanes());
     for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
     for (const auto &[key, fragment] : programs[r]->fragments)
       for (const Event &event : fragment.events) {
@@ -203,7 +204,7 @@ Status StreamEngine::fork(Routine &routine) {
   for (size_t r = 0; r < programs.size(); ++r) {
     const cuda::Gpu &gpu = devices[r]->gpu();
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
-    for (int lane = 0; lane < numLanes; ++lane) {
+    for (int lane : lanes[r]) {
       if (r > 0 || lane > 0) CLEAVE_RETURN_IF_ERROR(begin.waitOn(devices[r]->stream(lane), runNumber));
       CLEAVE_RETURN_IF_ERROR(recorder.clear(r, lane));
     }
@@ -227,7 +228,7 @@ Status StreamEngine::join() {
           gpu.check(gpu.driver.memcpyAsync(word, devices[r]->address(place), 4, devices[r]->stream(computeLane)),
                     "cannot read the fault"));
     }
-    for (int lane = 0; lane < numLanes; ++lane) {
+    for (int lane : lanes[r]) {
       StreamEvent &done = laneEnds[r][static_cast<size_t>(lane)];
       if (r == 0 && lane == 0) continue;
       CLEAVE_RETURN_IF_ERROR(gpu.enter());
@@ -247,7 +248,7 @@ Status StreamEngine::enqueue(Routine &routine) {
   routine.sent.clear();
   routine.log = recorder.begin();
   for (size_t r = 0; r < programs.size(); ++r)
-    for (int lane = 0; lane < numLanes; ++lane) {
+    for (int lane : lanes[r]) {
       const auto &actions = programs[r]->routines[static_cast<size_t>(routine.numbers[r])].actions;
       Cursor &cursor = cursors[r][static_cast<size_t>(lane)];
       cursor.finished = actions.empty();
@@ -258,7 +259,7 @@ Status StreamEngine::enqueue(Routine &routine) {
     moved = false;
     for (size_t r = 0; r < programs.size(); ++r) {
       CLEAVE_RETURN_IF_ERROR(devices[r]->gpu().enter());
-      for (int lane = 0; lane < numLanes; ++lane)
+      for (int lane : lanes[r])
         if (Status status = advance(routine, r, lane, moved); !status) {
           failed = programs[r]->id;
           return status;
@@ -266,10 +267,11 @@ Status StreamEngine::enqueue(Routine &routine) {
     }
   }
   for (size_t r = 0; r < programs.size(); ++r)
-    for (int lane = 0; lane < numLanes; ++lane)
+    for (int lane : lanes[r])
       if (!cursors[r][static_cast<size_t>(lane)].finished) {
         failed = programs[r]->id;
-        return runError(fmt::format("the {} stream waits for what no rank of this process enqueues", laneName(lane)));
+        return runError(fmt::format("the {} stream waits for what no rank of this process enqueues",
+                                    laneName(lane, programs[r]->plan.mesh())));
       }
   return join();
 }
@@ -299,7 +301,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       CLEAVE_RETURN_IF_ERROR(recorder.waits(routine.log, r, lane, [&] {
         return fmt::format("what waits in {} for {} of an earlier action",
                            actionName(*action.fragment->source, action.source->microbatch()),
-                           laneName(cursor.wait->lane));
+                           laneName(cursor.wait->lane, programs[r]->plan.mesh()));
       }));
       Result<bool> done = waited(routine, r, lane, *cursor.wait);
       if (!done) return done.status();

@@ -89,6 +89,7 @@ private:
   std::unique_ptr<StreamTrace> timing; // null: not traced
   std::map<std::string, Routine> routines;
   std::unordered_map<const Event *, std::unique_ptr<cuda::StreamEvent>> events;
+  std::vector<std::vector<int>> lanes;                  // by rank: those it has
   std::vector<Cursors> cursors;                         // by rank
   std::unordered_map<const Event *, size_t> recordedIn; // the last action that recorded it
   std::deque<std::array<cuda::StreamEvent, numLanes>> laneEnds;

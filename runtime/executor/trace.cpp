@@ -30,7 +30,7 @@ Status Trace::write(const std::string &path) const {
   };
   for (const TraceLane &lane : lanes) {
     nameOf("process_name", lane.rank, lane.lane, fmt::format("rank {}", lane.rank));
-    nameOf("thread_name", lane.rank, lane.lane, laneName(lane.lane));
+    nameOf("thread_name", lane.rank, lane.lane, laneName(lane.lane, mesh));
     for (const TraceLane::Record &record : lane.records) {
       std::string action = actionName(*record.fragment, record.action->microbatch());
       nlohmann::json arguments{{"step", record.step}, {"microbatch", record.action->microbatch()}};

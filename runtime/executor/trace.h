@@ -1,7 +1,7 @@
 // Timelines of the commands, in Chrome's trace format (chrome://tracing, Perfetto).
 //
-//   Trace trace(1000);  trace.lane(rank, computeLane).add({&command, &action, &fragment, step, begin, end});
-//   trace.write("step.json");
+//   Trace trace(plan.mesh(), 1000);  trace.lane(rank, computeLane).add({&command, &action, &fragment, step, begin,
+//   end}); trace.write("step.json");
 //
 // A process for each rank, a thread for each of its lanes. On the compute lane every action ("F 3 stage 1") is a slice
 // around its commands, from the first command's begin to the last one's end.
@@ -41,11 +41,12 @@ struct TraceLane {
 class Trace {
 public:
   // At most `recordsPerLane` commands a thread are kept.
-  explicit Trace(size_t recordsPerLane) : recordsPerLane(recordsPerLane) {}
+  Trace(const plan::Mesh &mesh, size_t recordsPerLane) : mesh(mesh), recordsPerLane(recordsPerLane) {}
   TraceLane &lane(int64_t rank, int lane);
   Status write(const std::string &path) const;
 
 private:
+  const plan::Mesh &mesh;
   size_t recordsPerLane;
   std::deque<TraceLane> lanes;
 };

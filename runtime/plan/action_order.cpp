@@ -105,34 +105,43 @@ FragmentBytes bytesOf(const plan::Plan &plan, const plan::Program &program, cons
 
 class Orderer {
 public:
-  Orderer(const plan::Plan &plan, const plan::Program &program) : plan(plan), program(program) {}
+  Orderer(const plan::Plan &plan, const plan::Program &program) : plan(plan), program(program) {
+    std::array<bool, numLanes> isUsed{};
+    isUsed[computeLane] = true;
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands()) isUsed[static_cast<size_t>(laneOf(command))] = true;
+    for (size_t lane = 0; lane < numLanes; ++lane)
+      if (isUsed[lane]) used.push_back(lane);
+  }
 
   std::vector<ActionWaits> run(const plan::Routine &routine) {
     std::vector<ActionWaits> waits(static_cast<size_t>(routine.actions_size()));
     std::vector<size_t> kinds;
     for (const plan::Action &action : routine.actions()) kinds.push_back(kindOf(action));
-    conflicts.assign(kindBytes.size() * numLanes * kindBytes.size() * numLanes, unknown);
+    conflicts.assign(kindBytes.size() * used.size() * kindBytes.size() * used.size(), unknown);
     int known[numLanes][numLanes]; // by lane and other lane: the last action whose commands there are done
     for (auto &row : known) std::fill(row, row + numLanes, -1);
     for (int a = 0; a < routine.actions_size(); ++a)
-      for (int lane = 0; lane < numLanes; ++lane) {
-        const LaneBytes &mine = kindBytes[kinds[static_cast<size_t>(a)]][static_cast<size_t>(lane)];
+      for (size_t l = 0; l < used.size(); ++l) {
+        size_t lane = used[l];
+        const LaneBytes &mine = kindBytes[kinds[static_cast<size_t>(a)]][lane];
+        auto &list = waits[static_cast<size_t>(a)][lane];
         if (mine.touches.empty()) continue;
-        for (int other = 0; other < numLanes; ++other) {
+        for (size_t o = 0; o < used.size(); ++o) {
+          size_t other = used[o];
           if (other == lane) continue;
           int least = INT32_MAX, last = -1;
           for (int b = a - 1; b > known[lane][other] && least > -1; --b) {
-            int item = conflict(kinds[static_cast<size_t>(a)], lane, kinds[static_cast<size_t>(b)], other);
+            int item = conflict(kinds[static_cast<size_t>(a)], l, kinds[static_cast<size_t>(b)], o);
             if (item >= least) continue;
             least = item;
             last = std::max(last, b);
-            waits[static_cast<size_t>(a)][static_cast<size_t>(lane)].push_back({item, other, b});
+            list.push_back({item, static_cast<int>(other), b});
           }
           known[lane][other] = std::max(known[lane][other], last);
-          if (int joined = mine.joined[static_cast<size_t>(other)])
+          if (int joined = mine.joined[other])
             known[lane][other] = std::max(known[lane][other], joined == 2 ? a : a - 1);
         }
-        auto &list = waits[static_cast<size_t>(a)][static_cast<size_t>(lane)];
         std::sort(list.begin(), list.end(), [](const ActionWait &x, const ActionWait &y) { return x.item < y.item; });
       }
     return waits;
@@ -144,15 +153,16 @@ private:
     if (added) kindBytes.push_back(bytesOf(plan, program, program.fragments(action.fragment()), action.slot()));
     return found->second;
   }
-  int conflict(size_t kind, int lane, size_t earlier, int other) {
-    auto l = static_cast<size_t>(lane), o = static_cast<size_t>(other);
-    int &found = conflicts[((kind * numLanes + l) * kindBytes.size() + earlier) * numLanes + o];
-    if (found == unknown) found = kindBytes[kind][l].firstConflict(kindBytes[earlier][o]);
+  // `lane` and `other`: their numbers among those used.
+  int conflict(size_t kind, size_t lane, size_t earlier, size_t other) {
+    int &found = conflicts[((kind * used.size() + lane) * kindBytes.size() + earlier) * used.size() + other];
+    if (found == unknown) found = kindBytes[kind][used[lane]].firstConflict(kindBytes[earlier][used[other]]);
     return found;
   }
 
   const plan::Plan &plan;
   const plan::Program &program;
+  std::vector<size_t> used;                                  // lanes
   std::map<std::pair<int32_t, int32_t>, size_t> kindNumbers; // fragment and slot
   std::vector<FragmentBytes> kindBytes;
   static constexpr int unknown = -2;

@@ -11,12 +11,24 @@ int laneOf(const plan::Command &command) {
   if (command.has_copy() && command.copy().source().on_host()) return fetchLane;
   if (command.has_copy() && command.copy().target().on_host()) return evictLane;
   bool receives = command.has_transfer() && command.transfer().direction() == plan::Transfer::RECEIVE;
-  return receives ? receiveLane : communicationLane;
+  if (receives) return receiveLane;
+  return command.stream() < firstAxisLane ? communicationLane : command.stream();
 }
 
-const char *laneName(int lane) {
-  constexpr std::array<const char *, numLanes> names{"compute", "communication", "receive", "from-host", "to-host"};
-  return names[static_cast<size_t>(lane)];
+int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes) {
+  auto isOf = [&](const std::string &name) { return std::find(axes.begin(), axes.end(), name) != axes.end(); };
+  if (isOf("pp")) return communicationLane;
+  for (int i = 0; i < numLanes - firstAxisLane && i < static_cast<int>(mesh.axes.size()); ++i)
+    if (isOf(mesh.axes[static_cast<size_t>(i)].name)) return firstAxisLane + i;
+  return communicationLane;
+}
+
+std::string laneName(int lane, const plan::Mesh &mesh) {
+  constexpr std::array<const char *, firstAxisLane> names{"compute", "communication", "receive", "from-host",
+                                                          "to-host"};
+  if (lane < firstAxisLane) return names[static_cast<size_t>(lane)];
+  int axis = lane - firstAxisLane;
+  return fmt::format("communication over {}", axis < mesh.axes_size() ? mesh.axes(axis).name() : "no axis");
 }
 
 int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device) {

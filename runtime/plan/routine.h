@@ -20,13 +20,16 @@
 
 namespace cleave::runtime {
 
-// A device has a thread (a GPU: a stream) a lane, each runs its commands in order: compute, communication (collectives
-// and sends), receives, which run ahead of the others as far as their memory is free, and copies from and to the host's
-// memory, a lane each way, as the link has.
-constexpr int numLanes = 5;
-constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2, fetchLane = 3, evictLane = 4;
+// A device has a thread (a GPU: a stream) a lane, each runs its commands in order: compute, communication (sends and
+// collectives), receives, which run ahead of the others as far as their memory is free, copies from and to the host's
+// memory, a lane each way, as the link has, and on a GPU the collectives along each mesh axis, those of several axes
+// with the outermost one's. A lane that has no command has no thread and no work.
+constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2, fetchLane = 3, evictLane = 4, firstAxisLane = 5;
+constexpr int numLanes = firstAxisLane + 8; // axes of a mesh that have a lane: the first ones
 int laneOf(const plan::Command &command);
-const char *laneName(int lane); // "compute", ...
+// Of a GPU's collective; one between pipeline stages is in turn with sends.
+int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes);
+std::string laneName(int lane, const plan::Mesh &mesh); // "compute", ..., "communication over dp"
 
 // The program that a device runs: the one of its coordinate along "pp", or the only one.
 int programOf(const plan::Plan &plan, const dist::Mesh &mesh, int64_t device);

@@ -161,7 +161,8 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
   for (int i = 0; i < fragment.commands_size(); ++i) {
     const plan::Command &command = fragment.commands(i);
     auto check = [&]() -> Status {
-      if (command.stream() < 0) return inputError("its stream is negative");
+      if (command.stream() < 0 || command.stream() >= numLanes)
+        return inputError(fmt::format("its stream is {}, of 0 to {}", command.stream(), numLanes - 1));
       if (command.kind_case() == plan::Command::KIND_NOT_SET)
         return inputError("it has no kind, or one that a newer cleave knows");
       for (const Access &access : accessesOf(command, &plan))

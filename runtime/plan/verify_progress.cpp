@@ -70,7 +70,7 @@ public:
   Progress(const plan::Plan &plan, const dist::Mesh &mesh, const std::vector<std::string> &chain,
            std::span<const int64_t> devices,
            const std::function<std::vector<int64_t>(int64_t, const plan::Collective &)> &together)
-      : mesh(mesh), together(together) {
+      : plan(plan), mesh(mesh), together(together) {
     for (const plan::Program &program : plan.programs()) {
       Script &script = scripts.emplace_back();
       script.program = &program;
@@ -168,15 +168,16 @@ private:
     const Node &node = rank.node(lane);
     for (int other = 0; other < numLanes; ++other)
       if (rank.lanes[static_cast<size_t>(other)].action < rank.script->begins[static_cast<size_t>(at.action)])
-        return fmt::format("the {} thread to end the routine before", laneName(other));
+        return fmt::format("the {} thread to end the routine before", laneName(other, plan.mesh()));
     for (const ActionWait &wait : rank.script->waits[static_cast<size_t>(at.action)][static_cast<size_t>(lane)])
       if (wait.item <= node.item && rank.lanes[static_cast<size_t>(wait.lane)].action <= wait.action) {
         const plan::Action &earlier = *rank.script->actions[static_cast<size_t>(wait.action)].action;
-        return fmt::format("bytes that the {} thread uses in {}", laneName(wait.lane),
+        return fmt::format("bytes that the {} thread uses in {}", laneName(wait.lane, plan.mesh()),
                            actionName(rank.script->program->fragments(earlier.fragment()), earlier.microbatch()));
       }
     for (auto [other, item] : node.events)
-      if (!rank.isPast(other, at.action, item)) return fmt::format("an event of the {} thread", laneName(other));
+      if (!rank.isPast(other, at.action, item))
+        return fmt::format("an event of the {} thread", laneName(other, plan.mesh()));
     return std::nullopt;
   }
 
@@ -258,6 +259,7 @@ private:
     return fmt::format("device {}, {}, waits for {}", rank.device, place(rank, lane), what);
   }
 
+  const plan::Plan &plan;
   const dist::Mesh &mesh;
   const std::function<std::vector<int64_t>(int64_t, const plan::Collective &)> &together;
   std::deque<Script> scripts; // by program

@@ -6,9 +6,9 @@
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <thread>
 
@@ -209,13 +209,75 @@ Result<NcclComm> NcclFabric::split(int color, int64_t key, const std::string &wh
   return comm;
 }
 
+namespace {
+// Who sends messages to whom, in rounds in which no rank is twice: a split is of the whole world, and one a pair would
+// be as many as there are devices.
+using Pair = std::tuple<int64_t, int64_t, int>; // sender, receiver, channel
+std::vector<std::vector<Pair>> roundsOf(const plan::Plan &plan, const dist::Mesh &mesh) {
+  std::set<Pair> pairs;
+  for (int64_t device = 0; device < mesh.numDevices(); ++device)
+    for (const MessageRoute &route : routesOf(plan, mesh, device))
+      if (route.from != route.to) pairs.insert({route.from, route.to, route.channel});
+  std::vector<std::vector<Pair>> rounds;
+  std::vector<std::set<size_t>> busy(static_cast<size_t>(mesh.numDevices())); // by device: its rounds
+  for (const Pair &pair : pairs) {
+    std::set<size_t> &sender = busy[static_cast<size_t>(std::get<0>(pair))];
+    std::set<size_t> &receiver = busy[static_cast<size_t>(std::get<1>(pair))];
+    size_t round = 0;
+    while (sender.contains(round) || receiver.contains(round)) ++round;
+    sender.insert(round), receiver.insert(round);
+    if (round == rounds.size()) rounds.emplace_back();
+    rounds[round].push_back(pair);
+  }
+  return rounds;
+}
+
+// How far along the group its members send each other messages.
+std::set<int64_t> distancesOf(const plan::Collective &collective, int64_t members) {
+  std::set<int64_t> distances;
+  for (int64_t d = 0; d < members && collective.op() == plan::Collective::ALL_TO_ALL; ++d) distances.insert(d);
+  for (int i = 0; i < collective.dims_size() && collective.op() == plan::Collective::SHIFT; ++i)
+    distances.insert((collective.dims(i) % members + members) % members);
+  return distances;
+}
+} // namespace
+
+// Exchanges that run beside each other begin in another order on each GPU: should one be without room where another one
+// waits for it, neither would end. `most`: of this rank at a time, by communicators and one receive.
+void NcclFabric::limitBlocks(size_t most) const {
+  constexpr int mostOfOne = 32; // NCCL_MAX_CTAS unless told
+  int share = std::max(1, device().gpu().multiprocessors / static_cast<int>(most));
+  if (share < mostOfOne) ::setenv("NCCL_MAX_CTAS", std::to_string(share).c_str(), /*replace=*/0);
+}
+
 Status NcclFabric::open(const plan::Plan &plan) {
   Result<const Nccl *> opened = openNccl();
   if (!opened) return opened.status();
   nccl = *opened;
   if (devices.size() != 1) return inputError("between processes, each has one rank");
   int64_t self = devices.begin()->first;
-  CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
+  // What can fail here alone comes first: a rank that gives up between two calls that all make keeps the others
+  // waiting.
+  Gpu &gpu = device().gpu();
+  CLEAVE_RETURN_IF_ERROR(gpu.enter());
+  CLEAVE_RETURN_IF_ERROR(greetings.allocate(gpu, 2 * mesh.numDevices(), device().copies()));
+  CLEAVE_RETURN_IF_ERROR(gpu.check(gpu.driver.streamSynchronize(device().copies()), "the GPU stopped"));
+  std::vector<std::vector<Pair>> rounds = roundsOf(plan, mesh);
+  for (const std::vector<Pair> &round : rounds)
+    for (const Pair &pair : round)
+      if (std::get<0>(pair) == self)
+        CLEAVE_RETURN_IF_ERROR(
+            gpu.check(gpu.driver.streamCreate(&routes[pair].stream, streamNonBlocking), "cannot make a stream"));
+  std::map<std::pair<std::vector<std::string>, int>, std::set<int64_t>> wanted; // the distances of messages
+  for (const plan::Program &program : plan.programs())
+    for (const plan::Fragment &fragment : program.fragments())
+      for (const plan::Command &command : fragment.commands()) {
+        if (!command.has_collective()) continue;
+        const plan::Collective &collective = command.collective();
+        dist::Axes axes = axesOf(collective.axes());
+        wanted[{axes, laneOf(command)}].merge(distancesOf(collective, mesh.groupSize(axes)));
+      }
+  limitBlocks(wanted.size() + routes.size() + 1);
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
   CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}));
@@ -223,49 +285,37 @@ Status NcclFabric::open(const plan::Plan &plan) {
       *nccl, nccl->initRank(&world, static_cast<int>(mesh.numDevices()), id, static_cast<int>(self), nullptr),
       "cannot connect the ranks"));
   made.push_back(world);
-  CLEAVE_RETURN_IF_ERROR(greetings.allocate(device().gpu(), 2 * mesh.numDevices(), device().copies()));
-  CLEAVE_RETURN_IF_ERROR(
-      device().gpu().check(device().gpu().driver.streamSynchronize(device().copies()), "the GPU stopped"));
   // All processes make the same splits in one order: what any program of the plan exchanges.
-  std::map<std::pair<std::vector<std::string>, int>, bool> wanted; // whether its members send each other messages
-  for (const plan::Program &program : plan.programs())
-    for (const plan::Fragment &fragment : program.fragments())
-      for (const plan::Command &command : fragment.commands()) {
-        if (!command.has_collective()) continue;
-        const plan::Collective &collective = command.collective();
-        wanted[{{collective.axes().begin(), collective.axes().end()}, laneOf(command)}] |=
-            collective.op() == plan::Collective::ALL_TO_ALL || collective.op() == plan::Collective::SHIFT;
-      }
-  for (const auto &[key, hasMessages] : wanted) {
+  for (const auto &[key, distances] : wanted) {
     const auto &[axes, lane] = key;
     std::vector<int64_t> members = mesh.group(self, axes);
+    auto count = static_cast<int64_t>(members.size());
     auto place = std::find(members.begin(), members.end(), self) - members.begin();
     Result<NcclComm> comm =
         split(static_cast<int>(members.front()), place, fmt::format("the ranks along {}", fmt::join(axes, ", ")));
     if (!comm) return comm.status();
     groups[{axes, lane}] = *comm;
-    if (!hasMessages) continue;
-    std::vector<int> all(members.size());
-    std::iota(all.begin(), all.end(), 0);
-    CLEAVE_RETURN_IF_ERROR(connect(*comm, device().stream(lane), static_cast<int>(place), all, all));
+    if (distances.empty()) continue;
+    std::vector<int> to, from;
+    for (int64_t distance : distances) {
+      to.push_back(static_cast<int>((place + distance) % count));
+      from.push_back(static_cast<int>((place + count - distance) % count));
+    }
+    CLEAVE_RETURN_IF_ERROR(connect(*comm, device().stream(lane), static_cast<int>(place), to, from));
   }
-  std::set<std::tuple<int64_t, int64_t, int>> pairs;
-  for (int64_t other = 0; other < mesh.numDevices(); ++other)
-    for (const MessageRoute &route : routesOf(plan, mesh, other))
-      if (route.from != route.to) pairs.insert({route.from, route.to, route.channel});
-  for (const auto &[from, to, channel] : pairs) {
-    bool mine = from == self || to == self;
+  for (const std::vector<Pair> &round : rounds) {
+    auto mine = std::find_if(round.begin(), round.end(),
+                             [&](const Pair &pair) { return std::get<0>(pair) == self || std::get<1>(pair) == self; });
+    bool takesPart = mine != round.end(), receives = takesPart && std::get<1>(*mine) == self;
     constexpr int noColor = -1; // NCCL_SPLIT_NOCOLOR
-    Result<NcclComm> comm = split(mine ? 0 : noColor, to == self, fmt::format("ranks {} and {}", from, to));
+    Result<NcclComm> comm = split(takesPart ? static_cast<int>(std::get<0>(*mine)) : noColor, receives,
+                                  "ranks of which one sends the other messages");
     if (!comm) return comm.status();
-    if (!mine) continue;
-    Route &route = routes[{from, to, channel}];
+    if (!takesPart) continue;
+    Route &route = routes[*mine];
     route.comm = *comm;
-    if (from == self)
-      CLEAVE_RETURN_IF_ERROR(device().gpu().check(device().gpu().driver.streamCreate(&route.stream, streamNonBlocking),
-                                                  "cannot make a stream"));
-    CLEAVE_RETURN_IF_ERROR(from == self ? connect(*comm, route.stream, 0, {1}, {})
-                                        : connect(*comm, device().stream(receiveLane), 1, {}, {0}));
+    CLEAVE_RETURN_IF_ERROR(receives ? connect(*comm, device().stream(receiveLane), 1, {}, {0})
+                                    : connect(*comm, route.stream, 0, {1}, {}));
   }
   return Status::ok();
 }

@@ -1,6 +1,6 @@
 // NCCL between processes, one rank and one GPU each: a communicator of the whole mesh, and split from it one for each
-// set of axes and lane, and one for each pair of devices that send each other messages. The first process's identifier
-// reaches the others over the host's fabric.
+// set of axes and lane, and one for each pair of devices and channel that messages go along. The first process's
+// identifier reaches the others over the host's fabric.
 //
 //   all-gather and reduce-scatter along an inner dimension, all-to-all: packed into scratch, exchanged, unpacked
 //   messages to itself: as within a process (message_buffers.h)
@@ -50,6 +50,7 @@ public:
 private:
   bool stop() override;
   Result<NcclComm> split(int color, int64_t key, const std::string &what);
+  void limitBlocks(size_t most) const;
   Status connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to, const std::vector<int> &from);
   const Nccl *nccl = nullptr;
   NcclComm world = nullptr;

@@ -1,3 +1,4 @@
+#include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include "test/unit/runtime/mlp_plan.h"
 #include <chrono>
@@ -84,6 +85,29 @@ TEST(Verify, EventsAndHazards) {
   EXPECT_THAT(after([](plan::Plan &p) { command(p, Bucket).clear_wait_events(); }),
               HasSubstr("may run at the same time"));
   EXPECT_EQ(after([](plan::Plan &p) { command(p, Bucket).set_stream(0), command(p, Bucket).clear_wait_events(); }), "");
+}
+
+// A GPU's collectives have a stream a mesh axis; hazards between two of those are found, too.
+TEST(Verify, StreamsOfMeshAxes) {
+  EXPECT_EQ(after([](plan::Plan &p) { command(p, Bucket).set_stream(firstAxisLane); }), "");
+  EXPECT_THAT(after([](plan::Plan &p) {
+                command(p, Bucket).set_stream(firstAxisLane + 1), command(p, Bucket).clear_wait_events();
+              }),
+              HasSubstr("may run at the same time"));
+  EXPECT_THAT(after([](plan::Plan &p) { command(p, Bucket).set_stream(numLanes); }),
+              HasSubstr("its stream is 13, of 0 to 12"));
+  EXPECT_THAT(after([](plan::Plan &p) { command(p, Bucket).set_stream(-1); }), HasSubstr("its stream is -1"));
+
+  dist::Mesh mesh{{{"pp", 2}, {"dp", 2}, {"tp", 2}}};
+  plan::Mesh stored;
+  for (const dist::MeshAxis &axis : mesh.axes) stored.add_axes()->set_name(axis.name);
+  EXPECT_EQ(laneName(laneAlong(mesh, {"dp"}), stored), "communication over dp");
+  EXPECT_EQ(laneName(laneAlong(mesh, {"tp", "dp"}), stored), "communication over dp"); // the outermost
+  EXPECT_EQ(laneName(laneAlong(mesh, {"tp"}), stored), "communication over tp");
+  EXPECT_EQ(laneName(laneAlong(mesh, {"pp"}), stored), "communication"); // in turn with sends
+  EXPECT_EQ(laneName(laneAlong(mesh, {"dp", "pp"}), stored), "communication");
+  EXPECT_EQ(laneName(laneAlong(mesh, {}), stored), "communication");
+  EXPECT_EQ(laneName(computeLane, stored), "compute");
 }
 
 TEST(Verify, CollectiveOrder) {
