@@ -65,10 +65,10 @@ void fetchFor(Value away, Value root, Operation *first, ArrayRef<OpOperand *> us
   for (OpOperand *use : uses) use->set(viewOf(use->get(), viewOf));
 }
 
-Value evictAfter(Value root) {
-  OpBuilder builder(root.getContext());
-  builder.setInsertionPointAfterValue(root);
-  return addHostCopy(builder, root, "evict", "forward");
+Value evictAfter(Value value) {
+  OpBuilder builder(value.getContext());
+  builder.setInsertionPointAfterValue(value);
+  return addHostCopy(builder, value, "evict", "forward");
 }
 
 // A step without pipeline stages: both passes are in one function.
@@ -135,7 +135,7 @@ public:
       if (kept.leaves()) bytes += kept.bytes;
     for (auto &[number, kept] : all) {
       if (!kept.leaves() || kept.bytes * smallestPart < bytes || !isAwayLong(kept)) continue;
-      for (OpOperand *result : kept.results) result->set(evictAfter(placeOf(result->get()).root));
+      for (OpOperand *result : kept.results) result->set(evictAfter(result->get()));
       for (Reader &reader : kept.readers) fetchFor(reader.argument, reader.argument, reader.first, reader.uses);
     }
   }

@@ -354,7 +354,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
       CLEAVE_RETURN_IF_ERROR(timing->end(place, *item.source, *action.source, *action.fragment->source, stream));
     CLEAVE_RETURN_IF_ERROR(recorder.ended(routine.log, r, lane, name, meets));
     cursor.marked = false;
-    CLEAVE_RETURN_IF_ERROR(afterCommand(r, lane, *item.source));
+    CLEAVE_RETURN_IF_ERROR(afterCommand(routine, r, lane, *item.source));
     if (item.record) {
       CLEAVE_RETURN_IF_ERROR(eventOf(item.record).record(stream, runNumber));
       recordedIn[item.record] = cursor.action;
@@ -369,7 +369,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
 }
 
 // With --debug: the command is done, and did what it should.
-Status StreamEngine::afterCommand(size_t rank, int lane, const plan::Command &command) {
+Status StreamEngine::afterCommand(const Routine &routine, size_t rank, int lane, const plan::Command &command) {
   if (!options.debug) return Status::ok();
   // What is exchanged ends when the other members have come.
   if (command.has_collective() || command.has_transfer()) return Status::ok();
@@ -381,8 +381,12 @@ Status StreamEngine::afterCommand(size_t rank, int lane, const plan::Command &co
   };
   if (command.has_launch()) name(command.launch());
   for (const plan::Launch &launch : command.launches()) name(launch);
-  Status ended = gpu.check(gpu.driver.streamSynchronize(devices[rank]->stream(lane)),
-                           fmt::format("the GPU stopped{}", kernels).c_str());
+  Status ended = await(routine, [&]() -> Result<bool> { // it may wait for what another rank sends
+    int state = gpu.driver.streamQuery(devices[rank]->stream(lane));
+    if (state == cuda::errorNotReady) return false;
+    CLEAVE_RETURN_IF_ERROR(gpu.check(state, fmt::format("the GPU stopped{}", kernels).c_str()));
+    return true;
+  });
   if (!ended) return inCommand(command, ended);
   int64_t place = programs[rank]->program().fault_offset();
   int32_t code = 0;
@@ -403,15 +407,13 @@ Status StreamEngine::fault(size_t rank) const {
   return inCommand(source, runError(faultText(source)));
 }
 
-Status StreamEngine::awaitEnd(const Routine &routine) {
-  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+// Until the GPU is there; error: it stopped, another rank is gone, or it does not come there.
+Status StreamEngine::await(const Routine &routine, const std::function<Result<bool>()> &isThere) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   for (int64_t turn = 0;; ++turn) {
-    Result<bool> done = end.query();
-    if (!done)
-      return runError(
-          fmt::format("{}{}", done.status().message(), options.debug ? "" : "; --debug tells which command did it"));
+    Result<bool> done = isThere();
+    if (!done) return done.status();
     if (*done) return Status::ok();
     if (turn < 1000) continue;
     double waited = std::chrono::duration<double>(Clock::now() - start).count();
@@ -425,6 +427,15 @@ Status StreamEngine::awaitEnd(const Routine &routine) {
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::clamp<int64_t>(static_cast<int64_t>(waited * 1000), 5, 1000)));
   }
+}
+
+Status StreamEngine::awaitEnd(const Routine &routine) {
+  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
+  return await(routine, [&]() -> Result<bool> {
+    Result<bool> done = end.query();
+    if (done || options.debug) return done;
+    return runError(fmt::format("{}; --debug tells which command did it", done.status().message()));
+  });
 }
 
 } // namespace cleave::runtime

@@ -77,7 +77,8 @@ private:
   Status join();
   Status advance(Routine &routine, size_t rank, int lane, bool &moved);
   Result<bool> waited(Routine &routine, size_t rank, int lane, const ActionWait &wait);
-  Status afterCommand(size_t rank, int lane, const plan::Command &command);
+  Status afterCommand(const Routine &routine, size_t rank, int lane, const plan::Command &command);
+  Status await(const Routine &routine, const std::function<Result<bool>()> &isThere);
   Status awaitEnd(const Routine &routine);
   Status fault(size_t rank) const;
   cuda::StreamEvent &eventOf(const Event *event) { return *events.at(event); }

@@ -32,6 +32,15 @@ LogicalResult extremum(OpBuilder &builder, Location loc, Value a, Value b, Value
   return success();
 }
 
+// What exp(x) is, for its derivative. Of a softmax, p = exp(x) / s: p s. The backward pass reads p anyway, so neither
+// exp(x) nor x has to be kept or made again.
+Value exponential(Formula &f, Value y) {
+  for (Operation *user : y.getUsers())
+    if (auto share = dyn_cast<DivOp>(user); share && share.getA() == y && share.getB().getDefiningOp<BroadcastOp>())
+      return f.mul(share.getY(), share.getB());
+  return y;
+}
+
 } // namespace
 
 // One differentiable operand: EXPRESSION gives its gradient from f, x, y and dy.
@@ -45,7 +54,7 @@ LogicalResult extremum(OpBuilder &builder, Location loc, Value a, Value b, Value
 GRADIENT_UNARY(NegOp, f.neg(dy))
 GRADIENT_UNARY(AbsOp, f.mul(dy, f.make<SignOp>(x)))
 GRADIENT_UNARY(SignOp, Value())
-GRADIENT_UNARY(ExpOp, f.mul(dy, y))
+GRADIENT_UNARY(ExpOp, f.mul(dy, exponential(f, y)))
 GRADIENT_UNARY(LogOp, f.div(dy, x))
 GRADIENT_UNARY(Log1pOp, f.div(dy, f.add(x, f.like(x, 1))))
 GRADIENT_UNARY(SqrtOp, f.div(f.scale(dy, 0.5), y))
