@@ -10,12 +10,12 @@ namespace cleave::codegen {
 
 FailureOr<CudaLibrary> GpuKernels::compile(const CudaOptions &options) {
   CudaLibrary library;
-  if (kernels.empty()) return library;
+  if (kernels.empty() && !options.emulate) return library;
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = gpuToLlvm(gpu, context);
   if (!code) return module.emitError("the GPU kernels could not be lowered to LLVM IR");
   auto fail = [&](llvm::Error error) { return module.emitError() << llvm::toString(std::move(error)); };
-  if (options.emulate) {
+  if (options.emulate) { // of no kernels, too: the runtime knows by it that the plan can run on this CPU
     Target host = resolveTarget(options.host);
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*code);
     emulateGrid(*copy, kernels);
@@ -24,6 +24,7 @@ FailureOr<CudaLibrary> GpuKernels::compile(const CudaOptions &options) {
     library.emulation = std::move(*object);
     library.emulationTarget = llvm::Triple(host.triple).getArchName().str() + "/" + host.cpu;
   }
+  if (kernels.empty()) return library;
   llvm::Expected<std::string> ptx = toPtx(*code, options.target);
   if (!ptx) return fail(ptx.takeError());
   library.ptx = std::move(*ptx);

@@ -37,6 +37,19 @@ bool isFree(Operation *op) {
   return isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(op) || (isView(op) && isClusterOp(op));
 }
 
+// What would compute a tensor without elements is an empty constant.
+void eraseEmptyWork(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    if (!op.hasTrait<onnx::PerElement>() && !isReduction(&op)) continue;
+    RankedTensorType type = typeOf(op.getResult(0));
+    if (type.getNumElements() != 0) continue;
+    OpBuilder builder(&op);
+    auto nothing = DenseElementsAttr::get(type, ArrayRef<Attribute>());
+    op.getResult(0).replaceAllUsesWith(onnx::ConstantOp::create(builder, op.getLoc(), nothing));
+    op.erase();
+  }
+}
+
 // StopGradient has done its work; a Broadcast or reduction of dimensions of one element is a Reshape.
 void simplifyViews(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -338,6 +351,7 @@ struct FormClusters : PassWrapper<FormClusters, OperationPass<ModuleOp>> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
       Block &block = function.front();
+      eraseEmptyWork(block);
       simplifyViews(block);
       cloneFreeOps(block);
       for (auto &group : ClusterGraph(block).run())

@@ -47,6 +47,17 @@ func.func @view_behind(%x: tensor<4x6xf32>) -> tensor<24xf32> {
   return %1 : tensor<24xf32>
 }
 
+// What has no elements is not computed; a sum of it is.
+// CHECK-LABEL: func.func @nothing
+// CHECK-NOT: onnx.Abs
+// CHECK: plan.launch @{{k[0-9]+_reducesum}}(
+// CHECK: return
+func.func @nothing(%x: tensor<2x0x4xf32>) -> tensor<2x4xf32> {
+  %0 = onnx.Abs %x : (tensor<2x0x4xf32>) -> tensor<2x0x4xf32>
+  %1 = onnx.ReduceSum %0 {axes = array<i64: 1>} : (tensor<2x0x4xf32>) -> tensor<2x4xf32>
+  return %1 : tensor<2x4xf32>
+}
+
 // Where a device's indices start becomes a scalar of the launch; the kernel no longer names the mesh.
 // CHECK-LABEL: func.func @vocabulary_part
 // CHECK: plan.launch @[[HIT:k[0-9]+_iota_equal]](%arg0)
