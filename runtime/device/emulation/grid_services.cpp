@@ -32,10 +32,13 @@ public:
       lane.state = Ready;
       lane.fiber->start(thread, context);
     }
+    int32_t warps = (threads + warp - 1) / warp;
     for (int finished = 0; finished < threads;) {
       finished = 0;
-      for (int32_t begin = 0; begin < threads; begin += warp)
+      for (int32_t i = 0; i < warps; ++i) {
+        int32_t begin = inTurn(i, warps) * warp;
         finished += runWarp(begin, std::min(threads, begin + warp));
+      }
       if (finished != 0 && finished != threads)
         fault("some threads of a block wait at a barrier that others never reach");
       for (int32_t i = 0; finished == 0 && i < threads; ++i) lanes[static_cast<size_t>(i)].state = Ready;
@@ -44,8 +47,14 @@ public:
   // Threads that never wait for each other need no fibers.
   void runInTurn(GridThread thread, const void *context, int64_t number, int32_t threads) {
     block = static_cast<int32_t>(number);
-    for (own = 0; own < threads; ++own) thread(context);
+    for (int32_t i = 0; i < threads; ++i) {
+      own = inTurn(i, threads);
+      thread(context);
+    }
   }
+  // On a GPU any order is possible: every other launch has blocks, warps and lanes run from the last to the first, so
+  // that a kernel which relies on an order gives wrong numbers here, too.
+  template <typename Int> Int inTurn(Int i, Int count) const { return backwards ? count - 1 - i : i; }
 
   void wait(int state) {
     Lane &lane = lanes[static_cast<size_t>(own)];
@@ -67,6 +76,7 @@ public:
 
   enum State { Ready, AtBarrier, AtShuffle };
   int32_t own = 0, block = 0;
+  bool backwards = true;
 
 private:
   struct Lane {
@@ -80,7 +90,8 @@ private:
   int runWarp(int32_t begin, int32_t end) {
     for (;;) {
       int shuffling = 0, done = 0;
-      for (own = begin; own < end; ++own) {
+      for (int32_t i = 0; i < end - begin; ++i) {
+        own = begin + inTurn(i, end - begin);
         Lane &lane = lanes[static_cast<size_t>(own)];
         if (!lane.fiber->isDone() && lane.state == Ready) lane.fiber->enter();
         done += lane.fiber->isDone();
@@ -116,12 +127,15 @@ Block &current() {
 void runBlocks(GridThread thread, const void *context, int64_t first, int64_t last, int32_t threads,
                int32_t sharedBytes, int32_t synchronizes) {
   Block &block = current();
+  block.backwards = !block.backwards;
   block.prepareShared(sharedBytes);
-  for (int64_t number = first; number < last; ++number)
+  for (int64_t i = 0; i < last - first; ++i) {
+    int64_t number = first + block.inTurn(i, last - first);
     if (synchronizes)
       block.run(thread, context, number, threads, sharedBytes);
     else
       block.runInTurn(thread, context, number, threads);
+  }
 }
 
 const GridServices services = {
