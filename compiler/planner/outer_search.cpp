@@ -20,7 +20,8 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// With at most so many variables in all settings together, every one that may be the best is solved exactly.
+// With at most so many variables in all settings together, every one that may be the best is solved exactly. Orders of
+// one mesh count once: all but the best few are left by the bound that they share.
 constexpr size_t smallProblem = 10000;
 // Of pipelines of more operations whose split is open, only the splits that are cut into stages are looked at.
 constexpr ptrdiff_t fewOperations = 24;
@@ -43,6 +44,16 @@ constexpr double worthSimulating = 1.03;
 
 bool sameMesh(const Setting &a, const Setting &b) {
   return a.pp == b.pp && a.dp == b.dp && a.fsdp == b.fsdp && a.cp == b.cp && a.ep == b.ep && a.tp == b.tp;
+}
+
+// Settings that differ in more than the order of their axes; those that do not are next to each other.
+size_t countMeshes(const std::vector<Setting> &settings) {
+  auto differ = [](const Setting &a, const Setting &b) {
+    return !sameMesh(a, b) || a.microbatches != b.microbatches || a.schedule != b.schedule;
+  };
+  size_t count = !settings.empty();
+  for (size_t i = 1; i < settings.size(); ++i) count += differ(settings[i - 1], settings[i]);
+  return count;
 }
 
 class OuterSearch {
@@ -154,6 +165,7 @@ private:
                                                       cluster.numDevices(), cluster.name, constraints.str())};
       return false;
     }
+    meshes = countMeshes(settings);
     double peak = cluster.device.flopsAt(problem.precision);
     double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
     for (size_t i = 0; i < settings.size(); ++i) {
@@ -582,7 +594,7 @@ private:
     return isSmall() && count > 0 && count <= fewOperations;
   }
 
-  bool isSmall() const { return settings.size() * facts.structure->variables.size() <= smallProblem; }
+  bool isSmall() const { return meshes * facts.structure->variables.size() <= smallProblem; }
 
   double incumbentOf(const Setting &setting) const {
     const Solution *known = bestOf(setting);
@@ -613,6 +625,7 @@ private:
   Cells cells;
   double limit;
   std::vector<Setting> settings;
+  size_t meshes = 0; // among them
   std::vector<int> pinnedUnits;
   std::priority_queue<Entry> queue;
   std::vector<OpenPlan> open;

@@ -2,9 +2,11 @@
 #include "compiler/planner/decided_model.h"
 #include "compiler/planner/mesh_order.h"
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <limits>
 #include <set>
 
 namespace cleave::planner {
@@ -106,6 +108,37 @@ TEST(MeshOrder, TheSearchTurnsTheMeshWhereItIsFaster) {
     turned += decision->mesh.axes[0].name != "pp";
   }
   EXPECT_GE(turned, 1);
+}
+
+// Many orders make no problem large: it is solved as exactly as its parts are, for a tp each.
+TEST(MeshOrder, WithManyOrdersASmallProblemIsStillSolvedExactly) {
+  constexpr size_t small = 10000; // variables in all settings together (outer_search.cpp)
+  Result<Cluster> cluster = parseCluster("a100-80g:2x8");
+  cluster->network.bandwidth /= 16;
+  cluster->device.dispatchSeconds = 0;
+  for (int layers : {2, 4}) {
+    Problem problem = gpt({32, 64, 512, 8, layers, 512});
+    Constraints constraints;
+    constraints.schedule = "1f1b";
+    constraints.recompute = Recompute::None;
+    ProblemFacts facts = gatherFacts(problem, constraints);
+    const std::vector<Setting> settings = openSettings(problem, facts, *cluster, constraints, true);
+    auto isUsual = [](const Setting &setting) { return setting.order == usualOrder; };
+    ASSERT_GT(settings.size() * facts.structure->variables.size(), small);
+    ASSERT_LE(size_t(std::ranges::count_if(settings, isUsual)) * facts.structure->variables.size(), small);
+    double best = std::numeric_limits<double>::infinity();
+    for (int64_t tp : {1, 2, 4, 8, 16}) {
+      Constraints part = constraints;
+      part.tp = tp;
+      Outcome outcome = searchSettings(problem, facts, *cluster, part, {.alternatives = false});
+      ASSERT_TRUE(outcome.best);
+      best = std::min(best, outcome.best->seconds());
+    }
+    Outcome outcome = searchSettings(problem, facts, *cluster, constraints, {.alternatives = false});
+    ASSERT_TRUE(outcome.best);
+    EXPECT_NEAR(outcome.best->seconds(), best, 1e-9 * best);
+    EXPECT_NEAR(outcome.bound, best, 1e-9 * best);
+  }
 }
 
 } // namespace
