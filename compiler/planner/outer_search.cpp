@@ -77,7 +77,8 @@ public:
       }
       double elapsed = secondsSinceStart();
       tellProgress(elapsed, entry.bound);
-      if (options.seconds > 0 && elapsed > options.seconds && (outcome.best || outcome.leastMemory)) {
+      const bool hasAny = outcome.best || outcome.leastMemory || options.worth < infinity;
+      if (options.seconds > 0 && elapsed > options.seconds && hasAny) {
         outcome.bound = std::min(outcome.bound, entry.bound);
         outcome.isComplete = false;
         outcome.notes.push_back(
@@ -122,7 +123,7 @@ private:
     size_t variant = 0;
   };
 
-  double incumbent() const { return outcome.best ? outcome.best->seconds() : infinity; }
+  double incumbent() const { return outcome.best ? std::min(outcome.best->seconds(), options.worth) : options.worth; }
 
   // A setting that cannot be faster than this is of no use: the best plan so far, or the last runner-up asked for.
   double worthTrying() const {
@@ -153,7 +154,11 @@ private:
       return false;
     }
     settings = openSettings(problem, facts, cluster, constraints, true);
-    if (settings.empty()) {
+    if (options.undivided > 0)
+      std::erase_if(settings, [&](const Setting &setting) {
+        return options.undivided % (setting.batchWays() * setting.microbatches) == 0;
+      });
+    if (settings.empty() && options.undivided == 0) {
       settings = openSettings(problem, facts, cluster, constraints, false);
       outcome.notes.push_back(
           fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension "

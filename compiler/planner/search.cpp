@@ -185,8 +185,10 @@ double secondsWithTwiceTheMemory(const Problem &problem, const ProblemFacts &fac
                                  const Constraints &constraints, const TimeLeft &time, const Outcome &outcome) {
   Cluster larger = cluster;
   larger.device.memoryBytes *= 2;
-  Outcome priced = searchSettings(problem, facts, larger, constraints, time.beside(1));
-  return priced.best ? std::min(priced.best->seconds(), outcome.best->seconds()) : outcome.best->seconds();
+  SearchOptions how = time.beside(1);
+  how.worth = outcome.best->seconds();
+  Outcome priced = searchSettings(problem, facts, larger, constraints, how);
+  return priced.best ? std::min(priced.best->seconds(), how.worth) : how.worth;
 }
 
 // The best of every other mesh, the fastest first.

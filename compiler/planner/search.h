@@ -14,6 +14,7 @@
 #include "compiler/planner/problem.h"
 #include "runtime/status.h"
 #include <functional>
+#include <limits>
 
 namespace cleave::planner {
 
@@ -32,6 +33,9 @@ struct SearchOptions {
   int64_t top = 0;          // so many runners-up, each the best of another mesh; 0: those that were met anyway
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
   bool certified = true; // sharpen the bound of pipelines until it is close to the best plan
+  // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
+  double worth = std::numeric_limits<double>::infinity();
+  int64_t undivided = 0;    // only settings that so many samples do not divide over; 0: all
   double solverSeconds = 4; // spent on integer programs for the setting that won, where elimination is too wide
 };
 

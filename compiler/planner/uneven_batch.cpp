@@ -35,14 +35,14 @@ std::optional<UnevenBatch> bestUnevenBatch(const Problem &problem, const Cluster
   const std::vector<int64_t> batches = nextBatches(problem.batch, cluster.numDevices());
   SearchOptions one = options;
   one.seconds /= double(std::max<size_t>(1, batches.size()));
+  one.undivided = problem.batch;
   for (int64_t batch : batches) {
     if (constraints.microbatches && batch % *constraints.microbatches != 0) continue;
     Problem larger = problem;
     larger.batch = batch;
+    one.worth = worth;
     const Outcome outcome = searchSettings(larger, gatherFacts(larger, constraints), cluster, constraints, one);
     if (!outcome.best || outcome.best->seconds() >= worth) continue;
-    const Setting &setting = outcome.best->model->setting;
-    if (problem.batch % (setting.batchWays() * setting.microbatches) == 0) continue; // the given samples divide
     worth = outcome.best->seconds();
     best =
         UnevenBatch{batch, outcome.best->model->setting, mostRecomputed(*outcome.best), worth, outcome.best->bytes()};

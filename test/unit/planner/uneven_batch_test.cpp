@@ -3,6 +3,7 @@
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <limits>
 
 namespace cleave::planner {
 namespace {
@@ -34,6 +35,9 @@ TEST(UnevenBatch, TakesAsLongAsItsLargestPart) {
   ASSERT_TRUE(uneven);
   EXPECT_EQ(uneven->priced, 12);
   EXPECT_EQ(uneven->str(10), "10 samples over 4 devices, at most 3 on each");
+  // What is no faster is not looked for.
+  EXPECT_FALSE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds, plain));
+  EXPECT_TRUE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds * (1 + 1e-9), plain));
   Problem part = problem;
   part.batch = 3;
   Result<Decision> alone = solve(part, *one, constraints, plain);
@@ -54,6 +58,33 @@ TEST(UnevenBatch, TakesAsLongAsItsLargestPart) {
   EXPECT_TRUE(std::ranges::any_of(decision->notes, [](const std::string &note) {
     return note.find("a batch in uneven parts, 10 samples over 4 devices") != std::string::npos;
   }));
+}
+
+// A limit leaves less to be priced and finds the same; settings over which the given samples divide are left out.
+TEST(UnevenBatch, ALimitAndTheGivenSamplesLeaveLessToSearch) {
+  Problem problem = testing::gpt({1, 64, 256, 8, 4, 512});
+  problem.batch = 12;
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  Constraints constraints;
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  SearchOptions options{.alternatives = false};
+  const Outcome all = searchSettings(problem, facts, *cluster, constraints, options);
+  options.worth = all.best->seconds() * (1 + 1e-9);
+  const Outcome limited = searchSettings(problem, facts, *cluster, constraints, options);
+  ASSERT_TRUE(limited.best);
+  EXPECT_EQ(limited.best->seconds(), all.best->seconds());
+  options.worth = all.best->seconds() / 2;
+  const Outcome none = searchSettings(problem, facts, *cluster, constraints, options);
+  EXPECT_LT(none.candidates, all.candidates);
+  EXPECT_EQ(none.bound, options.worth);
+  options.worth = std::numeric_limits<double>::infinity();
+  options.undivided = 10;
+  const Outcome uneven = searchSettings(problem, facts, *cluster, constraints, options);
+  ASSERT_TRUE(uneven.best);
+  for (const Solution &solution : uneven.byMesh) {
+    const Setting &setting = solution.model->setting;
+    EXPECT_NE(10 % (setting.batchWays() * setting.microbatches), 0) << setting.str();
+  }
 }
 
 } // namespace
