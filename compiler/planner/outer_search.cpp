@@ -401,9 +401,13 @@ private:
   }
 
   void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
-               const std::vector<std::vector<int>> &cuts) {
+               const std::vector<TimedCut> &cuts) {
     if (!stages.firstUnits.empty()) return;
-    for (const std::vector<int> &starts : cuts) consider(stages, choice, isExact, planCut(stages, starts));
+    for (const TimedCut &cut : cuts) {
+      StagePlan plan = planCut(stages, cut.firstUnits);
+      if (cut.fits) plan.seconds = cut.seconds; // the formula knows little of uneven chunks
+      consider(stages, choice, isExact, plan);
+    }
   }
 
   StageProblem stagesOf(const SplitModel &model, const ActivityCosts &activity, const StateCosts &state) {

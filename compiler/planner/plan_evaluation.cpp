@@ -46,6 +46,7 @@ public:
       double late = addHostTime(model, rank.state.hostSeconds, rank.state.hostExposed, rank.work.keptOnHost,
                                 microbatches * forward, microbatches * backward, host);
       double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
+      result.notHidden = std::max(result.notHidden, rank.state.hideable - hidden);
       if (last >= end) {
         end = last;
         predicted.computeSeconds = compute * microbatches + rank.state.update;

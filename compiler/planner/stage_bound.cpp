@@ -15,8 +15,9 @@ constexpr double longer = 1e-4;
 constexpr double tolerance = 1e-6;
 // Of the longest paths at a solution, so many are added.
 constexpr size_t pathsOfASolution = 12;
-// So many cuts are looked at one by one.
-constexpr double fewCuts = 300;
+// So many cuts that need memory are bounded one by one; so many of those that were timed are worth trying.
+constexpr ptrdiff_t fewCuts = 300;
+constexpr size_t mostTried = 12;
 // So many programs may leave the bound as it is.
 constexpr int patience = 12;
 // How far from the best point known towards the last solution paths are looked for.
@@ -389,30 +390,32 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
   auto relax = [&](const StageProblem &stages) {
     StageRelaxation relaxation(stages, incumbent);
     relaxation.tighten(programs, goal);
-    bound.cuts.insert(bound.cuts.end(), relaxation.cuts().begin(), relaxation.cuts().end());
+    for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };
-  const int units = int(problem.model->layout->units.size()), stages = problem.stages();
-  double cuts = 1;
-  for (int s = 1; s < stages && cuts <= fewCuts; ++s) cuts = cuts * (units - s) / s;
-  if (!problem.firstUnits.empty() || cuts > fewCuts || units < stages) {
+  std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent);
+  if (!timed) {
     bound.seconds = relax(problem);
     return bound;
   }
-  bound.seconds = infinity;
-  StageProblem one = problem;
-  std::vector<int> &starts = one.firstUnits;
-  for (int s = 0; s < stages; ++s) starts.push_back(s);
-  while (true) {
-    double seconds = boundOfWholeUnits(one, goal);
-    if (seconds < goal) seconds = std::max(seconds, relax(one));
+  // Those that do not fit as they are: each by itself, if they are few.
+  auto isOpen = [&](const TimedCut &cut) { return !cut.fits && cut.seconds < goal; };
+  const bool areFew = std::ranges::count_if(*timed, isOpen) <= fewCuts;
+  const double ofAll = areFew ? 0 : relax(problem);
+  bound.seconds = incumbent;
+  for (const TimedCut &cut : *timed) {
+    double seconds = std::max(cut.seconds, ofAll);
+    if (areFew && isOpen(cut)) {
+      StageProblem one = problem;
+      one.firstUnits = cut.firstUnits;
+      seconds = std::max(seconds, boundOfWholeUnits(one, goal));
+      if (seconds < goal) seconds = std::max(seconds, relax(one));
+    }
     bound.seconds = std::min(bound.seconds, seconds);
-    int s = stages - 1; // the next cut
-    while (s > 0 && starts[size_t(s)] == units - (stages - s)) --s;
-    if (s == 0) return bound;
-    ++starts[size_t(s)];
-    for (int later = s + 1; later < stages; ++later) starts[size_t(later)] = starts[size_t(later) - 1] + 1;
   }
+  timed->resize(std::min(timed->size(), mostTried));
+  bound.cuts.insert(bound.cuts.begin(), timed->begin(), timed->end());
+  return bound;
 }
 
 } // namespace cleave::planner

@@ -10,6 +10,7 @@
 //
 //   boundStages(stages, incumbent, 60, 0.99 * incumbent).seconds     // no cut is faster
 #pragma once
+#include "compiler/planner/few_cuts.h"
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/whole_units.h"
 #include <memory>
@@ -78,10 +79,11 @@ private:
   std::vector<std::vector<int>> met;
 };
 
-// A bound, and cuts worth trying. Where there are few cuts each is bounded by itself, else all together.
+// A bound, or `incumbent` where that is less, and cuts worth trying. Where there are few cuts each is bounded by itself
+// (few_cuts.h), else all together.
 struct StageBound {
   double seconds = 0;
-  std::vector<std::vector<int>> cuts;
+  std::vector<TimedCut> cuts; // those that were not timed have 0 seconds
 };
 StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal);
 

@@ -497,10 +497,14 @@ StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnit
 // Rank r works m w_r, has waited before it for the first microbatch to come through the ranks above, a part a of w_i
 // each, and, where backward passes are whole, rank 0 waits after it for the last gradients to come back:
 // T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that shrink by 1 - a/m from rank to rank:
-// T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0.
+// T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0; but a
+// microbatch has to go all the way.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds) {
   double ranks = double(profile.ranks);
-  if (profile.chunks > 1 || !profile.isFlushed()) return seconds * double(microbatches) / ranks;
+  if (profile.chunks > 1 || !profile.isFlushed()) {
+    const double mean = seconds * double(microbatches) / ranks;
+    return profile.isFlushed() && !profile.splitsBackward ? std::max(mean, seconds) : mean;
+  }
   // A forward pass is at least a sixth of all: where everything is recomputed and backward is four times as long.
   double part = profile.splitsBackward ? 1.0 / 6 : 1;
   return part * seconds / (1 - std::pow(1 - part / double(microbatches), ranks));

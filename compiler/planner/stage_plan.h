@@ -74,6 +74,7 @@ double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, doubl
 struct PlanEvaluation {
   Predicted predicted; // memory: of the device that needs most
   std::vector<StageDecision> stages;
+  double notHidden = 0; // seconds of a rank's collectives that compute could hide if there were more of it, at most
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);

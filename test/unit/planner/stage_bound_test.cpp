@@ -169,5 +169,57 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
             feasible * 6); // a mixture of recomputations can be faster than each of them
 }
 
+// Stages of chunks that take turns on a rank, of units that differ: the fastest cut is no cut with the shortest slowest
+// stage. With room for everything it is found, and known to be it.
+TEST(StageBound, OfFewCutsTheFastestIsKnown) {
+  std::mt19937 random(11);
+  int uneven = 0;
+  for (const char *kind : {"1f1b", "gpipe", "interleaved:2", "interleaved:3", "looped-bfs:2", "looped-bfs:3", "zb-h1",
+                           "zb-h2", "zb-v", "dualpipev"})
+    for (int round = 0; round < 4; ++round) {
+      Problem problem = chain(random);
+      Result<Cluster> cluster = parseCluster("v100-32g:2");
+      cluster->device.dispatchSeconds = 0;
+      Constraints constraints;
+      ProblemFacts facts = gatherFacts(problem, constraints);
+      Setting setting;
+      setting.pp = 2;
+      setting.microbatches = round % 2 ? 4 : 8;
+      setting.schedule = kind;
+      auto model = buildModel(problem, facts, *cluster, constraints, setting);
+      ASSERT_TRUE(model) << model.status().message();
+      const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
+      if (!profile || profile->stages > int(model->layout->units.size())) continue;
+      const std::vector<int> choice(model->variables.size(), 0);
+      ActivityCosts activity = costActivity(*model, choice);
+      StateCosts state = costState(*model, choice);
+      for (bool isOpen : {false, true}) {
+        StageProblem stages;
+        stages.model = &*model;
+        stages.activity = &activity;
+        stages.state = &state;
+        stages.profile = profile;
+        stages.memoryLimit = infinity;
+        if (!isOpen) stages.recompute = Recompute::None;
+        if (isOpen) stages.allowed = {Recompute::None, Recompute::Selective, Recompute::Full};
+        const double best = enumerate(stages).best(infinity);
+        const StageBound bound = boundStages(stages, infinity, 60, infinity);
+        EXPECT_NEAR(bound.seconds, best, 1e-9 * best) << kind << round;
+        ASSERT_FALSE(bound.cuts.empty());
+        EXPECT_TRUE(bound.cuts[0].fits);
+        const StagePlan plan = planCut(stages, bound.cuts[0].firstUnits);
+        EXPECT_NEAR(evaluatePlan(stages, plan).predicted.stepSeconds, best, 1e-9 * best) << kind << round;
+        // With a limit just over it that is all that is left; at it, nothing is.
+        const auto few = timeEachCut(stages, best * (1 + 1e-9)), none = timeEachCut(stages, best * (1 - 1e-9));
+        ASSERT_TRUE(few && none);
+        EXPECT_GE(few->size(), 1u);
+        EXPECT_TRUE(none->empty());
+        const std::optional<StagePlan> formula = planStages(stages);
+        uneven += evaluatePlan(stages, *formula).predicted.stepSeconds > 1.02 * best;
+      }
+    }
+  EXPECT_GE(uneven, 4);
+}
+
 } // namespace
 } // namespace cleave::planner

@@ -1,0 +1,144 @@
+#include "compiler/planner/few_cuts.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+// Cuts that are simulated, and actions of their schedules in all; cuts where simulating them says nothing.
+constexpr double mostCuts = 2e4, mostActions = 4e6, mostUntimed = 300;
+
+class CutTimes {
+public:
+  CutTimes(const StageProblem &problem, double worth)
+      : problem(problem), worth(worth), units(problem.model->layout->units), stages(problem.stages()),
+        microbatches(double(problem.model->setting.microbatches)), work(size_t(problem.ranks()), 0.0),
+        waits(size_t(problem.ranks()), 0.0),
+        ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
+        isTimed(saysSimulating()) {}
+
+  bool isPossible() const {
+    if (!problem.firstUnits.empty() || int(units.size()) < stages) return false;
+    const double most = isTimed ? std::min(mostCuts, mostActions / (2 * microbatches * stages)) : mostUntimed;
+    double cuts = 1;
+    for (int s = 1; s < stages && cuts <= most; ++s) cuts = cuts * (double(units.size()) - s) / s;
+    return cuts <= most;
+  }
+
+  std::vector<TimedCut> all() {
+    plan.recompute.assign(units.size(), ways.front());
+    plan.firstUnits.assign(size_t(stages), 0);
+    sumWays();
+    if (before.back() < worth) place(0, 0);
+    std::ranges::stable_sort(found, {}, &TimedCut::seconds);
+    return std::move(found);
+  }
+
+private:
+  // Is a step's time known from the stages, and no pass shorter where something is computed again? What leaves for the
+  // host may be late, and is less then.
+  bool saysSimulating() const {
+    const Setting &setting = problem.model->setting;
+    if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
+    if (movesActivations(setting.offload)) return false;
+    if (problem.isGiven()) return true;
+    for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
+      const UnitActivity &plain = problem.activity->of(kind, ways.front());
+      for (Recompute how : ways) {
+        const UnitActivity &other = problem.activity->of(kind, how);
+        const double input = other.backwardInput - plain.backwardInput;
+        const double weight = other.backwardWeight - plain.backwardWeight;
+        if (other.forward < plain.forward || input + weight < 0) return false;
+        if (problem.profile->splitsBackward && std::min(input, weight) < 0) return false;
+      }
+    }
+    return true;
+  }
+
+  template <typename Of> double least(int kind, std::optional<Recompute> given, Of of) const {
+    if (given) return of(problem.activity->of(kind, *given));
+    double least = std::numeric_limits<double>::infinity();
+    for (Recompute how : ways) least = std::min(least, of(problem.activity->of(kind, how)));
+    return least;
+  }
+
+  // A microbatch's way through the units before each, and its gradient's way back. Weights' gradients may come later
+  // where they are passes of their own.
+  void sumWays() {
+    const bool isThere = problem.profile && !problem.profile->isFlushed(); // before the step begins
+    const bool splits = problem.profile && problem.profile->splitsBackward;
+    before.push_back(0);
+    for (const Unit &unit : units)
+      before.push_back(before.back() + (isThere ? 0 : least(unit.kind, std::nullopt, [&](const UnitActivity &one) {
+                         return one.forward + one.backwardInput + (splits ? 0 : one.backwardWeight);
+                       })));
+  }
+
+  // Stages from this one on, whose first unit is `first`. A rank does its work after the first microbatch has come to
+  // it and, but for weights' gradients, before the last gradient goes down from it.
+  void place(int stage, int first) {
+    plan.firstUnits[size_t(stage)] = first;
+    const auto rank = size_t(problem.rankOf(stage));
+    const double had = work[rank];
+    const bool isLast = stage + 1 == stages, splits = problem.profile && problem.profile->splitsBackward;
+    bool isFirst = true;
+    for (int other = 0; other < stage; ++other) isFirst = isFirst && problem.rankOf(other) != int(rank);
+    if (isFirst) waits[rank] = splits ? 0 : before[size_t(first)];
+    const int most = int(units.size()) - (stages - stage - 1); // it ends there at the latest
+    for (int end = first + 1; end <= most; ++end) {
+      const std::optional<Recompute> given = problem.given(stage, end - 1);
+      plan.recompute[size_t(end) - 1] = given.value_or(ways.front());
+      work[rank] += least(units[size_t(end) - 1].kind, given, [](const UnitActivity &one) { return one.seconds(); });
+      if (waits[rank] + work[rank] * microbatches >= worth) break;
+      if (isLast && end == most) add();
+      if (!isLast) place(stage + 1, end);
+    }
+    work[rank] = had;
+  }
+
+  void add() {
+    if (!isTimed) return found.push_back({plan.firstUnits, 0, false});
+    const PlanEvaluation evaluation = evaluatePlan(problem, plan);
+    const double seconds = evaluation.predicted.stepSeconds - std::min(evaluation.notHidden, mostHiddenByMore());
+    const bool isOpen = !problem.isGiven() && ways.size() > 1;
+    if (seconds < worth && (evaluation.fits || isOpen)) found.push_back({plan.firstUnits, seconds, evaluation.fits});
+  }
+
+  // Seconds of a rank's collectives that could hide behind what is computed again.
+  double mostHiddenByMore() const {
+    if (problem.isGiven()) return 0;
+    const Overlap overlap = overlapOf(*problem.model);
+    std::vector<double> more(work.size(), 0.0); // of one microbatch
+    for (int stage = 0; stage < stages; ++stage) {
+      const int end = stage + 1 < stages ? plan.firstUnits[size_t(stage) + 1] : int(units.size());
+      for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit) {
+        const int kind = units[size_t(unit)].kind;
+        double most = 0;
+        for (Recompute how : ways) most = std::max(most, problem.activity->of(kind, how).seconds());
+        more[size_t(problem.rankOf(stage))] += most - problem.activity->of(kind, ways.front()).seconds();
+      }
+    }
+    return microbatches * std::ranges::max(more) * std::max(overlap.forward, overlap.backward);
+  }
+
+  const StageProblem &problem;
+  double worth;
+  const std::vector<Unit> &units;
+  int stages;
+  double microbatches;
+  std::vector<double> work, waits; // of each rank: for one microbatch; for the first and the last
+  std::vector<double> before;      // by unit
+  std::vector<Recompute> ways;
+  bool isTimed;
+  StagePlan plan;
+  std::vector<TimedCut> found;
+};
+
+} // namespace
+
+std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth) {
+  CutTimes times(problem, worth);
+  if (!times.isPossible()) return std::nullopt;
+  return times.all();
+}
+
+} // namespace cleave::planner
