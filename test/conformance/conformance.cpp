@@ -37,14 +37,14 @@ std::vector<fs::path> findTests(const std::string &folder, const std::string &fi
   return tests;
 }
 
-// An outcome as a worker's text: its kind, whether it is constant, why.
+// An outcome as a worker's text: its kind, whether it is trivial, why.
 std::string toText(const Outcome &outcome) {
-  return std::string{static_cast<char>('0' + static_cast<int>(outcome.kind)), outcome.constant ? 'c' : ' '} +
+  return std::string{static_cast<char>('0' + static_cast<int>(outcome.kind)), outcome.isTrivial ? 't' : ' '} +
          outcome.why;
 }
 Outcome toOutcome(const WorkerResult &result) {
   if (result.signal) return {Outcome::Kind::Crashed, std::string("crashed: ") + strsignal(result.signal)};
-  return {static_cast<Outcome::Kind>(result.text[0] - '0'), result.text.substr(2), result.text[1] == 'c'};
+  return {static_cast<Outcome::Kind>(result.text[0] - '0'), result.text.substr(2), result.text[1] == 't'};
 }
 
 const char *nameOf(Outcome::Kind kind) {
@@ -62,13 +62,13 @@ const char *nameOf(Outcome::Kind kind) {
 }
 
 struct Counts {
-  int passed = 0, failed = 0, skipped = 0, constant = 0;
+  int passed = 0, failed = 0, skipped = 0, trivial = 0;
 
   void add(const std::string &name, const Outcome &outcome, const Expectation *expected) {
     bool passed_ = outcome.kind == Outcome::Kind::Passed;
     if (passed_ && !expected) {
       ++passed;
-      constant += outcome.constant;
+      trivial += outcome.isTrivial;
     } else if (passed_) {
       ++failed;
       std::printf("DRIFT %s passes; take it out of line %d\n", name.c_str(), expected->line);
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
     std::string name = tests[i].filename();
     Outcome outcome = toOutcome(results[i]);
     if (verbose)
-      std::printf("%s %s%s  %s\n", nameOf(outcome.kind), name.c_str(), outcome.constant ? " (constant)" : "",
+      std::printf("%s %s%s  %s\n", nameOf(outcome.kind), name.c_str(), outcome.isTrivial ? " (nothing to compute)" : "",
                   outcome.why.c_str());
     counts.add(name, outcome, expectations->of(name));
   }
@@ -126,8 +126,8 @@ int main(int argc, char **argv) {
         ++counts.failed;
         std::printf("DRIFT line %d: no test is named %s\n", line.line, line.pattern.c_str());
       }
-  std::printf("conformance %s: %d of those that passed were constants when compiled\n", device.c_str(),
-              counts.constant);
+  std::printf("conformance %s: of those that passed, %d had nothing to compute when compiled\n", device.c_str(),
+              counts.trivial);
   std::printf("%d passed, %d failed, %d skipped\n", counts.passed, counts.failed, counts.skipped);
   return counts.failed != 0 || counts.passed == 0;
 }

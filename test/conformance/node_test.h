@@ -3,7 +3,8 @@
 //   Outcome outcome = NodeTest("node/test_add").run(evaluateByReference);
 //
 // Operands that must be known when a model is compiled (a Reshape's shape) are inputs in these tests: where the test
-// does not normalize with all of its inputs as arguments, it is tried again with its integers, then all, as constants.
+// does not normalize with all of its inputs as arguments, it is tried again with its integers, then all, as constants;
+// first without its first input, which is most often what the operator works on.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -30,7 +31,7 @@ public:
   Outcome run(const Evaluate &evaluate);
 
 private:
-  enum class Fixed { Nothing, Integers, Everything }; // which inputs are constants of the model
+  enum class Fixed { Nothing, LaterIntegers, Integers, Later, Everything }; // which inputs are constants of the model
 
   Outcome attempt(Fixed fixed, const Evaluate &evaluate);
   Outcome compare(mlir::func::FuncOp model, const std::vector<HostTensor> &inputs, const Evaluate &evaluate);

@@ -7,8 +7,8 @@ namespace cleave::conformance {
 struct Outcome {
   enum class Kind { Passed, Refused, Wrong, Crashed };
   Kind kind = Kind::Passed;
-  std::string why;       // unless passed: one line
-  bool constant = false; // nothing was left to compute: the outputs were constants when the model was compiled
+  std::string why;        // unless passed: one line
+  bool isTrivial = false; // nothing was left to compute: the outputs were constants or inputs of the compiled model
 };
 
 } // namespace cleave::conformance
