@@ -73,27 +73,34 @@ def summary(rows):
     return lines
 
 
-def per_model(rows):
+def per_model(rows, missed):
     lines = ["| model | rows | error | Spearman |", "|---|---|---|---|"]
     for (source, name), of in grouped(rows, lambda row: (row.source, row.model.name)):
         lines.append(f"| {source}, {name} | {len(of)} | {mape(of):.1%} | {spearman(of):.3f} |")
+        if spearman(of) < LEAST_RANK:
+            missed.append(f"the order of {source} {name}")
     return lines
 
 
-def regrets(rows):
-    """A model's configurations at one number of GPUs and one batch: the same work, split differently."""
-    lines = ["| model | GPUs | batch | rows | regret |", "|---|---|---|---|---|"]
-    groups = grouped(rows, lambda row: (row.model.layers, row.model.hidden, row.devices, row.request["batch"]))
-    bad = 0
-    for (layers, hidden, devices, batch), of in groups:
-        if len(of) < 2:
-            continue
-        value = regret(of)
-        bad += value > MOST_REGRET
-        if value > 0:
-            lines.append(f"| {layers}x{hidden} | {devices} | {batch} | {len(of)} | {value:.1%} |")
-    compared = sum(len(of) > 1 for _, of in groups)
-    return [f"{compared} groups, {bad} of them above {MOST_REGRET:.0%}; those with any regret:", ""] + lines
+def regrets(rows, missed):
+    """What choosing by prediction costs: of a model on so many GPUs, by the time a sample takes; and, which is harder and
+    has no target, of those with the same batch: the same work, split differently."""
+    lines = []
+    for title, key in (("Of a model and a number of GPUs (time a sample)", lambda row: ""),
+                       ("Of these, with the same batch", lambda row: row.request["batch"])):
+        groups = [(of, regret(of)) for _, of in grouped(
+            rows, lambda row: (row.model.layers, row.model.hidden, row.devices, key(row))) if len(of) > 1]
+        bad = sum(value > MOST_REGRET for _, value in groups)
+        lines += [f"{title}: {len(groups)} groups, {bad} above {MOST_REGRET:.0%}; those with any regret:", "",
+                  "| model | GPUs | batch | rows | regret |", "|---|---|---|---|---|"]
+        for of, value in groups:
+            model = f"{of[0].model.layers}x{of[0].model.hidden}"
+            if value > 0:
+                lines.append(f"| {model} | {of[0].devices} | {key(of[0])} | {len(of)} | {value:.1%} |")
+            if value > MOST_REGRET and not key(of[0]):
+                missed.append(f"the choice for {model} on {of[0].devices} GPUs")
+        lines.append("")
+    return lines[:-1]
 
 
 def row_line(row):
@@ -165,8 +172,8 @@ def main():
     bubbles = bubble_table(folder, args.build.resolve() / "bin/cleave", missed)
     far = [row for row in rows if abs(row.error) > FAR_OFF]
     vtrain = [row for row in rows if row.source.startswith("vtrain")]
-    parts = [("Mean absolute error", summary(rows + links)), ("By model", per_model(vtrain)),
-             ("Choosing by prediction", regrets(vtrain)),
+    parts = [("Mean absolute error", summary(rows + links)), ("By model", per_model(vtrain, missed)),
+             ("Choosing by prediction", regrets(vtrain, missed)),
              ("Published runs", ROW_HEAD + [row_line(row) for row in rows if row.source == "published"]),
              (f"Rows more than {FAR_OFF:.0%} off", ROW_HEAD + [row_line(row) for row in far]),
              ("Memory", memory), ("Pipeline bubbles", bubbles)]
