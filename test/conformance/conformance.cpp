@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fnmatch.h>
-#include <map>
 
 using namespace cleave;
 using namespace cleave::conformance;
@@ -24,8 +23,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::map<std::string, Device> devices{
+struct NamedDevice {
+  const char *name;
+  Device device;
+};
+constexpr NamedDevice devices[] = {
     {"cpu", Device::Cpu}, {"emulation", Device::Emulation}, {"cuda", Device::Cuda}, {"fake-cuda", Device::FakeCuda}};
+
+Evaluate evaluateBy(const std::string &name, const std::string &target) {
+  for (const NamedDevice &one : devices)
+    if (name == one.name) return evaluateOn(one.device, target);
+  return evaluateByReference;
+}
 
 std::vector<fs::path> findTests(const std::string &folder, const std::string &filter) {
   std::vector<fs::path> tests;
@@ -108,7 +117,7 @@ int main(int argc, char **argv) {
   if (device == "emulation") ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
 
   const std::vector<fs::path> tests = findTests(folder, filter);
-  const Evaluate evaluate = device == "reference" ? evaluateByReference : evaluateOn(devices.at(device), target);
+  const Evaluate evaluate = evaluateBy(device, target);
   std::vector<WorkerResult> results =
       runInProcesses(tests.size(), jobs, [&](size_t i) { return toText(NodeTest(tests[i]).run(evaluate)); });
   Counts counts;

@@ -1,4 +1,5 @@
 #include "test/conformance/expectations.h"
+#include <fmt/format.h>
 #include <fnmatch.h>
 #include <fstream>
 #include <sstream>
@@ -24,7 +25,7 @@ Result<Expectations> Expectations::read(const std::string &path, const std::stri
   std::string line;
   bool applies = false, underHeading = false;
   for (int number = 1; std::getline(file, line); ++number) {
-    auto error = [&](const std::string &what) { return inputError(path + ":" + std::to_string(number) + ": " + what); };
+    auto error = [&](const std::string &what) { return inputError(fmt::format("{}:{}: {}", path, number, what)); };
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
     std::string word;

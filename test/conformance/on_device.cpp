@@ -89,6 +89,7 @@ Result<std::vector<HostTensor>> execute(const plan::Plan &plan, const std::vecto
   auto executor = runtime::Executor::create(plan, std::make_unique<runtime::LocalFabric>(dist::Mesh{}), {});
   if (!executor) return executor.status();
   std::vector<const std::byte *> inputs;
+  inputs.reserve(arguments.size());
   for (const HostTensor &argument : arguments) inputs.push_back(argument.data.data());
   auto first = runOnce(**executor, inputs, results);
   if (!first) return first;

@@ -81,8 +81,8 @@ std::vector<WorkerResult> runInProcesses(size_t count, size_t jobs, const std::f
   for (size_t i = 0; i < count; ++i) workers[i % workers.size()].tasks.push_back(i);
   for (Worker &worker : workers) start(worker, task, patience);
   for (size_t running = workers.size(); running > 0;) {
-    std::vector<pollfd> files;
-    for (Worker &worker : workers) files.push_back({worker.results, POLLIN, 0}); // poll passes over -1
+    std::vector<pollfd> files(workers.size());
+    for (size_t i = 0; i < files.size(); ++i) files[i] = {workers[i].results, POLLIN, 0}; // poll passes over -1
     if (::poll(files.data(), files.size(), -1) < 0) die("poll");
     for (size_t i = 0; i < workers.size(); ++i) {
       Worker &worker = workers[i];
