@@ -1,6 +1,7 @@
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace cleave::planner {
@@ -10,6 +11,7 @@ namespace {
 constexpr double mostActions = 4e5;
 
 struct RankCosts {
+  const SplitModel *model = nullptr;
   UnitState state;
   UnitActivity work;  // of one microbatch
   double kept = 0;    // bytes of all microbatches in flight
@@ -19,9 +21,10 @@ struct RankCosts {
 
 class PlanEvaluator {
 public:
-  PlanEvaluator(const StageProblem &problem, const StagePlan &plan)
-      : problem(problem), plan(plan), model(*problem.model), layout(*model.layout),
-        meets(model.problem->meetsAtUpdate) {}
+  PlanEvaluator(std::span<const StageProblem> ofStage, const StagePlan &plan)
+      : ofStage(ofStage), problem(ofStage[0]), plan(plan), cluster(*problem.model->cluster),
+        layout(*problem.model->layout), microbatches(double(problem.model->setting.microbatches)),
+        meets(problem.model->problem->meetsAtUpdate) {}
 
   PlanEvaluation evaluate() {
     sumStages();
@@ -33,10 +36,10 @@ public:
       ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live;
     }
     PlanEvaluation result;
-    double microbatches = double(model.setting.microbatches);
     Predicted &predicted = result.predicted;
     for (size_t r = 0; r < ranks.size(); ++r) {
       const RankCosts &rank = ranks[r];
+      const SplitModel &model = *rank.model;
       double compute = rank.work.seconds() - rank.work.communication;
       double forward = rank.work.forward * compute / std::max(1e-30, rank.work.seconds());
       double backward = compute - forward;
@@ -73,8 +76,10 @@ public:
     predicted.stepSeconds = end;
     predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
     if (!problem.profile) predicted.bubbleSeconds = 0;
-    fillRate(model, predicted);
-    double room = model.cluster->hostMemoryBytes / double(model.cluster->devicesPerNode);
+    int64_t devices = 0;
+    for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
+    fillRate(*problem.model, devices, predicted);
+    double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
     result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
     result.stages = std::move(stages);
     return result;
@@ -85,19 +90,20 @@ private:
     ranks.resize(size_t(problem.ranks()));
     std::vector<std::vector<bool>> seen(ranks.size(), std::vector<bool>(layout.shared.size(), false));
     int count = problem.stages();
-    int64_t sameStage = model.setting.devices() / model.setting.pp;
     for (int s = 0; s < count; ++s) {
+      const StageProblem &own = of(s);
       int first = plan.firstUnits[size_t(s)];
       int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
       RankCosts &rank = ranks[size_t(problem.rankOf(s))];
+      rank.model = own.model;
       UnitActivity work;
       UnitState state;
       StageDecision stage;
       for (int u = first; u < end; ++u) {
         const Unit &unit = layout.units[size_t(u)];
         Recompute how = plan.recompute[size_t(u)];
-        work += problem.activity->of(unit.kind, how);
-        state += problem.state->kinds[size_t(unit.kind)];
+        work += own.activity->of(unit.kind, how);
+        state += own.state->kinds[size_t(unit.kind)];
         stage.nodes += unit.end - unit.first;
         stage.blocks += unit.isBlock;
         stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
@@ -106,29 +112,37 @@ private:
       for (size_t p = 0; p < layout.shared.size(); ++p) {
         const std::vector<int> &readers = layout.shared[p].units;
         bool here = false;
-        std::set<int> others; // ranks
+        std::set<int> others;                              // ranks
+        double gradients = own.state->shared[p].gradients; // that the device with the largest part has
         for (int unit : readers) {
           here |= unit >= first && unit < end;
-          if (int reader = rankOfUnit(unit); reader != problem.rankOf(s)) others.insert(reader);
+          const int stage = stageOfUnit(unit);
+          if (problem.rankOf(stage) != problem.rankOf(s)) others.insert(problem.rankOf(stage));
+          gradients = std::max(gradients, of(stage).state->shared[p].gradients);
         }
         meets |= here && !others.empty();
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;
-        state += problem.state->shared[p];
+        state += own.state->shared[p];
         // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
         if (!others.empty()) {
-          const bool isFar = std::ranges::any_of(others, [&](int rank) { return crosses(problem.rankOf(s), rank); });
-          state.exposed += collectiveSeconds(*model.cluster, Collective::AllReduce, {2, isFar ? 1 : 2},
-                                             problem.state->shared[p].gradients);
-          rank.buffers += double(others.size()) * problem.state->shared[p].gradients;
-          work.beside = std::max(work.beside, problem.state->shared[p].gradients);
+          const bool isFar =
+              std::ranges::any_of(others, [&](int rank) { return problem.crossesNodes(problem.rankOf(s), rank); });
+          state.exposed += collectiveSeconds(cluster, Collective::AllReduce, {2, isFar ? 1 : 2}, gradients);
+          rank.buffers += double(others.size()) * gradients;
+          work.beside = std::max(work.beside, gradients);
         }
       }
-      double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;
-      double back = s > 0 ? problem.activity->backwardCrossing[size_t(first)] : 0;
+      // The side of a border with fewer devices has more on each.
+      double out = s + 1 < count ? std::max(own.activity->forwardCrossing[size_t(end)],
+                                            of(s + 1).activity->forwardCrossing[size_t(end)])
+                                 : 0;
+      double back = s > 0 ? std::max(own.activity->backwardCrossing[size_t(first)],
+                                     of(s - 1).activity->backwardCrossing[size_t(first)])
+                          : 0;
       bool sends = problem.ranks() > 1;
       stage.rank = problem.rankOf(s);
-      stage.devices = sameStage;
+      stage.devices = problem.devices(stage.rank);
       stage.parameters = state.elements;
       stage.forward = work.forward;
       stage.backwardInput = work.backwardInput;
@@ -137,7 +151,7 @@ private:
       stage.recompute = work.again;
       auto send = [&](int other, double bytes) {
         return sends && bytes > 0
-                   ? sendSeconds(*model.cluster, crosses(problem.rankOf(s), problem.rankOf(other)), bytes)
+                   ? sendSeconds(cluster, problem.crossesNodes(problem.rankOf(s), problem.rankOf(other)), bytes)
                    : 0;
       };
       stage.sendForward = send(s + 1, out);
@@ -149,7 +163,7 @@ private:
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);
-      rank.buffers += transferBytes(problem, s, first, end);
+      rank.buffers += transferBytes(own, s, first, end);
       rank.state += state;
       keptOfStage.push_back(problem.kept(work));
       onHostOfStage.push_back(work.keptOnHost);
@@ -157,17 +171,16 @@ private:
     }
   }
 
-  bool crosses(int from, int to) const { return model.setting.crossesNodes(*model.cluster, from, to); }
+  const StageProblem &of(int stage) const { return ofStage[ofStage.size() == 1 ? 0 : size_t(stage)]; }
 
-  int rankOfUnit(int unit) const {
+  int stageOfUnit(int unit) const {
     auto next = std::upper_bound(plan.firstUnits.begin(), plan.firstUnits.end(), unit);
-    return problem.rankOf(std::max(0, int(next - plan.firstUnits.begin()) - 1));
+    return std::max(0, int(next - plan.firstUnits.begin()) - 1);
   }
 
   // When each rank is done with its last action.
   std::vector<double> simulatedEnds() {
-    int64_t microbatches = model.setting.microbatches;
-    if (!problem.profile) return {ranks[0].work.seconds() * double(microbatches)};
+    if (!problem.profile) return {ranks[0].work.seconds() * microbatches};
     std::vector<StageTimes> times;
     double slowest = 0;
     for (const StageDecision &stage : stages)
@@ -177,23 +190,25 @@ private:
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
-    if (followsTimes(model.setting.schedule)) slots = slotsOf(schedule->table);
+    if (followsTimes(problem.model->setting.schedule)) slots = slotsOf(schedule->table);
     Simulation simulation = simulate(schedule->table, times, meets);
-    double longest = slowest * double(microbatches - schedule->rest);
+    const double simulated = microbatches - double(schedule->rest);
     for (size_t r = 0; r < ends.size(); ++r) {
       if (problem.profile->isFlushed() || meets)
         for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
       else // ranks are one after the other, all in the same step's time: its own work, and what all wait
-        ends[r] = ranks[r].work.seconds() * double(microbatches - schedule->rest) + simulation.makespan - longest;
+        ends[r] = ranks[r].work.seconds() * simulated + simulation.makespan - slowest * simulated;
       ends[r] += slowest * double(schedule->rest);
     }
     return ends;
   }
 
-  const StageProblem &problem;
+  std::span<const StageProblem> ofStage; // one, or one a stage
+  const StageProblem &problem;           // the first: of what they agree in
   const StagePlan &plan;
-  const SplitModel &model;
+  const Cluster &cluster;
   const UnitLayout &layout;
+  double microbatches;
   std::vector<RankCosts> ranks;
   std::vector<StageDecision> stages;
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
@@ -225,8 +240,27 @@ std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, 
   return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
 }
 
+int64_t StageProblem::devices(int rank) const {
+  if (!devicesOfRank.empty()) return devicesOfRank[size_t(rank)];
+  return model->setting.devices() / model->setting.pp;
+}
+
+bool StageProblem::crossesNodes(int from, int to) const {
+  if (devicesOfRank.empty()) return model->setting.crossesNodes(*model->cluster, from, to);
+  // Ranks stand one after the other.
+  auto before = [&](int rank) {
+    return std::accumulate(devicesOfRank.begin(), devicesOfRank.begin() + rank, int64_t(0));
+  };
+  const int64_t first = before(std::min(from, to)), last = before(std::max(from, to) + 1) - 1;
+  return first / model->cluster->devicesPerNode != last / model->cluster->devicesPerNode;
+}
+
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {
-  return PlanEvaluator(problem, plan).evaluate();
+  return evaluatePlan({&problem, 1}, plan);
+}
+
+PlanEvaluation evaluatePlan(std::span<const StageProblem> ofStage, const StagePlan &plan) {
+  return PlanEvaluator(ofStage, plan).evaluate();
 }
 
 } // namespace cleave::planner

@@ -146,7 +146,7 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   row.mesh.axes.push_back({"pp", int64_t(plan->stages.size())});
   row.zero = plan->zero;
   row.microbatches = plan->microbatches;
-  for (const UnequalStage &stage : plan->stages) row.recompute = std::max(row.recompute, stage.recompute);
+  row.recompute = plan->recompute;
   row.stepSeconds = plan->seconds;
   row.memoryBytes = plan->bytes;
   row.fits = plan->fits;

@@ -164,12 +164,9 @@ private:
 
 class StagePlanner {
 public:
-  explicit StagePlanner(const StageProblem &problem)
-      : problem(problem), units(problem.model->layout->units), stages(problem.stages()) {
-    Recompute plain = problem.recompute.value_or(Recompute::None);
-    before.push_back(0);
-    for (const Unit &unit : units) before.push_back(before.back() + problem.activity->of(unit.kind, plain).seconds());
-  }
+  explicit StagePlanner(std::span<const StageProblem> ofStage)
+      : ofStage(ofStage), problem(ofStage[0]), units(problem.model->layout->units), stages(problem.stages()),
+        room(problem), before(room.secondsBefore()) {}
 
   std::optional<StagePlan> plan(double worth) {
     if (int(units.size()) < stages) return std::nullopt;
@@ -364,37 +361,11 @@ private:
     return true;
   }
 
-  // Of a stage whose units end before `end` and take `slowest` at most; `end`: not even one does. Units are added in
-  // strides that double, then halve.
-  int earliestStart(int stage, int end, double slowest) const {
-    RankLoad load(problem);
-    int start = end;
-    bool grows = true;
-    for (int stride = 1; stride > 0; grows ? stride *= 2 : stride /= 2) {
-      const int next = start - stride;
-      // Computing again takes time only.
-      bool fits = next >= stage && before[size_t(end)] - before[size_t(next)] <= slowest * (1 + 1e-9);
-      if (fits) {
-        RankLoad longer = load;
-        for (int unit = start; unit-- > next;) longer.add(unit, stage);
-        longer.buffers = transferBytes(problem, stage, next, end);
-        double seconds = 0;
-        fits = longer.fit(seconds) && seconds <= slowest;
-        if (fits) load = std::move(longer);
-      }
-      if (fits)
-        start = next;
-      else
-        grows = false;
-    }
-    return start;
-  }
-
   bool cutWithin(double slowest, std::vector<int> &starts) const {
     starts.assign(size_t(stages), 0);
     int end = int(units.size());
     for (int stage = stages - 1; stage >= 0; --stage) {
-      const int start = earliestStart(stage, end, slowest);
+      const int start = room.earliestStart(stage, end, slowest);
       if (start == end) return false;
       starts[size_t(stage)] = start;
       end = start;
@@ -408,7 +379,8 @@ private:
     plan.fits = true;
     double slowest = 0, sum = 0, once = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
-      RankLoad load(problem);
+      const StageProblem &own = ofRank(rank);
+      RankLoad load(own);
       std::vector<std::pair<int, int>> mine; // units, their stages
       for (int stage = 0; stage < stages; ++stage) {
         if (problem.rankOf(stage) != rank) continue;
@@ -418,7 +390,7 @@ private:
           if (auto mode = problem.given(stage, unit)) plan.recompute[size_t(unit)] = *mode;
           mine.emplace_back(unit, stage);
         }
-        load.buffers += transferBytes(problem, stage, plan.firstUnits[size_t(stage)], end);
+        load.buffers += transferBytes(own, stage, plan.firstUnits[size_t(stage)], end);
       }
       double time = 0;
       plan.fits = load.fit(time) && plan.fits;
@@ -426,28 +398,69 @@ private:
       slowest = std::max(slowest, time);
       sum += time;
       plan.bytes = std::max(plan.bytes, load.memory());
-      once = std::max(once, load.state.update + load.state.exposed + notHidden(load));
+      once = std::max(once, load.state.update + load.state.exposed + notHidden(*own.model, load));
     }
     plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum) + once;
   }
 
   // Of a rank's hideable collectives, what is left when its compute is over.
-  double notHidden(const RankLoad &load) const {
-    const double microbatches = double(problem.model->setting.microbatches);
+  static double notHidden(const SplitModel &model, const RankLoad &load) {
+    const double microbatches = double(model.setting.microbatches);
     UnitActivity work = load.total();
     double compute = work.seconds() - work.communication;
     double forward = work.forward * compute / std::max(1e-30, work.seconds());
-    return load.state.hideable - hiddenSeconds(*problem.model, load.state.hideable, load.state.hideableLower,
+    return load.state.hideable - hiddenSeconds(model, load.state.hideable, load.state.hideableLower,
                                                microbatches * forward, microbatches * (compute - forward));
   }
 
+  const StageProblem &ofRank(int rank) const {
+    if (ofStage.size() == 1) return ofStage[0];
+    int stage = 0;
+    while (problem.rankOf(stage) != rank) ++stage;
+    return ofStage[size_t(stage)];
+  }
+
+  std::span<const StageProblem> ofStage; // one, or one a stage; what follows is of the first
   const StageProblem &problem;
   const std::vector<Unit> &units;
   int stages;
-  std::vector<double> before; // seconds of all units before one
+  StageRoom room;
+  const std::vector<double> &before; // seconds of all units before one
 };
 
 } // namespace
+
+StageRoom::StageRoom(const StageProblem &problem) : problem(problem) {
+  const Recompute plain = problem.recompute.value_or(Recompute::None);
+  before.push_back(0);
+  for (const Unit &unit : problem.model->layout->units)
+    before.push_back(before.back() + problem.activity->of(unit.kind, plain).seconds());
+}
+
+// Units are added in strides that double, then halve.
+int StageRoom::earliestStart(int stage, int end, double slowest) const {
+  RankLoad load(problem);
+  int start = end;
+  bool grows = true;
+  for (int stride = 1; stride > 0; grows ? stride *= 2 : stride /= 2) {
+    const int next = start - stride;
+    // Computing again takes time only.
+    bool fits = next >= stage && before[size_t(end)] - before[size_t(next)] <= slowest * (1 + 1e-9);
+    if (fits) {
+      RankLoad longer = load;
+      for (int unit = start; unit-- > next;) longer.add(unit, stage);
+      longer.buffers = transferBytes(problem, stage, next, end);
+      double seconds = 0;
+      fits = longer.fit(seconds) && seconds <= slowest;
+      if (fits) load = std::move(longer);
+    }
+    if (fits)
+      start = next;
+    else
+      grows = false;
+  }
+  return start;
+}
 
 std::vector<int> evenChunks(const StageProblem &problem) {
   const std::vector<Unit> &units = problem.model->layout->units;
@@ -487,11 +500,15 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
-  return StagePlanner(problem).plan(worth);
+  return StagePlanner({&problem, 1}).plan(worth);
 }
 
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits) {
-  return StagePlanner(problem).planCut(firstUnits);
+  return planCut({&problem, 1}, firstUnits);
+}
+
+StagePlan planCut(std::span<const StageProblem> ofStage, const std::vector<int> &firstUnits) {
+  return StagePlanner(ofStage).planCut(firstUnits);
 }
 
 // Rank r works m w_r, has waited before it for the first microbatch to come through the ranks above, a part a of w_i

@@ -8,6 +8,7 @@
 #include "compiler/planner/activity_costs.h"
 #include "compiler/planner/schedule_profile.h"
 #include <limits>
+#include <span>
 
 namespace cleave::planner {
 
@@ -21,6 +22,7 @@ struct StageProblem {
   std::vector<Recompute> allowed;           // when open
   std::vector<Recompute> ofStage, ofUnit;   // given one by one, for every stage or every unit; empty: not given
   std::vector<int> firstUnits;              // of each stage, when given; empty: open
+  std::vector<int64_t> devicesOfRank = {};  // where ranks have different numbers; empty: as many each
 
   int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }
@@ -39,6 +41,9 @@ struct StageProblem {
   // Microbatches that a stage has slots for, and the least of a rank's stages.
   double live(int stage) const { return profile ? profile->live[size_t(stage)] : 1; }
   double leastLive(int rank) const { return profile ? profile->leastLive[size_t(rank)] : 1; }
+  int64_t devices(int rank) const;
+  // Does what a rank sends another pass between nodes?
+  bool crossesNodes(int from, int to) const;
 };
 
 struct StagePlan {
@@ -65,8 +70,25 @@ std::optional<StagePlan> planStages(const StageProblem &problem,
 // made for chunks that take equally long. Empty where blocks do not divide, or where what stands before or after the
 // blocks is longer than a block: a block less would make up for it.
 std::vector<int> evenChunks(const StageProblem &problem);
-// The plan with stages that begin with these units.
+// The plan with stages that begin with these units. Where stages are split differently each has a problem of its own;
+// they agree in units, schedule and microbatches.
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits);
+StagePlan planCut(std::span<const StageProblem> ofStage, const std::vector<int> &firstUnits);
+
+// How many units a stage can have. The problem must outlive it.
+class StageRoom {
+public:
+  explicit StageRoom(const StageProblem &problem);
+  // Of a microbatch through all units before each, where memory makes nothing be computed again.
+  const std::vector<double> &secondsBefore() const { return before; }
+  // The first unit of a stage whose units end before `end` and take `slowest` seconds of a microbatch at most, with
+  // what memory makes it compute again; `end`: not even one does.
+  int earliestStart(int stage, int end, double slowest) const;
+
+private:
+  const StageProblem &problem;
+  std::vector<double> before;
+};
 
 // A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);
@@ -78,6 +100,7 @@ struct PlanEvaluation {
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);
+PlanEvaluation evaluatePlan(std::span<const StageProblem> ofStage, const StagePlan &plan); // as planCut
 
 // The table that a plan is priced with: long ones are cut short, and the slowest rank does the microbatches that are
 // left. Nothing when the kind cannot have such a table.

@@ -82,10 +82,10 @@ double workspaceBytes(const Setting &setting, double largestOperation, double la
   return bytes;
 }
 
-void fillRate(const SplitModel &model, Predicted &predicted) {
+void fillRate(const SplitModel &model, int64_t devices, Predicted &predicted) {
   double flops = model.layout->flops * double(model.problem->batch) / double(model.problem->samples);
   if (predicted.stepSeconds > 0)
-    predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(model.setting.devices()) / 1e12;
+    predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(devices) / 1e12;
   predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
 }
 
@@ -141,7 +141,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
                       passes.activations,
                       workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters),
                       homes.host + passes.host};
-  fillRate(model, predicted);
+  fillRate(model, model.setting.devices(), predicted);
   result.price = passes;
   result.price += homes;
   return result;

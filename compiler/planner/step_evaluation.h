@@ -40,7 +40,7 @@ struct Evaluation {
 };
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink = nullptr);
 
-// Model FLOPs a second of one device, and their share of its peak, given the step's seconds.
-void fillRate(const SplitModel &model, Predicted &predicted);
+// Model FLOPs a second of one of so many devices, and their share of its peak, given the step's seconds.
+void fillRate(const SplitModel &model, int64_t devices, Predicted &predicted);
 
 } // namespace cleave::planner
