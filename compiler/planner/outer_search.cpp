@@ -33,6 +33,7 @@ constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
 constexpr double certifiedPart = 0.995;
 constexpr int mostPrograms = 60;
+constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};
 // ZeRO stages are mixed on so many meshes.
 constexpr size_t mostMixed = 3;
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
@@ -94,6 +95,7 @@ public:
     if (outcome.best) {
       if (options.certified) certify();
       for (const OpenPlan &plan : open) outcome.bound = std::min(outcome.bound, plan.bound);
+      tryFollowingSchedules();
     }
     if (outcome.best) improveBest();
     outcome.bound = std::min(outcome.bound, incumbent());
@@ -320,17 +322,8 @@ private:
   // The best pipelines once more: with shardings solved for their own setting, and with stages as unequal as they like,
   // at the cuts where bounds of all cuts have their least values.
   void refinePipelines() {
-    if (!outcome.best) return;
-    std::vector<Solution> finalists = outcome.byMesh;
-    std::erase_if(finalists, [](const Solution &solution) { return solution.model->setting.pp == 1; });
-    std::sort(finalists.begin(), finalists.end(),
-              [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
-    const size_t asked = options.top > 0 ? size_t(options.top) + 1 : 0; // the best, and runners-up
-    const size_t most = std::max(options.certified ? mostPipelines : 1, asked);
-    if (finalists.size() > most) finalists.resize(most);
-    for (size_t i = 0; i < finalists.size(); ++i) {
-      const Solution &solution = finalists[i];
-      if ((i >= asked && solution.seconds() > worthRefining * incumbent()) || isLate()) break;
+    for (const Solution &solution : bestPipelines()) {
+      if (isLate()) break;
       const Setting setting = solution.model->setting;
       Cells own(problem, facts, cluster, constraints);
       Cell &cell = own.at(setting);
@@ -346,6 +339,53 @@ private:
       const Solution *now = bestOf(setting);
       if (now->model->setting.schedule == setting.schedule) refineCuts(*now);
     }
+  }
+
+  // Of meshes with stages that are no slower than is worth refining, and the runners-up asked for; the fastest first.
+  std::vector<Solution> bestPipelines() const {
+    std::vector<Solution> pipelines = outcome.byMesh;
+    std::erase_if(pipelines, [](const Solution &solution) { return solution.model->setting.pp == 1; });
+    std::sort(pipelines.begin(), pipelines.end(),
+              [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    const size_t asked = options.top > 0 ? size_t(options.top) + 1 : 0; // the best, and runners-up
+    const size_t most = std::max(options.certified ? mostPipelines : 1, asked);
+    if (pipelines.size() > most) pipelines.resize(most);
+    while (pipelines.size() > asked && pipelines.back().seconds() > worthRefining * incumbent()) pipelines.pop_back();
+    return pipelines;
+  }
+
+  // The best pipelines, with as many microbatches as they like, with the schedules whose tables follow the stages'
+  // times: there is none before there are stages, so that they have no bound.
+  void tryFollowingSchedules() {
+    if (constraints.schedule || !constraints.like.empty()) return;
+    for (const Solution &solution : bestPipelines())
+      for (const char *kind : followingSchedules) {
+        for (Setting setting : settings) {
+          if (!sameMesh(setting, solution.model->setting) || setting.order != solution.model->setting.order) continue;
+          if (setting.schedule != "1f1b" || isLate()) continue; // one of each microbatch count
+          setting.schedule = kind;
+          Cell &cell = cells.at(setting);
+          cells.solve(cell);
+          if (isOpen(setting) && stepBound(setting, cell.secondsBound) < worthTrying())
+            tryPlans(setting, cell, infinity);
+        }
+        SplitModel model = *solution.model;
+        model.setting.schedule = kind;
+        if (!isOpen(model.setting)) continue;
+        ActivityCosts activity = costActivity(model, solution.choice);
+        StateCosts state = costState(model, solution.choice);
+        const StageProblem stages = stagesOf(model, activity, state);
+        std::vector<TimedCut> cuts; // all, where they are few, or that of the pipeline
+        if (int(solution.plan.firstUnits.size()) == stages.stages()) cuts.push_back({solution.plan.firstUnits});
+        tryCuts(stages, solution.choice, solution.isExact, timeEachCut(stages, worthTrying()).value_or(cuts));
+      }
+  }
+
+  // Has the schedule such a table, with the stages that are asked for?
+  bool isOpen(const Setting &setting) const {
+    const ScheduleProfile *profile = profileOf(setting);
+    if (!profile || profile->stages > int(facts.structure->layout->units.size())) return false;
+    return constraints.stages() <= 1 || profile->stages == constraints.stages();
   }
 
   // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than

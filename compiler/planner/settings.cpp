@@ -50,11 +50,11 @@ bool hasOneSample(const Problem &problem, const Setting &setting) {
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
-// The kinds that give the unsplit model's numbers and have a table of their own; zb-1p and zb-2p, whose tables follow
-// the stages' times, are there for who asks: what they keep is not known before there are stages, and so no bound. None
-// is always as good as another: gpipe and looped-bfs keep most, and where transfers take long nothing waits for a round
-// trip (four ranks, eight microbatches, passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than
-// zb-h1 and keeps more. `units`, `blocks`: that stages are made of.
+// The kinds that give the unsplit model's numbers and have a table of their own; those whose tables follow the stages'
+// times are tried on the best pipelines (outer_search.cpp). None is always as good as another: gpipe and looped-bfs
+// keep most, and where transfers take long nothing waits for a round trip (four ranks, eight microbatches, passes of 1,
+// transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps more. `units`, `blocks`: that stages
+// are made of.
 std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks,
                                    const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};

@@ -127,7 +127,7 @@ SPLITS = {
 }
 # Every schedule with 2 and 4 stages and 4 and 8 microbatches, where it is not above.
 for kind, ranks in [(kind, ranks) for kind in ("gpipe", "1f1b", "zb-h1", "zb-h2") for ranks in (2, 4)] + [
-        (kind, 2) for kind in ("interleaved:2", "looped-bfs", "zb-v", "dualpipev")]:
+        (kind, 2) for kind in ("interleaved:2", "looped-bfs", "zb-v", "dualpipev")] + [("zb-1p", 4), ("zb-2p", 4)]:
     for microbatches in (4, 8):
         flags = ["--mesh", f"pp={ranks}", "--schedule", kind, "--microbatches", str(microbatches)]
         if (ranks, flags) not in SPLITS.values():
@@ -140,7 +140,7 @@ QUICK = {
     "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2",
                     "pp4exceptlast"],
     "gpt2_tiny": ["single", "zero2x4", "megatron2", "tp2cp2", "tp2pp2cp2", "pp2zbv", "grid2.5d", "pp2bystage",
-                  "zero2offload4", "pp2zbh1activations"],
+                  "zero2offload4", "pp2zbh1activations", "pp4zb1pm4"],
     "bert_tiny": ["zero1x4", "accumulate", "cp2zero3", "grid2d", "pp2interleaved", "pp2zbh1selective"],
     "llama_tiny": ["ddp2", "grid3d", "megatron4", "cp2", "tp2ulysses2", "dp2pp2zero3full", "dp2pp2offload", "pp2activations"],
     "resnet_cifar": ["single", "ddp4", "pp2", "offloadall"],
