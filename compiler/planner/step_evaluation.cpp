@@ -84,8 +84,7 @@ double workspaceBytes(const Setting &setting, double largestOperation, double la
 
 void fillRate(const SplitModel &model, int64_t devices, Predicted &predicted) {
   double flops = model.layout->flops * double(model.problem->batch) / double(model.problem->samples);
-  if (predicted.stepSeconds > 0)
-    predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(devices) / 1e12;
+  if (predicted.stepSeconds > 0) predicted.tflopsPerDevice = flops / predicted.stepSeconds / double(devices) / 1e12;
   predicted.mfu = predicted.tflopsPerDevice * 1e12 / model.cluster->device.flopsAt(model.problem->precision);
 }
 
