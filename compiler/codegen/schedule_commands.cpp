@@ -4,7 +4,8 @@
 //   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
 //   - updates run as soon as their gradient is there and nobody reads the old parameter any more, so that gradients
 //     need not all live at once; an update of a reduced gradient waits for the next collective to start, so that
-//     compute does not stall;
+//     compute does not stall; gradients of what was kept (half of a backward pass) are made where they are added, each
+//     after the one before is;
 //   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
 //     stand at the start, so that the first may then be changed in place.
 // Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
@@ -89,6 +90,8 @@ public:
       release(/*all=*/true);
       emit(ready.front());
     }
+    for (Operation *op : program) // gradients of what was kept are made where they are added, one after the other
+      if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
     for (Operation *op : program) // what only stores and results need; zeros when nobody reads what they replace
       if (!isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
     for (Operation *op : program) emit(op);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 namespace cleave::planner {
 namespace {
@@ -45,20 +44,6 @@ void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
   unit.waiting = unit.seconds() - device;
 }
 
-// A segment of several units (a model without repeated blocks) is computed again as a whole.
-void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments, ActivityCosts &costs) {
-  std::map<int, std::vector<int>> unitsOf;
-  for (size_t u = 0; u < layout.units.size(); ++u)
-    if (int segment = segments.segmentOf[size_t(layout.units[u].first)]; segment >= 0 && !layout.units[u].isBlock)
-      unitsOf[segment].push_back(layout.units[u].kind);
-  for (const auto &[segment, kinds] : unitsOf)
-    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
-      double sum = 0;
-      for (int kind : kinds) sum += costs.of(kind, how).transient;
-      for (int kind : kinds) costs.kinds[size_t(kind)][size_t(how)].transient = sum;
-    }
-}
-
 // One of the microbatches is not computed again: times are means over all.
 void keepLast(ActivityCosts &costs, double microbatches) {
   for (std::array<UnitActivity, 3> &kind : costs.kinds)
@@ -71,61 +56,10 @@ void keepLast(ActivityCosts &costs, double microbatches) {
       mean(one.communication, plain.communication);
       mean(one.waiting, plain.waiting);
       mean(one.again, 0);
-      one.keptOfLast = plain.kept - one.kept;
     }
 }
 
 } // namespace
-
-UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
-  forward += other.forward;
-  backwardInput += other.backwardInput;
-  backwardWeight += other.backwardWeight;
-  communication += other.communication;
-  again += other.again;
-  waiting += other.waiting;
-  kept += other.kept;
-  held += other.held;
-  keptOnHost += other.keptOnHost;
-  passing += other.passing;
-  transient = std::max(transient, other.transient);
-  keptOfLast += other.keptOfLast;
-  workspace = std::max(workspace, other.workspace);
-  beside = std::max(beside, other.beside);
-  return *this;
-}
-
-UnitActivity UnitActivity::times(double count) const {
-  UnitActivity all = *this;
-  for (double *part : {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again,
-                       &all.waiting, &all.kept, &all.held, &all.keptOnHost, &all.passing, &all.keptOfLast})
-    *part *= count;
-  return all;
-}
-
-UnitState UnitState::times(double count) const {
-  UnitState all = *this;
-  for (double *part : {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable,
-                       &all.hideableLower, &all.elements, &all.host, &all.hostSeconds, &all.hostExposed})
-    *part *= count;
-  return all;
-}
-
-UnitState &UnitState::operator+=(const UnitState &other) {
-  parameters += other.parameters;
-  gradients += other.gradients;
-  optimizer += other.optimizer;
-  host += other.host;
-  hostSeconds += other.hostSeconds;
-  hostExposed += other.hostExposed;
-  update += other.update;
-  exposed += other.exposed;
-  hideable += other.hideable;
-  hideableLower += other.hideableLower;
-  largestParameter = std::max(largestParameter, other.largestParameter);
-  elements += other.elements;
-  return *this;
-}
 
 ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choice) {
   const UnitLayout &layout = *given.layout;
@@ -157,12 +91,6 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         sum.backwardWeight += times * one.backwardWeight;
         sum.communication += times * one.communication;
         sum.again += times * one.again;
-        sum.kept += times * one.kept;
-        sum.held += times * one.held;
-        sum.keptOnHost += times * one.keptOnHost;
-        sum.passing += times * one.passing;
-        sum.transient += times * one.transient;
-        sum.workspace = std::max(sum.workspace, one.workspace);
       }
     };
     for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -179,8 +107,6 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.backwardWeight = backward * weights;
       one.backwardInput = backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one.again;
       one.communication = exchange.exposed / times;
-      one.workspace = nodeWorkspace(variable, chosen);
-      one.held = variable.candidates[chosen].held;
       add(variable.shares, one);
       launch(variable.shares, variable.candidates[chosen], weights, one.again > 0);
     }
@@ -191,18 +117,15 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       one.forward = price.exposedForward / times;
       one.backwardInput = (price.exposed - price.exposedForward) / times;
       one.communication = price.exposed / times;
-      const bool passes = price.host > 0 && model.setting.pp > 1; // slots in the host's memory have the rest
-      (isRecomputed(model, flow) ? one.transient
-       : passes ? one.passing
-                : one.kept) = price.activations / (isRecomputed(model, flow) ? 1.0 : double(flow.count));
-      one.keptOnHost = price.host / double(flow.count);
       add(flow.shares, one);
     }
-    for (size_t kind = 0; kind < host.size(); ++kind) waitForHost(costs.kinds[kind][size_t(how)], host[kind]);
+    const std::vector<UnitMemory> memory = unitMemory(model, choice);
+    for (size_t kind = 0; kind < host.size(); ++kind) {
+      UnitActivity &one = costs.kinds[kind][size_t(how)];
+      static_cast<UnitMemory &>(one) = memory[kind];
+      waitForHost(one, host[kind]);
+    }
   }
-  shareTransients(layout, model.segments, costs);
-  for (std::array<UnitActivity, 3> &kind : costs.kinds)
-    for (UnitActivity &one : kind) one.beside = one.transient + one.workspace;
   if (model.setting.exceptLast) keepLast(costs, microbatches);
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
@@ -295,7 +218,8 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
                     price.hostSeconds / count,
                     price.hostExposed / count,
                     largest,
-                    double(tensor.elements())};
+                    double(tensor.elements()),
+                    model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])])};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -317,6 +241,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       sum.hideableLower += times * state.hideableLower;
       sum.elements += times * state.elements;
       sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
+      sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
     }
   }
   for (const UnitLayout::SharedParameter &parameter : layout.shared)

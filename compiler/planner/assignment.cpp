@@ -70,10 +70,16 @@ InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : mode
       Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
       if (!variable.isHome) price += exchangePrice(model, variable, d);
       table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
-                             price.memory(), variable.isHome ? 0 : nodeWorkspace(variable, d)});
+                             price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
     }
     tables.push_back(std::move(table));
   }
+  std::set<int> kindsAgain;
+  for (const Flow &flow : model.flows)
+    for (const UnitShare &share : flow.shares)
+      if (isRecomputed(model, flow)) kindsAgain.insert(share.kind);
+  // One kind of unit is computed again at a time, which counts: the one that needs most, and so no less than the mean.
+  againPart = 1 / double(std::max<size_t>(1, kindsAgain.size()));
   for (const Flow &flow : model.flows) addFlow(flow);
 }
 
@@ -83,7 +89,7 @@ void InnerProblem::addFlow(const Flow &flow) {
     if (std::find(readers.begin(), readers.end(), read.variable) == readers.end()) readers.push_back(read.variable);
   auto cell = [&](Layout layout, UseSet uses) {
     Price price = flowPrice(model, flow, layout, uses, nullptr, model.onlyAllReduces ? unwantedWeight : 1);
-    return Cell{price.exposed, 0, 0, 0, price.memory()};
+    return Cell{price.exposed, 0, 0, 0, price.memory() * (isRecomputed(model, flow) ? againPart : 1)};
   };
   size_t made = producerDomain(model, flow);
   if (readers.empty() || flow.producer < 0) {
@@ -297,7 +303,7 @@ Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best)
     double largest = 0;
     for (size_t v = 0; v < model.variables.size(); ++v)
       if (!model.variables[v].isHome)
-        largest = std::max(largest, nodeWorkspace(model.variables[v], size_t(least->assignment[v])));
+        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least->assignment[v])));
     workspace = largest * (1 - 1e-9);
   }
   return 0.0;

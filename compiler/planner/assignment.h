@@ -64,6 +64,7 @@ private:
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
+  double againPart = 1;         // of what is computed again, that surely counts
   mutable double solverSeconds; // left
   mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers

@@ -129,7 +129,8 @@ const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitMo
   // What the last microbatch keeps counts for the more, the fewer there are.
   const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
   const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
-  auto [found, isNew] = of.activities.try_emplace({group.size, group.perNode, microbatches});
+  auto [found, isNew] =
+      of.activities.try_emplace({group.size, group.perNode, microbatches, model.setting.passesGradientsOn()});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

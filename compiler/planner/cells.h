@@ -15,8 +15,9 @@ namespace cleave::planner {
 // One way to split every operation; from the fastest to the one that needs the least memory.
 struct CellVariant {
   std::vector<int> choice;
-  // By the group of the batch axes, over which some operations communicate, and by microbatches where these differ.
-  std::map<std::tuple<int64_t, int64_t, int64_t>, ActivityCosts> activities;
+  // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, and by
+  // Setting::passesGradientsOn.
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, ActivityCosts> activities;
 };
 
 struct Cell {

@@ -55,23 +55,32 @@ WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool
     result.hasBackward.push_back(
         std::ranges::any_of(problem.nodes[i].results, [&](int tensor) { return needsGradient[size_t(tensor)]; }));
   }
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    std::vector<bool> &waits = result.waitsForOperand.emplace_back();
+    for (int tensor : problem.nodes[i].operands) {
+      WaitingGradients::One &gradient = gradients[size_t(same.of(tensor))];
+      waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last);
+      if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != int(i)))
+        gradient.readers.push_back(int(i));
+    }
+  }
   for (WaitingGradients::One &gradient : gradients)
     if (gradient.last > gradient.first + 1 && !gradient.tensors.empty()) result.all.push_back(std::move(gradient));
   return result;
 }
 
 std::vector<double> WaitingGradients::past(const std::function<double(int)> &bytes) const {
-  std::vector<double> change(hasBackward.size() + 1, 0.0);
+  std::vector<double> change(hasBackward.size() + 1, 0.0), own(hasBackward.size(), 0.0);
   for (const One &gradient : all) {
     double most = 0;
     for (int tensor : gradient.tensors) most = std::max(most, bytes(tensor));
     change[size_t(gradient.first) + 1] += most;
     change[size_t(gradient.last)] -= most;
+    for (int reader : gradient.readers) own[size_t(reader)] += most;
   }
   std::partial_sum(change.begin(), change.end(), change.begin());
   change.pop_back();
-  for (size_t i = 0; i < change.size(); ++i)
-    if (!hasBackward[i]) change[i] = 0;
+  for (size_t i = 0; i < change.size(); ++i) change[i] = hasBackward[i] ? change[i] - own[i] : 0;
   return change;
 }
 

@@ -12,12 +12,15 @@ namespace cleave::planner {
 // nodes that it passes: a table of positions has no samples, what waits past it has.
 struct WaitingGradients {
   struct One {
-    std::vector<int> tensors; // that it is the gradient of and that stand in memory; a sum's is also its terms'
-    int first = 0, last = 0;  // it waits past the nodes between
+    std::vector<int> tensors;      // that it is the gradient of and that stand in memory; a sum's is also its terms'
+    int first = 0, last = 0;       // it waits past the nodes between
+    std::vector<int> readers = {}; // of these nodes: those that make a term of it themselves
   };
   std::vector<One> all;
   std::vector<bool> hasBackward; // per node: without one, nothing is computed there that a gradient could wait for
-  // Per node: the bytes that wait, given a tensor's.
+  // Per node and operand: a term of its gradient waits there for the one that is made now.
+  std::vector<std::vector<bool>> waitsForOperand;
+  // Per node: the bytes of others that wait, given a tensor's.
   std::vector<double> past(const std::function<double(int)> &bytes) const;
 };
 // `inMemory`: per tensor.

@@ -59,14 +59,8 @@ public:
         predicted.hostSeconds = host.hostSeconds;
         predicted.exposedHostSeconds = host.exposedHostSeconds;
       }
-      MemoryBreakdown memory{rank.state.parameters,
-                             rank.state.gradients,
-                             rank.state.optimizer,
-                             rank.kept + rank.work.keptOfLast + rank.work.passing + rank.work.transient,
-                             rank.buffers - rank.work.transient +
-                                 workspaceBytes(model.setting, rank.work.beside, rank.state.largestParameter,
-                                                rank.state.gradients, rank.state.parameters),
-                             rank.state.host + rank.onHost};
+      MemoryBreakdown memory = deviceMemory(model.setting, rank.state, rank.work, rank.kept, rank.buffers);
+      memory.host += rank.onHost;
       onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
       for (size_t s = 0; s < stages.size(); ++s)

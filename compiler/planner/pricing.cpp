@@ -149,8 +149,6 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
   return price;
 }
 
-double nodeWorkspace(const Variable &variable, size_t candidate) { return variable.candidates[candidate].workspace; }
-
 namespace {
 
 // Of a parameter with this ZeRO stage.
@@ -260,9 +258,11 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
   bool isParameter = tensor.kind == TensorKind::Parameter;
   Price price;
+  const KeptBytes kept = flowBytes(model, flow, produced, uses);
+  price.activations = kept.here;
+  price.host = kept.onHost;
   if (flow.producer < 0) {
     if (uses & partialBit) price.exposed = infinity;
-    if (tensor.kind != TensorKind::Constant || flow.saved) price.activations = flow.bytes * double(flow.count);
     return price;
   }
   Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
@@ -276,20 +276,31 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
     if (flow.gradient)
       price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
   }
-  if (isParameter) return price;
+  return price;
+}
+
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate) {
+  const Candidate &chosen = variable.candidates[candidate];
+  return std::max(chosen.values, chosen.gradients + (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
+}
+
+KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  const Setting &setting = model.setting;
+  const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
+  const double count = double(flow.count);
+  if (tensor.kind == TensorKind::Parameter) return {};
+  if (flow.producer < 0)
+    return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{flow.bytes * count} : KeptBytes{};
   bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
   bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
-  if (((!flow.saved && !isSmall) || isOnChip) && !crosses) return price;
+  if (((!flow.saved && !isSmall) || isOnChip) && !crosses) return {};
   // What is computed again is there one segment at a time.
-  double live = isRecomputed(model, flow) ? 1 : count;
-  price.activations = live * kept;
-  if (movesActivations(setting.offload) && !isRecomputed(model, flow)) {
-    price.host = price.activations * (setting.pp > 1 ? 1 : 1 - constants::activationsHere); // there are always slots
-    price.activations *= constants::activationsHere;
-  }
-  return price;
+  if (isRecomputed(model, flow)) return {kept};
+  if (!movesActivations(setting.offload)) return {count * kept};
+  const double gone = setting.pp > 1 ? 1 : 1 - constants::activationsHere; // there are always slots
+  return {count * kept * constants::activationsHere, count * kept * gone};
 }
 
 bool gathersAgain(const SplitModel &model) {

@@ -39,8 +39,14 @@ using CollectiveSink = std::vector<ImpliedCollective>;
 
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
-// What one node and its backward have in hand: operands, results, and their gradients; bytes. The largest counts.
-double nodeWorkspace(const Variable &variable, size_t candidate);
+// What one node and its backward have in hand at once: bytes. The largest counts.
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
+// What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
+// computed again, of one segment.
+struct KeptBytes {
+  double here = 0, onHost = 0;
+};
+KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
 // `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
 // `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,

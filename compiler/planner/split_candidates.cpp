@@ -124,23 +124,27 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     if (std::ranges::any_of(node.rule.factors, isReduced)) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
     work.bytes *= constants::unfusedSoftmaxTraffic;
   }
-  // In hand: what is not kept anyway, and everything's gradient.
   auto inHand = [&](int tensor, Layout layout) {
     if (problem.tensors[size_t(tensor)].kind != TensorKind::Activation) return;
-    candidate.workspace += bytes(tensor, layout) * (facts.kept[size_t(tensor)] ? 1 : 2);
+    if (!facts.kept[size_t(tensor)]) candidate.values += bytes(tensor, layout);
+    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += bytes(tensor, layout);
   };
-  for (size_t o = 0; o < node.operands.size(); ++o)
-    if (!node.cheap || fused.reads[o] > 0) inHand(fused.sources[o], candidate.uses[o].layout);
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    if (node.cheap && fused.reads[o] == 0) continue;
+    inHand(fused.sources[o], candidate.uses[o].layout);
+    if (facts.waitingGradients.waitsForOperand[size_t(index)][o])
+      candidate.gradients += bytes(fused.sources[o], candidate.uses[o].layout);
+  }
   for (size_t r = 0; r < node.results.size(); ++r)
     if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);
-  // Gradients that wait; those of parameters, whole, which are then added to a sum or scattered.
-  candidate.workspace += model.gradientsPast[size_t(index)];
+  // Other gradients that wait: how they lie is not this operation's choice.
+  candidate.gradients += model.gradientsPast[size_t(index)];
   for (size_t o = 0; o < node.operands.size(); ++o) {
     const Tensor &weight = problem.tensors[size_t(node.operands[o])];
     if (weight.kind == TensorKind::Parameter && weight.trainable)
-      candidate.workspace += double(weight.elements() * weight.gradientBytes) /
-                             model.laidParts[size_t(node.operands[o])] /
-                             (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
+      candidate.weightGradients += double(weight.elements() * weight.gradientBytes) /
+                                   model.laidParts[size_t(node.operands[o])] /
+                                   (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
   }
   if (facts.holdsGradient[size_t(index)]) candidate.held = bytes(node.results[0], candidate.results[0]);
   // Of memory-bound operations only those that draw and compare numbers count their arithmetic: inside a fused kernel
@@ -186,15 +190,14 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
 void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, int64_t contextFactor,
                const std::vector<int64_t> &laidFactors, std::vector<Candidate> &candidates) {
   size_t operands = node.operands.size(), results = node.results.size();
-  candidates.push_back(
-      {-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole), 0, 0, 0, 0, 0, 0, 0, {}});
+  candidates.push_back({-1, false, std::vector<Use>(operands), std::vector<Layout>(results, whole)});
   if (mesh.axisSize("tp") <= 1) return;
   for (size_t f = 0; f < node.rule.factors.size(); ++f) {
     const dist::Factor &factor = node.rule.factors[f];
     dist::Axes axes = int64_t(f) == contextFactor ? dist::Axes{"cp", "tp"} : dist::Axes{"tp"};
     if (std::find(laidFactors.begin(), laidFactors.end(), int64_t(f)) != laidFactors.end()) continue;
     if (int64_t(f) == batchFactor || factor.size <= 1 || !dist::canSplit(mesh, node.rule, int64_t(f), axes)) continue;
-    Candidate candidate{int64_t(f), false, {}, {}, 0, 0, 0, 0, 0, 0, 0, {}};
+    Candidate candidate{int64_t(f)};
     for (const auto &dims : node.rule.operands) {
       Layout layout = layoutOf(node.rule, dims, int64_t(f));
       candidate.uses.push_back({layout, layout == whole});
@@ -212,8 +215,7 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
   }
   if (!node.cheap || node.rule.linearity == dist::FactorRule::NotLinear) return;
   auto isLinear = [&](size_t o) { return o < node.rule.linearOperands.size() && node.rule.linearOperands[o]; };
-  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum), 0, 0, 0, 0, 0, 0,
-                 0,  {}};
+  Candidate pass{-1, true, std::vector<Use>(operands), std::vector<Layout>(results, partialSum)};
   if (node.rule.linearity == dist::FactorRule::LinearJointly) {
     for (size_t o = 0; o < operands; ++o)
       if (isLinear(o)) pass.uses[o].layout = partialSum;

@@ -162,6 +162,12 @@ double SplitModel::gatheredBytes(int tensor, Layout home) const {
   return setting.zero >= 3 && zeroStage(tensor) < 3 ? 0 : parameterBytes(tensor, home);
 }
 
+double SplitModel::gradientBytesOf(int tensor, Layout home) const {
+  const Tensor &parameter = problem->tensors[size_t(tensor)];
+  if (!parameter.trainable) return 0;
+  return parameterBytes(tensor, home) * double(parameter.gradientBytes) / double(parameter.elementBytes);
+}
+
 namespace {
 
 // Fills the structure that all settings share with what depends on the setting.

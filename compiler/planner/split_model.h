@@ -46,17 +46,19 @@ struct Exchange {
 struct Candidate {
   int64_t factor = -1; // that tp splits; -1: none
   bool passesPartial = false;
-  std::vector<Use> uses;            // an operand each
-  std::vector<Layout> results;      // a result each
+  std::vector<Use> uses = {};       // an operand each
+  std::vector<Layout> results = {}; // a result each
   double forward = 0, backward = 0; // compute seconds of one microbatch on the device
   // Besides, where it is not computed again: what was kept comes from far (cost.h: keptSeconds). Counted in the
   // backward pass, and at most what computing it again takes, so that keeping is never the slower: bounds count on it.
   double kept = 0;
   double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
-  double workspace = 0;            // bytes in hand at once: operands and results in memory, and their gradients
-  double held = 0;                 // bytes of the results' gradient, which weights still need where that of the
-                                   // operands has been made (a backward pass in two halves); a microbatch
-  std::vector<Exchange> exchanges; // collectives that the operation itself needs, whatever its neighbours do
+  // Bytes in hand at once: in the forward pass operands and results that are not kept, in the backward pass gradients
+  // of both, and those of parameters that are added to a sum or scattered then.
+  double values = 0, gradients = 0, weightGradients = 0;
+  double held = 0;                      // bytes of the results' gradient, which weights still need where that of the
+                                        // operands has been made (a backward pass in two halves); a microbatch
+  std::vector<Exchange> exchanges = {}; // collectives that the operation itself needs, whatever its neighbours do
 };
 
 // A mesh axis whose split of every node follows from the graph (laid_axes.h).
@@ -102,6 +104,9 @@ struct Setting {
   GroupShape group(const Cluster &cluster, AxisSet axes) const;
   AxisSet batchSet() const; // the axes of batchWays()
   AxisSet zeroSet() const;  // and of zeroWays()
+  // Are a parameter's gradients made apart from where they stay, to be added to those of other microbatches or
+  // scattered?
+  bool passesGradientsOn() const { return microbatches > 1 || zero >= 2; }
   // Does what one pipeline rank sends another pass between nodes?
   bool crossesNodes(const Cluster &cluster, int from, int to) const;
   // Samples of one microbatch on one device.
@@ -231,6 +236,8 @@ struct SplitModel {
     return !lowers.empty() && lowers[size_t(tensor)] ? setting.lowerZero : setting.zero;
   }
   double gatheredBytes(int tensor, Layout home) const;
+  // Of a parameter's gradient before ZeRO; 0: it has none.
+  double gradientBytesOf(int tensor, Layout home) const;
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only

@@ -90,7 +90,7 @@ void StageRelaxation::gatherColumns() {
   auto overheadOf = [&](int kind, Recompute how) {
     const UnitActivity &a = problem.activity->of(kind, how);
     const UnitState &state = problem.state->kinds[size_t(kind)];
-    return workspaceBytes(model.setting, a.beside, state.largestParameter, state.gradients, state.parameters);
+    return workspaceBytes(model.setting, a.beside, state);
   };
   for (const Unit &unit : layout.units)
     for (Recompute how : ways) {

@@ -73,9 +73,7 @@ public:
       for (size_t mode = 0; mode < 3; ++mode)
         kept +=
             count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
-    return state.bytes() + kept + sum.keptOfLast + sum.passing + buffers +
-           workspaceBytes(problem->model->setting, sum.beside, state.largestParameter, state.gradients,
-                          state.parameters);
+    return deviceMemory(problem->model->setting, state, sum, kept, buffers).total();
   }
 
   // Hands the modes out to the units in the order given, recomputed ones first.
@@ -277,8 +275,7 @@ private:
       largest = std::max(largest, bytes);
     }
     bool isOne = problem.ranks() == 1;
-    if (isOne)
-      workspace = workspaceBytes(problem.model->setting, largest, all.largestParameter, all.gradients, all.parameters);
+    if (isOne) workspace = workspaceBytes(problem.model->setting, largest, all);
     double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       mostLive = std::max(mostLive, problem.leastLive(rank));

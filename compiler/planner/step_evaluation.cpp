@@ -2,6 +2,7 @@
 #include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string_view>
 
 namespace cleave::planner {
@@ -70,16 +71,60 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
   return price;
 }
 
-double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
-                      double parameters) {
-  double bytes = largestOperation;
-  // A bucket under way, and with ZeRO-3 the parameters of the operation at work and of the next one.
-  if (setting.gradientWays() > 1) bytes += std::min(constants::bucketBytes, gradients + parameters);
-  if (setting.zero >= 3) bytes += 2 * largestParameter;
-  // State that is there, and state that is on its way.
-  if (movesState(setting.offload))
-    bytes += 2 * setting.stateRatio * largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
-  return bytes;
+namespace {
+
+// A segment of several units (a model without repeated blocks) is computed again as a whole.
+void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments, std::vector<UnitMemory> &memory) {
+  std::map<int, std::vector<int>> unitsOf;
+  for (size_t u = 0; u < layout.units.size(); ++u)
+    if (int segment = segments.segmentOf[size_t(layout.units[u].first)]; segment >= 0 && !layout.units[u].isBlock)
+      unitsOf[segment].push_back(layout.units[u].kind);
+  for (const auto &[segment, kinds] : unitsOf) {
+    double sum = 0;
+    for (int kind : kinds) sum += memory[size_t(kind)].transient;
+    for (int kind : kinds) memory[size_t(kind)].transient = sum;
+  }
+}
+
+} // namespace
+
+std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice) {
+  const UnitLayout &layout = *model.layout;
+  const Setting &setting = model.setting;
+  std::vector<UnitMemory> memory(size_t(layout.kinds));
+  auto partOf = [&](const UnitShare &share) {
+    return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+  };
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (variable.isHome) continue;
+    for (const UnitShare &share : variable.shares) {
+      UnitMemory &sum = memory[size_t(share.kind)];
+      sum.held += partOf(share) * variable.candidates[size_t(choice[v])].held;
+      sum.workspace = std::max(sum.workspace, nodeWorkspace(model, variable, size_t(choice[v])));
+    }
+  }
+  for (const Flow &flow : model.flows) {
+    const KeptBytes bytes = flowBytes(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
+    const bool isAgain = isRecomputed(model, flow);
+    const bool passes = bytes.onHost > 0 && setting.pp > 1; // slots in the host's memory have the rest
+    for (const UnitShare &share : flow.shares) {
+      UnitMemory &sum = memory[size_t(share.kind)];
+      (isAgain  ? sum.transient
+       : passes ? sum.passing
+                : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
+      sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
+    }
+  }
+  shareTransients(layout, model.segments, memory);
+  for (UnitMemory &one : memory) one.beside = one.transient + one.workspace;
+  if (setting.exceptLast && setting.recompute != Recompute::None) {
+    SplitModel plain = model;
+    plain.setting.recompute = Recompute::None;
+    const std::vector<UnitMemory> all = unitMemory(plain, choice);
+    for (size_t kind = 0; kind < memory.size(); ++kind) memory[kind].keptOfLast = all[kind].kept - memory[kind].kept;
+  }
+  return memory;
 }
 
 void fillRate(const SplitModel &model, int64_t devices, Predicted &predicted) {
@@ -108,7 +153,7 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
 
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
   Evaluation result;
-  double workspace = 0, largestParameter = 0;
+  UnitState state;
   Price passes; // done for every microbatch
   Price homes;  // done once a step, or beside the passes
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -116,12 +161,14 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
       homes += homePrice(model, variable, chosen, sink);
-      largestParameter = std::max(largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
+      state.largestParameter =
+          std::max(state.largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
+      state.largestGradient =
+          std::max(state.largestGradient, model.gradientBytesOf(variable.index, variable.homes[chosen]));
       continue;
     }
     passes += nodePrice(model, variable, chosen);
     passes += exchangePrice(model, variable, chosen, sink);
-    workspace = std::max(workspace, nodeWorkspace(variable, chosen));
   }
   for (const Flow &flow : model.flows)
     passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
@@ -134,12 +181,15 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   predicted.exposedCommunicationSeconds = passes.exposed + homes.exposed + homes.hideable - hidden;
   addHostTime(model, homes.hostSeconds, homes.hostExposed, passes.host, passes.forward, passes.backward, predicted);
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
-  predicted.memory = {homes.parameters,
-                      homes.gradients,
-                      homes.optimizer,
-                      passes.activations,
-                      workspaceBytes(model.setting, workspace, largestParameter, homes.gradients, homes.parameters),
-                      homes.host + passes.host};
+  state.parameters = homes.parameters;
+  state.gradients = homes.gradients;
+  state.optimizer = homes.optimizer;
+  state.host = homes.host;
+  UnitMemory work;
+  const std::vector<UnitMemory> units = unitMemory(model, choice);
+  for (size_t kind = 0; kind < units.size(); ++kind) work += units[kind].times(double(model.layout->sizeOfKind[kind]));
+  predicted.memory = deviceMemory(model.setting, state, work, work.kept, 0);
+  predicted.memory.host += work.keptOnHost;
   fillRate(model, model.setting.devices(), predicted);
   result.price = passes;
   result.price += homes;

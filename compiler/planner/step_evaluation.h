@@ -7,6 +7,7 @@
 // prices stages.
 #pragma once
 #include "compiler/planner/pricing.h"
+#include "compiler/planner/unit_costs.h"
 
 namespace cleave::planner {
 
@@ -29,9 +30,8 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
 double addHostTime(const SplitModel &model, double seconds, double exposed, double kept, double forward,
                    double backward, Predicted &predicted);
 
-// What a device needs beside what is kept: the largest operation, buckets under way, gathered parameters.
-double workspaceBytes(const Setting &setting, double largestOperation, double largestParameter, double gradients,
-                      double parameters);
+// By unit kind, with the setting's recomputation.
+std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice);
 
 struct Evaluation {
   Price price;

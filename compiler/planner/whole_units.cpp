@@ -205,10 +205,8 @@ private:
 
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
-    double bytes = sum.state.bytes() + problem.leastLive(rank) * problem.kept(plain) + plain.keptOfLast +
-                   plain.passing + buffers +
-                   workspaceBytes(model.setting, plain.beside, sum.state.largestParameter, sum.state.gradients,
-                                  sum.state.parameters);
+    const double bytes =
+        deviceMemory(model.setting, sum.state, plain, problem.leastLive(rank) * problem.kept(plain), buffers).total();
     double again = 0;
     if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.leastLive(rank), bytes - problem.memoryLimit);
     RankTimes times;

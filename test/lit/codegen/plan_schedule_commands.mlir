@@ -35,6 +35,24 @@ func.func @final(%x: tensor<64xf32>) -> tensor<64xf32> {
   return %y : tensor<64xf32>
 }
 
+// Half a backward pass: gradients are made of what was kept. Each is added to its sum before the next one is made.
+// CHECK-LABEL: func.func @weights
+// CHECK: name = "grad of w"
+// CHECK: name = "add to w"
+// CHECK: name = "grad of v"
+// CHECK: name = "add to v"
+func.func @weights(%x: tensor<64xf32>, %dy: tensor<64xf32>) {
+  %gv = plan.launch @k(%x, %dy) {name = "grad of v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %gw = plan.launch @k(%dy, %x) {name = "grad of w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %w = onnx.read @w : tensor<64xf32>
+  %uw = plan.launch @k(%w, %gw) {name = "add to w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %uw, @w : tensor<64xf32>
+  %v = onnx.read @v : tensor<64xf32>
+  %uv = plan.launch @k(%v, %gv) {name = "add to v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %uv, @v : tensor<64xf32>
+  return
+}
+
 // Parameters gathered for use (ZeRO-3): each gather is issued when the one before it is first used.
 // CHECK-LABEL: func.func @gathered
 // CHECK: %[[G0:.*]] = plan.collective

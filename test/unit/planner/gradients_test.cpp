@@ -1,7 +1,7 @@
 // Gradients that wait and those that a halved backward pass holds, counted by hand; slots of a schedule's stages.
 #include "compiler/planner/gradients.h"
+#include "compiler/planner/pricing.h"
 #include "compiler/planner/schedule_profile.h"
-#include "compiler/planner/split_model.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <numeric>
@@ -28,16 +28,16 @@ struct Branch {
 TEST(Gradients, WaitWhileABranchIsComputed) {
   Branch branch;
   const Problem &problem = branch.b.problem;
-  std::vector<double> past =
-      waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true)).past([&](int tensor) {
-        return problem.tensors[size_t(tensor)].bytes();
-      });
+  const WaitingGradients waiting = waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true));
+  const std::vector<double> past = waiting.past([&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); });
   const double one = 16 * 64 * 4;
   ASSERT_EQ(past.size(), problem.nodes.size());
   // The gradient of h waits past the bias; that of z, which is r's too and y's, is what "bias" and "up" work on.
   EXPECT_EQ(past[0], 0);
-  EXPECT_EQ(past[1], one); // what "up" makes is added to it
-  EXPECT_EQ(past[2], 2 * one);
+  EXPECT_EQ(past[1], 0);
+  EXPECT_TRUE(waiting.waitsForOperand[1][0]); // what "up" makes is added to it
+  EXPECT_EQ(past[2], one);
+  EXPECT_TRUE(waiting.waitsForOperand[2][0]);
   EXPECT_EQ(past[4], 0);
 }
 
@@ -59,11 +59,11 @@ TEST(Gradients, WaitPastATableInPartsThatTheTableDoesNotHave) {
       setting.dp = dp;
       setting.microbatches = microbatches;
       SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
-      return model.variables[size_t(model.variableOfNode[1])].candidates[0].workspace;
+      return nodeWorkspace(model, model.variables[size_t(model.variableOfNode[1])], 0);
     };
     const double waits = trains ? 16 * 64 * 4 : 0; // a table that is not trained has no backward pass
     EXPECT_EQ(workspace(1, 1) - workspace(2, 1), waits / 2) << trains;
-    EXPECT_EQ(workspace(1, 1) - workspace(2, 4), waits - waits / 8) << trains;
+    EXPECT_EQ(workspace(1, 2) - workspace(2, 4), waits / 2 - waits / 8) << trains;
   }
 }
 

@@ -1,0 +1,58 @@
+// What units of the model (stage_units.h) cost, and what adds them up to a device's memory.
+//
+//   UnitMemory work;  UnitState state;               // of all units of a rank
+//   deviceMemory(setting, state, work, live * work.kept, buffers).total()
+#pragma once
+#include "compiler/planner/split_model.h"
+
+namespace cleave::planner {
+
+// Bytes of one device that a unit's passes need.
+struct UnitMemory {
+  double kept = 0;       // for each microbatch in flight
+  double held = 0;       // likewise, where the backward pass is two functions: gradients that the second one needs
+  double keptOnHost = 0; // likewise, in the host's memory
+  double passing = 0;    // once: of what stages offload, what is on its way
+  double transient = 0;  // once, while the unit is computed again
+  double keptOfLast = 0; // once: what the last microbatch keeps beyond, where it alone is not recomputed
+  double workspace = 0;  // of its largest operation
+  double beside = 0;     // transient and workspace together, of the unit that needs most of both
+
+  UnitMemory &operator+=(const UnitMemory &other);
+  // Of so many units one after the other: what a unit needs beside, it needs once.
+  UnitMemory times(double count) const;
+};
+
+// And seconds of one microbatch.
+struct UnitActivity : UnitMemory {
+  double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
+  double communication = 0;                                  // those collectives
+  double again = 0;                                          // of backwardInput: forward work done again
+  double waiting = 0;                                        // of all three: the device waits for the host
+
+  double seconds() const { return forward + backwardInput + backwardWeight; }
+  UnitActivity &operator+=(const UnitActivity &other);
+  UnitActivity times(double count) const;
+};
+
+// What a unit costs once a step: its parameters.
+struct UnitState {
+  double parameters = 0, gradients = 0, optimizer = 0; // bytes
+  double update = 0, exposed = 0, hideable = 0;        // seconds
+  double hideableLower = 0;                            // of hideable: of parameters with Setting::lowerZero
+  double host = 0, hostSeconds = 0, hostExposed = 0;   // in the host's memory; copies, and their part of `exposed`
+  double largestParameter = 0;                         // bytes of its largest, not split by ZeRO
+  double elements = 0;                                 // of all devices together
+  double largestGradient = 0;                          // bytes, likewise
+  double bytes() const { return parameters + gradients + optimizer; }
+  UnitState &operator+=(const UnitState &other);
+  UnitState times(double count) const; // of so many units
+};
+
+// What a device needs beside what is kept: `largest` unit's work, buckets under way, gathered parameters.
+double workspaceBytes(const Setting &setting, double largest, const UnitState &state);
+// Of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers.
+MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
+                             double buffers);
+
+} // namespace cleave::planner

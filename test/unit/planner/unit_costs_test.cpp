@@ -1,0 +1,82 @@
+// A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
+#include "compiler/planner/stage_plan.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+
+using namespace cleave;
+using namespace cleave::planner;
+using namespace cleave::planner::testing;
+
+namespace {
+
+// A head with more tokens than a block has features: logits need most where blocks keep little.
+TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
+  const Problem problem = gpt({8, 16, 32, 4, 3, 512});
+  const ProblemFacts facts = gatherFacts(problem, {});
+  const Cluster cluster = *parseCluster("a100-80g:4");
+  for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full})
+    for (int zero = 0; zero <= 3; ++zero)
+      for (int64_t microbatches : {1, 2})
+        for (bool exceptLast : {false, true}) {
+          Setting setting;
+          setting.dp = 4;
+          setting.zero = zero;
+          setting.recompute = how;
+          setting.microbatches = microbatches;
+          setting.exceptLast = exceptLast;
+          const SplitModel model = *buildModel(problem, facts, cluster, {}, setting);
+          const std::vector<int> choice(model.variables.size(), 0);
+          const ActivityCosts activity = costActivity(model, choice);
+          const StateCosts state = costState(model, choice);
+          StageProblem stages;
+          stages.model = &model;
+          stages.activity = &activity;
+          stages.state = &state;
+          stages.memoryLimit = cluster.device.memoryBytes;
+          stages.recompute = how;
+          const MemoryBreakdown step = evaluate(model, choice).predicted.memory,
+                                plan = evaluatePlan(stages, planCut(stages, {0})).predicted.memory;
+          EXPECT_NEAR(step.total(), plan.total(), 1) << setting.str();
+          EXPECT_NEAR(step.activations, plan.activations, 1) << setting.str();
+          EXPECT_NEAR(step.workspace, plan.workspace, 1) << setting.str();
+        }
+}
+
+TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
+  Setting setting;
+  setting.dp = 4;
+  UnitState state;
+  state.parameters = state.gradients = 400e6;
+  state.largestGradient = 10e6;
+  const double bucket = 25.0 * (1 << 20);
+  EXPECT_EQ(workspaceBytes(setting, 0, state), bucket);
+  state.largestGradient = 100e6;
+  EXPECT_EQ(workspaceBytes(setting, 0, state), 100e6);
+  // Scattered, two of four parts stand beside: its own and that of the one before.
+  setting.zero = 2;
+  EXPECT_EQ(workspaceBytes(setting, 0, state), 150e6);
+}
+
+// y = x w, o = y v: the gradient of w is made where it stays, unless it is added to other microbatches' or scattered.
+TEST(UnitCosts, AGradientIsInHandOnceWhereItStays) {
+  ProblemBuilder b("two", 16);
+  const int y = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 64})});
+  b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {y, b.parameter("v", {64, 8})})});
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const Cluster cluster = *parseCluster("a100-80g:4");
+  auto inHand = [&](int64_t microbatches, int zero) {
+    Setting setting;
+    setting.dp = 4;
+    setting.zero = zero;
+    setting.microbatches = microbatches;
+    const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+    return nodeWorkspace(model, model.variables[size_t(model.variableOfNode[0])], 0);
+  };
+  const double result = 16 / 4 * 64 * 4, weight = 64 * 64 * 4; // y's gradient; x has none
+  EXPECT_EQ(inHand(1, 0), result);
+  EXPECT_EQ(inHand(1, 1), result);
+  EXPECT_EQ(inHand(1, 2), result + weight);
+  EXPECT_EQ(inHand(2, 0), result / 2 + weight);
+}
+
+} // namespace
