@@ -4,7 +4,9 @@
     ./dev bench memory [--write docs/cost-model.md] [--all]
 
 Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
-the estimate is too low; --all looks for that in every recorded model and split, a few minutes. The GPT is written without weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or CLEAVE_TORCH_PYTHON).
+the estimate is too low; --all looks for that in every recorded model and split, half an hour. The GPT is written without
+weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or
+CLEAVE_TORCH_PYTHON).
 """
 import argparse
 import json
