@@ -140,6 +140,7 @@ struct Decision {
   Predicted predicted;
   std::vector<CollectiveTotal> collectives;
   double searchSeconds = 0, gap = 0;
+  bool gapIsOfAllSplits = false; // of operations, not only of the ways to split them that were looked at
   int64_t candidates =
       0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
   std::vector<Alternative> alternatives;

@@ -246,6 +246,7 @@ private:
     std::vector<Recompute> ofStage, ofUnit;
     if (!readRecomputation(setting, ofStage, ofUnit)) return;
     const bool isSettled = setting.pp > 1 ? coversAllSplits(model) : isSmall();
+    outcome.boundsAllSplits = outcome.boundsAllSplits && isSettled;
     const std::vector<int> zeros = openZeroStages(constraints, setting);
     bool isAnyTight = false;
     for (int zero : zeros) {

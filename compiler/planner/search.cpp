@@ -431,6 +431,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
+  decision.gapIsOfAllSplits = outcome.boundsAllSplits;
   decision.collectives = totals(problem, *outcome.best);
   if (options.alternatives) {
     decision.alternatives = priceAlternatives(problem, facts, cluster, constraints, time, outcome);

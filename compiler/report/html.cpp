@@ -151,9 +151,8 @@ std::string renderHtml(const Report &report) {
     out += row({one.op, fmt::format("{}", fmt::join(one.axes, ",")), fmt::format("{}", one.count),
                 formatBytes(one.bytes), formatSeconds(one.seconds), one.why});
   out += fmt::format("</table>\n<h2>Alternatives</h2>\n<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of "
-                     "plans with one ZeRO stage for all "
-                     "parameters, as many devices in every stage, samples that divide</p>\n<table>",
-                     report.candidates, report.searchSeconds, 100 * report.gap);
+                     "{}</p>\n<table>",
+                     report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
   out += row({"name", "mesh", "zero", "microbatches", "recompute", "step time", "memory", "why not"}, "th");
   for (const planner::Alternative &one : report.alternatives) {
     const char *faded = one.fits ? "" : " class=\"no\"";

@@ -162,6 +162,7 @@ Report reportOf(const Json &json) {
   const Json &search = json.at("search");
   report.searchSeconds = search.at("seconds");
   report.gap = search.at("gap");
+  report.gapIsOfAllSplits = search.value("gap_is_of_all_splits", false);
   report.candidates = search.at("candidates");
   report.stages = listOf<Stage>(json.at("stages"), stageOf);
   report.timeParts = listOf<planner::TimePart>(json.at("time"), [](const Json &entry) -> planner::TimePart {
@@ -222,7 +223,11 @@ std::string renderJson(const Report &report) {
         {"host_s", predicted.hostSeconds},
         {"exposed_host_s", predicted.exposedHostSeconds}}},
       {"device_memory_bytes", report.deviceMemoryBytes},
-      {"search", {{"seconds", report.searchSeconds}, {"gap", report.gap}, {"candidates", report.candidates}}},
+      {"search",
+       {{"seconds", report.searchSeconds},
+        {"gap", report.gap},
+        {"gap_is_of_all_splits", report.gapIsOfAllSplits},
+        {"candidates", report.candidates}}},
       {"stages", Json::array()},
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},

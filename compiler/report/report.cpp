@@ -153,6 +153,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.estimatedMemoryBytes = decision.predicted.memory.total();
   report.searchSeconds = decision.searchSeconds;
   report.gap = decision.gap;
+  report.gapIsOfAllSplits = decision.gapIsOfAllSplits;
   report.candidates = decision.candidates;
   report.collectives = decision.collectives;
   report.alternatives = decision.alternatives;
@@ -261,6 +262,13 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
     return std::tie(b.bytes, a.op, a.why) < std::tie(a.bytes, b.op, b.why);
   });
   report.collectivesArePlanned = true;
+}
+
+std::string comparedPlans(const Report &report) {
+  std::string plans =
+      "plans with one ZeRO stage for all parameters, as many devices in every stage, samples that divide";
+  if (!report.gapIsOfAllSplits) plans += ",\n           operations split in the ways that were looked at";
+  return plans;
 }
 
 } // namespace cleave::report

@@ -44,6 +44,7 @@ struct Report {
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's
   double searchSeconds = 0, gap = 0;
+  bool gapIsOfAllSplits = false;
   int64_t candidates = 0;
   std::vector<Stage> stages;
   std::vector<planner::CollectiveTotal> collectives;
@@ -76,6 +77,9 @@ Result<std::string> explain(const Report &report, const std::string &node);
 // What differs between two reports, and what it is worth: each of the right one's choices is also priced by itself, in
 // the left one's place.
 std::string diff(const Report &left, const Report &right);
+
+// What the optimality gap is about: "plans with one ZeRO stage ...".
+std::string comparedPlans(const Report &report);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.
 std::string formatBytes(double bytes);

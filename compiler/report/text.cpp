@@ -147,9 +147,8 @@ std::string renderText(const Report &report) {
         "host       {} of the host's memory a device; copies take {} each way at once, {} of it exposed\n",
         formatBytes(memory.host), formatSeconds(predicted.hostSeconds), formatSeconds(predicted.exposedHostSeconds));
   out += fmt::format("search     {} choices priced in {:.2f} s, optimality gap {:.2f} %\n"
-                     "           of plans with one ZeRO stage for all parameters, as many devices in every stage, "
-                     "samples that divide\n",
-                     report.candidates, report.searchSeconds, 100 * report.gap);
+                     "           of {}\n",
+                     report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
   for (const std::string &note : report.notes) out += "note       " + note + "\n";
 
   out += fmt::format("\ncollectives of a step on one device ({})\n",
