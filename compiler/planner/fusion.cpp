@@ -86,9 +86,10 @@ public:
       const Node &node = problem.nodes[i];
       for (int tensor : node.operands) {
         int source = clusters.stored(tensor);
+        if (source < 0) continue;
         bool isRead =
             !node.cheap || (!isView(node) && !(clusters.isFused(int(i)) && clusters.isInside(int(i), source)));
-        if (source >= 0 && isRead) isWritten[size_t(source)] = true;
+        if (isRead) isWritten[size_t(source)] = true;
       }
     }
   }

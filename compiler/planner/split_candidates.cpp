@@ -130,10 +130,12 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     if (facts.needsGradient[size_t(tensor)]) candidate.gradients += bytes(tensor, layout);
   };
   for (size_t o = 0; o < node.operands.size(); ++o) {
-    if (node.cheap && fused.reads[o] == 0) continue;
-    inHand(fused.sources[o], candidate.uses[o].layout);
-    if (facts.waitingGradients.waitsForOperand[size_t(index)][o])
+    // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.
+    const bool isFirst = std::find(node.operands.begin(), node.operands.begin() + ptrdiff_t(o), node.operands[o]) ==
+                         node.operands.begin() + ptrdiff_t(o);
+    if (isFirst && facts.waitingGradients.waitsForOperand[size_t(index)][o])
       candidate.gradients += bytes(fused.sources[o], candidate.uses[o].layout);
+    if (!node.cheap || fused.reads[o] != 0) inHand(fused.sources[o], candidate.uses[o].layout);
   }
   for (size_t r = 0; r < node.results.size(); ++r)
     if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);

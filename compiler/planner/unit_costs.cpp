@@ -74,7 +74,7 @@ double workspaceBytes(const Setting &setting, double largest, const UnitState &s
   if (setting.gradientWays() > 1) {
     const double bucket = std::max(constants::bucketBytes, state.largestGradient);
     bytes += std::min(bucket, state.gradients + state.parameters);
-    if (setting.zero >= 2) bytes += 2 * std::min(bucket, state.gradients) / double(setting.zeroWays());
+    if (setting.zero >= 2) bytes += 2 * std::min(bucket / double(setting.zeroWays()), state.gradients);
   }
   if (setting.zero >= 3) bytes += 2 * state.largestParameter;
   // State that is there, and state that is on its way.

@@ -267,7 +267,8 @@ void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster
 std::string comparedPlans(const Report &report) {
   std::string plans =
       "plans with one ZeRO stage for all parameters, as many devices in every stage, samples that divide";
-  if (!report.gapIsOfAllSplits) plans += ",\n           operations split in the ways that were looked at";
+  if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
+  if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";
   return plans;
 }
 

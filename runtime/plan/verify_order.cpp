@@ -87,7 +87,7 @@ Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan) {
 }
 
 // All devices of one program issue the same collectives; `sequence` must count them in issue order, or the plan was put
-// together wrongly. The communication thread takes them in that order and waits only for commands issued before, so no
+// together wrongly. Each lane takes its own in that order and waits only for commands issued before, so no
 // cycle of waits can form. (Between different programs: verifyPipeline.)
 Status verifyCollectives(const plan::Fragment &fragment) {
   std::map<std::vector<std::string>, int32_t> next;

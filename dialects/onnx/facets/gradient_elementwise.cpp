@@ -35,8 +35,15 @@ LogicalResult extremum(OpBuilder &builder, Location loc, Value a, Value b, Value
 // What exp(x) is, for its derivative. Of a softmax, p = exp(x) / s: p s. The backward pass reads p anyway, so neither
 // exp(x) nor x has to be kept or made again.
 Value exponential(Formula &f, Value y) {
+  auto isSum = [&](Value s) {
+    auto spread = s.getDefiningOp<BroadcastOp>();
+    Value row = spread ? spread.getX() : Value();
+    if (auto reshape = row ? row.getDefiningOp<ReshapeOp>() : nullptr) row = reshape.getX();
+    auto sum = row ? row.getDefiningOp<ReduceSumOp>() : nullptr;
+    return sum && sum.getX() == y;
+  };
   for (Operation *user : y.getUsers())
-    if (auto share = dyn_cast<DivOp>(user); share && share.getA() == y && share.getB().getDefiningOp<BroadcastOp>())
+    if (auto share = dyn_cast<DivOp>(user); share && share.getA() == y && isSum(share.getB()))
       return f.mul(share.getY(), share.getB());
   return y;
 }

@@ -6,7 +6,6 @@
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <fmt/format.h>
 #include <mutex>
 #include <set>
@@ -242,14 +241,6 @@ std::set<int64_t> distancesOf(const plan::Collective &collective, int64_t member
 }
 } // namespace
 
-// Exchanges that run beside each other begin in another order on each GPU: should one be without room where another one
-// waits for it, neither would end. `most`: of this rank at a time, by communicators and one receive.
-void NcclFabric::limitBlocks(size_t most) const {
-  constexpr int mostOfOne = 32; // NCCL_MAX_CTAS unless told
-  int share = std::max(1, device().gpu().multiprocessors / static_cast<int>(most));
-  if (share < mostOfOne) ::setenv("NCCL_MAX_CTAS", std::to_string(share).c_str(), /*replace=*/0);
-}
-
 Status NcclFabric::open(const plan::Plan &plan) {
   Result<const Nccl *> opened = openNccl();
   if (!opened) return opened.status();
@@ -277,7 +268,6 @@ Status NcclFabric::open(const plan::Plan &plan) {
         dist::Axes axes = axesOf(collective.axes());
         wanted[{axes, laneOf(command)}].merge(distancesOf(collective, mesh.groupSize(axes)));
       }
-  limitBlocks(wanted.size() + routes.size() + 1);
   NcclId id{};
   if (self == 0) CLEAVE_RETURN_IF_ERROR(ncclStatus(*nccl, nccl->getUniqueId(&id), "cannot begin to connect the ranks"));
   CLEAVE_RETURN_IF_ERROR(host->share({reinterpret_cast<std::byte *>(id.bytes), sizeof id.bytes}));

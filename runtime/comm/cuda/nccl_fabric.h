@@ -50,7 +50,6 @@ public:
 private:
   bool stop() override;
   Result<NcclComm> split(int color, int64_t key, const std::string &what);
-  void limitBlocks(size_t most) const;
   Status connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to, const std::vector<int> &from);
   const Nccl *nccl = nullptr;
   NcclComm world = nullptr;

@@ -31,7 +31,6 @@ Status Gpu::start(const plan::Plan &plan) {
     return value;
   };
   capability = 10 * attribute(attributeMajor) + attribute(attributeMinor);
-  multiprocessors = attribute(attributeMultiprocessors);
   virtualMemory = attribute(attributeVirtualMemory) != 0;
   const plan::CudaModule &code = plan.cuda();
   tf32 = code.tf32();

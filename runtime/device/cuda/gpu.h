@@ -44,7 +44,6 @@ public:
   const Driver &driver;
   const int ordinal;
   int device = 0, capability = 0; // 90: compute capability 9.0
-  int multiprocessors = 0;
   bool virtualMemory = false;
   bool tf32 = false;              // products of fp32 may round their operands
   std::vector<const Gpu *> peers; // other GPUs of this process, which read and write this one's memory

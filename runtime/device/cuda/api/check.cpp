@@ -47,7 +47,6 @@ CLEAVE_CHECK(Nccl, lastError, ncclGetLastError)
 #define CLEAVE_SAME(ours, theirs) static_assert(static_cast<long>(ours) == static_cast<long>(theirs), #theirs);
 CLEAVE_SAME(errorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY)
 CLEAVE_SAME(errorNotReady, CUDA_ERROR_NOT_READY)
-CLEAVE_SAME(attributeMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 CLEAVE_SAME(attributeMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
 CLEAVE_SAME(attributeMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
 CLEAVE_SAME(attributeVirtualMemory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)

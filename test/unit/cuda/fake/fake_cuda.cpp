@@ -136,12 +136,7 @@ int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal >= 0 && ordinal < gpus() ? 0 : 101; }
 int cuDeviceGetName(char *name, int length, int) { return std::strncpy(name, "Fake GPU", size_t(length)), 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
-  *value = attribute == 16    ? 132
-           : attribute == 75  ? 9
-           : attribute == 76  ? 0
-           : attribute == 102 ? 1
-           : attribute == 97  ? 232448
-                              : 0;
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 102 ? 1 : attribute == 97 ? 232448 : 0;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &state().contexts[device], 0; }
