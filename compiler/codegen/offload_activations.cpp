@@ -44,10 +44,9 @@ bool isMadeFromParameters(Operation *op) {
 }
 
 // What is received stays: it lies where the next ones are received meanwhile.
-bool isOfForwardPass(Value root) {
+bool isMadeHere(Value root) {
   Operation *definition = root.getDefiningOp();
-  return definition && phaseOf(definition) == "forward" && !isa<plan::ReceiveCommandOp>(definition) &&
-         !isMadeFromParameters(definition);
+  return definition && !isa<plan::ReceiveCommandOp>(definition) && !isMadeFromParameters(definition);
 }
 
 // Has these uses read what comes back before the first of them.
@@ -74,7 +73,8 @@ Value evictAfter(Value value) {
 // A step without pipeline stages: both passes are in one function.
 class Offloading {
 public:
-  explicit Offloading(func::FuncOp function) : list(function) {}
+  explicit Offloading(func::FuncOp function)
+      : function(function), list(function), backward(beginOfBackward()) {}
 
   void run() {
     SmallVector<Kept> all;
@@ -96,19 +96,37 @@ private:
     SmallVector<OpOperand *> uses; // of the backward pass
   };
 
+  // Where the gradients of weights and of what was kept begin. Before it stand the loss, and what kernels prepare for the
+  // backward pass while they have a value in hand.
+  int64_t beginOfBackward() {
+    int64_t begin = list.end();
+    for (Operation &op : function.getBody().front())
+      if (isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op) &&
+          phaseOf(&op) == "backward")
+        begin = std::min(begin, list.position(&op));
+    return begin;
+  }
+
+  // A running statistic's update, which reads nothing that the backward pass makes: it runs as soon as it can.
+  bool runsEarly(Operation *op) const {
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      return list.position(placeOf(operand).root) < backward;
+    });
+  }
+
   std::optional<Kept> keptOf(Value root) const {
-    if (!isOfForwardPass(root)) return std::nullopt;
+    if (!isMadeHere(root) || list.position(root) >= backward) return std::nullopt;
     Kept kept{root, tensorBytes(root.getType()), nullptr, {}};
     int64_t last = list.position(root);
     for (OpOperand *use : list.usesOf(root)) {
       Operation *user = use->getOwner();
       StringRef phase = phaseOf(user);
-      if (phase == "forward") {
+      if (phase == "forward" || (phase == "backward" && list.position(user) < backward)) {
         last = std::max(last, list.position(user));
       } else if (phase == "backward") {
         if (!kept.back || user->isBeforeInBlock(kept.back)) kept.back = user;
         kept.uses.push_back(use);
-      } else {
+      } else if (!runsEarly(user)) {
         return std::nullopt; // it stays until then
       }
     }
@@ -116,7 +134,9 @@ private:
     return kept;
   }
 
+  func::FuncOp function;
   CommandList list;
+  int64_t backward;
 };
 
 // The functions of one stage, which keep values for each other in slots: those of the forward pass take them away,
@@ -181,7 +201,7 @@ private:
         if (use->getOwner() != result.getOwner()) last = std::max(last, list.position(use->getOwner()));
       kept.bytes = tensorBytes(root.getType());
       kept.results.push_back(&result);
-      kept.isOfForwardPass &= isOfForwardPass(root);
+      kept.isOfForwardPass &= isMadeHere(root) && phaseOf(root.getDefiningOp()) == "forward";
       kept.left = list.end() - last;
       kept.pass = list.end();
     }

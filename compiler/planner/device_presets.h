@@ -76,6 +76,8 @@ inline constexpr double hostLatency = 10e-6;
 // Part of offloaded activations that a device holds: two buckets of a sixteenth (schedule_commands.cpp), and an eighth
 // that is wanted again too soon to leave.
 inline constexpr double activationsHere = 0.25;
+// What is read last in this part of the forward pass stays (offload_activations.cpp: leastWay).
+inline constexpr size_t leastWayBack = 8;
 inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;

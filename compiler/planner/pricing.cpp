@@ -298,7 +298,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   if (((!flow.saved && !isSmall) || isOnChip) && !crosses) return {};
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
-  if (!movesActivations(setting.offload)) return {count * kept};
+  if (!movesActivations(setting.offload) || (flow.nearLoss && setting.pp == 1)) return {count * kept};
   const double gone = setting.pp > 1 ? 1 : 1 - constants::activationsHere; // there are always slots
   return {count * kept * constants::activationsHere, count * kept * gone};
 }

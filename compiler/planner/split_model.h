@@ -157,6 +157,7 @@ struct Flow {
   bool leavesSegment = false;    // made in a segment, or read in another than its own
   bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)
+  bool nearLoss = false;         // all of them read again too soon to leave for the host and come back
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
 

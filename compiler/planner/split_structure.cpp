@@ -1,5 +1,6 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/gradients.h"
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/residual.h"
@@ -194,6 +195,7 @@ private:
           flow.inSegment = false;
           flow.leavesSegment = true;
         }
+        if (size_t(reader) >= problem.nodes.size() - problem.nodes.size() / constants::leastWayBack) flow.nearLoss = true;
         Flow::Read read{model.variableOfNode[size_t(reader)], operand};
         if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
         int unit = layout->unitOfNode[size_t(reader)];
