@@ -73,8 +73,7 @@ Value evictAfter(Value value) {
 // A step without pipeline stages: both passes are in one function.
 class Offloading {
 public:
-  explicit Offloading(func::FuncOp function)
-      : function(function), list(function), backward(beginOfBackward()) {}
+  explicit Offloading(func::FuncOp function) : function(function), list(function), backward(beginOfBackward()) {}
 
   void run() {
     SmallVector<Kept> all;
@@ -96,22 +95,23 @@ private:
     SmallVector<OpOperand *> uses; // of the backward pass
   };
 
-  // Where the gradients of weights and of what was kept begin. Before it stand the loss, and what kernels prepare for the
-  // backward pass while they have a value in hand.
+  // Where the gradients of weights and of what was kept begin. Before it stand the loss, and what kernels prepare for
+  // the backward pass while they have a value in hand.
   int64_t beginOfBackward() {
-    int64_t begin = list.end();
-    for (Operation &op : function.getBody().front())
-      if (isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op) &&
-          phaseOf(&op) == "backward")
-        begin = std::min(begin, list.position(&op));
-    return begin;
+    int64_t product = list.end(), any = list.end();
+    for (Operation &op : function.getBody().front()) {
+      if (phaseOf(&op) != "backward") continue;
+      any = std::min(any, list.position(&op));
+      if (isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op))
+        product = std::min(product, list.position(&op));
+    }
+    return product < list.end() ? product : any;
   }
 
   // A running statistic's update, which reads nothing that the backward pass makes: it runs as soon as it can.
   bool runsEarly(Operation *op) const {
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      return list.position(placeOf(operand).root) < backward;
-    });
+    return llvm::all_of(op->getOperands(),
+                        [&](Value operand) { return list.position(placeOf(operand).root) < backward; });
   }
 
   std::optional<Kept> keptOf(Value root) const {

@@ -195,7 +195,8 @@ private:
           flow.inSegment = false;
           flow.leavesSegment = true;
         }
-        if (size_t(reader) >= problem.nodes.size() - problem.nodes.size() / constants::leastWayBack) flow.nearLoss = true;
+        if (size_t(reader) >= problem.nodes.size() - problem.nodes.size() / constants::leastWayBack)
+          flow.nearLoss = true;
         Flow::Read read{model.variableOfNode[size_t(reader)], operand};
         if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
         int unit = layout->unitOfNode[size_t(reader)];

@@ -1,9 +1,9 @@
 // An emulated grid of GPU threads on the CPU: what kernels made by compiler/codegen/cuda/emulated_grid.h call.
 //
-// Blocks run one after another, in one launch from the first to the last, in the next from the last to the first, and so
-// do warps and lanes. The threads of a block are fibers: each runs until it waits at a barrier or a shuffle;
-// when all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not,
-// which would hang a GPU, ends the program with a message.
+// Blocks run one after another, in one launch from the first to the last, in the next from the last to the first, and
+// so do warps and lanes. The threads of a block are fibers: each runs until it waits at a barrier or a shuffle; when
+// all of its warp (of its block) wait at the same place, they go on. A thread that waits where others do not, which
+// would hang a GPU, ends the program with a message.
 //
 //   attachGrid(dlopen(...));                           // fills in the object's table
 //   kernel(0, extent, buffers, scalars);               // the CPU's kernel ABI

@@ -30,4 +30,21 @@ module attributes {cleave.offload = ["activations"]} {
     %ga = plan.launch @k(%gb, %va) {name = "ga", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
     return %ga : tensor<1024xf32>
   }
+  // %a is made by a kernel that prepares the backward pass beside (its phase says so), which prepares more from it at
+  // once, and a running statistic reads it: it leaves nevertheless. The backward pass begins with its first product.
+  // CHECK-LABEL: func.func @prepared
+  // CHECK: %[[A:.*]] = plan.launch @k({{.*}}name = "a, prepared"
+  // CHECK: %[[H:.*]] = plan.copy %[[A]] {{.*}}plan.link = "evict"
+  // CHECK: %[[F:.*]] = plan.copy %[[H]] {{.*}}plan.link = "fetch"
+  // CHECK: plan.launch @k({{.*}}%[[F]]) {{.*}}name = "ga"
+  func.func @prepared(%x: tensor<1024xf32>) -> (tensor<1024xf32>, tensor<1024xf32>) {
+    %a = plan.launch @k(%x, %x) {name = "a, prepared", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %m = plan.launch @k(%a, %x) {name = "mask", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %b = plan.launch @k(%a, %m) {name = "b", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %c = plan.launch @k(%b, %b) {name = "c", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "forward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %p = plan.contract %c, %c {batch = array<i64>, m = 32 : i64, n = 32 : i64, k = 32 : i64, lhs_strides = array<i64: 32, 1>, rhs_strides = array<i64: 32, 1>, out_strides = array<i64: 32, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0>, cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %ga = plan.launch @k(%p, %a) {name = "ga", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %s = plan.launch @k(%a, %x) {name = "statistic", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    return %ga, %s : tensor<1024xf32>, tensor<1024xf32>
+  }
 }
