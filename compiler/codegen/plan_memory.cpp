@@ -227,7 +227,12 @@ private:
     int64_t offset = 0;
     for (Value part : concat.getXs()) {
       Storage *storage = ownScratch(part);
-      if (storage && offset % bufferAlignment == 0) {
+      // What another stream still reads, a copy to the host say, would lie where the other parts are being copied to.
+      auto isStillRead = [&](OpOperand *use) {
+        return streamOf(use->getOwner()) != 0 &&
+               list.busyUntil(use->getOwner()) >= list.position(concat.getOperation());
+      };
+      if (storage && offset % bufferAlignment == 0 && llvm::none_of(list.usesOf(storage->root), isStillRead)) {
         storage->parent = target;
         storage->offsetInParent = offset;
         whole.first = std::min(whole.first, storage->first);
