@@ -59,15 +59,6 @@ Status PreparedProgram::prepare(const dist::Mesh &mesh, std::span<const std::vec
   return device.finishPreparing();
 }
 
-std::vector<int> PreparedProgram::lanes() const {
-  std::vector<int> used{computeLane};
-  for (int lane = computeLane + 1; lane < numLanes; ++lane)
-    if (std::any_of(fragments.begin(), fragments.end(),
-                    [&](const auto &entry) { return !entry.second.lanes[static_cast<size_t>(lane)].empty(); }))
-      used.push_back(lane);
-  return used;
-}
-
 Status PreparedProgram::loadConstants(const plan::Fragment &fragment, const dist::Mesh &mesh) {
   for (const plan::ConstantData &constant : fragment.constants()) {
     int64_t element = byteSize(constant.buffer().dtype());

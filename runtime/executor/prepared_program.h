@@ -59,7 +59,6 @@ public:
   // routines.
   Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
   const plan::Program &program() const { return *source; }
-  std::vector<int> lanes() const;       // compute, and those that have commands
   std::vector<Traffic> traffic() const; // sent so far; only between runs
   // What a routine's last action gives, as numbers, in the order of Fragment.outputs; NaN for what is no number. When
   // its commands are done.

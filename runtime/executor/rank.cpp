@@ -10,7 +10,7 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   int most = 0;
   for (const plan::Fragment &fragment : program().fragments()) most = std::max(most, fragment.outputs_size());
   for (Work &work : works) work.outputs.reserve(static_cast<size_t>(most));
-  for (int lane : prepared.lanes()) {
+  for (int lane : lanesOf(program())) {
     auto l = static_cast<size_t>(lane);
     if (trace) lanes[l].trace = &trace->lane(id, lane);
     lanes[l].thread = std::thread([this, lane] { laneThread(lane); });

@@ -43,7 +43,7 @@ Status StreamEngine::open() {
   CLEAVE_RETURN_IF_ERROR(faults.allocate(first, static_cast<int64_t>(programs.size()) * 4));
   std::memset(faults.data(), 0, static_cast<size_t>(faults.bytes()));
   for (size_t r = 0; r < programs.size(); ++r) {
-    lanes.push_back(programs[r]->lanes());
+    lanes.push_back(lanesOf(programs[r]->program()));
     for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
     for (const auto &[key, fragment] : programs[r]->fragments)
       for (const Event &event : fragment.events) {

@@ -1,7 +1,8 @@
 // Timelines of the commands, in Chrome's trace format (chrome://tracing, Perfetto).
 //
-//   Trace trace(plan.mesh(), 1000);  trace.lane(rank, computeLane).add({&command, &action, &fragment, step, begin,
-//   end}); trace.write("step.json");
+//   Trace trace(plan.mesh(), 1000);
+//   trace.lane(rank, computeLane).add({&command, &action, &fragment, step, begin, end});
+//   trace.write("step.json");
 //
 // A process for each rank, a thread for each of its lanes. On the compute lane every action ("F 3 stage 1") is a slice
 // around its commands, from the first command's begin to the last one's end.

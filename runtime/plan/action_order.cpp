@@ -105,14 +105,8 @@ FragmentBytes bytesOf(const plan::Plan &plan, const plan::Program &program, cons
 
 class Orderer {
 public:
-  Orderer(const plan::Plan &plan, const plan::Program &program) : plan(plan), program(program) {
-    std::array<bool, numLanes> isUsed{};
-    isUsed[computeLane] = true;
-    for (const plan::Fragment &fragment : program.fragments())
-      for (const plan::Command &command : fragment.commands()) isUsed[static_cast<size_t>(laneOf(command))] = true;
-    for (size_t lane = 0; lane < numLanes; ++lane)
-      if (isUsed[lane]) used.push_back(lane);
-  }
+  Orderer(const plan::Plan &plan, const plan::Program &program)
+      : plan(plan), program(program), used(lanesOf(program)) {}
 
   std::vector<ActionWaits> run(const plan::Routine &routine) {
     std::vector<ActionWaits> waits(static_cast<size_t>(routine.actions_size()));
@@ -123,12 +117,12 @@ public:
     for (auto &row : known) std::fill(row, row + numLanes, -1);
     for (int a = 0; a < routine.actions_size(); ++a)
       for (size_t l = 0; l < used.size(); ++l) {
-        size_t lane = used[l];
-        const LaneBytes &mine = kindBytes[kinds[static_cast<size_t>(a)]][lane];
+        auto lane = static_cast<size_t>(used[l]);
+        const LaneBytes &mine = bytesOn(kinds[static_cast<size_t>(a)], l);
         auto &list = waits[static_cast<size_t>(a)][lane];
         if (mine.touches.empty()) continue;
         for (size_t o = 0; o < used.size(); ++o) {
-          size_t other = used[o];
+          auto other = static_cast<size_t>(used[o]);
           if (other == lane) continue;
           int least = INT32_MAX, last = -1;
           for (int b = a - 1; b > known[lane][other] && least > -1; --b) {
@@ -153,16 +147,17 @@ private:
     if (added) kindBytes.push_back(bytesOf(plan, program, program.fragments(action.fragment()), action.slot()));
     return found->second;
   }
-  // `lane` and `other`: their numbers among those used.
+  // A lane by its number among those used.
+  const LaneBytes &bytesOn(size_t kind, size_t lane) const { return kindBytes[kind][static_cast<size_t>(used[lane])]; }
   int conflict(size_t kind, size_t lane, size_t earlier, size_t other) {
     int &found = conflicts[((kind * used.size() + lane) * kindBytes.size() + earlier) * used.size() + other];
-    if (found == unknown) found = kindBytes[kind][used[lane]].firstConflict(kindBytes[earlier][used[other]]);
+    if (found == unknown) found = bytesOn(kind, lane).firstConflict(bytesOn(earlier, other));
     return found;
   }
 
   const plan::Plan &plan;
   const plan::Program &program;
-  std::vector<size_t> used;                                  // lanes
+  const std::vector<int> used;                               // lanes
   std::map<std::pair<int32_t, int32_t>, size_t> kindNumbers; // fragment and slot
   std::vector<FragmentBytes> kindBytes;
   static constexpr int unknown = -2;

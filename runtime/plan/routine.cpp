@@ -15,6 +15,17 @@ int laneOf(const plan::Command &command) {
   return command.stream() < firstAxisLane ? communicationLane : command.stream();
 }
 
+std::vector<int> lanesOf(const plan::Program &program) {
+  std::array<bool, numLanes> isUsed{};
+  isUsed[computeLane] = true;
+  for (const plan::Fragment &fragment : program.fragments())
+    for (const plan::Command &command : fragment.commands()) isUsed[static_cast<size_t>(laneOf(command))] = true;
+  std::vector<int> used;
+  for (int lane = 0; lane < numLanes; ++lane)
+    if (isUsed[static_cast<size_t>(lane)]) used.push_back(lane);
+  return used;
+}
+
 int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes) {
   auto isOf = [&](const std::string &name) { return std::find(axes.begin(), axes.end(), name) != axes.end(); };
   if (isOf("pp")) return communicationLane;
