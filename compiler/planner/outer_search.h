@@ -5,22 +5,10 @@
 // samples on a device share one cell, whose shardings are solved once (assignment.h). A setting is then a cut of units
 // into stages (stage_plan.h). Every setting has a lower bound; it is looked at only while that is below the best plan.
 #pragma once
-#include "compiler/planner/assignment.h"
 #include "compiler/planner/search.h"
-#include "compiler/planner/stage_plan.h"
-#include <memory>
+#include "compiler/planner/solution.h"
 
 namespace cleave::planner {
-
-struct Solution {
-  std::shared_ptr<const SplitModel> model; // with the setting
-  std::vector<int> choice;
-  StagePlan plan;
-  PlanEvaluation evaluation;
-  bool isExact = true; // false: the graph was too wide to eliminate
-  double seconds() const { return evaluation.predicted.stepSeconds; }
-  double bytes() const { return evaluation.predicted.memory.total(); }
-};
 
 struct Outcome {
   std::optional<Solution> best;        // the fastest that fits
@@ -37,12 +25,5 @@ struct Outcome {
 // Never fails for lack of memory: see `leastMemory`. An error: constraints that contradict the problem.
 Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                        const Constraints &constraints, const SearchOptions &options);
-
-// Bytes of a device that a plan may fill.
-double usableMemory(const Cluster &cluster);
-// What most of its blocks do.
-Recompute mostRecomputed(const Solution &solution);
-// The decision that a solution stands for, without alternatives and search figures.
-Decision toDecision(const Problem &problem, const Solution &solution);
 
 } // namespace cleave::planner

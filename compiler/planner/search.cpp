@@ -1,5 +1,6 @@
 #include "compiler/planner/search.h"
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/search_space.h"
 #include "compiler/planner/split_candidates.h"
 #include "compiler/planner/unequal_stages.h"
 #include "compiler/planner/uneven_batch.h"

@@ -1,5 +1,6 @@
 #include "compiler/planner/unequal_stages.h"
 #include "compiler/planner/cells.h"
+#include "compiler/planner/search_space.h"
 #include "compiler/planner/settings.h"
 #include <algorithm>
 #include <array>

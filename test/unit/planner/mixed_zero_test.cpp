@@ -1,6 +1,7 @@
 // ZeRO stages by group of parameters against every way to give two stages to the parameters of small models.
 #include "compiler/planner/decided_model.h"
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/search_space.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,5 +1,6 @@
 // Pipelines of stages with different device counts: priced as equal ones are, and searched against every one of them.
 #include "compiler/planner/cells.h"
+#include "compiler/planner/search_space.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/unequal_stages.h"
 #include "test/unit/planner/each_cut.h"

@@ -1,5 +1,4 @@
-// What a solution decides, for every node and parameter of the problem.
-#include "compiler/planner/outer_search.h"
+#include "compiler/planner/solution.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

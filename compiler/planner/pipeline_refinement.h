@@ -1,0 +1,38 @@
+// What is done with the best pipelines that a search has found: other cuts into stages, schedules whose tables follow
+// the stages' times, and sharper bounds of what might be faster.
+#pragma once
+#include "compiler/planner/deadline.h"
+#include "compiler/planner/setting_trials.h"
+#include <functional>
+
+namespace cleave::planner {
+
+class PipelineRefinement {
+public:
+  PipelineRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,
+                     const Deadline &deadline)
+      : space(space), cells(cells), found(found), trials(trials), deadline(deadline) {}
+
+  // The best pipelines once more: with shardings solved for their own setting, and with stages as unequal as they like,
+  // at the cuts where bounds of all cuts have their least values.
+  void refine();
+  // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than half a
+  // per cent: first that units are whole; then paths through their schedules, which cost more.
+  void certify();
+  // The best pipelines, with as many microbatches as they like, with the schedules whose tables follow the stages'
+  // times: there is none before there are stages, so that they have no bound.
+  void tryFollowingSchedules();
+
+private:
+  std::vector<Solution> bestPipelines() const;
+  void refineCuts(const Solution &given);
+  void withStages(const OpenPlan &plan, const std::function<void(const StageProblem &, const std::vector<int> &)> &use);
+
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+  SettingTrials &trials;
+  const Deadline &deadline;
+};
+
+} // namespace cleave::planner

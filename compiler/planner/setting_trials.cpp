@@ -1,0 +1,148 @@
+#include "compiler/planner/setting_trials.h"
+#include "compiler/planner/settings.h"
+#include <algorithm>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+} // namespace
+
+Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known) {
+  double least = infinity; // of all ZeRO stages
+  SplitModel model = cells.modelFor(cell, setting);
+  std::vector<Recompute> ways = space.openWays();
+  const bool isUniform = ways.size() == 1;
+  if (Status given = space.givenRecomputation(setting).status(); !given) return given;
+  const bool isSettled = setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
+  boundsAllSplits = boundsAllSplits && isSettled;
+  const std::vector<int> zeros = openZeroStages(space.constraints, setting);
+  bool isAnyTight = false;
+  for (int zero : zeros) {
+    model.setting.zero = zero;
+    double ofStage = infinity;
+    for (size_t v = 0; v < cell.variants.size(); ++v) {
+      std::vector<int> choice = cell.variants[v].choice;
+      StateCosts state = costState(model, choice);
+      const StageProblem stages = space.stagesOf(model, cells.activityOf(cell, v, model), state);
+      bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
+      double cheap = tryPlan(stages, choice, cell.isExact, isTight);
+      ofStage = std::min(ofStage, cheap);
+      if (!isSettled && cheap < found.worthTrying()) open.push_back({cheap, model.setting, &cell, v});
+      isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
+      if (isTight && v == 0) cells.addLeaner(cell);
+    }
+    if (setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty()) {
+      double exact = solveExactly(model, ways);
+      ofStage = isUniform ? exact : std::max(std::min(ofStage, exact), leastOfAnyMemory(model));
+    }
+    least = std::min(least, ofStage);
+  }
+  // Where memory decides, stages may be mixed.
+  if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
+    least = std::min(least, leastOfAnyZero(model, ways));
+  if (isSettled) bound = std::min(bound, setting.pp > 1 ? known : least);
+  return Status::ok();
+}
+
+double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
+  ++candidates;
+  std::optional<StagePlan> plan =
+      planStages(stages, std::min(found.secondsOf(stages.model->setting), worthImproving * found.worthTrying()));
+  if (!plan) return infinity;
+  if (plan->isPruned) {
+    isTight = plan->isTight;
+    return plan->bound;
+  }
+  isTight = !plan->fits || (!stages.recompute && std::ranges::any_of(plan->recompute, [&](Recompute how) {
+    return how != stages.allowed.front();
+  }));
+  consider(stages, choice, isExact, *plan);
+  return plan->bound;
+}
+
+void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
+                            const std::vector<TimedCut> &cuts) {
+  if (!stages.firstUnits.empty()) return;
+  for (const TimedCut &cut : cuts) {
+    StagePlan plan = planCut(stages, cut.firstUnits);
+    if (cut.fits) plan.seconds = cut.seconds; // the formula knows little of uneven chunks
+    consider(stages, choice, isExact, plan);
+  }
+}
+
+// Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
+void SettingTrials::consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
+                             const StagePlan &plan) {
+  // What is no candidate for the best plan has to be faster than its mesh's best by the formula already.
+  const bool isRunnerUp = plan.seconds >= worthSimulating * found.worthTrying();
+  const double worth = space.isSmall() ? worthImproving : isRunnerUp ? 1 : worthSimulating;
+  if (plan.fits && plan.seconds >= worth * found.secondsOf(stages.model->setting)) return;
+  bool isLeaner = !found.leastMemory || plan.bytes < found.leastMemory->plan.bytes;
+  if (!plan.fits && (found.best || !isLeaner)) return;
+  if (plan.fits && plan.bound >= found.worthTrying() && plan.seconds >= worthImproving * found.worthTrying()) return;
+  Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
+  solution.evaluation = evaluatePlan(stages, plan);
+  // What the schedule as simulated holds more than the formula of the cut is left free.
+  StageProblem tighter = stages;
+  tighter.firstUnits = plan.firstUnits;
+  for (int round = 0; round < 4 && solution.plan.fits && !solution.evaluation.fits; ++round) {
+    tighter.memoryLimit -= (solution.bytes() - stages.memoryLimit) * (1 + 1e-9);
+    std::optional<StagePlan> leaner = planStages(tighter);
+    if (!leaner) break;
+    solution.plan = std::move(*leaner);
+    solution.evaluation = evaluatePlan(stages, solution.plan);
+  }
+  found.record(std::move(solution));
+}
+
+// Without pipeline the inner problem knows the whole step: hidden reductions and the memory too. Returns a bound.
+double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recompute> &ways) {
+  double least = infinity;
+  for (Recompute how : ways) {
+    model.setting.recompute = how;
+    Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent());
+    if (!assignment) continue;
+    least = std::min(least, std::max(assignment->bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
+    if (!assignment->isPruned) offer(model, *assignment);
+  }
+  model.setting.recompute = Recompute::None;
+  return least;
+}
+
+// Whatever stage each parameter has, and whatever is computed again.
+double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const {
+  model.setting.zero = 0;
+  model.setting.anyZero = true;
+  double least = infinity;
+  for (Recompute how : ways) {
+    model.setting.recompute = how;
+    Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, infinity);
+    if (assignment) least = std::min(least, assignment->bound);
+  }
+  return least;
+}
+
+// Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
+double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
+  model.setting.recompute = Recompute::None;
+  Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, found.incumbent());
+  return assignment ? assignment->bound : 0;
+}
+
+void SettingTrials::offer(const SplitModel &model, const Assignment &assignment) {
+  Solution solution{std::make_shared<SplitModel>(model), assignment.choice, {}, {}, assignment.isExact};
+  ActivityCosts activity = costActivity(model, assignment.choice);
+  StateCosts state = costState(model, assignment.choice);
+  StageProblem stages{&model, &activity, &state, nullptr,          space.memoryLimit, model.setting.recompute,
+                      {},     {},        {},     space.pinnedUnits};
+  std::optional<StagePlan> plan = planStages(stages);
+  if (!plan) return;
+  solution.plan = std::move(*plan);
+  solution.evaluation = evaluatePlan(stages, solution.plan);
+  found.record(std::move(solution));
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,52 @@
+// Tries a setting: each ZeRO stage with each of its cell's shardings, cut into stages; what may be the best of its mesh
+// is simulated and recorded. Without pipeline, where the space is small, shardings are solved exactly too.
+#pragma once
+#include "compiler/planner/cells.h"
+#include "compiler/planner/few_cuts.h"
+#include "compiler/planner/found_plans.h"
+#include "compiler/planner/search_space.h"
+
+namespace cleave::planner {
+
+// The search tells plans by their formula apart from plans by their simulation: those within these parts of the best
+// are simulated, and are worth improving or showing beside it.
+inline constexpr double worthSimulating = 1.03, worthImproving = 1.25;
+
+// Shardings of a setting that may be faster than the best plan, cut and recomputed otherwise than was tried.
+struct OpenPlan {
+  double bound = 0;
+  Setting setting;
+  const Cell *cell = nullptr;
+  size_t variant = 0;
+};
+
+class SettingTrials {
+public:
+  SettingTrials(const SearchSpace &space, Cells &cells, FoundPlans &found) : space(space), cells(cells), found(found) {}
+
+  // `known`: a bound of the setting. Error: what was asked for contradicts it.
+  Status trySetting(const Setting &setting, Cell &cell, double known);
+  // Returns a bound of the setting with these shardings. `isTight`: memory makes it slower, leaner ones may be better.
+  double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight);
+  void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
+               const std::vector<TimedCut> &cuts);
+  // Shardings solved for their own setting, without pipeline.
+  void offer(const SplitModel &model, const Assignment &assignment);
+
+  std::vector<OpenPlan> open;                             // the bound does not count them yet
+  double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
+  bool boundsAllSplits = true; // of operations; false: of the ways to split them that were looked at
+  int64_t candidates = 0;      // priced
+
+private:
+  void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
+  double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
+  double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
+  double leastOfAnyMemory(SplitModel &model) const;
+
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+};
+
+} // namespace cleave::planner
