@@ -7,6 +7,7 @@ void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsig
 int omp_get_thread_num();
 int omp_get_num_threads();
 int omp_get_max_threads();
+int omp_get_dynamic();
 int omp_in_parallel();
 void omp_set_num_threads(int threads);
 void omp_set_dynamic(int dynamic);
@@ -34,6 +35,13 @@ void runShare(void *data) {
 void setThreads(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::max(1, threads));
+}
+
+CallersThreads::CallersThreads() : threads(omp_get_max_threads()), isDynamic(omp_get_dynamic() != 0) {}
+
+CallersThreads::~CallersThreads() {
+  omp_set_dynamic(isDynamic ? 1 : 0);
+  omp_set_num_threads(threads);
 }
 
 int currentThreads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }

@@ -12,6 +12,18 @@ namespace cleave::runtime {
 void setThreads(int threads);
 int currentThreads();
 
+// Gives the calling thread back what it used before, at the end of a scope: a caller's thread is the caller's.
+class CallersThreads {
+public:
+  CallersThreads();
+  ~CallersThreads();
+  CallersThreads(const CallersThreads &) = delete;
+
+private:
+  const int threads;
+  const bool isDynamic;
+};
+
 namespace detail {
 void parallelRanges(int64_t count, int64_t grain, void (*body)(void *, int64_t, int64_t), void *context);
 }

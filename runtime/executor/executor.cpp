@@ -5,6 +5,7 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/open_gpus.h"
 #include "runtime/device/null/null_device.h"
+#include "runtime/device/parallel.h"
 #include "runtime/executor/stream_engine.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
@@ -77,6 +78,7 @@ Status Executor::open(ExecutorOptions options) {
   for (const plan::Routine &routine : source.programs(0).routines())
     inputCounts[routine.name()] =
         inputsOf(source, routine.name()).size() * static_cast<size_t>(microbatchesOf(source, routine.name()));
+  CallersThreads callers;
   std::map<int, std::vector<std::vector<ActionWaits>>> orders; // by program and routine
   for (std::unique_ptr<PreparedProgram> &program : programs) {
     int number = programOf(source, meshOfPlan, program->id);
@@ -90,7 +92,7 @@ Status Executor::open(ExecutorOptions options) {
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
   if (streams) return streams->open();
-  for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program));
+  for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program, ranks.empty()));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, int64_t step, const Status &status) { noteFailure(id, step, status); });
   return Status::ok();

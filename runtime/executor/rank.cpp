@@ -1,4 +1,5 @@
 #include "runtime/executor/rank.h"
+#include "runtime/device/parallel.h"
 #include "runtime/executor/schedule.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,7 +14,12 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   for (int lane : lanesOf(program())) {
     auto l = static_cast<size_t>(lane);
     if (trace) lanes[l].trace = &trace->lane(id, lane);
-    lanes[l].thread = std::thread([this, lane] { laneThread(lane); });
+    lanes[l].isUsed = true;
+  }
+  for (int lane = 0; lane < numLanes; ++lane) {
+    Lane &own = lanes[static_cast<size_t>(lane)];
+    if (own.isUsed && !(computesInFinish && lane == computeLane))
+      own.thread = std::thread([this, lane] { laneThread(lane); });
   }
 }
 
@@ -35,6 +41,11 @@ void Rank::begin(const RankWork &next) {
 }
 
 std::span<const double> Rank::finish() {
+  if (computesInFinish) {
+    CallersThreads callers;
+    prepared.device.enterThread();
+    runNext(computeLane, finished);
+  }
   const Work &work = works[finished++ % mostWaiting];
   for (int lane = 0; lane < numLanes; ++lane) awaitLane(lane, finished);
   return work.outputs;
@@ -43,30 +54,37 @@ std::span<const double> Rank::finish() {
 // Until the lane is done with so many routines.
 void Rank::awaitLane(int lane, uint32_t count) {
   Lane &other = lanes[static_cast<size_t>(lane)];
-  if (!other.thread.joinable()) return;
+  if (!other.isUsed) return;
   for (uint32_t seen; static_cast<int32_t>((seen = other.done.load(std::memory_order_acquire)) - count) < 0;)
-    sleepWhile(other.done, seen, never);
+    (void)waitWhile(other.done, seen, never);
 }
 
 void Rank::laneThread(int lane) {
   prepared.device.enterThread();
-  Lane &own = lanes[static_cast<size_t>(lane)];
   for (uint32_t count = 0;; ++count) {
-    for (uint32_t seen; (seen = begun.load(std::memory_order_acquire)) == count;) sleepWhile(begun, seen, never);
+    // Computing threads are as many as the cores or spin for a moment only; the others leave the cores to them.
+    auto wait = lane == computeLane ? waitWhile : sleepWhile;
+    for (uint32_t seen; (seen = begun.load(std::memory_order_acquire)) == count;) (void)wait(begun, seen, never);
     if (stopping) return;
-    Work &work = works[count % mostWaiting];
-    if (lane != computeLane) awaitLane(computeLane, count);
-    Status status = runRoutine(work, lane);
-    if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
-    if (lane == computeLane) {                  // it ends a routine for all
-      for (int other = 0; other < numLanes; ++other)
-        if (other != computeLane) awaitLane(other, count + 1);
-      if (!prepared.fabric.abortFlag().raised())
-        if (Status read = prepared.readOutputs(work.routine, work.outputs); !read) failed(id, work.step, read);
-    }
-    own.done.store(count + 1, std::memory_order_release);
-    wakeAll(own.done);
+    runNext(lane, count);
   }
+}
+
+// A lane's part of the routine that was begun after `count` others.
+void Rank::runNext(int lane, uint32_t count) {
+  Work &work = works[count % mostWaiting];
+  if (lane != computeLane) awaitLane(computeLane, count);
+  Status status = runRoutine(work, lane);
+  if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
+  if (lane == computeLane) {                  // it ends a routine for all
+    for (int other = 0; other < numLanes; ++other)
+      if (other != computeLane) awaitLane(other, count + 1);
+    if (!prepared.fabric.abortFlag().raised())
+      if (Status read = prepared.readOutputs(work.routine, work.outputs); !read) failed(id, work.step, read);
+  }
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  own.done.store(count + 1, std::memory_order_release);
+  wakeAll(own.done);
 }
 
 Status Rank::runRoutine(const Work &work, int lane) {

@@ -1,7 +1,8 @@
 // One device's execution by threads, one a lane, that run its prepared routines: compute, communication, receives.
 //
 // The compute thread runs stream 0 in issue order, the communication thread the collectives and sends of the other
-// streams, the receive thread their receives, ahead of the others as far as their memory is free. Within an action
+// streams, the receive thread their receives, ahead of the others as far as their memory is free. A process' first rank
+// computes on the thread that calls finish(): a step of one device wakes nobody. Within an action
 // events order them, between actions action_order.h; a routine begins when all threads have ended the one before. A
 // routine runs without coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
 //
@@ -16,12 +17,14 @@ namespace cleave::runtime {
 
 class Rank {
 public:
-  explicit Rank(PreparedProgram &prepared) : id(prepared.id), prepared(prepared) {}
+  // `computesInFinish`: on the thread that calls it, instead of one of its own.
+  Rank(PreparedProgram &prepared, bool computesInFinish)
+      : id(prepared.id), prepared(prepared), computesInFinish(computesInFinish) {}
   ~Rank();
   Rank(const Rank &) = delete;
 
   static constexpr size_t mostWaiting = 2; // routines that are begun and not finished
-  // Starts the threads; `failed` is called on a rank thread with an error of this rank and the step of its routine.
+  // Starts the threads; `failed` is called on one that computes with an error of this rank and its routine's step.
   void start(Trace *trace, std::function<void(int64_t rank, int64_t step, const Status &)> failed);
   void begin(const RankWork &work); // returns at once
   // Waits until the routine that was begun first, of those not finished, is done or has failed. Its outputs, until the
@@ -38,6 +41,7 @@ private:
     std::vector<double> outputs;
   };
   void laneThread(int lane);
+  void runNext(int lane, uint32_t count);
   Status runRoutine(const Work &work, int lane);
   Status runAction(const Work &work, const PreparedAction &action, size_t number, int lane);
   Status beginAction(const Work &work, const PreparedAction &action, size_t number);
@@ -45,6 +49,7 @@ private:
   void awaitLane(int lane, uint32_t count);
 
   PreparedProgram &prepared;
+  const bool computesInFinish;
   std::array<Work, mostWaiting> works; // by number of the routine, modulo
   uint32_t finished = 0;
   uint32_t nextGeneration = 0;
@@ -57,6 +62,7 @@ private:
     std::atomic<uint32_t> done{0};
     Event progress;
     TraceLane *trace = nullptr;
+    bool isUsed = false;
     std::thread thread;
   };
   std::array<Lane, numLanes> lanes;

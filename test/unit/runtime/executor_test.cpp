@@ -1,4 +1,5 @@
 #include "runtime/comm/local.h"
+#include "runtime/device/parallel.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/plan_file.h"
 #include "test/unit/runtime/mlp_weights.h"
@@ -54,6 +55,18 @@ TEST(Executor, GivesTheSameBitsEveryTime) {
   plan::Plan plan = mlpPlan(shape);
   std::vector<double> first = train(*open(plan), shape, 10);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(train(*open(plan), shape, 10), first);
+}
+
+// The first rank computes on the caller's thread.
+TEST(Executor, LeavesTheCallersThreadsAsTheyWere) {
+  CallersThreads restore;
+  setThreads(3);
+  MlpShape shape{.dp = 2};
+  plan::Plan plan = mlpPlan(shape);
+  std::unique_ptr<Executor> executor = open(plan, {.threads = 1});
+  EXPECT_EQ(currentThreads(), 3);
+  train(*executor, shape, 2);
+  EXPECT_EQ(currentThreads(), 3);
 }
 
 TEST(Executor, NonFiniteLossEndsTheRunAndSaysWhere) {
