@@ -47,15 +47,44 @@ bool hasOneSample(const Problem &problem, const Setting &setting) {
   return setting.batchDivides && setting.localSamples(problem.batch) == 1;
 }
 
+// Fewer microbatches than ranks leave most of these waiting. That pays where a microbatch of few samples takes about as
+// long as one of many: where its products, at their highest rate, are shorter than what does not depend on samples
+// (launches, handing kernels over and reading weights, of the forward pass and two in the backward pass). With W
+// seconds of products a step and K such seconds a microbatch, M microbatches take (M + pp - 1) (W / M + K) / pp, which
+// falls up to M = pp - 1 where W / pp is over K.
+class FewMicrobatches {
+public:
+  FewMicrobatches(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster) {
+    constexpr double passes = 3;
+    double kernels = 0, bytes = 0;
+    for (size_t i = 0; i < problem.nodes.size(); ++i) kernels += problem.nodes[i].cheap ? facts.fused[i].kernels : 1;
+    for (const Tensor &tensor : problem.tensors)
+      if (tensor.kind == TensorKind::Parameter) bytes += tensor.bytes();
+    const Device &device = cluster.device;
+    const double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
+    products = flops / (device.flopsAt(problem.precision) * device.computeEfficiency);
+    launches = passes * kernels * (device.launchSeconds + device.dispatchSeconds);
+    weights = passes * bytes / device.memoryBandwidth;
+  }
+  bool mayPay(const Setting &setting) const {
+    const double ways = double(setting.batchWays() * setting.cp * setting.ep * setting.tp * setting.pp);
+    return setting.pp > 1 && products / ways < launches + weights / double(setting.tp * setting.ep);
+  }
+
+private:
+  double products = 0, launches = 0, weights = 0; // seconds of a step, and of a microbatch, on one device
+};
+
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
 // The kinds that give the unsplit model's numbers and have a table of their own; those whose tables follow the stages'
 // times are tried on the best pipelines (pipeline_refinement.h). None is always as good as another: gpipe and
 // looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks, eight microbatches,
-// passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps more. `units`, `blocks`:
-// that stages are made of.
-std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks,
+// passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps more. V schedules need
+// two microbatches a rank to be better than these, unless few are worth looking at. `units`, `blocks`: that stages are
+// made of.
+std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks, bool mayBeFew,
                                    const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};
   if (setting.pp == 1) return {"none"};
@@ -69,7 +98,7 @@ std::vector<std::string> schedules(const Constraints &constraints, size_t units,
     kinds.push_back(fmt::format("looped-bfs:{}", chunks));
   }
   for (const char *kind : {"zb-h1", "zb-h2"}) kinds.emplace_back(kind);
-  if (setting.microbatches >= 2 * setting.pp && size_t(setting.pp * 2) <= units)
+  if ((setting.microbatches >= 2 * setting.pp || mayBeFew) && size_t(setting.pp * 2) <= units)
     for (const char *kind : {"zb-v", "dualpipev"}) kinds.emplace_back(kind);
   return kinds;
 }
@@ -89,6 +118,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   int64_t units = int64_t(facts.structure->layout->units.size());
   auto blocks = size_t(std::ranges::count_if(facts.structure->layout->units, &Unit::isBlock));
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
+  const FewMicrobatches few(problem, facts, cluster);
   double stateRatio = 0;
   for (const Tensor &tensor : problem.tensors)
     if (tensor.trainable) stateRatio = std::max(stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));
@@ -125,9 +155,10 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;
             if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
             if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
-            // Fewer microbatches than ranks leave most of them waiting.
-            if (pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp) continue;
-            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, setting)) {
+            const bool mayBeFew = few.mayPay(setting);
+            const bool areFew = pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp;
+            if (areFew && !mayBeFew) continue;
+            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, mayBeFew, setting)) {
               setting.schedule = pp > 1 ? schedule : "none";
               const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
               if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;

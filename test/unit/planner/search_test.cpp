@@ -393,6 +393,21 @@ TEST(Search, NoScheduleThatIsAskedForIsFaster) {
   EXPECT_GE(chosen.size(), 2u);
 }
 
+// Where launches and the host are what takes the time, stages that wait for each other are still faster than one device
+// that launches everything: weights' gradients are made beside others' work.
+TEST(Search, NoMicrobatchCountThatIsAskedForIsFaster) {
+  for (const char *cluster : {"h100-80g:4", "v100-16g:1x4"})
+    for (int64_t hidden : {64, 1024}) {
+      Problem problem = gpt({8, 64, hidden, 8, 4, 512});
+      Decision open = mustSolve(problem, cluster, {}, {.alternatives = false});
+      for (const char *count : {"1", "2", "4", "8"}) {
+        Decision asked = mustSolve(problem, cluster, {.microbatches = count}, {.alternatives = false});
+        EXPECT_GE(asked.predicted.stepSeconds, (1 - open.gap) * open.predicted.stepSeconds * (1 - 1e-9))
+            << cluster << " " << hidden << " " << count;
+      }
+    }
+}
+
 // A table that follows the stages' times is as good as any where they are far from those that the others are made for.
 TEST(Search, SchedulesThatFollowTheStagesAreChosen) {
   int chosen = 0;
