@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <map>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -53,9 +54,7 @@ class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
       : problem(*decided.model.problem), decision(*decided.decision), decided(decided), model(decided.model),
-        parts(partsOfNodes(problem, decided.facts->repeats)) {
-    model.setting.recompute = decision.recompute;
-  }
+        parts(partsOfNodes(problem, decided.facts->repeats)) {}
 
   std::vector<TimePart> list() {
     addNodes();
@@ -79,28 +78,27 @@ private:
   }
 
   void addNodes() {
-    double microbatches = double(model.setting.microbatches);
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
-      size_t v = size_t(model.variableOfNode[i]);
+      const auto v = size_t(model.variableOfNode[i]), candidate = size_t(decided.choice[v]);
       const Variable &variable = model.variables[v];
-      const Candidate &chosen = variable.candidates[size_t(decided.choice[v])];
-      Recompute how = decision.nodes[i].recompute;
-      bool again = model.segments.again(how, int(i));
+      model.setting.recompute = decision.nodes[i].recompute;
+      Price price = nodePrice(model, variable, candidate);
+      price += exchangePrice(model, variable, candidate);
       TimePart &time = row(int(i), problem.nodes[i].op);
       ++time.count;
-      time.computeSeconds += (chosen.forward * (again ? 2 : 1) + chosen.backward) * microbatches;
-      time.communicationSeconds +=
-          exchangePrice(model, variable, size_t(decided.choice[v])).exposed / double(variable.count);
+      time.computeSeconds += (price.forward + price.backward) / double(variable.count);
+      time.communicationSeconds += price.exposed / double(variable.count);
     }
   }
 
   void addFlows() {
     for (const Flow &flow : model.flows) {
+      int node = decided.facts->producers[size_t(flow.tensor)];
+      if (node < 0) node = firstReader(flow.tensor);
+      if (node >= 0) model.setting.recompute = decision.nodes[size_t(node)].recompute;
       Price price =
           flowPrice(model, flow, producedLayout(model, flow, decided.choice), usesOf(model, flow, decided.choice));
       if (price.exposed <= 0) continue;
-      int node = decided.facts->producers[size_t(flow.tensor)];
-      if (node < 0) node = firstReader(flow.tensor);
       if (node >= 0) row(node, problem.nodes[size_t(node)].op).communicationSeconds += price.exposed;
     }
   }
@@ -112,11 +110,24 @@ private:
       Price price = homePrice(model, variable, size_t(decided.choice[v]));
       if (price.update + price.exposed + price.hideable <= 0) continue;
       TimePart &time = row(firstReader(variable.index), "optimizer");
+      const double copies = double(copiesOf(int(v)));
       time.count += variable.count;
-      time.computeSeconds += price.update;
-      time.communicationSeconds += price.exposed;
-      time.besideSeconds += price.hideable;
+      time.computeSeconds += copies * price.update;
+      time.communicationSeconds += copies * price.exposed;
+      time.besideSeconds += copies * price.hideable;
     }
+  }
+
+  // Ranks of a pipeline that have a parameter: several where it is tied over stages.
+  int64_t copiesOf(int variable) const {
+    const StageProblem stages = decided.stages();
+    std::set<int> ranks;
+    for (const UnitLayout::SharedParameter &shared : model.layout->shared)
+      for (int unit : shared.variable == variable ? shared.units : std::vector<int>{}) {
+        auto next = std::ranges::upper_bound(decided.plan.firstUnits, unit);
+        ranks.insert(stages.rankOf(std::max(0, int(next - decided.plan.firstUnits.begin()) - 1)));
+      }
+    return std::max<int64_t>(1, int64_t(ranks.size()));
   }
 
   // The device is through with a unit before the host has handed the next one over.
@@ -139,7 +150,7 @@ private:
   const Problem &problem;
   const Decision &decision;
   const DecidedModel &decided;
-  SplitModel model; // with what most blocks do as its recomputation
+  SplitModel model; // with the recomputation of the node that is priced
   std::vector<std::string> parts;
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;

@@ -35,6 +35,8 @@ public:
       ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live;
       ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live;
     }
+    int64_t devices = 0;
+    for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
     PlanEvaluation result;
     Predicted &predicted = result.predicted;
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -50,15 +52,15 @@ public:
                                 microbatches * forward, microbatches * backward, host);
       double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
       result.notHidden = std::max(result.notHidden, rank.state.hideable - hidden);
-      if (last >= end) {
-        end = last;
-        predicted.computeSeconds = compute * microbatches + rank.state.update;
-        predicted.hiddenCommunicationSeconds = hidden;
-        predicted.exposedCommunicationSeconds =
-            rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed + late;
-        predicted.hostSeconds = host.hostSeconds;
-        predicted.exposedHostSeconds = host.exposedHostSeconds;
-      }
+      end = std::max(end, last);
+      // What a device does on average; what it does not, it waits.
+      const double part = double(problem.devices(int(r))) / double(devices);
+      predicted.computeSeconds += part * (compute * microbatches + rank.state.update);
+      predicted.hiddenCommunicationSeconds += part * hidden;
+      predicted.exposedCommunicationSeconds +=
+          part * (rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed + late);
+      predicted.hostSeconds += part * host.hostSeconds;
+      predicted.exposedHostSeconds += part * host.exposedHostSeconds;
       MemoryBreakdown memory = deviceMemory(model.setting, rank.state, rank.work, rank.kept, rank.buffers);
       memory.host += rank.onHost;
       onHost = std::max(onHost, memory.host);
@@ -70,8 +72,6 @@ public:
     predicted.stepSeconds = end;
     predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
     if (!problem.profile) predicted.bubbleSeconds = 0;
-    int64_t devices = 0;
-    for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
     fillRate(*problem.model, devices, predicted);
     double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
     result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
