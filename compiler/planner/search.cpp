@@ -251,6 +251,53 @@ std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solu
   return result;
 }
 
+// "dp=2,tp=4 zero 0 microbatches 1 recompute full": with what most blocks do.
+std::string splitText(const Solution &solution) {
+  Setting setting = solution.model->setting;
+  setting.recompute = mostRecomputed(solution);
+  return setting.str();
+}
+
+// The same without the preset and what it fixes.
+Constraints withoutPreset(Constraints given, const Cluster &cluster) {
+  if (given.like.empty()) return given;
+  const Constraints open;
+  Result<Constraints> preset = parseConstraints({.like = given.like}, cluster);
+  if (preset && given.zero == preset->zero) given.zero.reset();
+  if (preset && given.schedule == preset->schedule) given.schedule.reset();
+  if (preset && given.offload == preset->offload) given.offload.reset();
+  given.like.clear();
+  given.leastRanks = open.leastRanks;
+  given.tensorSplit = open.tensorSplit;
+  given.grid = open.grid;
+  given.sequenceSplit = open.sequenceSplit;
+  given.attentionSplit = open.attentionSplit;
+  return given;
+}
+
+// Any mesh, without preset and pins; all else as it was asked for.
+Constraints withoutMesh(const Constraints &given, const Cluster &cluster) {
+  Constraints freed = withoutPreset(given, cluster);
+  for (std::optional<int64_t> *size : {&freed.dp, &freed.fsdp, &freed.tp, &freed.pp, &freed.cp, &freed.ep})
+    size->reset();
+  freed.order.clear();
+  freed.pins.clear();
+  return freed;
+}
+
+// The same with more data parallel ways; a preset as it is on so many devices.
+Constraints withMoreDevices(const Constraints &given, const Cluster &larger) {
+  Constraints freed = given;
+  freed.dp.reset();
+  Result<Constraints> preset = parseConstraints({.like = given.like}, larger);
+  if (given.like.empty() || !preset) return freed;
+  preset->microbatches = given.microbatches;
+  preset->recompute = given.recompute;
+  preset->recomputeOf = given.recomputeOf;
+  preset->pins = given.pins;
+  return *preset;
+}
+
 // The same with more in the hosts' memory; none where that is asked for already, or cannot be (parseConstraints).
 std::optional<Constraints> withOffload(const Constraints &constraints, Offload offload) {
   Offload given = constraints.offload.value_or(Offload::None);
@@ -270,18 +317,18 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   std::string message =
       fmt::format("no plan fits: the leanest split found ({}) needs {} on a device (parameters {}, gradients {}, "
                   "optimizer {}, activations {}, workspace {}), of {} it can use {}",
-                  least.model->setting.str(), bytesText(least.bytes()), bytesText(memory.parameters),
-                  bytesText(memory.gradients), bytesText(memory.optimizer), bytesText(memory.activations),
-                  bytesText(memory.workspace), bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)));
+                  splitText(least), bytesText(least.bytes()), bytesText(memory.parameters), bytesText(memory.gradients),
+                  bytesText(memory.optimizer), bytesText(memory.activations), bytesText(memory.workspace),
+                  bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)));
   std::vector<std::string> changes;
   auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with, SearchOptions how) {
     Outcome changed = searchSettings(problem, facts, on, with, how);
     if (!changed.best) return false;
-    changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, changed.best->model->setting.str(),
+    changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, splitText(*changed.best),
                                   bytesText(changed.best->bytes()), changed.best->seconds()));
     return true;
   };
-  if (constraints.zero) {
+  if (constraints.zero && withoutPreset(constraints, cluster).zero) { // not the preset's own
     Constraints freed = constraints;
     freed.zero.reset();
     attempt("another --zero", cluster, freed, options);
@@ -291,13 +338,9 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.microbatches.reset();
     attempt("another --microbatches", cluster, freed, options);
   }
-  if (constraints.dp || constraints.tp || constraints.fsdp || !constraints.like.empty() || !constraints.pins.empty()) {
-    Constraints freed;
-    freed.zero = constraints.zero;
-    freed.microbatches = constraints.microbatches;
-    freed.recompute = constraints.recompute;
-    attempt("another mesh, without preset and pins", cluster, freed, options);
-  }
+  if (constraints.dp || constraints.tp || constraints.fsdp || constraints.pp || constraints.cp || constraints.ep ||
+      !constraints.like.empty() || !constraints.pins.empty())
+    attempt("another mesh, without preset and pins", cluster, withoutMesh(constraints, cluster), options);
   if (constraints.recompute || !constraints.recomputeOf.empty()) {
     Constraints freed = constraints;
     freed.recompute.reset();
@@ -310,14 +353,8 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
-    Constraints freed = constraints;
-    freed.dp.reset(); // more data parallel ways
-    if (!freed.like.empty()) {
-      SplitFlags flags;
-      flags.like = freed.like;
-      if (Result<Constraints> again = parseConstraints(flags, larger)) freed = *again;
-    }
-    if (!cluster.device.isCpu() && attempt(fmt::format("{} devices", larger.numDevices()), larger, freed, options))
+    if (!cluster.device.isCpu() &&
+        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, larger), options))
       break;
   }
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
@@ -417,8 +454,8 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
         Status(ErrorKind::NoFit,
                fmt::format("no plan that fits was found in {:.3g} s of search; the leanest so far ({}) needs {} on a "
                            "device, of which {} can be used: give --search-seconds more time, or leave it out",
-                           time.elapsed(), outcome.leastMemory->model->setting.str(),
-                           bytesText(outcome.leastMemory->bytes()), bytesText(usableMemory(cluster))))};
+                           time.elapsed(), splitText(*outcome.leastMemory), bytesText(outcome.leastMemory->bytes()),
+                           bytesText(usableMemory(cluster))))};
   if (!outcome.best && outcome.leastMemory)
     return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
   if (!outcome.best) return {outcome.reason};

@@ -4,6 +4,7 @@
 #include "test/unit/planner/problem_builder.h"
 #include <array>
 #include <ctime>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace cleave::planner {
@@ -181,6 +182,24 @@ TEST(Search, WhenNothingFitsItSaysWhatWould) {
 
 // State in the hosts' memory: 8 bytes a parameter each way at once at the link's rate, beside the updates; what is on
 // the device is what is under way.
+// What is said to fit does, at the price that is said, when it is asked for.
+TEST(Search, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
+  Problem problem = gpt({64, 64, 256, 8, 8, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  cluster->device.memoryBytes = 60e6;
+  Result<Decision> refused = solve(problem, *cluster, *parseConstraints({.like = "ddp"}, *cluster), {});
+  ASSERT_FALSE(refused);
+  const std::string text = refused.status().message();
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("another --zero"))); // it would be no ddp
+  Result<Decision> free = solve(problem, *cluster, *parseConstraints({}, *cluster), {.alternatives = false});
+  ASSERT_TRUE(free) << free.status().message();
+  ASSERT_NE(free->recompute, Recompute::None);
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        fmt::format("another mesh, without preset and pins: {} zero {} microbatches {} recompute {}",
+                                    free->mesh.str(), free->zero, free->microbatches, name(free->recompute))));
+  EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
+}
+
 TEST(Search, OffloadedStateIsPricedByTheHostLink) {
   Problem problem = mlp(32, 512, 1024, 256);
   Result<Cluster> cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g, overlap: 0.5}\n"
