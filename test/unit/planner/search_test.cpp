@@ -96,6 +96,25 @@ TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
   }
 }
 
+// Also one that has what is not searched (replicas of shards, a split sequence): it is chosen then, with its name.
+TEST(Search, APresetThatIsFasterIsChosen) {
+  std::set<std::string> chosen;
+  for (const char *cluster : {"cpu:4", "cpu:6", "h100-80g:1x4"})
+    for (int64_t batch : {6, 30}) {
+      Problem problem = gpt({batch, 64, 64, 4, 2, 96});
+      Decision decision = mustSolve(problem, cluster);
+      for (const Alternative &row : decision.alternatives)
+        EXPECT_EQ(row.whyNot.find("not within what was asked for"), std::string::npos) << cluster << batch << row.name;
+      if (decision.like.empty()) continue;
+      chosen.insert(decision.like);
+      Decision asked = mustSolve(problem, cluster, {.like = decision.like}, {.alternatives = false});
+      EXPECT_NEAR(asked.predicted.stepSeconds, decision.predicted.stepSeconds, 1e-9 * asked.predicted.stepSeconds);
+      EXPECT_EQ(asked.mesh.str(), decision.mesh.str());
+      EXPECT_LE(decision.gap, 0.05) << decision.like;
+    }
+  EXPECT_FALSE(chosen.empty());
+}
+
 TEST(Search, The175BModelFitsOn1024Devices) {
   Problem problem = gpt({1024, 2048, 12288, 96, 96, 51200});
   std::clock_t start = std::clock();
