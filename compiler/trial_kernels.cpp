@@ -92,19 +92,26 @@ func.func @final() {{
 
 } // namespace
 
-Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
+Result<plan::Plan> compileTrial(const std::string &text, const dist::Mesh &mesh,
+                                const codegen::CodegenOptions &options) {
   mlir::DialectRegistry registry;
   registry.insert<onnx::OnnxDialect, dist::DistDialect, plan::PlanDialect, mlir::func::FuncDialect>();
   codegen::registerKernelDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  if (!module) return runError("a trial for measuring does not parse");
+  mlir::FailureOr<plan::Plan> plan = codegen::generate(*module, mesh, options);
+  if (mlir::failed(plan)) return runError("a trial for measuring does not compile");
+  plan->mutable_training()->set_global_batch(1);
+  plan->mutable_training()->set_microbatches(1);
+  return std::move(*plan);
+}
+
+Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   std::vector<runtime::KernelTrial> trials;
   auto add = [&](const Body &body, int64_t height) -> Status {
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(moduleOf(body, height), &context);
-    if (!module) return runError("a kernel for measuring does not parse");
-    mlir::FailureOr<plan::Plan> plan = codegen::generate(*module, dist::Mesh{{{"dp", devices}}}, {});
-    if (mlir::failed(plan)) return runError("a kernel for measuring does not compile");
-    plan->mutable_training()->set_global_batch(1);
-    plan->mutable_training()->set_microbatches(1);
+    Result<plan::Plan> plan = compileTrial(moduleOf(body, height), dist::Mesh{{{"dp", devices}}});
+    if (!plan) return plan.status();
     double elements = double(height * columns);
     trials.push_back({planner::elementWorkNames[size_t(body.work)], body.operations * elements, 2 * 4 * elements,
                       std::make_shared<plan::Plan>(std::move(*plan))});

@@ -1,6 +1,7 @@
 #include "compiler/planner/machine_cluster.h"
 #include "compiler/planner/cost.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/product_fit.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -12,41 +13,18 @@ namespace {
 using runtime::CollectiveFigure;
 using runtime::MachineFigures;
 
-struct ProductFit {
-  double rate = 0, lost = 0;
-};
-
 // Least squares of log(rate): for a given `lost` the best rate is a mean, so only `lost` is searched.
 ProductFit fitProducts(const MachineFigures &figures) {
-  ProductFit best;
-  double least = std::numeric_limits<double>::infinity();
-  for (double lost = 0; lost <= 64; lost += 0.125) {
-    std::vector<double> logs;
-    for (const runtime::ProductFigure &p : figures.products) {
-      if (p.isStrided || p.isStreaming) continue;
-      double seconds = 2.0 * double(p.batch) * double(p.m) * double(p.n) * double(p.k) / p.rate;
-      double working = std::max(0.1 * seconds, seconds - figures.smallProductSeconds);
-      double edges = (1 + lost / double(p.m)) * (1 + lost / double(p.n)) * (1 + lost / double(p.k));
-      logs.push_back(std::log(p.rate * seconds / working * edges));
-    }
-    double mean = 0, error = 0;
-    for (double value : logs) mean += value / double(logs.size());
-    for (double value : logs) error += (value - mean) * (value - mean);
-    if (error >= least) continue;
-    least = error;
-    best = {std::exp(mean), lost};
-  }
-  return best;
+  std::vector<runtime::ProductFigure> plain;
+  for (const runtime::ProductFigure &p : figures.products)
+    if (!p.isStrided && !p.isStreaming) plain.push_back(p);
+  return planner::fitProducts(plain, figures.smallProductSeconds);
 }
 
 std::optional<Collective> collectiveNamed(const std::string &op) {
   for (Collective one : {Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll})
     if (op == name(one)) return one;
   return std::nullopt;
-}
-
-double flopsOf(const runtime::ProductFigure &p) {
-  return 2.0 * double(p.batch) * double(p.m) * double(p.n) * double(p.k);
 }
 
 // What the law of plain products leaves out, as a mean ratio.

@@ -4,7 +4,7 @@
 //   Cluster cluster = clusterOf(figures);        // cluster.yaml() is what `cleave probe` writes
 #pragma once
 #include "compiler/planner/cluster.h"
-#include "runtime/probe/machine.h"
+#include "runtime/probe/gpu_machine.h"
 
 namespace cleave::planner {
 
@@ -18,5 +18,11 @@ namespace cleave::planner {
 // - Collectives: the latency of those over all devices that move next to nothing; the mean rate after it, of those that
 //   fit into that cache and of larger ones.
 Cluster clusterOf(const runtime::MachineFigures &figures);
+// One node of GPUs. Products: one `c` and `h` for all precisions, those of the one with the best rate; the others'
+// peaks are such that they come closest to their rates. What is made of kernels moves the bytes that it must and no
+// more; the step is a graph, so the host hands nothing over. The kind is the preset's that is named in the GPU's name
+// and has as much memory, or its compute capability. What is not measured (overlap, the network) is as for GPUs that no
+// preset knows.
+Cluster clusterOf(const runtime::GpuFigures &figures);
 
 } // namespace cleave::planner

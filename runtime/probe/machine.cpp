@@ -248,11 +248,6 @@ Result<MachineFigures> MachineProbe::measure() const {
   CLEAVE_RETURN_IF_ERROR(measurement.kernels());
   CLEAVE_RETURN_IF_ERROR(measurement.streams());
   CLEAVE_RETURN_IF_ERROR(measurement.collectives());
-  figures.gpus = findGpus();
-  for (const GpuFigure &gpu : figures.gpus)
-    say(fmt::format("GPU              {}, {:.1f} GiB: found, not measured (the CUDA runtime is not built yet)",
-                    gpu.name, double(gpu.memoryBytes) / (1 << 30)));
-  if (figures.gpus.empty()) say("GPU              none found");
   return figures;
 }
 

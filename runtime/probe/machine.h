@@ -1,5 +1,5 @@
-// Measures this machine as the runtime uses it: every number is the time of commands that the executor runs, on as many
-// virtual devices as a plan would have, all of them active, each with the threads that it would get.
+// Measures this machine's CPU as the runtime uses it: every number is the time of commands that the executor runs, on
+// as many virtual devices as a plan would have, all of them active, each with the threads that it would get.
 //
 //   MachineProbe probe{.devices = 2, .say = print};
 //   Result<MachineFigures> figures = probe.measure();
@@ -50,10 +50,6 @@ struct CollectiveFigure {
   int64_t bytes = 0; // of the whole tensor (see planner/cost.h)
   double seconds = 0;
 };
-struct GpuFigure {
-  std::string name;
-  int64_t memoryBytes = 0;
-};
 
 struct MachineFigures {
   int64_t devices = 1;
@@ -66,7 +62,6 @@ struct MachineFigures {
   std::vector<KernelFigure> kernels;
   std::vector<StreamFigure> streams;
   std::vector<CollectiveFigure> collectives; // none with one device
-  std::vector<GpuFigure> gpus;               // found; not measured
 };
 
 struct MachineProbe {
@@ -75,8 +70,5 @@ struct MachineProbe {
   std::function<void(const std::string &)> say = [](const std::string &) {}; // a line at a time, as it is measured
   Result<MachineFigures> measure() const;
 };
-
-// GPUs that the NVIDIA driver reports; none where there is no driver.
-std::vector<GpuFigure> findGpus();
 
 } // namespace cleave::runtime

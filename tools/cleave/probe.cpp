@@ -1,4 +1,6 @@
-// cleave probe -o cluster.yaml: measure this machine as the runtime uses it, and write the cluster file for it.
+// cleave probe -o cluster.yaml: measure this machine as the runtime uses it, its GPUs where there are any, and write
+// the cluster file for it.
+#include "compiler/gpu_trials.h"
 #include "compiler/planner/machine_cluster.h"
 #include "compiler/trial_kernels.h"
 #include "runtime/probe/machine.h"
@@ -11,26 +13,51 @@ namespace {
 
 struct Options {
   std::string output;
-  int64_t devices = 1;
+  int64_t devices = 0; // 0: one, or all GPUs
+  bool cpu = false;
 };
 
+using Say = std::function<void(const std::string &)>;
+
+Result<planner::Cluster> probeCpu(int64_t devices, const Say &say) {
+  auto kernels = trialKernels(devices);
+  if (!kernels) return kernels.status();
+  auto figures = runtime::MachineProbe{devices, std::move(*kernels), say}.measure();
+  if (!figures) return figures.status();
+  return planner::clusterOf(*figures);
+}
+
+Result<planner::Cluster> probeGpus(const std::vector<runtime::GpuDescription> &gpus, int64_t devices, const Say &say) {
+  if (devices > int64_t(gpus.size()))
+    return Status(ErrorKind::Usage,
+                  fmt::format("--devices {}: this machine has {} GPU{}; --cpu measures virtual devices of the CPU",
+                              devices, gpus.size(), gpus.size() == 1 ? "" : "s"));
+  for (const runtime::GpuDescription &gpu : gpus)
+    if (gpu.capability != gpus.front().capability)
+      say(fmt::format("note: {} is another kind; the file is for machines of {} alone", gpu.name, gpus.front().name));
+  auto trials = gpuTrials(gpus.front(), devices);
+  if (!trials) return trials.status();
+  auto figures = runtime::GpuProbe{gpus.front(), devices, std::move(*trials), say}.measure();
+  if (!figures) return figures.status();
+  return planner::clusterOf(*figures);
+}
+
 int run(const Options &options) {
-  runtime::MachineProbe probe;
-  probe.devices = options.devices;
   std::string measured;
-  probe.say = [&](const std::string &line) {
+  auto say = [&](const std::string &line) {
     measured += "# " + line + "\n";
     fmt::print(stderr, "{}\n", line);
   };
-  auto kernels = trialKernels(options.devices);
-  if (!kernels) return fail(kernels.status());
-  probe.kernels = std::move(*kernels);
-  auto figures = probe.measure();
-  if (!figures) return fail(figures.status());
+  std::vector<runtime::GpuDescription> gpus;
+  if (!options.cpu) gpus = runtime::findGpus();
+  int64_t devices = options.devices > 0 ? options.devices : std::max<int64_t>(1, int64_t(gpus.size()));
+  if (gpus.empty() && !options.cpu) say("no GPU found: the CPU is measured");
+  Result<planner::Cluster> cluster = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
+  if (!cluster) return fail(cluster.status());
   std::string text =
       fmt::format("# Written by `cleave probe --devices {}`; docs/cluster.md explains the keys. Measured, "
                   "with all devices active:\n{}{}",
-                  options.devices, measured, planner::clusterOf(*figures).yaml());
+                  devices, measured, cluster->yaml());
   auto readBack = planner::parseClusterYaml(text, options.output);
   if (!readBack) return fail(readBack.status());
   Status written = writeText(options.output, text);
@@ -46,8 +73,11 @@ void addProbe(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("probe", "Measure this machine and write its cluster file; takes some seconds");
   auto options = std::make_shared<Options>();
   command->add_option("-o,--output", options->output, "the cluster file to write; - is standard output")->required();
-  command->add_option("--devices", options->devices, "virtual devices that share the machine (default: 1)")
+  command
+      ->add_option("--devices", options->devices,
+                   "GPUs (default: all), or virtual devices that share the CPU (default: 1)")
       ->check(CLI::Range(1, 64));
+  command->add_flag("--cpu", options->cpu, "measure the CPU although there are GPUs");
   command->callback([options, &status] { status = run(*options); });
 }
 

@@ -1,4 +1,5 @@
 // Figures that follow a known law give its constants back.
+#include "compiler/planner/cost.h"
 #include "compiler/planner/machine_cluster.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -79,6 +80,44 @@ TEST(MachineCluster, YamlReadsBack) {
     EXPECT_EQ(again->yaml(), cluster.yaml());
     EXPECT_EQ(again->numDevices(), devices);
   }
+}
+
+// GPUs whose products, kernels and all-reduces take exactly what the model says.
+TEST(MachineCluster, FindsTheConstantsOfGpus) {
+  constexpr double lost = 6, start = 2e-6;
+  runtime::GpuFigures figures{.gpu = {"NVIDIA H100 80GB HBM3", 90, 79.6 * 1024 * 1024 * 1024}, .devices = 8};
+  figures.launchSeconds = start;
+  figures.streamRate = 2.9e12;
+  figures.hostRate = 40e9;
+  for (auto [precision, rate] : {std::pair{"fp32", 5e13}, {"tf32", 4e14}, {"fp16", 7e14}, {"bf16", 7e14}})
+    for (double size : {8192.0, 2048.0, 512.0})
+      for (double k : {8192.0, 512.0}) {
+        double flops = 2 * size * size * k;
+        double seconds = flops / rate * (1 + lost / size) * (1 + lost / size) * (1 + lost / k) + start;
+        figures.products[precision].push_back({1, int64_t(size), int64_t(size), int64_t(k), flops / seconds});
+      }
+  Cluster truth;
+  truth.devicesPerNode = 8;
+  truth.device.kind = "h100-80g";
+  truth.node = {400e9, 5e-6};
+  for (int64_t bytes : {int64_t(1) << 6, int64_t(1) << 20, int64_t(1) << 30})
+    figures.collectives.push_back(
+        {"all_reduce", 8, bytes, collectiveSeconds(truth, Collective::AllReduce, {8, 8}, double(bytes))});
+
+  Cluster cluster = clusterOf(figures);
+  EXPECT_EQ(cluster.device.kind, "h100-80g");
+  EXPECT_NEAR(cluster.device.flopsAt("bf16") * cluster.device.computeEfficiency / 7e14, 1, 0.01);
+  EXPECT_NEAR(cluster.device.flopsAt("fp32") * cluster.device.computeEfficiency / 5e13, 1, 0.01);
+  EXPECT_NEAR(cluster.device.halfRateDimension, lost, 0.2);
+  EXPECT_EQ(cluster.device.launchSeconds, start);
+  EXPECT_EQ(cluster.device.dispatchSeconds, 0);
+  EXPECT_EQ(cluster.device.memoryBandwidth * cluster.device.bandwidthEfficiency, 2.9e12);
+  EXPECT_NEAR(cluster.node.latency / 5e-6, 1, 0.01);
+  EXPECT_NEAR(cluster.node.bandwidth / 400e9, 1, 0.01);
+  EXPECT_NEAR(hostCopySeconds(cluster, 40e9, 0), 1, 1e-9);
+  auto again = parseClusterYaml(cluster.yaml(), "probed.yaml");
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(again->yaml(), cluster.yaml());
 }
 
 } // namespace

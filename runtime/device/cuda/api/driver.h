@@ -85,6 +85,7 @@ enum : int {
   FUNCTION(deviceGetCount, cuDeviceGetCount, (int *count))                                                             \
   FUNCTION(deviceGet, cuDeviceGet, (int *device, int ordinal))                                                         \
   FUNCTION(deviceGetName, cuDeviceGetName, (char *name, int length, int device))                                       \
+  FUNCTION(deviceTotalMem, cuDeviceTotalMem_v2, (size_t *bytes, int device))                                           \
   FUNCTION(deviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, int device))                          \
   FUNCTION(primaryCtxRetain, cuDevicePrimaryCtxRetain, (Context * context, int device))                                \
   FUNCTION(primaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int device))                                              \

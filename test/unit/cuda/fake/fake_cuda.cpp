@@ -139,6 +139,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 102 ? 1 : attribute == 97 ? 232448 : 0;
   return 0;
 }
+int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = state().memory, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &state().contexts[device], 0; }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *context) {

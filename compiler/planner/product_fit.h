@@ -1,0 +1,22 @@
+// The law of matrix products (cost.h) that measured rates come closest to.
+//
+//   fitProducts({{1, 512, 512, 512, 2.1e11}, ...}, 1.3e-6)     // {.rate = 2.3e11, .lost = 4.5}
+#pragma once
+#include "runtime/probe/machine.h"
+#include <optional>
+#include <span>
+
+namespace cleave::planner {
+
+// rate / ((1 + lost/m) (1 + lost/n) (1 + lost/k)) FLOP/s, after the start.
+struct ProductFit {
+  double rate = 0, lost = 0;
+};
+
+double flopsOf(const runtime::ProductFigure &product);
+// Least squares of the logarithms. `start`: seconds of a product that has next to nothing to do. `lost`: where it is
+// known.
+ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start,
+                       std::optional<double> lost = std::nullopt);
+
+} // namespace cleave::planner
