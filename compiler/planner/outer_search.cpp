@@ -17,7 +17,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Without pipeline the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
 // ZeRO stages are mixed on so many meshes.
-constexpr size_t mostMixed = 3;
+constexpr size_t mostMixed = 3, mostLookedAt = 12; // of the fastest without
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
 
@@ -186,29 +186,43 @@ private:
     }
   }
 
-  // ZeRO stages of their own for groups of parameters, of the best meshes; the fastest of them first.
+  // ZeRO stages of their own for groups of parameters, of the meshes that might gain most; the fastest of all first.
   void mixZeroStages(std::vector<Solution> &plans, const Deadline &deadline) const {
-    const double worth = worthImproving * plans[0].seconds();
-    size_t mixed = 0;
+    struct Candidate {
+      Solution *solution;
+      double seconds; // that a mix might take
+    };
+    std::vector<Candidate> candidates;
     for (Solution &solution : plans) {
-      const Setting setting = solution.model->setting;
+      const Setting &setting = solution.model->setting;
       const std::vector<int> open = openZeroStages(constraints, setting);
-      if (mixed >= mostMixed || solution.seconds() > worth || deadline.isOver()) break;
+      if (candidates.size() >= mostLookedAt || deadline.isOver()) break;
       if (open.size() == 1 || setting.offload != Offload::None || setting.grid != TensorGrid::None) continue;
       if (solution.seconds() <= outcome.bound * (1 + 1e-9)) continue;
-      ++mixed;
-      ActivityCosts activity = costActivity(*solution.model, solution.choice);
+      const ActivityCosts activity = costActivity(*solution.model, solution.choice);
       const StateCosts uniform = costState(*solution.model, solution.choice);
-      StageProblem stages = space.stagesOf(*solution.model, activity, uniform);
+      const StageProblem stages = space.stagesOf(*solution.model, activity, uniform);
+      const double seconds = secondsWithoutLimit(stages, open, solution.choice, solution.plan.firstUnits);
+      if (seconds < solution.seconds() && seconds < worthImproving * plans[0].seconds())
+        candidates.push_back({&solution, seconds});
+    }
+    std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
+    if (candidates.size() > mostMixed) candidates.resize(mostMixed);
+    for (const Candidate &candidate : candidates) {
+      if (deadline.isOver()) break;
+      Solution &solution = *candidate.solution;
+      const Setting setting = solution.model->setting;
+      const ActivityCosts activity = costActivity(*solution.model, solution.choice);
+      const StateCosts uniform = costState(*solution.model, solution.choice);
+      const StageProblem stages = space.stagesOf(*solution.model, activity, uniform);
       const double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
       const std::shared_ptr<const SplitModel> before = solution.model;
       auto model = std::make_shared<SplitModel>(*before);
-      mixZero(stages, open, solution.choice, int64_t(improvementWork / work), model, solution.plan,
-              solution.evaluation);
+      mixZero(stages, openZeroStages(constraints, setting), solution.choice, int64_t(improvementWork / work), model,
+              solution.plan, solution.evaluation);
       solution.model = std::move(model);
     }
-    std::stable_sort(plans.begin(), plans.end(),
-                     [](const Solution &a, const Solution &b) { return a.seconds() < b.seconds(); });
+    std::ranges::stable_sort(plans, {}, &Solution::seconds);
   }
 
   const Problem &problem;

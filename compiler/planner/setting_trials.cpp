@@ -49,8 +49,9 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
 
 double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
   ++candidates;
+  const Setting &setting = stages.model->setting;
   std::optional<StagePlan> plan =
-      planStages(stages, std::min(found.secondsOf(stages.model->setting), worthImproving * found.worthTrying()));
+      planStages(stages, std::min(found.secondsOf(setting), worthKeeping(setting) * found.worthTrying()));
   if (!plan) return infinity;
   if (plan->isPruned) {
     isTight = plan->isTight;
@@ -61,6 +62,11 @@ double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int>
   }));
   consider(stages, choice, isExact, *plan);
   return plan->bound;
+}
+
+// Times the best plan: others that are slower are left.
+double SettingTrials::worthKeeping(const Setting &setting) const {
+  return setting.pp == 1 && openZeroStages(space.constraints, setting).size() > 1 ? worthMixing : worthImproving;
 }
 
 void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
@@ -82,7 +88,9 @@ void SettingTrials::consider(const StageProblem &stages, const std::vector<int> 
   if (plan.fits && plan.seconds >= worth * found.secondsOf(stages.model->setting)) return;
   bool isLeaner = !found.leastMemory || plan.bytes < found.leastMemory->plan.bytes;
   if (!plan.fits && (found.best || !isLeaner)) return;
-  if (plan.fits && plan.bound >= found.worthTrying() && plan.seconds >= worthImproving * found.worthTrying()) return;
+  if (plan.fits && plan.bound >= found.worthTrying() &&
+      plan.seconds >= worthKeeping(stages.model->setting) * found.worthTrying())
+    return;
   Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
   solution.evaluation = evaluatePlan(stages, plan);
   // What the schedule as simulated holds more than the formula of the cut is left free.

@@ -11,6 +11,8 @@ namespace cleave::planner {
 // The search tells plans by their formula apart from plans by their simulation: those within these parts of the best
 // are simulated, and are worth improving or showing beside it.
 inline constexpr double worthSimulating = 1.03, worthImproving = 1.25;
+// Without pipeline a mix of ZeRO stages may be so much faster than the best of one stage for all (mixed_zero.h).
+inline constexpr double worthMixing = 2;
 
 // Shardings of a setting that may be faster than the best plan, cut and recomputed otherwise than was tried.
 struct OpenPlan {
@@ -40,6 +42,7 @@ public:
 
 private:
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
+  double worthKeeping(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
   double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
   double leastOfAnyMemory(SplitModel &model) const;

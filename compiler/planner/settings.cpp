@@ -48,10 +48,10 @@ bool hasOneSample(const Problem &problem, const Setting &setting) {
 }
 
 // Fewer microbatches than ranks leave most of these waiting. That pays where a microbatch of few samples takes about as
-// long as one of many: where its products, at their highest rate, are shorter than what does not depend on samples
+// long as one of many: where its products, at their highest rate, are short beside what does not depend on samples
 // (launches, handing kernels over and reading weights, of the forward pass and two in the backward pass). With W
-// seconds of products a step and K such seconds a microbatch, M microbatches take (M + pp - 1) (W / M + K) / pp, which
-// falls up to M = pp - 1 where W / pp is over K.
+// seconds of products a step, K such seconds a microbatch and a third of 1F1B's bubble, as zero-bubble schedules have,
+// M microbatches take (M + (pp - 1) / 3) (W / M + K) / pp.
 class FewMicrobatches {
 public:
   FewMicrobatches(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster) {
@@ -66,13 +66,24 @@ public:
     launches = passes * kernels * (device.launchSeconds + device.dispatchSeconds);
     weights = passes * bytes / device.memoryBandwidth;
   }
-  bool mayPay(const Setting &setting) const {
-    const double ways = double(setting.batchWays() * setting.cp * setting.ep * setting.tp * setting.pp);
-    return setting.pp > 1 && products / ways < launches + weights / double(setting.tp * setting.ep);
+
+  // As against so many of them at least, of those that are possible.
+  bool mayPay(const Setting &setting, const std::vector<int64_t> &possible, int64_t least) const {
+    auto enough = std::ranges::lower_bound(possible, least);
+    if (setting.microbatches >= least || enough == possible.end()) return true;
+    return seconds(setting, double(setting.microbatches)) < seconds(setting, double(*enough));
   }
 
 private:
-  double products = 0, launches = 0, weights = 0; // seconds of a step, and of a microbatch, on one device
+  double seconds(const Setting &setting, double microbatches) const {
+    const double ofWeights = double(setting.ep * setting.tp),
+                 ways = double(setting.batchWays() * setting.cp) * ofWeights;
+    const double one = products / ways / microbatches + launches + weights / ofWeights;
+    return (microbatches + double(setting.pp - 1) / 3) * one;
+  }
+
+  double products = 0;              // seconds of a step on one device
+  double launches = 0, weights = 0; // of a microbatch
 };
 
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
@@ -82,9 +93,9 @@ constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 // times are tried on the best pipelines (pipeline_refinement.h). None is always as good as another: gpipe and
 // looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks, eight microbatches,
 // passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps more. V schedules need
-// two microbatches a rank to be better than these, unless few are worth looking at. `units`, `blocks`: that stages are
+// two microbatches a rank to be better than these, unless fewer may pay (`forV`). `units`, `blocks`: that stages are
 // made of.
-std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks, bool mayBeFew,
+std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks, bool forV,
                                    const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};
   if (setting.pp == 1) return {"none"};
@@ -98,7 +109,7 @@ std::vector<std::string> schedules(const Constraints &constraints, size_t units,
     kinds.push_back(fmt::format("looped-bfs:{}", chunks));
   }
   for (const char *kind : {"zb-h1", "zb-h2"}) kinds.emplace_back(kind);
-  if ((setting.microbatches >= 2 * setting.pp || mayBeFew) && size_t(setting.pp * 2) <= units)
+  if (forV && size_t(setting.pp * 2) <= units)
     for (const char *kind : {"zb-v", "dualpipev"}) kinds.emplace_back(kind);
   return kinds;
 }
@@ -155,10 +166,10 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;
             if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
             if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
-            const bool mayBeFew = few.mayPay(setting);
-            const bool areFew = pp > 1 && microbatches < pp && !constraints.microbatches && problem.batch / rest >= pp;
-            if (areFew && !mayBeFew) continue;
-            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, mayBeFew, setting)) {
+            const bool isOpen = pp > 1 && !constraints.microbatches && problem.batch / rest >= pp;
+            if (isOpen && !few.mayPay(setting, microbatchCounts, pp)) continue;
+            const bool forV = few.mayPay(setting, microbatchCounts, 2 * pp);
+            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, forV, setting)) {
               setting.schedule = pp > 1 ? schedule : "none";
               const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
               if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;

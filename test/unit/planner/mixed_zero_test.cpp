@@ -3,6 +3,7 @@
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_space.h"
 #include "test/unit/planner/problem_builder.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
@@ -133,6 +134,28 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
   EXPECT_GE(count, 12);
   EXPECT_GE(better * 4, count);
   EXPECT_GE(exact * 2, count);
+}
+
+// Also where the mesh that a mix makes the fastest is far from it with one stage for all.
+TEST(MixedZero, NoMeshThatIsAskedForIsFaster) {
+  Problem problem = testing::gpt({24, 48, 192, 8, 6, 1000});
+  Result<Cluster> cluster = parseCluster("a100-80g:3x4");
+  cluster->device.dispatchSeconds = 0;
+  cluster->device.memoryBandwidth = 120e9;
+  int mixed = 0;
+  for (double mib : {16.0, 18.0, 20.0, 22.0}) {
+    cluster->device.memoryBytes = mib * (1 << 20);
+    Result<Decision> open = solve(problem, *cluster, Constraints(), {.alternatives = false});
+    ASSERT_TRUE(open) << mib;
+    for (const char *mesh : {"dp=12", "pp=1,dp=6", "pp=1,dp=4", "pp=2,dp=6"}) {
+      Result<Decision> asked =
+          solve(problem, *cluster, *parseConstraints({.mesh = mesh}, *cluster), {.alternatives = false});
+      if (!asked) continue; // does not fit
+      mixed += std::ranges::any_of(asked->notes, [](const std::string &note) { return note.starts_with("ZeRO-"); });
+      EXPECT_LE(open->predicted.stepSeconds, asked->predicted.stepSeconds * (1 + 1e-9)) << mib << " " << mesh;
+    }
+  }
+  EXPECT_GT(mixed, 0);
 }
 
 } // namespace
