@@ -264,7 +264,8 @@ void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Ass
 }
 
 // Bisection over the price of memory.
-Status InnerProblem::improve(double theta, double workspace, double memoryLimit, Assignment &best) const {
+Status InnerProblem::improve(double theta, double workspace, double memoryLimit, Assignment &best,
+                             const SearchClock &clock) const {
   double low = 0, high = 0;
   auto attempt = [&](double lambda) -> Result<bool> {
     Result<Minimum> minimum = minimize({theta, lambda, 1, workspace});
@@ -274,7 +275,7 @@ Status InnerProblem::improve(double theta, double workspace, double memoryLimit,
     return evaluate(model, minimum->assignment).predicted.memory.total() <= memoryLimit;
   };
   double lambda = best.evaluation.predicted.stepSeconds / std::max(1.0, memoryLimit) * 0.01;
-  for (int i = 0; i < 24 && high == 0; ++i, lambda *= 4) {
+  for (int i = 0; i < 24 && high == 0 && !clock.isOver(); ++i, lambda *= 4) {
     Result<bool> fits = attempt(lambda);
     if (!fits) return fits.status();
     if (*fits)
@@ -282,7 +283,7 @@ Status InnerProblem::improve(double theta, double workspace, double memoryLimit,
     else
       low = lambda;
   }
-  for (int i = 0; i < 10 && high > 0; ++i) {
+  for (int i = 0; i < 10 && high > 0 && !clock.isOver(); ++i) {
     double middle = low > 0 ? std::sqrt(low * high) : high / 2;
     Result<bool> fits = attempt(middle);
     if (!fits) return fits.status();
@@ -292,9 +293,9 @@ Status InnerProblem::improve(double theta, double workspace, double memoryLimit,
   return Status::ok();
 }
 
-Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best) const {
+Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const {
   double workspace = infinity;
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < 24 && !clock.isOver(); ++i) {
     Result<Minimum> least = minimize({0, 1, 1e-6, workspace});
     if (!least) return least.status();
     if (least->value == infinity) return 0.0; // some operation needs more, whatever its split
@@ -309,13 +310,13 @@ Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best)
   return 0.0;
 }
 
-Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent) const {
-  Result<Assignment> solved = search(memoryLimit, incumbent);
+Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent, const SearchClock &clock) const {
+  Result<Assignment> solved = search(memoryLimit, incumbent, clock);
   if (solved) solved->isExact = isExact;
   return solved;
 }
 
-Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent) const {
+Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent, const SearchClock &clock) const {
   Assignment best;
   if (std::all_of(domains.begin(), domains.end(), [](int domain) { return domain == 1; })) {
     best.choice.assign(model.variables.size(), 0);
@@ -343,13 +344,13 @@ Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent) co
     if (isTight) break;
   }
   if (best.fits) return best;
-  Result<double> workspace = findWorkspace(memoryLimit, best);
+  Result<double> workspace = findWorkspace(memoryLimit, best, clock);
   if (!workspace) return workspace.status();
   if (!best.fits) return best;
   for (double theta : {1.0, 0.0}) {
     if (theta == 0 && isTight) continue;
-    CLEAVE_RETURN_IF_ERROR(improve(theta, infinity, memoryLimit, best));
-    if (*workspace < infinity) CLEAVE_RETURN_IF_ERROR(improve(theta, *workspace, memoryLimit, best));
+    CLEAVE_RETURN_IF_ERROR(improve(theta, infinity, memoryLimit, best, clock));
+    if (*workspace < infinity) CLEAVE_RETURN_IF_ERROR(improve(theta, *workspace, memoryLimit, best, clock));
   }
   return best;
 }

@@ -7,6 +7,7 @@
 // no sum: where it is too large, the candidates that need most of it are forbidden, one size after the other.
 #pragma once
 #include "compiler/planner/factor_graph.h"
+#include "compiler/planner/search_clock.h"
 #include "compiler/planner/step_evaluation.h"
 #include <limits>
 
@@ -26,8 +27,9 @@ public:
   // Prices every choice once; the model must outlive it. `solverSeconds` are spent on integer programs where tables are
   // too wide to eliminate; 0: none.
   InnerProblem(const SplitModel &model, double solverSeconds);
-  // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds.
-  Result<Assignment> solve(double memoryLimit, double incumbent) const;
+  // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds, and with the best
+  // known when the clock is over.
+  Result<Assignment> solve(double memoryLimit, double incumbent, const SearchClock &clock = {}) const;
   // No assignment of this model is faster, whatever its communication.
   static double computeBound(const SplitModel &model);
   // The assignment with the least compute and communication that nothing hides, memory and gradient reductions aside.
@@ -56,11 +58,11 @@ private:
   };
 
   void addFlow(const Flow &flow);
-  Result<Assignment> search(double memoryLimit, double incumbent) const;
+  Result<Assignment> search(double memoryLimit, double incumbent, const SearchClock &clock) const;
   Result<Minimum> minimize(const Weights &weights) const;
-  Status improve(double theta, double workspace, double memoryLimit, Assignment &best) const;
+  Status improve(double theta, double workspace, double memoryLimit, Assignment &best, const SearchClock &clock) const;
   // Bounds the workspace by ever less until the leanest assignment fits; 0 when none does.
-  Result<double> findWorkspace(double memoryLimit, Assignment &best) const;
+  Result<double> findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const;
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;

@@ -9,8 +9,8 @@ constexpr double mostCuts = 2e4, mostActions = 4e6, mostUntimed = 300;
 
 class CutTimes {
 public:
-  CutTimes(const StageProblem &problem, double worth)
-      : problem(problem), worth(worth), units(problem.model->layout->units), stages(problem.stages()),
+  CutTimes(const StageProblem &problem, double worth, const SearchClock &clock)
+      : problem(problem), worth(worth), clock(clock), units(problem.model->layout->units), stages(problem.stages()),
         microbatches(double(problem.model->setting.microbatches)), work(size_t(problem.ranks()), 0.0),
         waits(size_t(problem.ranks()), 0.0),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
@@ -84,7 +84,7 @@ private:
     for (int other = 0; other < stage; ++other) isFirst = isFirst && problem.rankOf(other) != int(rank);
     if (isFirst) waits[rank] = splits ? 0 : before[size_t(first)];
     const int most = int(units.size()) - (stages - stage - 1); // it ends there at the latest
-    for (int end = first + 1; end <= most; ++end) {
+    for (int end = first + 1; end <= most && !clock.isOver(); ++end) {
       const std::optional<Recompute> given = problem.given(stage, end - 1);
       plan.recompute[size_t(end) - 1] = given.value_or(ways.front());
       work[rank] += least(units[size_t(end) - 1].kind, given, [](const UnitActivity &one) { return one.seconds(); });
@@ -122,6 +122,7 @@ private:
 
   const StageProblem &problem;
   double worth;
+  const SearchClock &clock;
   const std::vector<Unit> &units;
   int stages;
   double microbatches;
@@ -135,8 +136,8 @@ private:
 
 } // namespace
 
-std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth) {
-  CutTimes times(problem, worth);
+std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth, const SearchClock &clock) {
+  CutTimes times(problem, worth, clock);
   if (!times.isPossible()) return std::nullopt;
   return times.all();
 }

@@ -5,6 +5,7 @@
 //
 // What would make a rank work longer than `worth` in all is left out without being simulated.
 #pragma once
+#include "compiler/planner/search_clock.h"
 #include "compiler/planner/stage_plan.h"
 #include <optional>
 
@@ -18,7 +19,8 @@ struct TimedCut {
 
 // The cuts that may take less than `worth` seconds within the memory, the fastest first; nothing where there are more
 // than can be looked at. Of tables that follow the stages' times, of steps that overlap, and where a pass gets shorter
-// by computing something again, 0 seconds are known.
-std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth);
+// by computing something again, 0 seconds are known. When the clock is over: those that were looked at.
+std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth,
+                                                 const SearchClock &clock = {});
 
 } // namespace cleave::planner

@@ -28,6 +28,8 @@ void FoundPlans::record(Solution solution) {
   if (!best || solution.seconds() < best->seconds()) best = std::move(solution);
 }
 
+bool FoundPlans::hasAny() const { return best || leastMemory || options.worth < infinity; }
+
 double FoundPlans::incumbent() const { return best ? std::min(best->seconds(), options.worth) : options.worth; }
 
 double FoundPlans::worthTrying() const {

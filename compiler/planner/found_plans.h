@@ -14,6 +14,8 @@ struct FoundPlans {
   explicit FoundPlans(const SearchOptions &options) : options(options) {}
 
   void record(Solution solution);
+  // Is anything known that a search may end with?
+  bool hasAny() const;
   // Seconds of the best plan, or of what it has to beat.
   double incumbent() const;
   // A setting that cannot be faster than this is of no use: the best plan so far, or the last runner-up asked for.

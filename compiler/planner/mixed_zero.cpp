@@ -10,8 +10,9 @@ constexpr double leastGain = 1e-9;
 
 class Mixing {
 public:
-  Mixing(const StageProblem &stages, const std::vector<int> &choice, int64_t prices, const StagePlan &given)
-      : stages(stages), choice(choice), pricesLeft(prices), given(given) {}
+  Mixing(const StageProblem &stages, const std::vector<int> &choice, int64_t prices, const StagePlan &given,
+         const SearchClock &clock)
+      : stages(stages), choice(choice), pricesLeft(prices), given(given), clock(clock) {}
 
   struct Mix {
     SplitModel model;
@@ -76,7 +77,7 @@ private:
 
   // Nothing when no more may be priced.
   std::optional<Mix> priced(const SplitModel &model, double limit) {
-    if (pricesLeft-- <= 0) return std::nullopt;
+    if (pricesLeft-- <= 0 || clock.isOver()) return std::nullopt;
     Mix mix{model, {}, {}};
     StateCosts state = costState(mix.model, choice);
     StageProblem problem = stages;
@@ -93,6 +94,7 @@ private:
   const std::vector<int> &choice;
   int64_t pricesLeft;
   const StagePlan &given;
+  const SearchClock &clock;
 };
 
 } // namespace
@@ -114,10 +116,11 @@ double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &o
 }
 
 void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
-             int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation) {
+             int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation,
+             const SearchClock &clock) {
   const StagePlan given = plan;
   const SplitModel from = *model;
-  Mixing mixing(stages, choice, mostPrices, given);
+  Mixing mixing(stages, choice, mostPrices, given, clock);
   auto mix = [&](int lower, int upper) {
     std::optional<Mixing::Mix> found = mixing.mix(from, lower, upper);
     if (!found || !(found->seconds() < evaluation.predicted.stepSeconds * (1 - leastGain))) return;

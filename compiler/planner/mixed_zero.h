@@ -7,6 +7,7 @@
 // Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given, recomputation
 // chosen again.
 #pragma once
+#include "compiler/planner/search_clock.h"
 #include "compiler/planner/stage_plan.h"
 #include <memory>
 
@@ -18,8 +19,9 @@ double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &o
                            const std::vector<int> &firstUnits);
 
 // `model`, `plan` and `evaluation` are replaced where a faster plan is found that fits; at most `mostPrices` are
-// priced. `open`: ZeRO stages allowed. Deterministic.
+// priced, until the clock is over. `open`: ZeRO stages allowed. Deterministic but for the clock.
 void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
-             int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation);
+             int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation,
+             const SearchClock &clock);
 
 } // namespace cleave::planner

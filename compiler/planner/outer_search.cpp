@@ -16,6 +16,8 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // Without pipeline the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
+// Settings tried when the time is over and nothing fits.
+constexpr size_t mostLean = 8;
 // ZeRO stages are mixed on so many meshes.
 constexpr size_t mostMixed = 3, mostLookedAt = 12; // of the fastest without
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
@@ -27,7 +29,7 @@ public:
               const SearchOptions &options)
       : problem(problem), facts(facts), cluster(cluster), constraints(constraints), options(options),
         space(problem, facts, cluster, constraints, options), cells(problem, facts, cluster, constraints),
-        found(options), trials(space, cells, found) {
+        found(options), clock(options.seconds, tellProgress()), trials(space, cells, found, clock) {
     outcome.bound = infinity;
   }
 
@@ -35,20 +37,29 @@ public:
     outcome.reason = space.gather();
     outcome.notes = space.notes;
     if (!outcome.reason) return std::move(outcome);
-    const Deadline deadline(options.seconds);
     queueSettings();
-    trySettings(deadline);
-    PipelineRefinement refinement(space, cells, found, trials, deadline);
+    trySettings();
+    PipelineRefinement refinement(space, cells, found, trials, clock);
+    doing = "cutting the best pipelines";
     refinement.refine();
-    if (found.best) refineBest(deadline);
+    doing = "the best splits again";
+    if (found.best) refineBest();
     if (found.best) {
+      doing = "bounds of pipelines";
       if (options.certified) refinement.certify();
       for (const OpenPlan &plan : trials.open) outcome.bound = std::min(outcome.bound, plan.bound);
+      doing = "schedules that follow the stages";
       refinement.tryFollowingSchedules();
     }
     outcome.bound = std::min(outcome.bound, trials.bound);
-    if (found.best) improveBest(deadline);
+    doing = "changes of the best plans";
+    if (found.best) improveBest();
     outcome.bound = std::min(outcome.bound, found.incumbent());
+    if (outcome.isComplete && found.best && clock.isOver())
+      outcome.notes.push_back(fmt::format(
+          "the search was stopped after {:.1f} s: all settings were looked at, but the best plans and the bounds of "
+          "others might still have been improved",
+          clock.elapsed()));
     outcome.boundsAllSplits = trials.boundsAllSplits;
     outcome.candidates = trials.candidates;
     if (!found.best && !found.leastMemory && outcome.reason) outcome.reason = space.whyNothing();
@@ -71,19 +82,23 @@ private:
   };
 
   void queueSettings() {
-    double peak = cluster.device.flopsAt(problem.precision);
-    double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
-    for (size_t i = 0; i < space.settings.size(); ++i) {
-      // A microbatch through the whole model, on the devices of one stage at their peak.
-      const Setting &setting = space.settings[i];
-      double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.microbatches);
-      for (const LaidAxis &axis : setting.laidAxes()) ways *= double(axis.size);
-      queue.push({space.stepBound(setting, flops / ways / peak), i, Entry::Flops});
-    }
+    for (size_t i = 0; i < space.settings.size(); ++i) queue.push({flopsBound(space.settings[i]), i, Entry::Flops});
+  }
+
+  // A microbatch through the whole model, on the devices of one stage at their peak.
+  double flopsBound(const Setting &setting) const {
+    // A measured peak is one of some product; others may be a little faster.
+    const Device &device = cluster.device;
+    const double peak = device.flopsAt(problem.precision) *
+                        std::max(1.0, device.computeEfficiency * std::max(1.0, device.batchedEfficiency));
+    const double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
+    double ways = double(setting.batchWays() * setting.tp * setting.cp * setting.microbatches);
+    for (const LaidAxis &axis : setting.laidAxes()) ways *= double(axis.size);
+    return space.stepBound(setting, flops / ways / peak);
   }
 
   // The most promising first, until none can be faster than what was found.
-  void trySettings(const Deadline &deadline) {
+  void trySettings() {
     while (!queue.empty()) {
       Entry entry = queue.top();
       queue.pop();
@@ -91,28 +106,51 @@ private:
         outcome.bound = std::min(outcome.bound, entry.bound);
         break;
       }
-      double elapsed = deadline.elapsed();
-      tellProgress(elapsed, entry.bound);
-      const bool hasAny = found.best || found.leastMemory || options.worth < infinity;
-      if (deadline.isOver() && hasAny) {
-        outcome.bound = std::min(outcome.bound, entry.bound);
-        outcome.isComplete = false;
-        outcome.notes.push_back(
-            fmt::format("the search was stopped after {:.1f} s; settings are left that may be up to "
-                        "{:.1f} % faster",
-                        elapsed, found.best ? 100 * std::max(0.0, 1 - entry.bound / found.incumbent()) : 100.0));
-        break;
-      }
+      reached = entry.bound;
+      if (clock.isOver() && found.hasAny()) return stopAt(entry);
       advance(entry);
     }
   }
 
-  void tellProgress(double elapsed, double bound) {
-    constexpr double interval = 0.1;
-    if (!options.progress || elapsed < told + interval) return;
-    told = elapsed;
-    options.progress({elapsed, found.best ? found.incumbent() : 0, std::min({outcome.bound, trials.bound, bound}),
-                      trials.candidates, queue.size() + 1});
+  // The time is over. Where nothing that fits has been found, a few settings that need little are tried all the same.
+  void stopAt(const Entry &entry) {
+    outcome.bound = std::min(outcome.bound, entry.bound);
+    outcome.isComplete = false;
+    if (!found.best && options.worth == infinity) tryLean(entry.bound);
+    const double faster = found.best ? 100 * std::max(0.0, 1 - entry.bound / found.incumbent()) : 100;
+    outcome.notes.push_back(
+        fmt::format("the search was stopped after {:.1f} s; settings are left that may be up to {:.1f} % faster",
+                    clock.elapsed(), faster));
+  }
+
+  // Of every mesh the setting with most microbatches, and so the least activations at a time; the most promising first.
+  void tryLean(double known) {
+    std::vector<std::pair<double, size_t>> leanest;      // bound, setting
+    for (size_t i = 0; i < space.settings.size(); ++i) { // those of a mesh follow each other
+      const Setting &setting = space.settings[i];
+      const bool isOfLast = !leanest.empty() && sameMesh(space.settings[leanest.back().second], setting);
+      if (!isOfLast)
+        leanest.emplace_back(flopsBound(setting), i);
+      else if (space.settings[leanest.back().second].microbatches < setting.microbatches)
+        leanest.back() = {flopsBound(setting), i};
+    }
+    std::ranges::sort(leanest);
+    for (size_t i = 0; i < std::min(leanest.size(), mostLean) && !found.best; ++i) {
+      const Setting &setting = space.settings[leanest[i].second];
+      Cell &cell = cells.at(setting);
+      cells.solve(cell);
+      if (Status tried = trials.trySetting(setting, cell, known); !tried) outcome.reason = tried;
+    }
+  }
+
+  SearchClock::Tell tellProgress() {
+    if (!options.progress) return {};
+    return [this](double elapsed) {
+      double bound = std::min({outcome.bound, trials.bound, reached});
+      for (const OpenPlan &plan : trials.open) bound = std::min(bound, plan.bound);
+      options.progress(
+          {elapsed, found.best ? found.incumbent() : 0, bound, trials.candidates, queue.size() + 1, doing});
+    };
   }
 
   void advance(Entry entry) {
@@ -148,27 +186,27 @@ private:
   }
 
   // With their own prices instead of their cell's.
-  void refineBest(const Deadline &deadline) {
+  void refineBest() {
     if (space.isSmall() || !constraints.recomputeOf.empty()) return;
     int64_t refined = 0;
     for (const Solution &solution : found.fastestFirst()) {
-      if (deadline.isOver()) break;
       if (solution.model->setting.pp > 1 || ++refined > mostRefinements) continue;
       SplitModel model = *solution.model;
       for (Recompute how : space.openWays()) {
         model.setting.recompute = how;
-        Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent());
+        if (clock.isOver()) return;
+        Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent(), clock);
         if (assignment && !assignment->isPruned) trials.offer(model, *assignment);
       }
     }
   }
 
   // What the sum over operations that was minimised leaves out, of the best plan and of the runners-up asked for.
-  void improveBest(const Deadline &deadline) {
+  void improveBest() {
     std::vector<Solution> plans = found.fastestFirst();
     found.best.reset();
     found.byMesh.clear();
-    mixZeroStages(plans, deadline);
+    mixZeroStages(plans);
     int64_t improved = 0;
     double best = plans[0].seconds();
     for (Solution &solution : plans) {
@@ -180,14 +218,15 @@ private:
         StageProblem stages{
             &*solution.model, nullptr, nullptr, space.profileOf(setting), space.memoryLimit, {}, {}, {}, {}, {}};
         double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
-        improvePlan(stages, solution.plan, int64_t(improvementWork / work), solution.choice, solution.evaluation);
+        improvePlan(stages, solution.plan, int64_t(improvementWork / work), solution.choice, solution.evaluation,
+                    clock);
       }
       found.record(std::move(solution));
     }
   }
 
   // ZeRO stages of their own for groups of parameters, of the meshes that might gain most; the fastest of all first.
-  void mixZeroStages(std::vector<Solution> &plans, const Deadline &deadline) const {
+  void mixZeroStages(std::vector<Solution> &plans) const {
     struct Candidate {
       Solution *solution;
       double seconds; // that a mix might take
@@ -196,7 +235,7 @@ private:
     for (Solution &solution : plans) {
       const Setting &setting = solution.model->setting;
       const std::vector<int> open = openZeroStages(constraints, setting);
-      if (candidates.size() >= mostLookedAt || deadline.isOver()) break;
+      if (candidates.size() >= mostLookedAt || clock.isOver()) break;
       if (open.size() == 1 || setting.offload != Offload::None || setting.grid != TensorGrid::None) continue;
       if (solution.seconds() <= outcome.bound * (1 + 1e-9)) continue;
       const ActivityCosts activity = costActivity(*solution.model, solution.choice);
@@ -209,7 +248,7 @@ private:
     std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
     if (candidates.size() > mostMixed) candidates.resize(mostMixed);
     for (const Candidate &candidate : candidates) {
-      if (deadline.isOver()) break;
+      if (clock.isOver()) break;
       Solution &solution = *candidate.solution;
       const Setting setting = solution.model->setting;
       const ActivityCosts activity = costActivity(*solution.model, solution.choice);
@@ -219,7 +258,7 @@ private:
       const std::shared_ptr<const SplitModel> before = solution.model;
       auto model = std::make_shared<SplitModel>(*before);
       mixZero(stages, openZeroStages(constraints, setting), solution.choice, int64_t(improvementWork / work), model,
-              solution.plan, solution.evaluation);
+              solution.plan, solution.evaluation, clock);
       solution.model = std::move(model);
     }
     std::ranges::stable_sort(plans, {}, &Solution::seconds);
@@ -233,9 +272,11 @@ private:
   SearchSpace space;
   Cells cells;
   FoundPlans found;
+  SearchClock clock;
   SettingTrials trials;
   std::priority_queue<Entry> queue;
-  double told = 0; // when progress was told last
+  double reached = 0;     // bound of the setting that is looked at; none that is left has a lower one
+  const char *doing = ""; // after the settings
   Outcome outcome;
 };
 

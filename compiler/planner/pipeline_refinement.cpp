@@ -20,14 +20,14 @@ constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};
 
 void PipelineRefinement::refine() {
   for (const Solution &solution : bestPipelines()) {
-    if (deadline.isOver()) break;
+    if (clock.isOver()) break;
     const Setting setting = solution.model->setting;
     Cells own(space.problem, space.facts, space.cluster, space.constraints);
     Cell &cell = own.at(setting);
     own.solve(cell);
     SplitModel model = own.modelFor(cell, setting);
     bool isTight = false;
-    for (size_t v = 0; v < cell.variants.size(); ++v) {
+    for (size_t v = 0; v < cell.variants.size() && !clock.isOver(); ++v) {
       const std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
       trials.tryPlan(space.stagesOf(model, own.activityOf(cell, v, model), state), choice, cell.isExact, isTight);
@@ -56,7 +56,7 @@ void PipelineRefinement::refineCuts(const Solution &given) {
   ActivityCosts activity = costActivity(model, given.choice);
   StateCosts state = costState(model, given.choice);
   StageProblem stages = space.stagesOf(model, activity, state);
-  StageBound bound = boundStages(stages, found.incumbent(), mostPrograms, certifiedPart * found.incumbent());
+  StageBound bound = boundStages(stages, found.incumbent(), mostPrograms, certifiedPart * found.incumbent(), clock);
   trials.tryCuts(stages, given.choice, given.isExact, bound.cuts);
 }
 
@@ -64,16 +64,16 @@ void PipelineRefinement::certify() {
   std::vector<OpenPlan> &open = trials.open;
   double goal = certifiedPart * found.slowestAsked(), least = infinity;
   for (OpenPlan &plan : open) {
-    if (plan.bound >= goal || deadline.isOver()) continue;
+    if (plan.bound >= goal || clock.isOver()) continue;
     withStages(plan, [&](const StageProblem &stages, const std::vector<int> &) {
       plan.bound = std::max(plan.bound, boundOfWholeUnits(stages, goal));
     });
   }
   std::ranges::stable_sort(open, {}, &OpenPlan::bound);
   for (OpenPlan &plan : open) {
-    if (plan.bound >= goal || deadline.isOver()) break;
+    if (plan.bound >= goal || clock.isOver()) break;
     withStages(plan, [&](const StageProblem &stages, const std::vector<int> &choice) {
-      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, goal);
+      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, goal, clock);
       plan.bound = std::max(plan.bound, bound.seconds);
       trials.tryCuts(stages, choice, plan.cell->isExact, bound.cuts);
     });
@@ -103,21 +103,21 @@ void PipelineRefinement::tryFollowingSchedules() {
       if (!space.givenRecomputation(model.setting)) continue; // of the stages of another schedule
       for (Setting setting : space.settings) {
         if (!sameMesh(setting, solution.model->setting) || setting.order != solution.model->setting.order) continue;
-        if (setting.schedule != "1f1b" || deadline.isOver()) continue; // one of each microbatch count
+        if (setting.schedule != "1f1b" || clock.isOver()) continue; // one of each microbatch count
         setting.schedule = kind;
         Cell &cell = cells.at(setting);
         cells.solve(cell);
         if (!space.isOpen(setting) || space.stepBound(setting, cell.secondsBound) >= found.worthTrying()) continue;
         if (!trials.trySetting(setting, cell, infinity)) continue;
       }
-      if (!space.isOpen(model.setting)) continue;
+      if (!space.isOpen(model.setting) || clock.isOver()) continue;
       ActivityCosts activity = costActivity(model, solution.choice);
       StateCosts state = costState(model, solution.choice);
       const StageProblem stages = space.stagesOf(model, activity, state);
       std::vector<TimedCut> cuts; // all, where they are few, or that of the pipeline
       if (int(solution.plan.firstUnits.size()) == stages.stages()) cuts.push_back({solution.plan.firstUnits});
       trials.tryCuts(stages, solution.choice, solution.isExact,
-                     timeEachCut(stages, found.worthTrying()).value_or(cuts));
+                     timeEachCut(stages, found.worthTrying(), clock).value_or(cuts));
     }
 }
 

@@ -1,7 +1,6 @@
 // What is done with the best pipelines that a search has found: other cuts into stages, schedules whose tables follow
 // the stages' times, and sharper bounds of what might be faster.
 #pragma once
-#include "compiler/planner/deadline.h"
 #include "compiler/planner/setting_trials.h"
 #include <functional>
 
@@ -10,8 +9,8 @@ namespace cleave::planner {
 class PipelineRefinement {
 public:
   PipelineRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,
-                     const Deadline &deadline)
-      : space(space), cells(cells), found(found), trials(trials), deadline(deadline) {}
+                     const SearchClock &clock)
+      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
 
   // The best pipelines once more: with shardings solved for their own setting, and with stages as unequal as they like,
   // at the cuts where bounds of all cuts have their least values.
@@ -32,7 +31,7 @@ private:
   Cells &cells;
   FoundPlans &found;
   SettingTrials &trials;
-  const Deadline &deadline;
+  const SearchClock &clock;
 };
 
 } // namespace cleave::planner

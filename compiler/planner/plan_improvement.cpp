@@ -11,8 +11,9 @@ constexpr double leastGain = 1e-9;
 class Improvement {
 public:
   Improvement(const StageProblem &stages, const StagePlan &plan, int64_t prices, std::vector<int> &choice,
-              PlanEvaluation &evaluation)
-      : stages(stages), model(*stages.model), plan(plan), pricesLeft(prices), choice(choice), evaluation(evaluation) {}
+              PlanEvaluation &evaluation, const SearchClock &clock)
+      : stages(stages), model(*stages.model), plan(plan), pricesLeft(prices), choice(choice), evaluation(evaluation),
+        clock(clock) {}
 
   void run() {
     std::set<std::pair<int, int>> neighbours;
@@ -55,7 +56,7 @@ private:
   }
 
   bool accept() {
-    if (pricesLeft-- <= 0 || !evaluate(model, choice).isPossible) return false;
+    if (pricesLeft-- <= 0 || clock.isOver() || !evaluate(model, choice).isPossible) return false;
     ActivityCosts activity = costActivity(model, choice);
     StateCosts state = costState(model, choice);
     StageProblem changed = stages;
@@ -74,13 +75,14 @@ private:
   int64_t pricesLeft;
   std::vector<int> &choice;
   PlanEvaluation &evaluation;
+  const SearchClock &clock;
 };
 
 } // namespace
 
 void improvePlan(const StageProblem &stages, const StagePlan &plan, int64_t mostPrices, std::vector<int> &choice,
-                 PlanEvaluation &evaluation) {
-  Improvement(stages, plan, mostPrices, choice, evaluation).run();
+                 PlanEvaluation &evaluation, const SearchClock &clock) {
+  Improvement(stages, plan, mostPrices, choice, evaluation, clock).run();
 }
 
 } // namespace cleave::planner

@@ -6,13 +6,14 @@
 //
 //   two stages of 3 ms and 2 ms; splitting the first's sum over tp: 2.9 ms and 2.2 ms     found: the sum is larger
 #pragma once
+#include "compiler/planner/search_clock.h"
 #include "compiler/planner/stage_plan.h"
 
 namespace cleave::planner {
 
 // Stages and recomputation stay. `choice` and `evaluation` are replaced where a faster plan within the memory is found;
-// at most `mostPrices` plans are priced. Deterministic.
+// at most `mostPrices` plans are priced, until the clock is over. Deterministic but for that.
 void improvePlan(const StageProblem &stages, const StagePlan &plan, int64_t mostPrices, std::vector<int> &choice,
-                 PlanEvaluation &evaluation);
+                 PlanEvaluation &evaluation, const SearchClock &clock);
 
 } // namespace cleave::planner

@@ -1,11 +1,11 @@
 #include "compiler/planner/search.h"
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/search_clock.h"
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/split_candidates.h"
 #include "compiler/planner/unequal_stages.h"
 #include "compiler/planner/uneven_batch.h"
 #include <algorithm>
-#include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
@@ -59,33 +59,57 @@ Alternative refused(const std::string &name, const std::string &why) {
   return row;
 }
 
-// A search that takes no longer than its part of the time that is left, where there is a limit.
-class TimeLeft {
+// The time that is left, where there is a limit, and what is done with it.
+class SearchTime {
 public:
-  explicit TimeLeft(const SearchOptions &options) : options(options), start(std::chrono::steady_clock::now()) {}
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
-  // One of `parts` searches beside the one that was asked for.
-  SearchOptions beside(size_t parts) const {
-    constexpr double least = 1e-6; // 0 would be no limit
-    SearchOptions one = options;
-    one.top = 0;
-    one.progress = {};
-    one.certified = false; // nobody asks how far from the optimum these are
-    if (options.seconds > 0) one.seconds = std::max(least, (options.seconds - elapsed()) / double(parts));
-    return one;
-  }
-  // The one that was asked for, where others come after it.
+  explicit SearchTime(const SearchOptions &options) : options(options), clock(options.seconds) {}
+  double elapsed() const { return clock.elapsed(); }
+  bool isOver() const { return clock.isOver(); }
+  // The search that was asked for, where others come after it.
   SearchOptions first() const {
     constexpr double part = 0.6;
     SearchOptions one = options;
-    if (options.alternatives) one.seconds *= part;
+    one.seconds = left(options.alternatives ? part : 1);
+    one.progress = tell("");
+    return one;
+  }
+  // One of `parts` searches beside it, which do `what`.
+  SearchOptions beside(size_t parts, const std::string &what) const {
+    SearchOptions one = options;
+    one.top = 0;
+    one.progress = tell(what);
+    one.certified = false; // nobody asks how far from the optimum these are
+    one.seconds = left(1 / double(parts));
     return one;
   }
 
 private:
+  double left(double part) const {
+    constexpr double least = 1e-6; // 0 would be no limit
+    return options.seconds > 0 ? std::max(least, part * (options.seconds - elapsed())) : 0;
+  }
+
+  // What a search says, after what was said before it; of one beside it, that it goes on.
+  std::function<void(const SearchProgress &)> tell(const std::string &what) const {
+    if (!options.progress) return {};
+    return [this, what, before = elapsed()](SearchProgress progress) {
+      progress.seconds += before;
+      if (what.empty()) {
+        main = progress;
+      } else {
+        main.seconds = progress.seconds;
+        main.doing = what;
+      }
+      options.progress(main);
+    };
+  }
+
   const SearchOptions &options;
-  std::chrono::steady_clock::time_point start;
+  SearchClock clock;
+  mutable SearchProgress main; // of the search that was asked for, as far as it has told
 };
+
+const char *noTimeLeft = "not priced: the time that --search-seconds gives was over";
 
 struct PricedPreset {
   std::string name;
@@ -95,11 +119,11 @@ struct PricedPreset {
 };
 
 std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                       const Constraints &given, const TimeLeft &time) {
+                                       const Constraints &given, const SearchTime &time) {
   std::vector<PricedPreset> presets;
   size_t left = presetNames().size() + 1; // and the search with more memory
   for (const std::string &preset : presetNames()) {
-    SearchOptions how = time.beside(left--);
+    const SearchOptions how = time.beside(left--, "pricing " + preset);
     if (cluster.numDevices() == 1 && preset != "ddp") continue;
     if (preset.ends_with("-offload") && cluster.hostMemoryBytes == 0) continue; // nobody says that there is a host
     SplitFlags flags;
@@ -108,6 +132,11 @@ std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFact
     if (!constraints) {
       presets.push_back({preset, {}, {}});
       presets.back().outcome.reason = constraints.status();
+      continue;
+    }
+    if (time.isOver()) {
+      presets.push_back({preset, {}, {}});
+      presets.back().outcome.reason = {ErrorKind::NoFit, noTimeLeft};
       continue;
     }
     constraints->microbatches = given.microbatches;
@@ -122,7 +151,7 @@ std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFact
 // Where nothing is asked for that they would contradict, the fastest of them is chosen if it is faster. Returns its
 // name.
 std::string choosePreset(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                         const Constraints &given, const TimeLeft &time, std::vector<PricedPreset> &presets,
+                         const Constraints &given, const SearchTime &time, std::vector<PricedPreset> &presets,
                          Outcome &outcome) {
   Constraints others = given;
   others.microbatches.reset();
@@ -137,7 +166,7 @@ std::string choosePreset(const Problem &problem, const ProblemFacts &facts, cons
     least = best->seconds();
   }
   if (!fastest) return "";
-  SearchOptions how = time.beside(1);
+  SearchOptions how = time.beside(1, "bounds of the preset " + fastest->name);
   how.certified = true;
   Outcome certified = searchSettings(problem, facts, cluster, fastest->constraints, how);
   if (certified.best && certified.best->seconds() <= least) fastest->outcome = std::move(certified);
@@ -186,15 +215,18 @@ std::string notExecuted(double seconds, const std::string &what, Decision &decis
 // Stages of different device counts, where the splits that were asked for leave that open: what they would bring. They
 // are no plan to choose, as nothing executes them.
 std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                         const Constraints &given, const TimeLeft &time, Decision &decision) {
+                                         const Constraints &given, const SearchTime &time, Decision &decision) {
   const Constraints open;
   const bool isOpen = !given.dp && !given.tp && !given.fsdp && !given.cp && !given.ep && given.like.empty() &&
                       given.pp.value_or(0) != 1 && given.cuts.empty() && given.balance.empty() && given.pins.empty() &&
                       given.recomputeOf.empty() && !given.exceptLast && !given.offload && !given.schedule &&
                       given.sequenceSplit == open.sequenceSplit && !facts.mixesSamples;
   if (!isOpen || cluster.numDevices() < 3) return std::nullopt;
+  const SearchOptions how = time.beside(2, "pricing stages of different device counts");
+  SearchClock::Tell tell;
+  if (how.progress) tell = [&](double elapsed) { how.progress({.seconds = elapsed}); };
   std::optional<UnequalPlan> plan = bestUnequalStages(
-      problem, facts, cluster, given, worthShowing * decision.predicted.stepSeconds, time.beside(2).seconds);
+      problem, facts, cluster, given, worthShowing * decision.predicted.stepSeconds, SearchClock(how.seconds, tell));
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "unequal stages";
@@ -215,10 +247,11 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
 // A batch that does not divide over the devices it would be fastest on. Samples that depend on each other need all of
 // them anyway.
 std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                       const Constraints &given, const TimeLeft &time, Decision &decision) {
-  if (!given.like.empty() || facts.mixesSamples) return std::nullopt;
+                                       const Constraints &given, const SearchTime &time, Decision &decision) {
+  if (!given.like.empty() || facts.mixesSamples || time.isOver()) return std::nullopt;
   std::optional<UnevenBatch> plan =
-      bestUnevenBatch(problem, cluster, given, worthShowing * decision.predicted.stepSeconds, time.beside(2));
+      bestUnevenBatch(problem, cluster, given, worthShowing * decision.predicted.stepSeconds,
+                      time.beside(2, "pricing batches in uneven parts"));
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "uneven batch";
@@ -238,10 +271,11 @@ std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFact
 
 // With devices of twice the memory everything may be chosen again: the least step time known of it.
 double secondsWithTwiceTheMemory(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                 const Constraints &constraints, const TimeLeft &time, const Outcome &outcome) {
+                                 const Constraints &constraints, const SearchTime &time, const Outcome &outcome) {
+  if (time.isOver()) return outcome.best->seconds();
   Cluster larger = cluster;
   larger.device.memoryBytes *= 2;
-  SearchOptions how = time.beside(1);
+  SearchOptions how = time.beside(1, "searching with twice the memory");
   how.worth = outcome.best->seconds();
   Outcome priced = searchSettings(problem, facts, larger, constraints, how);
   return priced.best ? std::min(priced.best->seconds(), how.worth) : how.worth;
@@ -366,7 +400,7 @@ std::optional<Constraints> withOffload(const Constraints &constraints, Offload o
 
 // Nothing fits: what would, each priced.
 Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                    const Constraints &constraints, const SearchOptions &options, const Outcome &outcome) {
+                    const Constraints &constraints, const SearchTime &time, const Outcome &outcome) {
   const Solution &least = *outcome.leastMemory;
   const MemoryBreakdown &memory = least.evaluation.predicted.memory;
   std::string message =
@@ -376,7 +410,11 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
                   bytesText(memory.optimizer), bytesText(memory.activations), bytesText(memory.workspace),
                   bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)));
   std::vector<std::string> changes;
-  auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with, SearchOptions how) {
+  bool areAllTried = true;
+  auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with) {
+    constexpr size_t parts = 4; // of what is left: the first ones find most
+    if (time.isOver()) return areAllTried = false;
+    const SearchOptions how = time.beside(parts, "what would fit: " + change);
     Outcome changed = searchSettings(problem, facts, on, with, how);
     if (!changed.best) return false;
     changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, splitText(*changed.best),
@@ -386,39 +424,39 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   if (constraints.zero && withoutPreset(constraints, cluster).zero) { // not the preset's own
     Constraints freed = constraints;
     freed.zero.reset();
-    attempt("another --zero", cluster, freed, options);
+    attempt("another --zero", cluster, freed);
   }
   if (constraints.microbatches) {
     Constraints freed = constraints;
     freed.microbatches.reset();
-    attempt("another --microbatches", cluster, freed, options);
+    attempt("another --microbatches", cluster, freed);
   }
   if (constraints.dp || constraints.tp || constraints.fsdp || constraints.pp || constraints.cp || constraints.ep ||
       !constraints.like.empty() || !constraints.pins.empty())
-    attempt("another mesh, without preset and pins", cluster, withoutMesh(constraints, cluster), options);
+    attempt("another mesh, without preset and pins", cluster, withoutMesh(constraints, cluster));
   if (constraints.recompute || !constraints.recomputeOf.empty()) {
     Constraints freed = constraints;
     freed.recompute.reset();
     freed.recomputeOf.clear();
-    attempt("another --recompute", cluster, freed, options);
+    attempt("another --recompute", cluster, freed);
   }
   for (Offload offload : {Offload::Optimizer, Offload::All})
     if (std::optional<Constraints> moved = withOffload(constraints, offload))
-      if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved, options)) break;
+      if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved)) break;
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
     if (!cluster.device.isCpu() &&
-        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, larger), options))
+        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, larger)))
       break;
   }
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
     Cluster larger = cluster;
     larger.device.memoryBytes *= factor;
-    if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints, options))
-      break;
+    if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints)) break;
   }
-  if (changes.empty()) message += "; no single change helps";
+  if (!areAllTried) message += "; the time that --search-seconds gives was over before every single change was tried";
+  if (changes.empty() && areAllTried) message += "; no single change helps";
   for (const std::string &change : changes) message += "\n  " + change;
   return {ErrorKind::NoFit, message};
 }
@@ -478,7 +516,7 @@ void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequen
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options) {
-  TimeLeft time(options);
+  SearchTime time(options);
   CLEAVE_RETURN_IF_ERROR(problem.check());
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   ProblemFacts facts = gatherFacts(problem, constraints);
@@ -511,8 +549,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                            "device, of which {} can be used: give --search-seconds more time, or leave it out",
                            time.elapsed(), splitText(*outcome.leastMemory), bytesText(outcome.leastMemory->bytes()),
                            bytesText(usableMemory(cluster))))};
-  if (!outcome.best && outcome.leastMemory)
-    return {whatWouldFit(problem, facts, cluster, constraints, options, outcome)};
+  if (!outcome.best && outcome.leastMemory) return {whatWouldFit(problem, facts, cluster, constraints, time, outcome)};
   if (!outcome.best) return {outcome.reason};
   std::vector<PricedPreset> presets;
   if (options.alternatives) presets = pricePresets(problem, facts, cluster, constraints, time);
@@ -536,6 +573,9 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
     if (std::optional<Alternative> row = unevenBatch(problem, facts, cluster, constraints, time, decision))
       decision.alternatives.push_back(std::move(*row));
     decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome);
+    if (time.isOver())
+      decision.notes.push_back("the time that --search-seconds gives was over before all alternatives were priced, and "
+                               "all that twice the memory would bring");
   }
   for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));
   decision.searchSeconds = time.elapsed();

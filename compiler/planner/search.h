@@ -25,6 +25,7 @@ struct SearchProgress {
   double bound = 0;       // no plan is faster
   int64_t candidates = 0; // priced
   size_t left = 0;        // settings that may still be the best
+  std::string doing = {}; // what comes after those: "bounds of pipelines", "pricing megatron"; empty: still at them
 };
 
 struct SearchOptions {
@@ -35,8 +36,7 @@ struct SearchOptions {
   bool certified = true; // sharpen the bound of pipelines until it is close to the best plan
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = std::numeric_limits<double>::infinity();
-  int64_t undivided = 0;    // only settings that so many samples do not divide over; 0: all
-  double solverSeconds = 4; // spent on integer programs for the setting that won, where elimination is too wide
+  int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all
 };
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,

@@ -21,6 +21,10 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
   for (int zero : zeros) {
+    if (clock.isOver() && (found.best || space.options.worth < infinity)) {
+      bound = std::min(bound, known);
+      return Status::ok();
+    }
     model.setting.zero = zero;
     double ofStage = infinity;
     for (size_t v = 0; v < cell.variants.size(); ++v) {
@@ -73,6 +77,7 @@ void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &
                             const std::vector<TimedCut> &cuts) {
   if (!stages.firstUnits.empty()) return;
   for (const TimedCut &cut : cuts) {
+    if (&cut != &cuts.front() && clock.isOver()) return;
     StagePlan plan = planCut(stages, cut.firstUnits);
     if (cut.fits) plan.seconds = cut.seconds; // the formula knows little of uneven chunks
     consider(stages, choice, isExact, plan);
@@ -111,7 +116,7 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent());
+    Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent(), clock);
     if (!assignment) continue;
     least = std::min(least, std::max(assignment->bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
     if (!assignment->isPruned) offer(model, *assignment);
@@ -127,7 +132,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, infinity);
+    Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, infinity, clock);
     if (assignment) least = std::min(least, assignment->bound);
   }
   return least;
@@ -136,7 +141,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
 // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
 double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
   model.setting.recompute = Recompute::None;
-  Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, found.incumbent());
+  Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, found.incumbent(), clock);
   return assignment ? assignment->bound : 0;
 }
 

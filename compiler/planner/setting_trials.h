@@ -24,12 +24,15 @@ struct OpenPlan {
 
 class SettingTrials {
 public:
-  SettingTrials(const SearchSpace &space, Cells &cells, FoundPlans &found) : space(space), cells(cells), found(found) {}
+  SettingTrials(const SearchSpace &space, Cells &cells, FoundPlans &found, const SearchClock &clock)
+      : space(space), cells(cells), found(found), clock(clock) {}
 
-  // `known`: a bound of the setting. Error: what was asked for contradicts it.
+  // `known`: a bound of the setting. When the clock is over and a plan that fits is known, what is left of it counts
+  // with that. Error: what was asked for contradicts it.
   Status trySetting(const Setting &setting, Cell &cell, double known);
   // Returns a bound of the setting with these shardings. `isTight`: memory makes it slower, leaner ones may be better.
   double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight);
+  // The first of them in any case, the others until the clock is over.
   void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
                const std::vector<TimedCut> &cuts);
   // Shardings solved for their own setting, without pipeline.
@@ -50,6 +53,7 @@ private:
   const SearchSpace &space;
   Cells &cells;
   FoundPlans &found;
+  const SearchClock &clock;
 };
 
 } // namespace cleave::planner

@@ -173,7 +173,8 @@ struct UnitLayout {
   std::vector<int> unitOfNode;
   std::vector<std::vector<int>> crossings; // by unit: flows made before it and read in it or later
   std::vector<SharedParameter> shared;
-  double flops = 0, heavyFlops = 0; // of a step's forward and backward pass at Problem::samples; heavy: not cheap ones
+  double flops = 0, heavyFlops = 0; // of a step's forward and backward pass at Problem::samples; heavy: of what takes
+                                    // longer with more samples, but for cheap ones
 };
 
 // An entry for each node or tensor, which copies of a model share: a search copies a model for every setting, and these

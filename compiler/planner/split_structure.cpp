@@ -72,9 +72,14 @@ public:
     addNodes();
     addHomes();
     addFlows();
-    for (const Node &node : problem.nodes) {
+    auto needsGradient = [&](int tensor) { return facts.needsGradient[size_t(tensor)]; };
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const Node &node = problem.nodes[i];
       layout->flops += node.flops + node.backwardFlops;
-      if (!node.cheap) layout->heavyFlops += node.flops + node.backwardFlops;
+      if (node.cheap || facts.batchFactors[i] < 0) continue;
+      layout->heavyFlops += node.flops;
+      if (!node.stopsGradient && std::ranges::any_of(node.operands, needsGradient))
+        layout->heavyFlops += node.backwardFlops;
     }
     for (const Tensor &tensor : problem.tensors) {
       if (!tensor.trainable) continue;

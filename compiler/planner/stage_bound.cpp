@@ -328,7 +328,7 @@ std::vector<double> StageRelaxation::evenUnits() const {
   return units;
 }
 
-void StageRelaxation::tighten(int programs, double goal) {
+void StageRelaxation::tighten(int programs, double goal, const SearchClock &clock) {
   Highs &highs = program->highs;
   // Solutions jump from corner to corner: paths that are the longest on the way to the best point known cut off
   // more.
@@ -341,7 +341,7 @@ void StageRelaxation::tighten(int programs, double goal) {
   roundSolution(inner);
   double risen = 0; // the last value that was worth its program, and programs since
   int still = 0;
-  for (; programs > 0 && best < goal; --programs) {
+  for (; programs > 0 && best < goal && !clock.isOver(); --programs) {
     if (highs.run() == HighsStatus::kError) return;
     if (highs.getModelStatus() == HighsModelStatus::kInfeasible) {
       best = infinity;
@@ -385,15 +385,16 @@ void StageRelaxation::tighten(int programs, double goal) {
   }
 }
 
-StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal) {
+StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal,
+                       const SearchClock &clock) {
   StageBound bound;
   auto relax = [&](const StageProblem &stages) {
     StageRelaxation relaxation(stages, incumbent);
-    relaxation.tighten(programs, goal);
+    relaxation.tighten(programs, goal, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };
-  std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent);
+  std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {
     bound.seconds = relax(problem);
     return bound;
@@ -404,6 +405,7 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
   const double ofAll = areFew ? 0 : relax(problem);
   bound.seconds = incumbent;
   for (const TimedCut &cut : *timed) {
+    if (clock.isOver()) break;
     double seconds = std::max(cut.seconds, ofAll);
     if (areFew && isOpen(cut)) {
       StageProblem one = problem;
@@ -413,6 +415,7 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
     }
     bound.seconds = std::min(bound.seconds, seconds);
   }
+  if (clock.isOver()) bound.seconds = 0; // there may be others
   timed->resize(std::min(timed->size(), mostTried));
   bound.cuts.insert(bound.cuts.begin(), timed->begin(), timed->end());
   return bound;

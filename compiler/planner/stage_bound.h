@@ -22,8 +22,9 @@ public:
   // `incumbent`: seconds; plans that are not faster are of no interest.
   StageRelaxation(const StageProblem &problem, double incumbent);
   ~StageRelaxation();
-  // Until the bound is at least `goal`, or no path is longer, or it rises no more, or so many programs are solved.
-  void tighten(int programs, double goal);
+  // Until the bound is at least `goal`, or no path is longer, or it rises no more, or so many programs are solved, or
+  // the clock is over: it is a bound at any time.
+  void tighten(int programs, double goal, const SearchClock &clock = {});
   // Infinite where nothing fits.
   double bound() const { return best; }
   // Solutions of the programs, rounded: the first units of stages, the latest last.
@@ -80,11 +81,12 @@ private:
 };
 
 // A bound, or `incumbent` where that is less, and cuts worth trying. Where there are few cuts each is bounded by itself
-// (few_cuts.h), else all together.
+// (few_cuts.h), else all together. Where the clock is over before that is done, what is known by then.
 struct StageBound {
   double seconds = 0;
   std::vector<TimedCut> cuts; // those that were not timed have 0 seconds
 };
-StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal);
+StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal,
+                       const SearchClock &clock = {});
 
 } // namespace cleave::planner

@@ -4,7 +4,6 @@
 #include "compiler/planner/settings.h"
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <fmt/format.h>
 
 namespace cleave::planner {
@@ -158,7 +157,7 @@ struct UnequalPricing::Impl {
   }
 
   // Stages that begin a unit earlier or later, or are split in other ways, as long as that is faster.
-  void improve(UnequalPlan &plan) {
+  void improve(UnequalPlan &plan, const SearchClock &clock) {
     auto accept = [&](const UnequalPlan &other) {
       std::optional<UnequalPlan> priced = price(other);
       if (!priced || !priced->fits || !(priced->seconds < plan.seconds * (1 - leastGain))) return false;
@@ -168,7 +167,7 @@ struct UnequalPricing::Impl {
     const int units = int(facts.structure->layout->units.size());
     for (bool improved = true; improved;) {
       improved = false;
-      for (size_t s = 0; s < plan.stages.size(); ++s) {
+      for (size_t s = 0; s < plan.stages.size() && !clock.isOver(); ++s) {
         for (const auto &split : splitsOf(plan, plan.stages[s].devices)) {
           UnequalPlan other = plan;
           other.stages[s].tp = split->tp;
@@ -199,7 +198,7 @@ UnequalPricing::~UnequalPricing() = default;
 
 std::optional<UnequalPlan> UnequalPricing::price(UnequalPlan plan) { return impl->price(std::move(plan)); }
 
-std::optional<UnequalPlan> UnequalPricing::choose(UnequalPlan plan, double worth) {
+std::optional<UnequalPlan> UnequalPricing::choose(UnequalPlan plan, double worth, const SearchClock &clock) {
   // What all stages can take and still be faster, of one microbatch.
   double most = worth / double(plan.microbatches);
   double whole = 0;
@@ -221,7 +220,7 @@ std::optional<UnequalPlan> UnequalPricing::choose(UnequalPlan plan, double worth
   }
   std::optional<UnequalPlan> priced = impl->price(plan);
   if (!priced || !priced->fits || priced->seconds >= worthImproving * worth) return std::nullopt;
-  impl->improve(*priced);
+  impl->improve(*priced, clock);
   return priced->seconds < worth ? priced : std::nullopt;
 }
 
@@ -249,8 +248,7 @@ void compose(const Cluster &cluster, int64_t part, int64_t left, std::vector<int
 } // namespace
 
 std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                             const Constraints &constraints, double worth, double seconds) {
-  const auto start = std::chrono::steady_clock::now();
+                                             const Constraints &constraints, double worth, const SearchClock &clock) {
   const int64_t devices = cluster.numDevices(), node = cluster.devicesPerNode;
   int64_t part = 1; // of a node, or so many nodes
   while (devices % part != 0 || devices / part > mostParts || (node % part != 0 && part % node != 0)) ++part;
@@ -271,12 +269,11 @@ std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const Probl
     for (int64_t size : sizes) plan.stages.push_back({size});
     for (int64_t microbatches : counts) {
       if (microbatches < 2 * int64_t(sizes.size())) break;
-      if (seconds > 0 && std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds)
-        return best;
       plan.microbatches = microbatches;
       for (int zero : constraints.zero ? std::vector<int>{*constraints.zero} : std::vector<int>{0, 1, 2, 3}) {
+        if (clock.isOver()) return best;
         plan.zero = zero;
-        std::optional<UnequalPlan> chosen = pricing.choose(plan, worth);
+        std::optional<UnequalPlan> chosen = pricing.choose(plan, worth, clock);
         if (!chosen) continue;
         worth = chosen->seconds;
         best = std::move(chosen);

@@ -10,6 +10,7 @@
 // Devices are handed out in parts of a node, or several nodes at a time: at most eight parts in all.
 #pragma once
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/search_clock.h"
 
 namespace cleave::planner {
 
@@ -39,16 +40,16 @@ public:
   // Chooses where stages begin and their tensor parallel ways, of which `plan` has only the devices: so that the
   // slowest stage is as fast as it can be within the memory, then by single changes. Nothing where no such plan fits
   // that is faster than `worth` seconds.
-  std::optional<UnequalPlan> choose(UnequalPlan plan, double worth);
+  std::optional<UnequalPlan> choose(UnequalPlan plan, double worth, const SearchClock &clock);
 
 private:
   struct Impl;
   std::unique_ptr<Impl> impl;
 };
 
-// The best with stages of different device counts that fits, if any is faster than `worth` seconds. Stops at
-// `seconds`, if that is not 0.
+// The best with stages of different device counts that fits, if any is faster than `worth` seconds, of those that were
+// looked at until the clock was over.
 std::optional<UnequalPlan> bestUnequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                             const Constraints &constraints, double worth, double seconds);
+                                             const Constraints &constraints, double worth, const SearchClock &clock);
 
 } // namespace cleave::planner

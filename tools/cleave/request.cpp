@@ -64,8 +64,9 @@ public:
                            ? fmt::format("best {:.4g} s, at most {:.1f} % from the optimum", progress.best,
                                          100 * (1 - std::min(1.0, progress.bound / progress.best)))
                            : "no plan fits yet";
-    fmt::print(stderr, "{}cleave: search {:.0f} s: {} priced, {} settings left, {}{}", isTerminal ? "\r\033[K" : "",
-               progress.seconds, progress.candidates, progress.left, best, isTerminal ? "" : "\n");
+    const std::string doing = progress.doing.empty() ? fmt::format("{} settings left", progress.left) : progress.doing;
+    fmt::print(stderr, "{}cleave: search {:.0f} s: {} priced, {}, {}{}", isTerminal ? "\r\033[K" : "", progress.seconds,
+               progress.candidates, doing, best, isTerminal ? "" : "\n");
     if (isTerminal) std::fflush(stderr);
     isOpen = isTerminal;
   }

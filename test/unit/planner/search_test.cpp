@@ -572,5 +572,31 @@ TEST(Search, TheSameProblemGivesTheSameDecision) {
   EXPECT_EQ(text(), text());
 }
 
+// Products of weights alone take as long for one sample as for many: a bound that scales all FLOPs with the batch is
+// none, and would end the search before the better meshes.
+TEST(Search, WhatDoesNotGrowWithTheBatchIsNotInItsBound) {
+  testing::ProblemBuilder b("merged weights", 4);
+  int x = b.input("x", {4, 256});
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string name = std::to_string(layer);
+    const int a = b.parameter("a" + name, {256, 2048}), c = b.parameter("c" + name, {2048, 256});
+    const int weight = b.op("merge" + name, "Contract", "kr,rn->kn", {a, c});
+    x = b.op("apply" + name, "Contract", "bk,kn->bn", {x, weight});
+  }
+  b.op("loss", "ReduceSum", "bn->", {x});
+  b.problem.batch = 64; // built for 4
+  Result<Cluster> cluster = parseCluster("cpu:4");
+  SearchOptions options{.alternatives = false};
+  double best = std::numeric_limits<double>::infinity();
+  for (const char *mesh : {"dp=4,tp=1,pp=1", "dp=2,tp=2,pp=1", "dp=1,tp=4,pp=1"}) {
+    Result<Decision> decision = solve(b.problem, *cluster, *parseConstraints({.mesh = mesh}, *cluster), options);
+    ASSERT_TRUE(decision) << decision.status().message();
+    best = std::min(best, decision->predicted.stepSeconds);
+  }
+  Result<Decision> decision = solve(b.problem, *cluster, {}, options);
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_LE(decision->predicted.stepSeconds, best * (1 + 1e-9));
+}
+
 } // namespace
 } // namespace cleave::planner

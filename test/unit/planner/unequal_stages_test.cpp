@@ -122,11 +122,12 @@ TEST(UnequalStages, TheBestOfThemIsFoundOrNearlySo) {
               split(0);
             }
         EXPECT_GE(priced, 500);
-        std::optional<UnequalPlan> found = bestUnequalStages(problem, facts, *cluster, constraints, infinity, 0);
+        std::optional<UnequalPlan> found =
+            bestUnequalStages(problem, facts, *cluster, constraints, infinity, SearchClock());
         ASSERT_TRUE(found);
         EXPECT_GE(found->seconds, best.seconds * (1 - 1e-9));
         EXPECT_LE(found->seconds, best.seconds * 1.02) << found->str() << ", best " << best.str();
-        EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, best.seconds, 0));
+        EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, best.seconds, SearchClock()));
         exact += found->seconds <= best.seconds * (1 + 1e-9);
         ++count;
         // Ways that one number for all, cut down to what divides a stage's devices, would not give.
@@ -150,14 +151,14 @@ TEST(UnequalStages, EachStageKeepsWithinItsMemory) {
   Result<Cluster> cluster = parseCluster("a100-80g:4");
   Constraints constraints;
   ProblemFacts facts = gatherFacts(problem, constraints);
-  std::optional<UnequalPlan> roomy = bestUnequalStages(problem, facts, *cluster, constraints, infinity, 0);
+  std::optional<UnequalPlan> roomy = bestUnequalStages(problem, facts, *cluster, constraints, infinity, SearchClock());
   ASSERT_TRUE(roomy);
   double before = roomy->seconds;
   int found = 0;
   for (double part : {0.8, 0.6, 0.4}) {
     Cluster smaller = *cluster;
     smaller.device.memoryBytes *= part * roomy->bytes / usableMemory(*cluster);
-    std::optional<UnequalPlan> plan = bestUnequalStages(problem, facts, smaller, constraints, infinity, 0);
+    std::optional<UnequalPlan> plan = bestUnequalStages(problem, facts, smaller, constraints, infinity, SearchClock());
     if (!plan) break;
     ++found;
     EXPECT_TRUE(plan->fits);
@@ -181,7 +182,7 @@ TEST(UnequalStages, AHeavyHeadGetsMoreDevices) {
     UnequalPlan plan;
     plan.microbatches = 16;
     plan.stages = {{first}, {second}};
-    std::optional<UnequalPlan> chosen = pricing.choose(plan, infinity);
+    std::optional<UnequalPlan> chosen = pricing.choose(plan, infinity, SearchClock());
     EXPECT_TRUE(chosen);
     return chosen ? chosen->seconds : infinity;
   };
