@@ -44,23 +44,20 @@ public:
     refinement.refine();
     doing = "the best splits again";
     if (found.best) refineBest();
-    if (found.best) {
-      doing = "bounds of pipelines";
-      if (options.certified) refinement.certify();
-      for (const OpenPlan &plan : trials.open) outcome.bound = std::min(outcome.bound, plan.bound);
-      doing = "schedules that follow the stages";
-      refinement.tryFollowingSchedules();
-    }
-    outcome.bound = std::min(outcome.bound, trials.bound);
+    doing = "bounds of pipelines";
+    if (found.best && options.certified) refinement.certify();
+    sumBounds();
+    doing = "schedules that follow the stages";
+    if (found.best) refinement.tryFollowingSchedules();
     doing = "changes of the best plans";
     if (found.best) improveBest();
     outcome.bound = std::min(outcome.bound, found.incumbent());
+    outcome.boundOfAllSplits = std::min(outcome.boundOfAllSplits, outcome.bound);
     if (outcome.isComplete && found.best && clock.isOver())
       outcome.notes.push_back(fmt::format(
           "the search was stopped after {:.1f} s: all settings were looked at, but the best plans and the bounds of "
           "others might still have been improved",
           clock.elapsed()));
-    outcome.boundsAllSplits = trials.boundsAllSplits;
     outcome.candidates = trials.candidates;
     if (!found.best && !found.leastMemory && outcome.reason) outcome.reason = space.whyNothing();
     outcome.byMesh = found.fastestFirst();
@@ -70,6 +67,19 @@ public:
   }
 
 private:
+  void sumBounds() {
+    outcome.bound = std::min(outcome.bound, trials.bound);
+    double ofAllSplits = std::min(outcome.bound, trials.boundOfPipelines);
+    for (const OpenPlan &plan : trials.open) {
+      outcome.bound = std::min(outcome.bound, plan.bound);
+      if (plan.isOnlySplit) ofAllSplits = std::min(ofAllSplits, plan.bound);
+    }
+    if (trials.boundsAllSplits) outcome.boundOfAllSplits = ofAllSplits;
+    // The one of all splits where it is as close; else the sharper one of those that were looked at.
+    outcome.boundsAllSplits = outcome.boundOfAllSplits >= certifiedPart * std::min(outcome.bound, found.incumbent());
+    if (outcome.boundsAllSplits) outcome.bound = std::min(outcome.bound, outcome.boundOfAllSplits);
+  }
+
   // A setting that may still be the best: first with the bound of its FLOPs, then of its cell's compute, then of its
   // cell's solution.
   struct Entry {

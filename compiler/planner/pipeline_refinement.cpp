@@ -9,10 +9,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
-// tighter up to a part of the best plan's time, with so many linear programs each.
+// tighter up to certifiedPart, with so many linear programs each.
 constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
-constexpr double certifiedPart = 0.995;
 constexpr int mostPrograms = 60;
 constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};
 

@@ -6,6 +6,9 @@
 
 namespace cleave::planner {
 
+// A bound of so large a part of the best plan's time is sharp enough.
+inline constexpr double certifiedPart = 0.995;
+
 class PipelineRefinement {
 public:
   PipelineRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,

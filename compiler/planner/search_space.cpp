@@ -66,9 +66,12 @@ Status SearchSpace::gather() {
 
 bool SearchSpace::isSmall() const { return meshes * facts.structure->variables.size() <= smallProblem; }
 
+ptrdiff_t SearchSpace::openOperations(const SplitModel &model) {
+  return std::ranges::count_if(model.variables, [](const Variable &variable) { return variable.domain() > 1; });
+}
+
 bool SearchSpace::coversAllSplits(const SplitModel &model) const {
-  auto isOpen = [](const Variable &variable) { return variable.domain() > 1; };
-  const auto count = std::ranges::count_if(model.variables, isOpen);
+  const ptrdiff_t count = openOperations(model);
   return isSmall() && count > 0 && count <= fewOperations;
 }
 

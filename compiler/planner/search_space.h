@@ -25,6 +25,8 @@ struct SearchSpace {
   Status gather();
   // With few variables in all settings together, every one that may be the best is solved exactly.
   bool isSmall() const;
+  // That can be split in more than one way, parameters included.
+  static ptrdiff_t openOperations(const SplitModel &model);
   // Pipelines of a few operations: the bound holds for all splits, not only for those that were cut into stages.
   bool coversAllSplits(const SplitModel &model) const;
 

@@ -17,7 +17,8 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   const bool isUniform = ways.size() == 1;
   if (Status given = space.givenRecomputation(setting).status(); !given) return given;
   const bool isSettled = setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
-  boundsAllSplits = boundsAllSplits && isSettled;
+  const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
+  boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
   for (int zero : zeros) {
@@ -34,7 +35,9 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
       double cheap = tryPlan(stages, choice, cell.isExact, isTight);
       ofStage = std::min(ofStage, cheap);
-      if (!isSettled && cheap < found.worthTrying()) open.push_back({cheap, model.setting, &cell, v});
+      if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
+
+        open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
       isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
       if (isTight && v == 0) cells.addLeaner(cell);
     }
@@ -47,7 +50,10 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   // Where memory decides, stages may be mixed.
   if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
     least = std::min(least, leastOfAnyZero(model, ways));
-  if (isSettled) bound = std::min(bound, setting.pp > 1 ? known : least);
+  if (isSettled) {
+    double &of = setting.pp > 1 ? boundOfPipelines : bound;
+    of = std::min(of, setting.pp > 1 ? known : least);
+  }
   return Status::ok();
 }
 

@@ -20,6 +20,7 @@ struct OpenPlan {
   Setting setting;
   const Cell *cell = nullptr;
   size_t variant = 0;
+  bool isOnlySplit = false; // no operation can be split otherwise
 };
 
 class SettingTrials {
@@ -40,6 +41,8 @@ public:
 
   std::vector<OpenPlan> open;                             // the bound does not count them yet
   double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
+  // Of pipelines tried, however their operations are split; those that were looked at are in `open` too.
+  double boundOfPipelines = std::numeric_limits<double>::infinity();
   bool boundsAllSplits = true; // of operations; false: of the ways to split them that were looked at
   int64_t candidates = 0;      // priced
 
