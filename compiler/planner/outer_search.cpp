@@ -1,5 +1,4 @@
 #include "compiler/planner/outer_search.h"
-#include "compiler/planner/cells.h"
 #include "compiler/planner/mixed_zero.h"
 #include "compiler/planner/pipeline_refinement.h"
 #include "compiler/planner/plan_improvement.h"
@@ -26,10 +25,10 @@ constexpr double improvementWork = 2e5;
 class OuterSearch {
 public:
   OuterSearch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Constraints &constraints,
-              const SearchOptions &options)
+              const SearchOptions &options, Cells &cells)
       : problem(problem), facts(facts), cluster(cluster), constraints(constraints), options(options),
-        space(problem, facts, cluster, constraints, options), cells(problem, facts, cluster, constraints),
-        found(options), clock(options.seconds, tellProgress()), trials(space, cells, found, clock) {
+        space(problem, facts, cluster, constraints, options), cells(cells), found(options),
+        clock(options.seconds, tellProgress()), trials(space, cells, found, clock) {
     outcome.bound = infinity;
   }
 
@@ -280,7 +279,7 @@ private:
   const Constraints &constraints;
   const SearchOptions &options;
   SearchSpace space;
-  Cells cells;
+  Cells &cells;
   FoundPlans found;
   SearchClock clock;
   SettingTrials trials;
@@ -294,7 +293,13 @@ private:
 
 Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                        const Constraints &constraints, const SearchOptions &options) {
-  return OuterSearch(problem, facts, cluster, constraints, options).run();
+  Cells cells(problem, facts, cluster, constraints);
+  return searchSettings(problem, facts, cluster, constraints, options, cells);
+}
+
+Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                       const Constraints &constraints, const SearchOptions &options, Cells &cells) {
+  return OuterSearch(problem, facts, cluster, constraints, options, cells).run();
 }
 
 } // namespace cleave::planner

@@ -5,6 +5,7 @@
 // samples on a device share one cell, whose shardings are solved once (assignment.h). A setting is then a cut of units
 // into stages (stage_plan.h). Every setting has a lower bound; it is looked at only while that is below the best plan.
 #pragma once
+#include "compiler/planner/cells.h"
 #include "compiler/planner/search.h"
 #include "compiler/planner/solution.h"
 
@@ -26,5 +27,8 @@ struct Outcome {
 // Never fails for lack of memory: see `leastMemory`. An error: constraints that contradict the problem.
 Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                        const Constraints &constraints, const SearchOptions &options);
+// With what a microbatch costs from a search that differs in nothing but the memory of a device, or for such a one.
+Outcome searchSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                       const Constraints &constraints, const SearchOptions &options, Cells &cells);
 
 } // namespace cleave::planner

@@ -271,13 +271,14 @@ std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFact
 
 // With devices of twice the memory everything may be chosen again: the least step time known of it.
 double secondsWithTwiceTheMemory(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                                 const Constraints &constraints, const SearchTime &time, const Outcome &outcome) {
+                                 const Constraints &constraints, const SearchTime &time, const Outcome &outcome,
+                                 Cells &cells) {
   if (time.isOver()) return outcome.best->seconds();
   Cluster larger = cluster;
   larger.device.memoryBytes *= 2;
   SearchOptions how = time.beside(1, "searching with twice the memory");
   how.worth = outcome.best->seconds();
-  Outcome priced = searchSettings(problem, facts, larger, constraints, how);
+  Outcome priced = searchSettings(problem, facts, larger, constraints, how, cells);
   return priced.best ? std::min(priced.best->seconds(), how.worth) : how.worth;
 }
 
@@ -527,7 +528,8 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                                "(beside samples and features); leave it out",
                                constraints.like.empty() ? "--sequence-parallel" : "--like " + constraints.like,
                                problem.name.empty() ? "this model" : problem.name))};
-  Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first());
+  Cells cells(problem, facts, cluster, constraints);
+  Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first(), cells);
   if (!outcome.best && outcome.leastMemory && outcome.isComplete && !constraints.offload &&
       cluster.hostMemoryBytes > 0) {
     for (Offload offload : {Offload::Optimizer, Offload::All}) {
@@ -572,7 +574,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
       decision.alternatives.push_back(std::move(*row));
     if (std::optional<Alternative> row = unevenBatch(problem, facts, cluster, constraints, time, decision))
       decision.alternatives.push_back(std::move(*row));
-    decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome);
+    decision.twiceMemorySeconds = secondsWithTwiceTheMemory(problem, facts, cluster, constraints, time, outcome, cells);
     if (time.isOver())
       decision.notes.push_back("the time that --search-seconds gives was over before all alternatives were priced, and "
                                "all that twice the memory would bring");

@@ -143,11 +143,21 @@ double SplitModel::parameterBytes(int tensor, Layout home) const {
 int64_t SplitModel::zeroDimension(int tensor, Layout home) const {
   int64_t ways = setting.zeroWays(), best = -1, size = 0;
   if (ways <= 1) return -1;
+  const std::vector<int64_t> &dims = problem->tensors[size_t(tensor)].dims;
+  if (laidHomes.empty() && setting.grid == TensorGrid::None) { // nothing but tp splits it: a search asks this often
+    for (size_t dim = 0; dim < dims.size(); ++dim) {
+      const int64_t local = dims[dim] / (Layout(dim) == home ? setting.tp : 1);
+      if (local % ways != 0 || local <= size) continue;
+      best = int64_t(dim);
+      size = local;
+    }
+    return best;
+  }
   dist::Mesh mesh = setting.mesh();
   dist::Sharding layout = parameterLayout(tensor, home);
   bool isFresh = false;
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    int64_t local = problem->tensors[size_t(tensor)].dims[dim] / mesh.groupSize(layout.dims[dim]);
+    int64_t local = dims[dim] / mesh.groupSize(layout.dims[dim]);
     bool fresh = setting.grid != TensorGrid::None && layout.dims[dim].empty();
     if (local % ways != 0 || std::pair(fresh, local) <= std::pair(isFresh, size)) continue;
     best = int64_t(dim);

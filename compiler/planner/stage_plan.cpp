@@ -164,13 +164,17 @@ class StagePlanner {
 public:
   explicit StagePlanner(std::span<const StageProblem> ofStage)
       : ofStage(ofStage), problem(ofStage[0]), units(problem.model->layout->units), stages(problem.stages()),
-        room(problem), before(room.secondsBefore()) {}
+        ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed), room(problem),
+        before(room.secondsBefore()) {}
 
   std::optional<StagePlan> plan(double worth) {
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
-    double slowest = slowestStage();
-    result.bound = leastSeconds(slowest, worth, result.isTight);
+    // Most settings are left by what needs no cut.
+    result.bound = leastSeconds(0, worth, result.isTight);
+    const bool isLeft = worth < infinity && result.bound >= worth && !result.isTight;
+    const double slowest = isLeft ? 0 : slowestStage();
+    if (!isLeft) result.bound = leastSeconds(slowest, worth, result.isTight);
     if (worth < infinity && result.bound >= worth) {
       result.isPruned = true;
       return result;
@@ -243,7 +247,7 @@ private:
     Overlap overlap = overlapOf(*problem.model);
     UnitState all = wholeState();
     double once = all.update + all.exposed, late = all.hideable, hidden = 0;
-    for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
+    for (Recompute how : ways) {
       UnitActivity work;
       const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
       for (size_t kind = 0; kind < sizes.size(); ++kind)
@@ -266,7 +270,7 @@ private:
     double workspace = infinity, largest = 0, whenAgain = infinity;
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       double bytes = infinity;
-      for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
+      for (Recompute how : ways) {
         const UnitActivity &activity = problem.activity->of(int(kind), how);
         bytes = std::min(bytes, activity.beside);
         if (how != plain) whenAgain = std::min(whenAgain, activity.beside);
@@ -287,18 +291,18 @@ private:
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       const UnitActivity &first = problem.activity->of(int(kind), plain);
       // What is saved against what it takes, from the lower hull of the ways: each byte at the price of its segment.
-      std::vector<std::pair<double, double>> ways; // bytes, seconds
-      for (Recompute how : problem.recompute ? std::vector<Recompute>{plain} : problem.allowed) {
+      std::vector<std::pair<double, double>> saving; // bytes, seconds
+      for (Recompute how : ways) {
         const UnitActivity &other = problem.activity->of(int(kind), how);
         if (other.kept < first.kept)
-          ways.emplace_back(first.kept - other.kept, std::max(0.0, other.seconds() - first.seconds()));
+          saving.emplace_back(first.kept - other.kept, std::max(0.0, other.seconds() - first.seconds()));
       }
       double count = double(layout.sizeOfKind[kind]), bytes = 0, seconds = 0;
       kept += problem.kept(first) * count;
       while (true) {
         const std::pair<double, double> *next = nullptr;
         auto price = [&](const std::pair<double, double> &way) { return (way.second - seconds) / (way.first - bytes); };
-        for (const auto &way : ways)
+        for (const auto &way : saving)
           if (way.first > bytes && (!next || price(way) < price(*next))) next = &way;
         if (!next) break;
         savings.emplace_back(std::max(0.0, price(*next)), (next->first - bytes) * count);
@@ -421,6 +425,7 @@ private:
   const StageProblem &problem;
   const std::vector<Unit> &units;
   int stages;
+  std::vector<Recompute> ways; // that are open
   StageRoom room;
   const std::vector<double> &before; // seconds of all units before one
 };
@@ -429,6 +434,7 @@ private:
 
 StageRoom::StageRoom(const StageProblem &problem) : problem(problem) {
   const Recompute plain = problem.recompute.value_or(Recompute::None);
+  before.reserve(problem.model->layout->units.size() + 1);
   before.push_back(0);
   for (const Unit &unit : problem.model->layout->units)
     before.push_back(before.back() + problem.activity->of(unit.kind, plain).seconds());
