@@ -20,15 +20,22 @@ std::vector<size_t> stridesIn(const Table &inner, const std::vector<int> &scope,
   return strides;
 }
 
-// Adds `inner`, broadcast, to the values of a table over `scope`.
+// Adds `inner`, broadcast, to the values of a table over `scope`, which is not empty: a run of the last variable's
+// values at a time.
 void accumulate(std::vector<double> &values, const std::vector<int> &scope, const Table &inner,
                 const std::vector<int> &domains) {
-  std::vector<size_t> strides = stridesIn(inner, scope, domains);
+  const std::vector<size_t> strides = stridesIn(inner, scope, domains);
+  const size_t run = size_t(domains[size_t(scope.back())]), step = strides.back();
   std::vector<int> at(scope.size(), 0);
   size_t offset = 0;
-  for (double &value : values) {
-    value += inner.values[offset];
-    for (size_t i = scope.size(); i-- > 0;) {
+  for (size_t begin = 0; begin < values.size(); begin += run) {
+    double *value = values.data() + begin;
+    const double *from = inner.values.data() + offset;
+    if (step == 0)
+      for (size_t d = 0; d < run; ++d) value[d] += *from;
+    else // it is the last of both
+      for (size_t d = 0; d < run; ++d) value[d] += from[d];
+    for (size_t i = scope.size() - 1; i-- > 0;) {
       offset += strides[i];
       if (++at[i] < domains[size_t(scope[i])]) break;
       offset -= strides[i] * size_t(domains[size_t(scope[i])]);
@@ -56,14 +63,19 @@ struct Eliminated {
 
 std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest) {
   size_t count = graph.domains.size();
-  std::vector<Table> tables = graph.tables;
+  std::vector<Table> made; // by eliminating
+  made.reserve(count);
+  auto table = [&](size_t t) -> const Table & {
+    return t < graph.tables.size() ? graph.tables[t] : made[t - graph.tables.size()];
+  };
   std::vector<std::set<int>> tablesOf(count), neighbours(count);
   double constant = 0;
-  for (size_t t = 0; t < tables.size(); ++t) {
-    if (tables[t].scope.empty()) constant += tables[t].values[0];
-    for (int a : tables[t].scope) {
+  for (size_t t = 0; t < graph.tables.size(); ++t) {
+    const std::vector<int> &scope = graph.tables[t].scope;
+    if (scope.empty()) constant += graph.tables[t].values[0];
+    for (int a : scope) {
       tablesOf[size_t(a)].insert(int(t));
-      for (int b : tables[t].scope)
+      for (int b : scope)
         if (a != b) neighbours[size_t(a)].insert(b);
     }
   }
@@ -87,30 +99,27 @@ std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest) {
     std::vector<int> scope = step.scope;
     scope.insert(std::upper_bound(scope.begin(), scope.end(), variable), variable);
     std::vector<double> values(entries(scope, graph.domains, widest), 0.0);
-    for (int t : tablesOf[size_t(variable)]) accumulate(values, scope, tables[size_t(t)], graph.domains);
+    for (int t : tablesOf[size_t(variable)]) accumulate(values, scope, table(size_t(t)), graph.domains);
     // Minimum over the variable: its stride inside the joined table.
     size_t position = size_t(std::lower_bound(scope.begin(), scope.end(), variable) - scope.begin()), inner = 1;
     for (size_t i = position + 1; i < scope.size(); ++i) inner *= size_t(graph.domains[size_t(scope[i])]);
     size_t domain = size_t(graph.domains[size_t(variable)]);
-    Table reduced{step.scope, std::vector<double>(values.size() / domain)};
+    Table reduced{step.scope, std::vector<double>(values.size() / domain, infinity)};
     step.choice.resize(reduced.values.size());
-    for (size_t i = 0; i < reduced.values.size(); ++i) {
-      size_t base = i / inner * inner * domain + i % inner;
-      double least = infinity;
-      int best = 0;
-      for (size_t d = 0; d < domain; ++d)
-        if (values[base + d * inner] < least) {
-          least = values[base + d * inner];
-          best = int(d);
-        }
-      reduced.values[i] = least;
-      step.choice[i] = best;
-    }
+    for (size_t begin = 0; begin < reduced.values.size(); begin += inner)
+      for (size_t d = 0; d < domain; ++d) {
+        const double *value = values.data() + begin * domain + d * inner;
+        for (size_t i = 0; i < inner; ++i)
+          if (value[i] < reduced.values[begin + i]) {
+            reduced.values[begin + i] = value[i];
+            step.choice[begin + i] = int(d);
+          }
+      }
     for (int t : std::set<int>(tablesOf[size_t(variable)]))
-      for (int other : tables[size_t(t)].scope) tablesOf[size_t(other)].erase(t);
+      for (int other : table(size_t(t)).scope) tablesOf[size_t(other)].erase(t);
     if (step.scope.empty()) constant += reduced.values[0];
     for (int other : step.scope) {
-      tablesOf[size_t(other)].insert(int(tables.size()));
+      tablesOf[size_t(other)].insert(int(graph.tables.size() + made.size()));
       neighbours[size_t(other)].erase(variable);
       for (int third : step.scope)
         if (third != other) neighbours[size_t(other)].insert(third);
@@ -119,7 +128,7 @@ std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest) {
       queue.erase({width[size_t(other)], other});
       queue.emplace(width[size_t(other)] = widthOf(other), other);
     }
-    tables.push_back(std::move(reduced));
+    made.push_back(std::move(reduced));
     order.push_back(std::move(step));
   }
   Minimum minimum{constant, constant, std::vector<int>(count, 0)};
