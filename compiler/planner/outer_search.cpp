@@ -44,7 +44,7 @@ public:
     doing = "the best splits again";
     if (found.best) refineBest();
     doing = "bounds of pipelines";
-    if (found.best && options.certified) refinement.certify();
+    if (found.best) refinement.certify();
     sumBounds();
     doing = "schedules that follow the stages";
     if (found.best) refinement.tryFollowingSchedules();

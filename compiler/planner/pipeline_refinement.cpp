@@ -43,7 +43,7 @@ std::vector<Solution> PipelineRefinement::bestPipelines() const {
   std::erase_if(pipelines, [](const Solution &solution) { return solution.model->setting.pp == 1; });
   const int64_t top = space.options.top;
   const size_t asked = top > 0 ? size_t(top) + 1 : 0; // the best, and runners-up
-  const size_t most = std::max(space.options.certified ? mostPipelines : 1, asked);
+  const size_t most = std::max(mostPipelines, asked);
   if (pipelines.size() > most) pipelines.resize(most);
   while (pipelines.size() > asked && pipelines.back().seconds() > worthRefining * found.incumbent())
     pipelines.pop_back();

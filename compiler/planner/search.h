@@ -33,7 +33,6 @@ struct SearchOptions {
   double seconds = 0;       // stop searching after so long with the best found; 0: search to the end
   int64_t top = 0;          // so many runners-up, each the best of another mesh; 0: those that were met anyway
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
-  bool certified = true; // sharpen the bound of pipelines until it is close to the best plan
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = std::numeric_limits<double>::infinity();
   int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all

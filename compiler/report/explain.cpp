@@ -127,6 +127,7 @@ std::string diff(const Report &left, const Report &right) {
   seconds("compute", left.predicted.computeSeconds, right.predicted.computeSeconds);
   seconds("exposed communication", left.predicted.exposedCommunicationSeconds,
           right.predicted.exposedCommunicationSeconds);
+  seconds("bubble", left.predicted.bubbleSeconds, right.predicted.bubbleSeconds);
   seconds("hidden communication", left.predicted.hiddenCommunicationSeconds,
           right.predicted.hiddenCommunicationSeconds);
   const planner::MemoryBreakdown &a = left.predicted.memory, &b = right.predicted.memory;

@@ -96,6 +96,23 @@ TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
   }
 }
 
+// A row of the table is what the preset gives when it is asked for.
+TEST(Search, ThePresetsOfTheTableCostWhatTheyCostAlone) {
+  Problem problem = gpt({24, 32, 64, 4, 4, 200});
+  for (const char *cluster : {"a100-80g:4x2", "v100-16g:2x3"}) {
+    Decision decision = mustSolve(problem, cluster);
+    int compared = 0;
+    for (const Alternative &row : decision.alternatives) {
+      if (row.mesh.axes.empty() || !std::ranges::count(presetNames(), row.name)) continue;
+      Decision asked = mustSolve(problem, cluster, {.like = row.name}, {.alternatives = false});
+      EXPECT_DOUBLE_EQ(asked.predicted.stepSeconds, row.stepSeconds) << cluster << row.name;
+      EXPECT_DOUBLE_EQ(asked.predicted.memory.total(), row.memoryBytes) << cluster << row.name;
+      ++compared;
+    }
+    EXPECT_GE(compared, 8) << cluster;
+  }
+}
+
 // Also one that has what is not searched (replicas of shards, a split sequence): it is chosen then, with its name.
 TEST(Search, APresetThatIsFasterIsChosen) {
   std::set<std::string> chosen;
