@@ -293,9 +293,10 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
     return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{flow.bytes * count} : KeptBytes{};
   bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
+  const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
   bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
-  if (((!flow.saved && !isSmall) || isOnChip) && !crosses) return {};
+  if (((!flow.saved && !isSmall) || isOnChip || passes) && !crosses) return {};
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
   if (!movesActivations(setting.offload) || (flow.nearLoss && setting.pp == 1)) return {count * kept};

@@ -126,8 +126,11 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   }
   auto inHand = [&](int tensor, Layout layout) {
     if (problem.tensors[size_t(tensor)].kind != TensorKind::Activation) return;
-    if (!facts.kept[size_t(tensor)]) candidate.values += bytes(tensor, layout);
-    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += bytes(tensor, layout);
+    const int producer = facts.producers[size_t(tensor)];
+    const bool passes = producer >= 0 && facts.core[size_t(producer)] && model.isOnRing(producer);
+    const double size = bytes(tensor, layout) / (passes ? double(setting.cp) : 1);
+    if (!facts.kept[size_t(tensor)] || passes) candidate.values += size;
+    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += size;
   };
   for (size_t o = 0; o < node.operands.size(); ++o) {
     // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.
@@ -153,6 +156,17 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   // nothing else tells a split mask from a whole one.
   if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;
   if (!node.cheap) work.product = productOf(node, local);
+  // Queries meet the keys of each device in a product and in kernels of their own.
+  const bool onRing = facts.sequence.inAttention[size_t(index)] && model.isOnRing(index) && !fusedCore;
+  if (onRing) {
+    work.kernels *= double(setting.cp);
+    if (!node.cheap) {
+      const bool makesScores = facts.core[size_t(index)],
+                 fromLeft = indexes(node.rule.operands[0], local.contextFactor);
+      Product &p = work.product;
+      (!makesScores ? p.k : fromLeft ? p.n : p.m) /= double(setting.cp);
+    }
+  }
   // What a device does beside moving bytes; the operation's arithmetic is one an element.
   if (node.cheap && !fusedCore) {
     work.work = elementWorkOf(node.op);
@@ -185,7 +199,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }
-  if (fusedCore) candidate.backward += candidate.forward;
+  if (fusedCore || (onRing && facts.core[size_t(index)])) candidate.backward += candidate.forward; // scores again
 }
 
 // Candidates that one factor (or none, or a passed partial sum) gives.

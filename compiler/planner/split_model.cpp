@@ -392,6 +392,11 @@ private:
           exchange.bytes /= parts;
           candidate.exchanges.push_back(exchange);
         }
+        if (!model.isOnRing(attention.weigh)) continue;
+        // What has come round, and in the backward pass the gradients that go on with it.
+        const double passing = travelling / double(setting.cp) / parts;
+        candidate.values += passing;
+        candidate.gradients += 2 * passing;
       }
     }
   }

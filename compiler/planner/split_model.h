@@ -157,6 +157,7 @@ struct Flow {
   bool leavesSegment = false;    // made in a segment, or read in another than its own
   bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)
+  bool isScores = false;         // and no maximum or sum of them
   bool nearLoss = false;         // all of them read again too soon to leave for the host and come back
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
@@ -228,6 +229,12 @@ struct SplitModel {
   double stateBytes = 0;         // parameters, gradients and optimizer state, before ZeRO: what a step touches once
   double gradientBytes = 0;      // of all parameters, on a device that has them whole: no bucket is larger
 
+  // Does this node, of an attention, see the keys of one device at a time? Then its scores are made again in the
+  // backward pass, and no more than those of one device's keys are there at a time.
+  bool isOnRing(int node) const {
+    return setting.cp > 1 && attentionSplit == AttentionSplit::Ring && contextFactors[size_t(node)] >= 0 &&
+           !contextByHeads[size_t(node)];
+  }
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;
   // Of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that divides.
