@@ -50,15 +50,24 @@ void eraseEmptyWork(Block &block) {
   }
 }
 
-// StopGradient has done its work; a Broadcast or reduction of dimensions of one element is a Reshape.
+// Leaves the order of elements as it is: only dimensions of one element change places.
+bool keepsOrder(onnx::TransposeOp op) {
+  SmallVector<int64_t> moved;
+  for (int64_t dim : op.getPerm())
+    if (typeOf(op.getX()).getDimSize(static_cast<unsigned>(dim)) != 1) moved.push_back(dim);
+  return llvm::is_sorted(moved);
+}
+
+// StopGradient has done its work; a Broadcast, reduction or Transpose of dimensions of one element is a Reshape.
 void simplifyViews(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto stop = dyn_cast<onnx::StopGradientOp>(op)) {
       stop.getY().replaceAllUsesWith(stop.getX());
       stop.erase();
-    } else if (isa<onnx::BroadcastOp>(op) || isReduction(&op)) {
+    } else if (isa<onnx::BroadcastOp, onnx::TransposeOp>(op) || isReduction(&op)) {
       Value x = op.getOperand(0), y = op.getResult(0);
       if (typeOf(x).getNumElements() != typeOf(y).getNumElements()) continue;
+      if (auto transpose = dyn_cast<onnx::TransposeOp>(op); transpose && !keepsOrder(transpose)) continue;
       OpBuilder builder(&op);
       auto reshape = onnx::ReshapeOp::create(builder, op.getLoc(), y.getType(), x, typeOf(y).getShape());
       if (Attribute phase = op.getAttr("cleave.phase")) reshape->setAttr("cleave.phase", phase);

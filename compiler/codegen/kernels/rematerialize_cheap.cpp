@@ -70,8 +70,14 @@ private:
     Operation *op = value.getDefiningOp();
     if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains({value, stage}))
       return true;
+    return isReadByProducts(value) ||
+           llvm::any_of(value.getUsers(), [&](Operation *user) { return isHere(user) && isBackward(user); });
+  }
+  // By what takes it from memory in the backward phase, in this shape or another one.
+  bool isReadByProducts(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
-      return isHere(user) && !isForward(user) && (!isClusterOp(user) || isBackward(user));
+      if (auto reshape = dyn_cast<onnx::ReshapeOp>(user)) return isReadByProducts(reshape.getResult());
+      return isHere(user) && !isForward(user) && !isClusterOp(user);
     });
   }
   // Bytes that must be kept to have the value later, by keeping it or by computing it again (noted in `expanded`).
@@ -142,12 +148,10 @@ private:
   void consider(Operation *op) {
     Value value = op->getResult(0);
     stage = stageOf(op);
+    if (isReadByProducts(value)) return;
     SmallVector<Operation *> users;
-    for (Operation *user : value.getUsers()) {
-      if (!isBackward(user) || !isHere(user)) continue;
-      if (!isClusterOp(user)) return; // a product needs it in memory
-      if (!llvm::is_contained(users, user)) users.push_back(user);
-    }
+    for (Operation *user : value.getUsers())
+      if (isBackward(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op);
     if (bytesOf(value) <= smallBytes && !isFree) return;

@@ -24,6 +24,18 @@ func.func @kept(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>) -> (tensor<256
   return %g, %d : tensor<256x256xf32>, tensor<256x256xf32>
 }
 
+// In another shape, which is the same memory.
+// CHECK-LABEL: func.func @kept_reshaped
+// CHECK-COUNT-1: onnx.Erf
+// CHECK-NOT: onnx.Erf
+func.func @kept_reshaped(%x: tensor<256x16x16xf32>, %w: tensor<256x16x16xf32>) -> (tensor<256x16x16xf32>, tensor<256x256xf32>) {
+  %e = onnx.Erf %x {cleave.phase = "forward"} : (tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
+  %f = onnx.Reshape %e {shape = array<i64: 256, 256>, cleave.phase = "forward"} : (tensor<256x16x16xf32>) -> tensor<256x256xf32>
+  %g = onnx.Mul %w, %e {cleave.phase = "backward"} : (tensor<256x16x16xf32>, tensor<256x16x16xf32>) -> tensor<256x16x16xf32>
+  %d = onnx.Contract %f, %f {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %g, %d : tensor<256x16x16xf32>, tensor<256x256xf32>
+}
+
 // A residual stream: the next layer's sum reads %s after a product, so it stands in memory anyway; made again from %x
 // and %y, %y would be kept in its place and both be read.
 // CHECK-LABEL: func.func @residual
