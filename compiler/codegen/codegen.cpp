@@ -95,6 +95,7 @@ void buildKeptValuesPipeline(OpPassManager &passes) {
 }
 
 void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
+  passes.addPass(createJoinParts());
   passes.addPass(createAbsorbContractTransposes());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));

@@ -1,5 +1,6 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
+//   Sum of padded parts of a tensor     -> Concat                       JoinParts
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
@@ -52,6 +53,7 @@ void buildKeptValuesPipeline(mlir::OpPassManager &passes);
 // The passes of generate, in order, for CPUs or for GPUs.
 void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool foldEpilogues = true);
 
+std::unique_ptr<mlir::Pass> createJoinParts();
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();

@@ -5,6 +5,7 @@ namespace cleave::codegen {
 
 void registerCodegenPasses() {
   registerKernelPasses();
+  mlir::registerPass(createJoinParts);
   mlir::registerPass(createAbsorbContractTransposes);
   mlir::registerPass(createFoldEpilogues);
   mlir::registerPass(createLowerLibraryOps);

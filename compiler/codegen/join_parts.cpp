@@ -1,0 +1,114 @@
+// JoinParts: a sum of parts that lie side by side, each padded with zeros, is their concatenation.
+//
+//   %a = onnx.Pad %p {low = [0, 0], high = [0, 4]}     %b = onnx.Pad %q {low = [0, 2], high = [0, 2]}     2 columns each
+//   %g = onnx.Sum %a, %b, %c
+//   ->   %j = onnx.Concat %p, %q {axis = 1}     %d = onnx.Pad %j {low = [0, 0], high = [0, 2]}
+//        %g = onnx.Sum %d, %c
+//
+// Gradients of slices are such parts: of queries, keys and values, of a recurrence's time steps. As terms of a sum each
+// would stand in memory in full size, mostly zeros.
+#include "compiler/codegen/codegen.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+// A term of a sum that is zero but for [first, end) of one dimension.
+struct Part {
+  onnx::PadOp pad;
+  int64_t axis = 0, first = 0, end = 0;
+};
+
+std::optional<Part> partOf(Value term) {
+  auto pad = term.getDefiningOp<onnx::PadOp>();
+  if (!pad || !pad.getValue().isZero() || !pad->hasOneUse()) return std::nullopt;
+  ArrayRef<int64_t> from = cast<RankedTensorType>(pad.getX().getType()).getShape();
+  ArrayRef<int64_t> to = cast<RankedTensorType>(pad.getY().getType()).getShape();
+  std::optional<Part> part;
+  for (int64_t dim = 0; dim < int64_t(to.size()); ++dim) {
+    if (from[dim] == to[dim]) continue;
+    if (part || pad.getInterior()[dim] != 0) return std::nullopt;
+    part = Part{pad, dim, pad.getLow()[dim], pad.getLow()[dim] + from[dim]};
+  }
+  return part;
+}
+
+// Takes as many parts as follow each other out of `parts`, which are in order: the first that any follows, and those.
+SmallVector<Part> takeRun(SmallVector<Part> &parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    SmallVector<size_t> run{i};
+    for (size_t next = i + 1; next < parts.size(); ++next)
+      if (parts[next].axis == parts[i].axis && parts[next].first == parts[run.back()].end) run.push_back(next);
+    if (run.size() < 2) continue;
+    SmallVector<Part> taken;
+    for (size_t index : run) taken.push_back(parts[index]);
+    for (size_t index : llvm::reverse(run)) parts.erase(parts.begin() + int64_t(index));
+    return taken;
+  }
+  return {};
+}
+
+// The parts side by side, with zeros where they do not fill the tensor.
+Value join(onnx::SumOp sum, ArrayRef<Part> run) {
+  OpBuilder builder(sum);
+  auto inherit = [&](Operation *made) {
+    made->setDiscardableAttrs(llvm::to_vector(sum->getDiscardableAttrs()));
+    return made->getResult(0);
+  };
+  SmallVector<Value> values;
+  for (Part part : run) values.push_back(part.pad.getX());
+  const int64_t axis = run.front().axis;
+  Value joined = inherit(onnx::ConcatOp::create(builder, sum.getLoc(), values, axis));
+  auto whole = cast<RankedTensorType>(sum.getType());
+  if (joined.getType() == whole) return joined;
+  SmallVector<int64_t> low(size_t(whole.getRank()), 0), high = low, interior = low;
+  low[size_t(axis)] = run.front().first;
+  high[size_t(axis)] = whole.getDimSize(unsigned(axis)) - run.back().end;
+  return inherit(onnx::PadOp::create(builder, sum.getLoc(), joined, low, high, interior, APFloat(0.0)));
+}
+
+void joinTerms(onnx::SumOp sum) {
+  SmallVector<Part> parts;
+  SmallVector<Value> terms;
+  for (Value term : sum->getOperands()) {
+    if (std::optional<Part> part = partOf(term))
+      parts.push_back(*part);
+    else
+      terms.push_back(term);
+  }
+  llvm::stable_sort(parts, [](const Part &a, const Part &b) {
+    return std::tuple(a.axis, a.first, a.end) < std::tuple(b.axis, b.first, b.end);
+  });
+  SmallVector<Operation *> unused;
+  for (SmallVector<Part> run = takeRun(parts); !run.empty(); run = takeRun(parts)) {
+    terms.push_back(join(sum, run));
+    for (Part part : run) unused.push_back(part.pad);
+  }
+  if (unused.empty()) return;
+  for (Part part : parts) terms.push_back(part.pad.getY());
+  if (terms.size() > 1) {
+    sum->setOperands(terms);
+  } else {
+    sum.getResult().replaceAllUsesWith(terms.front());
+    sum.erase();
+  }
+  for (Operation *pad : unused) pad->erase();
+}
+
+struct JoinParts : PassWrapper<JoinParts, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinParts)
+  StringRef getArgument() const override { return "join-parts"; }
+  StringRef getDescription() const override { return "sums of padded parts that lie side by side are concatenated"; }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto sum : llvm::make_early_inc_range(function.getOps<onnx::SumOp>())) joinTerms(sum);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createJoinParts() { return std::make_unique<JoinParts>(); }
+
+} // namespace cleave::codegen
