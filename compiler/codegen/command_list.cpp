@@ -14,6 +14,10 @@ Place placeOf(Value value) {
   return place;
 }
 
+bool isProduct(Operation *op) {
+  return isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op);
+}
+
 int64_t streamOf(Operation *op) {
   auto stream = op->getAttrOfType<IntegerAttr>("plan.stream");
   return stream ? stream.getInt() : 0;

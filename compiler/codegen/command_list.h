@@ -53,6 +53,9 @@ mlir::Value addHostCopy(mlir::OpBuilder &builder, mlir::Value value, llvm::Strin
 bool isFetch(mlir::Operation *op);
 bool isEvict(mlir::Operation *op);
 
+// The first of these in the backward pass is where it begins: kernels prepare for it before.
+bool isProduct(mlir::Operation *op);
+
 // The stream of a command: 0 compute.
 int64_t streamOf(mlir::Operation *op);
 

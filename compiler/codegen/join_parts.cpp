@@ -1,9 +1,10 @@
 // JoinParts: a sum of parts that lie side by side, each padded with zeros, is their concatenation.
 //
-//   %a = onnx.Pad %p {low = [0, 0], high = [0, 4]}     %b = onnx.Pad %q {low = [0, 2], high = [0, 2]}     2 columns each
+//   %a = onnx.Pad %p {low = [0, 0], high = [0, 4]}     of two columns
+//   %b = onnx.Pad %q {low = [0, 2], high = [0, 2]}     likewise
 //   %g = onnx.Sum %a, %b, %c
 //   ->   %j = onnx.Concat %p, %q {axis = 1}     %d = onnx.Pad %j {low = [0, 0], high = [0, 2]}
-//        %g = onnx.Sum %d, %c
+//        %g = onnx.Sum %c, %d
 //
 // Gradients of slices are such parts: of queries, keys and values, of a recurrence's time steps. As terms of a sum each
 // would stand in memory in full size, mostly zeros.

@@ -28,7 +28,7 @@ using namespace mlir;
 namespace {
 
 constexpr int64_t smallestPart = 1024; // of all bytes kept
-constexpr int64_t leastWay = 8;        // an eighth of the commands lies between leaving and coming back
+constexpr int64_t leastWay = 8;        // an eighth of both passes' commands lies between leaving and coming back
 
 StringRef phaseOf(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
@@ -73,7 +73,9 @@ Value evictAfter(Value value) {
 // A step without pipeline stages: both passes are in one function.
 class Offloading {
 public:
-  explicit Offloading(func::FuncOp function) : function(function), list(function), backward(beginOfBackward()) {}
+  explicit Offloading(func::FuncOp function) : function(function), list(function), backward(beginOfBackward()) {
+    countCommands();
+  }
 
   void run() {
     SmallVector<Kept> all;
@@ -102,10 +104,19 @@ private:
     for (Operation &op : function.getBody().front()) {
       if (phaseOf(&op) != "backward") continue;
       any = std::min(any, list.position(&op));
-      if (isa<plan::ContractCommandOp, plan::ConvolutionCommandOp, plan::AttentionCommandOp>(op))
-        product = std::min(product, list.position(&op));
+      if (isProduct(&op)) product = std::min(product, list.position(&op));
     }
     return product < list.end() ? product : any;
+  }
+
+  // Updates stand behind both passes here, and begin before the backward pass ends: they are no part of the way.
+  void countCommands() {
+    commandsUpTo.push_back(0); // position 0: arguments
+    for (Operation &op : function.getBody().front()) {
+      const bool isCommand = !isa<plan::ViewOp, plan::ConstantCommandOp, onnx::ReadOp>(op) &&
+                             (phaseOf(&op) == "forward" || phaseOf(&op) == "backward");
+      commandsUpTo.push_back(commandsUpTo.back() + isCommand);
+    }
   }
 
   // A running statistic's update, which reads nothing that the backward pass makes: it runs as soon as it can.
@@ -123,20 +134,21 @@ private:
       StringRef phase = phaseOf(user);
       if (phase == "forward" || (phase == "backward" && list.position(user) < backward)) {
         last = std::max(last, list.position(user));
-      } else if (phase == "backward") {
+      } else if (phase == "backward" || !runsEarly(user)) { // a kernel of the backward pass may end in an update
         if (!kept.back || user->isBeforeInBlock(kept.back)) kept.back = user;
         kept.uses.push_back(use);
-      } else if (!runsEarly(user)) {
-        return std::nullopt; // it stays until then
       }
     }
-    if (!kept.back || (list.position(kept.back) - last) * leastWay < list.end()) return std::nullopt;
+    if (!kept.back) return std::nullopt;
+    const int64_t way = commandsUpTo[size_t(list.position(kept.back))] - commandsUpTo[size_t(last)];
+    if (way * leastWay < commandsUpTo.back()) return std::nullopt;
     return kept;
   }
 
   func::FuncOp function;
   CommandList list;
   int64_t backward;
+  std::vector<int64_t> commandsUpTo; // by position: of both passes
 };
 
 // The functions of one stage, which keep values for each other in slots: those of the forward pass take them away,

@@ -380,10 +380,9 @@ private:
     leaveInTurn(largest);
     size_t start = 0; // where the first bucket is fetched
     if (!isOfStage) {
-      size_t backward = 0;
-      while (backward < buckets[0].begin && !isBackward(order[backward])) ++backward;
-      if (backward == buckets[0].begin) backward = 0;
-      start = (backward + buckets[0].begin) / 2;
+      auto firstUse = order.begin() + ptrdiff_t(buckets[0].begin);
+      auto backward = beginOfBackward(order.begin(), firstUse);
+      start = size_t((backward == firstUse ? 0 : backward - order.begin()) + (firstUse - order.begin())) / 2;
     }
     Early early;
     llvm::DenseSet<Operation *> moved;
@@ -397,7 +396,8 @@ private:
   }
 
   // What the forward pass keeps leaves in buckets, too, of so many bytes unless one value or a sixteenth of all has
-  // more: a bucket's first value is made when the bucket before the last has left.
+  // more: a bucket's first value is made when the bucket before the last has left. The last ones have left half way to
+  // the backward pass.
   void leaveInTurn(int64_t largest) {
     SmallVector<Operation *> leaving(
         llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
@@ -420,6 +420,22 @@ private:
       }
       lastOf.back() = op;
     }
+    if (isOfStage || lastOf.empty()) return;
+    auto left = llvm::find(order, lastOf.back());
+    auto product = beginOfBackward(left, order.end());
+    if (product == order.end()) return;
+    auto half = std::find_if(left + (product - left) / 2, product, [](Operation *op) {
+      return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
+    });
+    departures[*half] = lastOf.back();
+  }
+
+  // The first product of the backward pass there: kernels prepare for it in the forward pass. Without one what is
+  // first.
+  using Position = SmallVector<Operation *>::iterator;
+  static Position beginOfBackward(Position begin, Position end) {
+    auto product = std::find_if(begin, end, [](Operation *op) { return isBackward(op) && isProduct(op); });
+    return product != end ? product : std::find_if(begin, end, isBackward);
   }
 
   static bool isBackward(Operation *op) {

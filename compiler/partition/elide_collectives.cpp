@@ -3,6 +3,7 @@
 //   own_part(all_gather(x, tp, dim 0), tp, dim 0)  ->  x            and the other way round
 //   all_reduce(all_reduce(x, tp), dp)              ->  all_reduce(x, [dp, tp]), if the inner has no other use
 //   a collective over one device                   ->  its operand
+//   own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 
@@ -40,11 +41,25 @@ struct ElideCollectives : PassWrapper<ElideCollectives, OperationPass<ModuleOp>>
   }
 
 private:
+  // Every device repeats what it has as often as its part is long: the gradient of a mean over all samples.
+  static Value broadcastPart(dist::OwnPartOp part) {
+    auto broadcast = part.getX().getDefiningOp<onnx::BroadcastOp>();
+    if (!broadcast || llvm::is_contained(broadcast.getDims(), int64_t(part.getDim()))) return {};
+    OpBuilder builder(part);
+    Operation *own = onnx::BroadcastOp::create(builder, part.getLoc(), broadcast.getX(),
+                                               cast<RankedTensorType>(part.getType()).getShape(), broadcast.getDims());
+    own->setDiscardableAttrs(llvm::to_vector(broadcast->getDiscardableAttrs()));
+    return own->getResult(0);
+  }
+
   static Value simplify(Operation *op, const Mesh &mesh) {
     auto axes = op->getName().getDialectNamespace() == "dist" ? op->getAttrOfType<ArrayAttr>("axes") : ArrayAttr();
     if (!axes || op->getNumResults() != 1) return {};
     if (mesh.groupSize(axesOf(axes)) == 1) return op->getOperand(0);
-    if (auto part = dyn_cast<dist::OwnPartOp>(op)) return undone<dist::OwnPartOp, dist::AllGatherOp>(part);
+    if (auto part = dyn_cast<dist::OwnPartOp>(op)) {
+      if (Value repeated = broadcastPart(part)) return repeated;
+      return undone<dist::OwnPartOp, dist::AllGatherOp>(part);
+    }
     if (auto gather = dyn_cast<dist::AllGatherOp>(op)) return undone<dist::AllGatherOp, dist::OwnPartOp>(gather);
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
       auto inner = reduce.getX().getDefiningOp<dist::AllReduceOp>();

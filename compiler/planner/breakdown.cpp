@@ -175,9 +175,11 @@ std::vector<MemoryPoint> plainTimeline(const DecidedModel &decided, const Memory
   const std::vector<Unit> &units = decided.model.layout->units;
   std::vector<MemoryPoint> points;
   double seconds = 0, kept = 0;
+  UnitMemory work;
+  for (size_t u = 0; u < units.size(); ++u) work += decided.activity.of(units[u].kind, decided.plan.recompute[u]);
   auto add = [&](double transient) {
     MemoryPoint point{seconds, whole};
-    point.memory.activations = kept + transient;
+    point.memory.activations = kept + work.passing() + transient;
     points.push_back(point);
   };
   for (int64_t microbatch = 0; microbatch < decided.model.setting.microbatches; ++microbatch) {
@@ -207,7 +209,8 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
-  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept, passing = kept;
+  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept;
+  std::vector<UnitMemory> work(times.size());
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
@@ -216,7 +219,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       kept[s] += unit.kept;
       held[s] += unit.held;
       ofLast[s] += unit.keptOfLast;
-      passing[s] += unit.passing;
+      work[s] += unit;
       transient[s] = std::max(transient[s], unit.transient);
     }
   }
@@ -233,7 +236,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
     if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
     MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
-    point.memory.activations = live + passing[stage] + (isBackward ? transient[stage] : 0);
+    point.memory.activations = live + work[stage].passing() + (isBackward ? transient[stage] : 0);
     points.push_back(point);
     if (row[i].kind == ActionKind::Backward) live -= bytes;
     if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];

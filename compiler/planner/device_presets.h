@@ -73,11 +73,11 @@ inline constexpr double hostPace = 0.04;
 // A100 SXM4, as commonly reported); from the end of one to the begin of the next.
 inline constexpr double hostEfficiency = 0.8;
 inline constexpr double hostLatency = 10e-6;
-// Part of offloaded activations that a device holds: two buckets of a sixteenth (schedule_commands.cpp), and an eighth
-// that is wanted again too soon to leave.
-inline constexpr double activationsHere = 0.25;
-// What is read last in this part of the forward pass stays (offload_activations.cpp: leastWay).
-inline constexpr size_t leastWayBack = 8;
+// What has less than this part of both passes' commands behind it until it is wanted again stays on the device
+// (offload_activations.cpp: leastWay).
+inline constexpr double leastWayBack = 8;
+// The rest leaves and comes in so many buckets, or with all that one kernel reads; two are on the device
+// (schedule_commands.cpp).
 inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;

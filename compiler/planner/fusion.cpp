@@ -13,6 +13,9 @@ bool isView(const Node &node) {
   return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
 }
 
+// Operations that copy what stands in memory to where it is to stand.
+bool isCopy(const Node &node) { return node.op == "Concat"; }
+
 // Operations that read of an operand only what they give.
 bool readsPart(const Node &node) { return node.op == "Slice" || node.op == "Gather"; }
 
@@ -40,6 +43,7 @@ public:
         int p = producers[size_t(tensor)];
         if (p < 0 || !problem.nodes[size_t(p)].cheap) continue;
         // What is made from nothing (random masks) is made where it is read.
+        if (isCopy(node) || isCopy(problem.nodes[size_t(p)])) continue;
         bool isMadeHere = isGenerated[size_t(p)] && readers[size_t(tensor)] == 1;
         if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(root(p))] = root(int(i));
       }
@@ -197,6 +201,7 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
     mine.writes.assign(node.results.size(), 0);
     if (!node.cheap) continue;
     mine.isFused = clusters.isFused(int(i));
+    mine.cluster = clusters.root(int(i));
     if (isView(node)) continue;
     double made = 0;
     for (int tensor : node.results) made += bytes(tensor);

@@ -17,6 +17,7 @@ namespace cleave::planner {
 struct FusedWork {
   double kernels = 0;         // launches of its cluster, shared out among the cluster's nodes by their traffic
   bool isFused = true;        // false: a kernel of its own
+  int cluster = -1;           // a node of its cluster, the same for all of them
   std::vector<int> sources;   // an operand each: the tensor in memory that it is read from, views looked through
   std::vector<double> reads;  // an operand each: the part of its source's bytes that is read, 0..1
   std::vector<double> writes; // a result each: 0 or 1

@@ -1,5 +1,6 @@
 #include "compiler/planner/gradients.h"
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -36,7 +37,27 @@ private:
 
 } // namespace
 
-WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory) {
+namespace {
+
+// The terms that wait: all but that of the first kernel, where there are several.
+void addTerms(const Problem &problem, const std::vector<int> &kernels, const std::vector<int> &readers,
+              WaitingGradients::One &gradient) {
+  std::map<int, WaitingGradients::One::Term> ofKernel;
+  for (int reader : readers) {
+    const Node &node = problem.nodes[size_t(reader)];
+    const bool isPart = node.op == "Slice";
+    auto [term, isNew] = ofKernel.try_emplace(kernels[size_t(reader)]);
+    term->second = {reader, isPart && isNew ? node.results[0] : -1};
+  }
+  for (const auto &[kernel, term] : ofKernel) gradient.terms.push_back(term);
+  std::ranges::sort(gradient.terms, {}, &WaitingGradients::One::Term::at);
+  if (gradient.terms.size() > 1) gradient.terms.erase(gradient.terms.begin());
+}
+
+} // namespace
+
+WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
+                                  const std::vector<int> &kernels) {
   SameGradients same(problem);
   std::vector<bool> needsGradient = problem.needsGradient();
   std::vector<int> made = problem.producers();
@@ -49,9 +70,16 @@ WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool
     if (inMemory[t]) gradient.tensors.push_back(int(t));
   }
   WaitingGradients result;
+  std::vector<std::vector<int>> readers(problem.tensors.size());
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
-    for (int tensor : problem.nodes[i].operands)
-      if (made[size_t(tensor)] >= 0 && needsGradient[size_t(tensor)]) gradients[size_t(same.of(tensor))].last = int(i);
+    for (int tensor : problem.nodes[i].operands) {
+      if (made[size_t(tensor)] < 0 || !needsGradient[size_t(tensor)]) continue;
+      gradients[size_t(same.of(tensor))].last = int(i);
+      // What passes the gradient of its result on makes no term.
+      const bool passes =
+          std::ranges::any_of(problem.nodes[i].results, [&](int result) { return same.of(result) == same.of(tensor); });
+      if (!passes && !problem.nodes[i].stopsGradient) readers[size_t(same.of(tensor))].push_back(int(i));
+    }
     result.hasBackward.push_back(
         std::ranges::any_of(problem.nodes[i].results, [&](int tensor) { return needsGradient[size_t(tensor)]; }));
   }
@@ -59,13 +87,18 @@ WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool
     std::vector<bool> &waits = result.waitsForOperand.emplace_back();
     for (int tensor : problem.nodes[i].operands) {
       WaitingGradients::One &gradient = gradients[size_t(same.of(tensor))];
-      waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last);
+      waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last &&
+                      problem.nodes[i].op != "Slice");
       if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != int(i)))
         gradient.readers.push_back(int(i));
     }
   }
-  for (WaitingGradients::One &gradient : gradients)
-    if (gradient.last > gradient.first + 1 && !gradient.tensors.empty()) result.all.push_back(std::move(gradient));
+  for (size_t t = 0; t < gradients.size(); ++t) {
+    WaitingGradients::One &gradient = gradients[t];
+    if (gradient.last <= gradient.first + 1 || gradient.tensors.empty()) continue;
+    addTerms(problem, kernels, readers[t], gradient);
+    result.all.push_back(std::move(gradient));
+  }
   return result;
 }
 
@@ -74,8 +107,11 @@ std::vector<double> WaitingGradients::past(const std::function<double(int)> &byt
   for (const One &gradient : all) {
     double most = 0;
     for (int tensor : gradient.tensors) most = std::max(most, bytes(tensor));
-    change[size_t(gradient.first) + 1] += most;
-    change[size_t(gradient.last)] -= most;
+    for (const One::Term &term : gradient.terms) {
+      const double size = term.slice >= 0 ? bytes(term.slice) : most;
+      change[size_t(gradient.first) + 1] += size;
+      change[size_t(term.at)] -= size;
+    }
     for (int reader : gradient.readers) own[size_t(reader)] += most;
   }
   std::partial_sum(change.begin(), change.end(), change.begin());

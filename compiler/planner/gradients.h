@@ -2,6 +2,10 @@
 // as long as the tensors whose gradients they are, the other way round: from the last reader to the producer.
 //
 //   y = Contract x, w;  z = Add y, b;  h = Add x, z     x's gradient waits while those of z, y, w are computed
+//
+// Each kernel that reads a tensor makes a term of its gradient, and all of them wait for the last, which is the first
+// to read it. The term of a slice is as large as the slice: terms that lie side by side are joined (codegen:
+// JoinParts).
 #pragma once
 #include "compiler/planner/problem.h"
 #include <functional>
@@ -12,8 +16,13 @@ namespace cleave::planner {
 // nodes that it passes: a table of positions has no samples, what waits past it has.
 struct WaitingGradients {
   struct One {
-    std::vector<int> tensors;      // that it is the gradient of and that stand in memory; a sum's is also its terms'
-    int first = 0, last = 0;       // it waits past the nodes between
+    struct Term {
+      int at = 0;     // node: it waits past those between `first` and this
+      int slice = -1; // tensor that is as large; -1: as large as the gradient
+    };
+    std::vector<int> tensors; // that it is the gradient of and that stand in memory; a sum's is also its terms'
+    int first = 0, last = 0;  // the node that makes the tensor, and the last that reads it
+    std::vector<Term> terms = {};
     std::vector<int> readers = {}; // of these nodes: those that make a term of it themselves
   };
   std::vector<One> all;
@@ -23,8 +32,9 @@ struct WaitingGradients {
   // Per node: the bytes of others that wait, given a tensor's.
   std::vector<double> past(const std::function<double(int)> &bytes) const;
 };
-// `inMemory`: per tensor.
-WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory);
+// `inMemory`: per tensor. `kernels`: per node, the same number for what one kernel does.
+WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
+                                  const std::vector<int> &kernels);
 
 // Per node: where a backward pass is two functions, the gradient of its result stays from the first to the second, for
 // the gradient of its parameter. Of operations that pass a gradient on as it is (a bias is added) one of them counts.

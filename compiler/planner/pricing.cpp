@@ -299,9 +299,9 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   if (((!flow.saved && !isSmall) || isOnChip || passes) && !crosses) return {};
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
-  if (!movesActivations(setting.offload) || (flow.nearLoss && setting.pp == 1)) return {count * kept};
-  const double gone = setting.pp > 1 ? 1 : 1 - constants::activationsHere; // there are always slots
-  return {count * kept * constants::activationsHere, count * kept * gone};
+  if (!movesActivations(setting.offload)) return {count * kept};
+  const double here = setting.pp > 1 ? 0 : flow.nearLoss; // of a stage's microbatch others are in between
+  return {here * kept, (count - here) * kept};
 }
 
 bool gathersAgain(const SplitModel &model) {

@@ -155,10 +155,12 @@ struct Flow {
   bool inSegment = false;        // made and read inside one segment of recomputation
   bool isNeeded = false;         // and made again there
   bool leavesSegment = false;    // made in a segment, or read in another than its own
+  bool forWeights = false;       // read by an operation that makes a parameter's gradient of it
   bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)
   bool isScores = false;         // and no maximum or sum of them
-  bool nearLoss = false;         // all of them read again too soon to leave for the host and come back
+  int nearLoss = 0;              // so many of them are read again too soon to leave for the host and come back
+  int use = -1;                  // what the same kernel reads last has the same: a node
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };
 

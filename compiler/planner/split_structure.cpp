@@ -173,8 +173,23 @@ private:
     }
   }
 
+  // Per node: the commands that both passes have behind it, and of all of them together.
+  std::pair<std::vector<double>, double> commandsBehind() const {
+    std::vector<double> behind(problem.nodes.size());
+    double sum = 0;
+    for (size_t i = problem.nodes.size(); i-- > 0;) {
+      behind[i] = sum;
+      const Node &node = problem.nodes[i];
+      const double gradients = double(std::ranges::count_if(
+          node.operands, [&](int tensor) { return !node.stopsGradient && facts.needsGradient[size_t(tensor)]; }));
+      sum += node.cheap ? facts.fused[i].kernels * (gradients > 0 ? 2 : 1) : 1 + gradients;
+    }
+    return {behind, sum};
+  }
+
   void addFlows() {
     std::map<std::vector<int64_t>, size_t> tied;
+    const auto [behind, all] = commandsBehind();
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
       const Tensor &tensor = problem.tensors[t];
       Flow flow;
@@ -197,13 +212,14 @@ private:
       flow.inSegment = segmentOf(producer) >= 0;
       flow.isNeeded = model.segments.isNeeded[t];
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
+      int last = producer;
       for (auto [reader, operand] : facts.readers[t]) {
+        last = std::max(last, reader);
+        flow.forWeights = flow.forWeights || trains(problem.nodes[size_t(reader)]);
         if (segmentOf(reader) != segmentOf(producer)) {
           flow.inSegment = false;
           flow.leavesSegment = true;
         }
-        if (size_t(reader) >= problem.nodes.size() - problem.nodes.size() / constants::leastWayBack)
-          flow.nearLoss = true;
         Flow::Read read{model.variableOfNode[size_t(reader)], operand};
         if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
         int unit = layout->unitOfNode[size_t(reader)];
@@ -227,17 +243,31 @@ private:
         key.push_back(read.variable);
         key.push_back(int64_t(read.operand));
       }
+      if (last >= 0) {
+        flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
+        flow.nearLoss = behind[size_t(last)] * constants::leastWayBack < all;
+      }
+      const int nearLoss = flow.nearLoss;
       auto [found, isNew] = tied.try_emplace(std::move(key), model.flows.size());
       if (isNew)
         model.flows.edit().push_back(std::move(flow));
-      else
+      else {
         ++model.flows.edit()[found->second].count;
+        model.flows.edit()[found->second].nearLoss += nearLoss;
+      }
       share(model.flows.edit()[found->second].shares, std::max(0, firstUnit));
       // Inputs, labels and parameters are at hand in every stage.
       if (producer < 0) continue;
       for (int border = firstUnit + 1; border <= lastUnit; ++border)
         layout->crossings[size_t(border)].push_back(int(found->second));
     }
+  }
+
+  // Makes gradients of parameters from its other operands.
+  bool trains(const Node &node) const {
+    return !node.cheap && std::ranges::any_of(node.operands, [&](int tensor) {
+      return problem.tensors[size_t(tensor)].kind == TensorKind::Parameter && problem.tensors[size_t(tensor)].trainable;
+    });
   }
 
   // Its result is read from where its operand lies.
@@ -283,7 +313,10 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
     for (size_t r = 0; r < problem.nodes[i].results.size(); ++r)
       inMemory[size_t(problem.nodes[i].results[r])] =
           !facts.core[i] && (!problem.nodes[i].cheap || facts.fused[i].writes[r] > 0);
-  facts.waitingGradients = waitingGradients(problem, inMemory);
+  std::vector<int> kernels(problem.nodes.size());
+  for (size_t i = 0; i < problem.nodes.size(); ++i)
+    kernels[i] = problem.nodes[i].cheap && facts.fused[i].isFused ? facts.fused[i].cluster : int(i);
+  facts.waitingGradients = waitingGradients(problem, inMemory, kernels);
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();

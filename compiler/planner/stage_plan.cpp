@@ -1,4 +1,5 @@
 #include "compiler/planner/stage_plan.h"
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <cmath>
@@ -125,7 +126,8 @@ private:
     for (size_t i = 0; i < kinds.size(); ++i) {
       const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
                          &b = problem->activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * kinds[i].live - b.keptOfLast + a.passing - b.passing;
+      saved[i] =
+          (a.kept - b.kept) * kinds[i].live - b.keptOfLast + 2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }

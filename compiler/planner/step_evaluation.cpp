@@ -73,16 +73,51 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
 
 namespace {
 
-// A segment of several units (a model without repeated blocks) is computed again as a whole.
-void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments, std::vector<UnitMemory> &memory) {
-  std::map<int, std::vector<int>> unitsOf;
-  for (size_t u = 0; u < layout.units.size(); ++u)
-    if (int segment = segments.segmentOf[size_t(layout.units[u].first)]; segment >= 0 && !layout.units[u].isBlock)
-      unitsOf[segment].push_back(layout.units[u].kind);
-  for (const auto &[segment, kinds] : unitsOf) {
-    double sum = 0;
-    for (int kind : kinds) sum += memory[size_t(kind)].transient;
-    for (int kind : kinds) memory[size_t(kind)].transient = sum;
+// Bytes of gradients that are there when the backward pass comes to the end of a unit, on a device: of what was made
+// before and is read behind it.
+double gradientsAtEnd(const SplitModel &model, const std::vector<int> &choice, size_t unit) {
+  double bytes = 0;
+  for (int index : model.layout->crossings[unit + 1]) {
+    const Flow &flow = model.flows[size_t(index)];
+    if (flow.gradient) bytes += flow.bytes / (producedLayout(model, flow, choice) >= 0 ? double(model.setting.tp) : 1);
+  }
+  return bytes;
+}
+
+// A segment of a model without repeated blocks is computed again as a whole, whichever units it lies in.
+void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments,
+                     const std::map<int, double> &ofSegment, std::vector<UnitMemory> &memory) {
+  for (const Unit &unit : layout.units) {
+    if (unit.isBlock) continue;
+    double &transient = memory[size_t(unit.kind)].transient;
+    for (int node = unit.first; node < unit.end; ++node)
+      if (auto segment = ofSegment.find(segments.segmentOf[size_t(node)]); segment != ofSegment.end())
+        transient = std::max(transient, segment->second);
+  }
+}
+
+// While a segment is computed again its operations have their values in hand, and the gradients at its end wait.
+void besideGradients(const SplitModel &model, const std::vector<int> &choice, std::vector<UnitMemory> &memory) {
+  const UnitLayout &layout = *model.layout;
+  std::vector<double> values(memory.size(), 0.0);
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (variable.isHome || !variable.inSegment) continue;
+    for (const UnitShare &share : variable.shares)
+      values[size_t(share.kind)] = std::max(values[size_t(share.kind)], variable.candidates[size_t(choice[v])].values);
+  }
+  std::vector<bool> seen(memory.size(), false); // blocks are alike
+  double behind = 0;
+  for (size_t u = layout.units.size(); u-- > 0;) {
+    const Unit &unit = layout.units[u];
+    const int segment = model.segments.segmentOf[size_t(unit.first)];
+    if (segment < 0 || seen[size_t(unit.kind)]) continue;
+    seen[size_t(unit.kind)] = true;
+    const bool isEnd = unit.isBlock || u + 1 == layout.units.size() ||
+                       model.segments.segmentOf[size_t(layout.units[u + 1].first)] != segment;
+    if (isEnd) behind = gradientsAtEnd(model, choice, u);
+    UnitMemory &one = memory[size_t(unit.kind)];
+    one.beside = std::max(one.beside, one.transient + values[size_t(unit.kind)] + behind);
   }
 }
 
@@ -104,20 +139,31 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
       sum.workspace = std::max(sum.workspace, nodeWorkspace(model, variable, size_t(choice[v])));
     }
   }
+  std::map<int, double> ofSegment; // computed again
+  std::map<int, double> leaving;   // by use: what comes back at once, of one
   for (const Flow &flow : model.flows) {
     const KeptBytes bytes = flowBytes(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
     const bool isAgain = isRecomputed(model, flow);
-    const bool passes = bytes.onHost > 0 && setting.pp > 1; // slots in the host's memory have the rest
+    if (isAgain)
+      ofSegment[model.segments.segmentOf[size_t(model.variables[size_t(flow.producer)].index)]] += bytes.here;
     for (const UnitShare &share : flow.shares) {
       UnitMemory &sum = memory[size_t(share.kind)];
-      (isAgain  ? sum.transient
-       : passes ? sum.passing
-                : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
+      (isAgain ? sum.transient : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
+      if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
       sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
     }
+    if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - (setting.pp > 1 ? 0 : flow.nearLoss));
   }
-  shareTransients(layout, model.segments, memory);
+  if (!leaving.empty())
+    for (const Flow &flow : model.flows)
+      if (auto use = leaving.find(flow.use); use != leaving.end())
+        for (const UnitShare &share : flow.shares) {
+          double &largest = memory[size_t(share.kind)].largestLeaving;
+          largest = std::max(largest, use->second);
+        }
+  shareTransients(layout, model.segments, ofSegment, memory);
   for (UnitMemory &one : memory) one.beside = one.transient + one.workspace;
+  if (setting.recompute == Recompute::Full) besideGradients(model, choice, memory);
   if (setting.exceptLast && setting.recompute != Recompute::None) {
     SplitModel plain = model;
     plain.setting.recompute = Recompute::None;

@@ -8,7 +8,7 @@ UnitMemory &UnitMemory::operator+=(const UnitMemory &other) {
   kept += other.kept;
   held += other.held;
   keptOnHost += other.keptOnHost;
-  passing += other.passing;
+  largestLeaving = std::max(largestLeaving, other.largestLeaving);
   transient = std::max(transient, other.transient);
   keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
@@ -16,9 +16,13 @@ UnitMemory &UnitMemory::operator+=(const UnitMemory &other) {
   return *this;
 }
 
+double UnitMemory::passing() const {
+  return keptOnHost > 0 ? 2 * std::max(keptOnHost / constants::hostBuckets, largestLeaving) : 0;
+}
+
 UnitMemory UnitMemory::times(double count) const {
   UnitMemory all = *this;
-  for (double *part : {&all.kept, &all.held, &all.keptOnHost, &all.passing, &all.keptOfLast}) *part *= count;
+  for (double *part : {&all.kept, &all.held, &all.keptOnHost, &all.keptOfLast}) *part *= count;
   return all;
 }
 
@@ -88,7 +92,7 @@ MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, con
   return {state.parameters,
           state.gradients,
           state.optimizer,
-          kept + work.keptOfLast + work.passing + work.transient,
+          kept + work.keptOfLast + work.passing() + work.transient,
           buffers - work.transient + workspaceBytes(setting, work.beside, state),
           state.host};
 }

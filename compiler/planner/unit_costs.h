@@ -9,16 +9,17 @@ namespace cleave::planner {
 
 // Bytes of one device that a unit's passes need.
 struct UnitMemory {
-  double kept = 0;       // for each microbatch in flight
-  double held = 0;       // likewise, where the backward pass is two functions: gradients that the second one needs
-  double keptOnHost = 0; // likewise, in the host's memory
-  double passing = 0;    // once: of what stages offload, what is on its way
-  double transient = 0;  // once, while the unit is computed again
-  double keptOfLast = 0; // once: what the last microbatch keeps beyond, where it alone is not recomputed
-  double workspace = 0;  // of its largest operation
-  double beside = 0;     // transient and workspace together, of the unit that needs most of both
+  double kept = 0;           // for each microbatch in flight
+  double held = 0;           // likewise, where the backward pass is two functions: what the first makes for the second
+  double keptOnHost = 0;     // likewise, in the host's memory
+  double largestLeaving = 0; // of that: most that comes back at once
+  double transient = 0;      // once, while the unit is computed again
+  double keptOfLast = 0;     // once: what the last microbatch keeps beyond, where it alone is not recomputed
+  double workspace = 0;      // of its largest operation
+  double beside = 0;         // transient and workspace together, of the unit that needs most of both
 
   UnitMemory &operator+=(const UnitMemory &other);
+  double passing() const; // once: of what lies in the host's memory, what is on its way
   // Of so many units one after the other: what a unit needs beside, it needs once.
   UnitMemory times(double count) const;
 };

@@ -1,4 +1,5 @@
 #include "compiler/planner/whole_units.h"
+#include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -98,19 +99,22 @@ private:
       one.plain = problem.activity->of(kind, ways.front());
       one.compute = one.plain.seconds() - one.plain.communication;
       one.backwardInput = infinity;
-      double beside = infinity;
+      double beside = infinity, leaving = infinity;
       for (Recompute how : ways) {
         const UnitActivity &other = problem.activity->of(kind, how);
         one.backwardInput = std::min(one.backwardInput, other.backwardInput);
         one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
         beside = std::min(beside, other.beside);
+        leaving = std::min(leaving, other.largestLeaving);
         if (other.seconds() > 0) leastForward = std::min(leastForward, other.forward / other.seconds());
-        const double once = other.keptOfLast - one.plain.keptOfLast + other.passing - one.plain.passing;
+        const double once = other.keptOfLast - one.plain.keptOfLast +
+                            2 * (other.keptOnHost - one.plain.keptOnHost) / constants::hostBuckets;
         if (other.kept < one.plain.kept || once < 0)
           one.ways.push_back(
               {std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once, other.beside});
       }
       one.plain.beside = beside;
+      one.plain.largestLeaving = leaving;
       kinds.push_back(std::move(one));
     }
     // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it.

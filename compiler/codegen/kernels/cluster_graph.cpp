@@ -183,8 +183,10 @@ int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const
       Value operand = behindFree(seen);
       if (isAlwaysThere(operand) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
       if (late.contains(operand.getDefiningOp())) continue;
-      bool isAliveThen = llvm::any_of(
-          operand.getUsers(), [&](Operation *user) { return !late.contains(user) && labels.lookup(user) >= until; });
+      // A product that stands right before has it, too: an activation whose sign the kernel behind wants.
+      bool isAliveThen = llvm::any_of(operand.getUsers(), [&](Operation *user) {
+        return !late.contains(user) && labels.lookup(user) + 1 >= until;
+      });
       if (!isAliveThen && kept.insert(operand).second) bytes += bytesOf(operand);
     }
   return bytes;

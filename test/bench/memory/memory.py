@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The memory that `cleave estimate` predicts for a device, over what the compiled plan takes.
 
-    ./dev bench memory [--write docs/cost-model.md] [--all]
+    ./dev bench memory [--write docs/cost-model.md]
+    ./dev bench memory --all [--models a,b] [--splits x,y]
 
 Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
-the estimate is too low; --all looks for that in every recorded model and split, half an hour. The GPT is written without
+the estimate is too low; --all looks for that in every recorded model and split, half an hour, or in those named. The GPT is written without
 weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or
 CLEAVE_TORCH_PYTHON).
 """
@@ -63,36 +64,39 @@ def ratio(build, scratch, folder, devices, flags):
     return predicted["estimated_memory_bytes_per_device"] / predicted["memory_bytes_per_device"]
 
 
-def too_low(build, scratch):
-    """Prints every recorded model and split whose estimate is below its plan."""
+def too_low(build, scratch, models, splits):
+    """Prints the ratio of recorded models in recorded splits (all, or those named), and counts what is below 1."""
+    recorded = sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
     count, found = 0, 0
-    for model in sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists()):
+    for model in models or recorded:
         folder = golden.prepare(model, scratch)
-        for split, (devices, flags) in golden.SPLITS.items():
+        for split in splits or golden.SPLITS:
+            devices, flags = golden.SPLITS[split]
             try:
                 value = ratio(build, scratch, folder, devices, flags)
             except golden.Refused:
                 continue  # no such split of this model
             count += 1
-            if value < 1:
-                found += 1
-                print(f"{model} {split}: {value:.3f}", flush=True)
+            found += value < 1
+            print(f"{model} {split}: {value:.3f}{' TOO LOW' if value < 1 else ''}", flush=True)
     print(f"{found} of {count} plans take more than estimated")
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--write", type=pathlib.Path, help="the page whose table is replaced")
-    parser.add_argument("--all", action="store_true", help="every recorded model and split instead of the table")
+    parser.add_argument("--all", action="store_true", help="recorded models and splits instead of the table")
+    parser.add_argument("--models", type=lambda text: text.split(","), help="of --all: these only")
+    parser.add_argument("--splits", type=lambda text: text.split(","), help="of --all: these only")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     lines = ["| model | " + " | ".join(name for name, _, _ in SPLITS) + " |", "|---" * (len(SPLITS) + 1) + "|"]
     with tempfile.TemporaryDirectory(prefix="cleave-memory-") as name:
         scratch = pathlib.Path(name)
         if arguments.all:
-            too_low(build, scratch)
-            return 0
+            return 1 if too_low(build, scratch, arguments.models, arguments.splits) else 0
         folders = {model: golden.prepare(model, scratch) for model in MODELS}
         if golden_python():
             folders["GPT 4x512"] = gpt(scratch)

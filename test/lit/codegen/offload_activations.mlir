@@ -28,7 +28,9 @@ module attributes {cleave.offload = ["activations"]} {
     %gc = plan.launch @k(%c, %p) {name = "gc", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
     %gb = plan.launch @k(%gc, %b) {name = "gb", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
     %ga = plan.launch @k(%gb, %va) {name = "ga", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
-    return %ga : tensor<1024xf32>
+    %g1 = plan.launch @k(%ga, %w) {name = "g1", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    %g2 = plan.launch @k(%g1, %w) {name = "g2", extent = 1024 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+    return %g2 : tensor<1024xf32>
   }
   // %a is made by a kernel that prepares the backward pass beside (its phase says so), which prepares more from it at
   // once, and a running statistic reads it: it leaves nevertheless. The backward pass begins with its first product.

@@ -11,6 +11,13 @@ namespace {
 
 using testing::ProblemBuilder;
 
+// Each node a kernel.
+std::vector<int> ofItself(const Problem &problem) {
+  std::vector<int> kernels(problem.nodes.size());
+  std::iota(kernels.begin(), kernels.end(), 0);
+  return kernels;
+}
+
 // h = x e;  y = h w;  z = y + b;  r = h + z;  o = r v: a branch with a bias around which h goes.
 struct Branch {
   ProblemBuilder b{"branch", 16};
@@ -28,7 +35,8 @@ struct Branch {
 TEST(Gradients, WaitWhileABranchIsComputed) {
   Branch branch;
   const Problem &problem = branch.b.problem;
-  const WaitingGradients waiting = waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true));
+  const WaitingGradients waiting =
+      waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true), ofItself(problem));
   const std::vector<double> past = waiting.past([&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); });
   const double one = 16 * 64 * 4;
   ASSERT_EQ(past.size(), problem.nodes.size());
@@ -39,6 +47,29 @@ TEST(Gradients, WaitWhileABranchIsComputed) {
   EXPECT_EQ(past[2], one);
   EXPECT_TRUE(waiting.waitsForOperand[2][0]);
   EXPECT_EQ(past[4], 0);
+}
+
+// h = x e;  q = h u;  k = h v;  c = h w: the terms of h's gradient that c and k make wait while q makes its own.
+TEST(Gradients, AllTermsOfAGradientWait) {
+  ProblemBuilder b("terms", 16);
+  int h = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("e", {64, 64})});
+  int q = b.op("q", "Contract", "bk,kn->bn", {h, b.parameter("u", {64, 64})});
+  int k = b.op("k", "Contract", "bk,kn->bn", {h, b.parameter("v", {64, 64})});
+  int c = b.op("c", "Contract", "bk,kn->bn", {h, b.parameter("w", {64, 64})});
+  int both = b.op("both", "Mul", "bn,bn->bn", {q, k});
+  b.op("loss", "Sum", "bn->", {b.op("all", "Mul", "bn,bn->bn", {both, c})});
+  const Problem &problem = b.problem;
+  auto past = [&](const std::vector<int> &kernels) {
+    const WaitingGradients waiting =
+        waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true), kernels);
+    return waiting.past([&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); })[1];
+  };
+  const double one = 16 * 64 * 4;
+  // Past "q": two terms of h's and what waits of k's and c's gradients.
+  std::vector<int> kernels = ofItself(problem);
+  const double apart = past(kernels);
+  kernels[3] = kernels[2]; // what one kernel reads twice has one term
+  EXPECT_EQ(apart - past(kernels), one);
 }
 
 // h = x e;  t = exp p;  y = h w;  z = y t;  r = h + z: h's gradient, of a device's own samples, waits past the table t.

@@ -291,8 +291,11 @@ TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
     Decision slow = decide(8, flags), fast = decide(8e6, flags);
     const MemoryBreakdown &memory = slow.predicted.memory;
     EXPECT_LT(memory.activations, 0.5 * there.predicted.memory.activations);
-    EXPECT_NEAR(memory.activations + memory.host, there.predicted.memory.activations,
-                1e-9 * there.predicted.memory.activations);
+    // What leaves, what is too near the loss, and two buckets on their way, of a sixteenth or of one kernel's operands.
+    const double stays = there.predicted.memory.activations - memory.host;
+    EXPECT_GE(stays, 0);
+    EXPECT_GE(memory.activations, stays + memory.host / 8 * (1 - 1e-9));
+    EXPECT_LE(memory.activations, stays + memory.host / 3);
     EXPECT_EQ(memory.optimizer, there.predicted.memory.optimizer);
     double both = 2 * memory.host * std::stod(microbatches) / (0.8 * 8e9 / 8);
     EXPECT_NEAR(slow.predicted.hostSeconds, both, 1e-9 * both);
@@ -322,8 +325,8 @@ TEST(Search, OffloadedActivationsOfStages) {
     Predicted none = decide(schedule, "none"), moved = decide(schedule, "activations");
     const double tokens = slots * 64 * 8; // one sample's, which the embedding's gradient reads: inputs stay
     EXPECT_NEAR(moved.memory.host + tokens, none.memory.activations, 1e-9 * moved.memory.host) << schedule;
-    EXPECT_LT(moved.memory.activations, 1.01 * 0.25 * moved.memory.host / slots) << schedule;
-    EXPECT_GT(moved.memory.activations, 0.2 * moved.memory.host / slots) << schedule;
+    EXPECT_LT(moved.memory.activations - tokens, 0.5 * moved.memory.host / slots) << schedule;
+    EXPECT_GE(moved.memory.activations, moved.memory.host / slots / 8) << schedule;
     EXPECT_GT(moved.stepSeconds, none.stepSeconds);
   }
 }
