@@ -297,15 +297,25 @@ private:
     return Status::ok();
   }
 
-  // A parameter may lie as any of its readers wants it.
+  // A parameter may lie as any of its readers would want it without pins, which are of what they name alone.
   Status fillHomes() {
+    Constraints unpinned = constraints;
+    unpinned.pins.clear();
     std::vector<std::set<Layout>> homes(model.variables.size());
     for (const Flow &flow : model.flows) {
       if (flow.producer < 0 || !model.variables[size_t(flow.producer)].isHome) continue;
       std::set<Layout> &wanted = homes[size_t(flow.producer)];
-      for (const Flow::Read &read : flow.reads)
-        for (const Candidate &candidate : model.variables[size_t(read.variable)].candidates)
-          if (candidate.uses[read.operand].layout >= 0) wanted.insert(candidate.uses[read.operand].layout);
+      auto wants = [&](const std::vector<Candidate> &candidates, size_t operand) {
+        for (const Candidate &candidate : candidates)
+          if (candidate.uses[operand].layout >= 0) wanted.insert(candidate.uses[operand].layout);
+      };
+      for (const Flow::Read &read : flow.reads) {
+        const Variable &reader = model.variables[size_t(read.variable)];
+        if (constraints.pins.empty())
+          wants(reader.candidates, read.operand);
+        else
+          wants(nodeCandidates(problem, facts, *model.cluster, unpinned, model, reader.index), read.operand);
+      }
     }
     for (size_t v = 0; v < model.variables.size(); ++v) {
       Variable &variable = model.variables.edit()[v];
