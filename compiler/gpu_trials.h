@@ -1,6 +1,6 @@
 // Plans for `cleave probe` to time on GPUs: small kernels, memory, matrix products by precision, all-reduces.
 //
-//   Result<std::vector<runtime::GpuTrial>> trials = gpuTrials(findGpus()[0], 2, {});
+//   Result<std::vector<runtime::GpuTrial>> trials = gpuTrials(findGpus()[0], 2);
 //   (*trials)[2]        kind Product, "fp32", 8192 x 8192 x 8192: the step of its plan is one product
 #pragma once
 #include "runtime/probe/gpu_machine.h"

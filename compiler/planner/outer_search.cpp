@@ -18,7 +18,7 @@ constexpr int64_t mostRefinements = 6;
 // Settings tried when the time is over and nothing fits.
 constexpr size_t mostLean = 8;
 // ZeRO stages are mixed on so many meshes.
-constexpr size_t mostMixed = 3, mostLookedAt = 12; // of the fastest without
+constexpr size_t mostMixed = 3, mostLookedAt = 12; // of so many that might gain, the fastest without first
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
 
@@ -157,8 +157,8 @@ private:
     return [this](double elapsed) {
       double bound = std::min({outcome.bound, trials.bound, reached});
       for (const OpenPlan &plan : trials.open) bound = std::min(bound, plan.bound);
-      options.progress(
-          {elapsed, found.best ? found.incumbent() : 0, bound, trials.candidates, queue.size() + 1, doing});
+      if (found.best) toldBest = found.incumbent(); // those found are recorded anew when they are improved
+      options.progress({elapsed, toldBest, bound, trials.candidates, queue.size() + 1, doing});
     };
   }
 
@@ -286,6 +286,7 @@ private:
   std::priority_queue<Entry> queue;
   double reached = 0;     // bound of the setting that is looked at; none that is left has a lower one
   const char *doing = ""; // after the settings
+  double toldBest = 0;    // seconds of the best plan at last; 0: none yet
   Outcome outcome;
 };
 

@@ -107,7 +107,7 @@ void PipelineRefinement::tryFollowingSchedules() {
         Cell &cell = cells.at(setting);
         cells.solve(cell);
         if (!space.isOpen(setting) || space.stepBound(setting, cell.secondsBound) >= found.worthTrying()) continue;
-        if (!trials.trySetting(setting, cell, infinity)) continue;
+        (void)trials.trySetting(setting, cell, infinity); // one that cannot be tried is none of the choices
       }
       if (!space.isOpen(model.setting) || clock.isOver()) continue;
       ActivityCosts activity = costActivity(model, solution.choice);

@@ -91,8 +91,8 @@ private:
   // What a search says, after what was said before it; of one beside it, that it goes on.
   std::function<void(const SearchProgress &)> tell(const std::string &what) const {
     if (!options.progress) return {};
-    return [this, what, before = elapsed()](SearchProgress progress) {
-      progress.seconds += before;
+    return [this, what](SearchProgress progress) {
+      progress.seconds = elapsed();
       if (what.empty()) {
         main = progress;
       } else {
@@ -152,7 +152,7 @@ std::string choosePreset(const Constraints &given, const std::vector<PricedPrese
   Constraints others = given;
   others.microbatches.reset();
   others.recompute.reset(); // presets have been priced with these two
-  if (!others.str().empty()) return "";
+  if (given.exceptLast || !others.str().empty()) return "";
   const PricedPreset *fastest = nullptr;
   double least = outcome.best->seconds() * (1 - tie);
   for (const PricedPreset &preset : presets) {
@@ -349,7 +349,7 @@ Constraints withoutPreset(Constraints given, const Cluster &cluster) {
   if (preset && given.schedule == preset->schedule) given.schedule.reset();
   if (preset && given.offload == preset->offload) given.offload.reset();
   given.like.clear();
-  given.leastRanks = open.leastRanks;
+  given.leastRanks = given.exceptLast ? std::max<int64_t>(2, open.leastRanks) : open.leastRanks;
   given.tensorSplit = open.tensorSplit;
   given.grid = open.grid;
   given.sequenceSplit = open.sequenceSplit;
@@ -367,12 +367,20 @@ Constraints withoutMesh(const Constraints &given, const Cluster &cluster) {
   return freed;
 }
 
-// The same with more data parallel ways; a preset as it is on so many devices.
-Constraints withMoreDevices(const Constraints &given, const Cluster &larger) {
+// The same with more data parallel ways; a preset with nothing beside that it would fix as it is on so many devices.
+Constraints withMoreDevices(const Constraints &given, const Cluster &cluster, const Cluster &larger) {
   Constraints freed = given;
   freed.dp.reset();
+  auto fixed = [](Constraints of) {
+    of.microbatches.reset();
+    of.recompute.reset();
+    of.recomputeOf.clear();
+    of.pins.clear();
+    return of.str();
+  };
+  Result<Constraints> here = parseConstraints({.like = given.like}, cluster);
   Result<Constraints> preset = parseConstraints({.like = given.like}, larger);
-  if (given.like.empty() || !preset) return freed;
+  if (given.like.empty() || !here || !preset || given.exceptLast || fixed(given) != fixed(*here)) return freed;
   preset->microbatches = given.microbatches;
   preset->recompute = given.recompute;
   preset->recomputeOf = given.recomputeOf;
@@ -440,7 +448,7 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     Cluster larger = cluster;
     larger.nodes *= factor;
     if (!cluster.device.isCpu() &&
-        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, larger)))
+        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, cluster, larger)))
       break;
   }
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {

@@ -36,7 +36,6 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       double cheap = tryPlan(stages, choice, cell.isExact, isTight);
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
-
         open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
       isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
       if (isTight && v == 0) cells.addLeaner(cell);

@@ -126,8 +126,8 @@ private:
     for (size_t i = 0; i < kinds.size(); ++i) {
       const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
                          &b = problem->activity->of(kinds[i].kind, more);
-      saved[i] =
-          (a.kept - b.kept) * kinds[i].live - b.keptOfLast + 2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
+      saved[i] = (a.kept - b.kept) * kinds[i].live + a.keptOfLast - b.keptOfLast +
+                 2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
       price[i] = (b.seconds() - a.seconds()) / saved[i];
       if (saved[i] > 0) order.push_back(i);
     }

@@ -164,11 +164,12 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
   shareTransients(layout, model.segments, ofSegment, memory);
   for (UnitMemory &one : memory) one.beside = one.transient + one.workspace;
   if (setting.recompute == Recompute::Full) besideGradients(model, choice, memory);
-  if (setting.exceptLast && setting.recompute != Recompute::None) {
+  if (setting.exceptLast) { // it has a slot of its own
     SplitModel plain = model;
+    plain.setting.exceptLast = false;
     plain.setting.recompute = Recompute::None;
     const std::vector<UnitMemory> all = unitMemory(plain, choice);
-    for (size_t kind = 0; kind < memory.size(); ++kind) memory[kind].keptOfLast = all[kind].kept - memory[kind].kept;
+    for (size_t kind = 0; kind < memory.size(); ++kind) memory[kind].keptOfLast = all[kind].kept;
   }
   return memory;
 }

@@ -14,7 +14,7 @@ struct UnitMemory {
   double keptOnHost = 0;     // likewise, in the host's memory
   double largestLeaving = 0; // of that: most that comes back at once
   double transient = 0;      // once, while the unit is computed again
-  double keptOfLast = 0;     // once: what the last microbatch keeps beyond, where it alone is not recomputed
+  double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
 

@@ -92,7 +92,8 @@ Status Executor::open(ExecutorOptions options) {
       return {static_cast<ErrorKind>(status.exitStatus()), fmt::format("rank {}, {}", program->id, status.message())};
   }
   if (streams) return streams->open();
-  for (std::unique_ptr<PreparedProgram> &program : programs) ranks.push_back(std::make_unique<Rank>(*program, ranks.empty()));
+  for (std::unique_ptr<PreparedProgram> &program : programs)
+    ranks.push_back(std::make_unique<Rank>(*program, ranks.empty() && !runsOn(source)));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, int64_t step, const Status &status) { noteFailure(id, step, status); });
   return Status::ok();

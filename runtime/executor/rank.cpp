@@ -62,7 +62,7 @@ void Rank::awaitLane(int lane, uint32_t count) {
 void Rank::laneThread(int lane) {
   prepared.device.enterThread();
   for (uint32_t count = 0;; ++count) {
-    // Computing threads are as many as the cores or spin for a moment only; the others leave the cores to them.
+    // Where threads are no more than the cores a computing one looks out for the next step; the others sleep.
     auto wait = lane == computeLane ? waitWhile : sleepWhile;
     for (uint32_t seen; (seen = begun.load(std::memory_order_acquire)) == count;) (void)wait(begun, seen, never);
     if (stopping) return;

@@ -2,9 +2,10 @@
 //
 // The compute thread runs stream 0 in issue order, the communication thread the collectives and sends of the other
 // streams, the receive thread their receives, ahead of the others as far as their memory is free. A process' first rank
-// computes on the thread that calls finish(): a step of one device wakes nobody. Within an action
-// events order them, between actions action_order.h; a routine begins when all threads have ended the one before. A
-// routine runs without coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
+// computes on the thread that calls finish(), unless steps run into each other: a step of one device wakes nobody.
+// Within an action events order them, between actions action_order.h; a routine begins when all threads have ended the
+// one before. A routine runs without coming back to the host, allocates nothing and takes no lock: threads meet at
+// futex words.
 //
 //   rank.begin(step 0); rank.begin(step 1);   rank.finish() -> outputs of step 0, while step 1 runs
 #pragma once

@@ -55,9 +55,9 @@ int run(const Options &options) {
   Result<planner::Cluster> cluster = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
   if (!cluster) return fail(cluster.status());
   std::string text =
-      fmt::format("# Written by `cleave probe --devices {}`; docs/cluster.md explains the keys. Measured, "
+      fmt::format("# Written by `cleave probe{} --devices {}`; docs/cluster.md explains the keys. Measured, "
                   "with all devices active:\n{}{}",
-                  devices, measured, cluster->yaml());
+                  options.cpu ? " --cpu" : "", devices, measured, cluster->yaml());
   auto readBack = planner::parseClusterYaml(text, options.output);
   if (!readBack) return fail(readBack.status());
   Status written = writeText(options.output, text);

@@ -112,7 +112,7 @@ TEST(MeshOrder, TheSearchTurnsTheMeshWhereItIsFaster) {
 
 // Many orders make no problem large: it is solved as exactly as its parts are, for a tp each.
 TEST(MeshOrder, WithManyOrdersASmallProblemIsStillSolvedExactly) {
-  constexpr size_t small = 10000; // variables in all settings together (outer_search.cpp)
+  constexpr size_t small = 10000; // variables in all settings together (search_space.cpp)
   Result<Cluster> cluster = parseCluster("a100-80g:2x8");
   cluster->network.bandwidth /= 16;
   cluster->device.dispatchSeconds = 0;

@@ -216,8 +216,6 @@ TEST(Search, WhenNothingFitsItSaysWhatWould) {
   EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
 }
 
-// State in the hosts' memory: 8 bytes a parameter each way at once at the link's rate, beside the updates; what is on
-// the device is what is under way.
 // What is said to fit does, at the price that is said, when it is asked for.
 TEST(Search, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
   Problem problem = gpt({64, 64, 256, 8, 8, 512});
@@ -236,6 +234,8 @@ TEST(Search, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
   EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
 }
 
+// State in the hosts' memory: 8 bytes a parameter each way at once at the link's rate, beside the updates; what is on
+// the device is what is under way.
 TEST(Search, OffloadedStateIsPricedByTheHostLink) {
   Problem problem = mlp(32, 512, 1024, 256);
   Result<Cluster> cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g, overlap: 0.5}\n"
