@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <set>
 
 namespace cleave::planner {
@@ -301,21 +302,21 @@ private:
   Status fillHomes() {
     Constraints unpinned = constraints;
     unpinned.pins.clear();
+    std::map<int, std::vector<Candidate>> unpinnedOf; // by reader, which may read several parameters
+    auto candidatesOf = [&](int reader) -> const std::vector<Candidate> & {
+      const Variable &variable = model.variables[size_t(reader)];
+      if (constraints.pins.empty()) return variable.candidates;
+      auto [known, added] = unpinnedOf.try_emplace(reader);
+      if (added) known->second = nodeCandidates(problem, facts, *model.cluster, unpinned, model, variable.index);
+      return known->second;
+    };
     std::vector<std::set<Layout>> homes(model.variables.size());
     for (const Flow &flow : model.flows) {
       if (flow.producer < 0 || !model.variables[size_t(flow.producer)].isHome) continue;
       std::set<Layout> &wanted = homes[size_t(flow.producer)];
-      auto wants = [&](const std::vector<Candidate> &candidates, size_t operand) {
-        for (const Candidate &candidate : candidates)
-          if (candidate.uses[operand].layout >= 0) wanted.insert(candidate.uses[operand].layout);
-      };
-      for (const Flow::Read &read : flow.reads) {
-        const Variable &reader = model.variables[size_t(read.variable)];
-        if (constraints.pins.empty())
-          wants(reader.candidates, read.operand);
-        else
-          wants(nodeCandidates(problem, facts, *model.cluster, unpinned, model, reader.index), read.operand);
-      }
+      for (const Flow::Read &read : flow.reads)
+        for (const Candidate &candidate : candidatesOf(read.variable))
+          if (candidate.uses[read.operand].layout >= 0) wanted.insert(candidate.uses[read.operand].layout);
     }
     for (size_t v = 0; v < model.variables.size(); ++v) {
       Variable &variable = model.variables.edit()[v];

@@ -1,6 +1,7 @@
 #include "runtime/probe/gpu_machine.h"
 #include "plan/plan.pb.h"
 #include "runtime/device/cuda/library.h"
+#include "runtime/plan/dtype.h"
 #include "runtime/probe/trial_plan.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -35,10 +36,9 @@ plan::Plan hostCopies(const plan::Plan &made) {
   plan::Plan copies = made;
   plan::Program &program = *copies.mutable_programs(0);
   const plan::Parameter &data = copies.parameters(0);
-  int64_t elements = 1;
-  for (int64_t size : data.shape()) elements *= size;
+  const int64_t elements = elementCount(data.shape());
   program.mutable_fragments(0)->clear_commands();
-  program.set_host_bytes(elements * 4);
+  program.set_host_bytes(elements * byteSize(data.dtype()));
   for (bool out : {true, false}) {
     plan::Command &command = *program.mutable_fragments(0)->add_commands();
     command.set_name("copy");
