@@ -55,7 +55,9 @@ void PipelineRefinement::refineCuts(const Solution &given) {
   ActivityCosts activity = costActivity(model, given.choice);
   StateCosts state = costState(model, given.choice);
   StageProblem stages = space.stagesOf(model, activity, state);
-  StageBound bound = boundStages(stages, found.incumbent(), mostPrograms, certifiedPart * found.incumbent(), clock);
+  const double goal = certifiedPart * found.incumbent();
+  const BoundWanted wanted{goal, boundOfWholeUnits(stages, goal)};
+  StageBound bound = boundStages(stages, found.incumbent(), mostPrograms, wanted, clock);
   trials.tryCuts(stages, given.choice, given.isExact, bound.cuts);
 }
 
@@ -72,7 +74,7 @@ void PipelineRefinement::certify() {
   for (OpenPlan &plan : open) {
     if (plan.bound >= goal || clock.isOver()) break;
     withStages(plan, [&](const StageProblem &stages, const std::vector<int> &choice) {
-      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, goal, clock);
+      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, {goal, plan.bound}, clock);
       plan.bound = std::max(plan.bound, bound.seconds);
       trials.tryCuts(stages, choice, plan.cell->isExact, bound.cuts);
     });

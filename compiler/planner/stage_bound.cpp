@@ -177,8 +177,8 @@ void StageRelaxation::startProgram() {
       double buffers = 0;
       for (int s = 0; s < stages; ++s)
         if (problem.rankOf(s) == r) buffers += bytesOfTransfers(s);
-      const double room = 1 - (leastOverhead + buffers) / problem.memoryLimit;
-      add(-kHighsInf, room, [&](const Column &column) {
+      roomOfRank.push_back(problem.memoryLimit - leastOverhead - buffers);
+      add(-kHighsInf, roomOfRank.back() / problem.memoryLimit, [&](const Column &column) {
         return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
       });
     }
@@ -191,7 +191,7 @@ void StageRelaxation::startProgram() {
           [&](const Column &column) { return problem.rankOf(column.stage) == r ? column.again / program->unit : 0; });
     }
   }
-  for (const Row &row : rowPaths()) addRow(row);
+  addRows(rowPaths());
 }
 
 // A rank does all its work one after the other, after the first microbatch has come to it; then what it sent back has
@@ -292,17 +292,38 @@ double StageRelaxation::seconds(const Row &row, const std::vector<double> &units
   return sum;
 }
 
-void StageRelaxation::addRow(const Row &row) {
-  std::vector<HighsInt> index;
-  std::vector<double> value;
-  for (size_t i = 0; i < columns.size(); ++i)
-    if (const double v = coefficient(row, columns[i]); v != 0) {
-      index.push_back(HighsInt(i));
-      value.push_back(-v / program->unit);
-    }
-  index.push_back(HighsInt(columns.size()));
-  value.push_back(1);
-  program->highs.addRow(constantOf(row) / program->unit, kHighsInf, HighsInt(index.size()), index.data(), value.data());
+double StageRelaxation::lengthOf(std::span<const Row> rows, const std::vector<double> &units) const {
+  double most = 0;
+  for (const Row &row : rows) most = std::max(most, seconds(row, units));
+  return most;
+}
+
+bool StageRelaxation::isAllowed(const std::vector<double> &units) const {
+  std::vector<double> sizes(size_t(stages), 0.0), left = roomOfRank;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    sizes[size_t(columns[i].stage)] += units[i];
+    if (!left.empty()) left[size_t(problem.rankOf(columns[i].stage))] -= units[i] * columns[i].bytes;
+  }
+  return problem.firstUnits.empty() && std::ranges::min(sizes) >= 1 - tolerance &&
+         std::ranges::all_of(left, [&](double bytes) { return bytes >= -tolerance * problem.memoryLimit; });
+}
+
+void StageRelaxation::addRows(std::span<const Row> rows) {
+  std::vector<HighsInt> starts, index;
+  std::vector<double> value, lower, upper(rows.size(), kHighsInf);
+  for (const Row &row : rows) {
+    starts.push_back(HighsInt(index.size()));
+    lower.push_back(constantOf(row) / program->unit);
+    for (size_t i = 0; i < columns.size(); ++i)
+      if (const double v = coefficient(row, columns[i]); v != 0) {
+        index.push_back(HighsInt(i));
+        value.push_back(-v / program->unit);
+      }
+    index.push_back(HighsInt(columns.size()));
+    value.push_back(1);
+  }
+  program->highs.addRows(HighsInt(rows.size()), lower.data(), upper.data(), HighsInt(index.size()), starts.data(),
+                         index.data(), value.data());
 }
 
 void StageRelaxation::roundSolution(const std::vector<double> &units) {
@@ -328,20 +349,18 @@ std::vector<double> StageRelaxation::evenUnits() const {
   return units;
 }
 
-void StageRelaxation::tighten(int programs, double goal, const SearchClock &clock) {
+void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const SearchClock &clock) {
   Highs &highs = program->highs;
   // Solutions jump from corner to corner: paths that are the longest on the way to the best point known cut off
-  // more.
+  // more. And however many paths are added, no program's value is above the longest one at a point that it allows.
   std::vector<double> inner = evenUnits();
-  double leastLength = 0;
-  for (const Row &row : criticalRows(inner)) {
-    leastLength = std::max(leastLength, seconds(row, inner));
-    addRow(row);
-  }
+  std::vector<Row> rows = criticalRows(inner);
+  addRows(rows);
   roundSolution(inner);
+  double leastLength = isAllowed(inner) ? lengthOf(rows, inner) : infinity;
   double risen = 0; // the last value that was worth its program, and programs since
   int still = 0;
-  for (; programs > 0 && best < goal && !clock.isOver(); --programs) {
+  for (; programs > 0 && std::max(best, wanted.known) < wanted.goal && !clock.isOver(); --programs) {
     if (highs.run() == HighsStatus::kError) return;
     if (highs.getModelStatus() == HighsModelStatus::kInfeasible) {
       best = infinity;
@@ -359,16 +378,14 @@ void StageRelaxation::tighten(int programs, double goal, const SearchClock &cloc
     units.pop_back();
     std::vector<std::pair<double, Row>> found;
     auto addFrom = [&](const std::vector<double> &point) {
-      double most = 0;
-      for (Row &row : criticalRows(point)) {
-        most = std::max(most, seconds(row, point));
-        if (const double length = seconds(row, units); length > value * (1 + longer))
-          found.emplace_back(length, std::move(row));
-      }
-      return most;
+      rows = criticalRows(point);
+      for (const Row &row : rows)
+        if (const double length = seconds(row, units); length > value * (1 + longer)) found.emplace_back(length, row);
+      return lengthOf(rows, point);
     };
     std::vector<double> middle(units);
-    for (size_t i = 0; i < units.size(); ++i) middle[i] = inner[i] + inward * (units[i] - inner[i]);
+    if (leastLength < infinity)
+      for (size_t i = 0; i < units.size(); ++i) middle[i] = inner[i] + inward * (units[i] - inner[i]);
     if (const double length = addFrom(middle); length < leastLength) {
       leastLength = length;
       inner = middle;
@@ -379,30 +396,33 @@ void StageRelaxation::tighten(int programs, double goal, const SearchClock &cloc
       roundSolution(units);
       return;
     }
+    if (leastLength <= wanted.known) return;
     std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
     if (found.size() > pathsOfASolution) found.resize(pathsOfASolution);
-    for (const auto &[length, row] : found) addRow(row);
+    rows.clear();
+    for (auto &[length, row] : found) rows.push_back(std::move(row));
+    addRows(rows);
   }
 }
 
-StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal,
+StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
                        const SearchClock &clock) {
   StageBound bound;
-  auto relax = [&](const StageProblem &stages) {
+  auto relax = [&](const StageProblem &stages, double known) {
     StageRelaxation relaxation(stages, incumbent);
-    relaxation.tighten(programs, goal, clock);
+    relaxation.tighten(programs, {wanted.goal, known}, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };
   std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {
-    bound.seconds = relax(problem);
+    bound.seconds = relax(problem, wanted.known);
     return bound;
   }
   // Those that do not fit as they are: each by itself, if they are few.
-  auto isOpen = [&](const TimedCut &cut) { return !cut.fits && cut.seconds < goal; };
+  auto isOpen = [&](const TimedCut &cut) { return !cut.fits && cut.seconds < wanted.goal; };
   const bool areFew = std::ranges::count_if(*timed, isOpen) <= fewCuts;
-  const double ofAll = areFew ? 0 : relax(problem);
+  const double ofAll = areFew ? 0 : relax(problem, wanted.known);
   bound.seconds = incumbent;
   for (const TimedCut &cut : *timed) {
     if (clock.isOver()) break;
@@ -410,8 +430,8 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
     if (areFew && isOpen(cut)) {
       StageProblem one = problem;
       one.firstUnits = cut.firstUnits;
-      seconds = std::max(seconds, boundOfWholeUnits(one, goal));
-      if (seconds < goal) seconds = std::max(seconds, relax(one));
+      seconds = std::max(seconds, boundOfWholeUnits(one, wanted.goal));
+      if (seconds < wanted.goal) seconds = std::max(seconds, relax(one, seconds));
     }
     bound.seconds = std::min(bound.seconds, seconds);
   }

@@ -8,23 +8,31 @@
 // is longer (Kelley 1960). Solutions rounded to whole units are candidates for good plans. whole_units.h knows that
 // units are whole, but little of schedules.
 //
-//   boundStages(stages, incumbent, 60, 0.99 * incumbent).seconds     // no cut is faster
+//   boundStages(stages, incumbent, 60, {.goal = 0.99 * incumbent}).seconds     // no cut is faster
 #pragma once
 #include "compiler/planner/few_cuts.h"
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/whole_units.h"
+#include <limits>
 #include <memory>
+#include <span>
 
 namespace cleave::planner {
+
+// What a bound is wanted for.
+struct BoundWanted {
+  double goal = std::numeric_limits<double>::infinity(); // seconds: one so high is high enough
+  double known = 0;                                      // one that is had anyway: what cannot rise above it is left
+};
 
 class StageRelaxation {
 public:
   // `incumbent`: seconds; plans that are not faster are of no interest.
   StageRelaxation(const StageProblem &problem, double incumbent);
   ~StageRelaxation();
-  // Until the bound is at least `goal`, or no path is longer, or it rises no more, or so many programs are solved, or
-  // the clock is over: it is a bound at any time.
-  void tighten(int programs, double goal, const SearchClock &clock = {});
+  // Until the bound is as high as wanted, or cannot be, or no path is longer, or it rises no more, or so many programs
+  // are solved, or the clock is over: it is a bound at any time.
+  void tighten(int programs, const BoundWanted &wanted, const SearchClock &clock = {});
   // Infinite where nothing fits.
   double bound() const { return best; }
   // Solutions of the programs, rounded: the first units of stages, the latest last.
@@ -61,7 +69,10 @@ private:
   double constantOf(const Row &row) const;
   double coefficient(const Row &row, const Column &column) const;
   double seconds(const Row &row, const std::vector<double> &units) const;
-  void addRow(const Row &row);
+  double lengthOf(std::span<const Row> rows, const std::vector<double> &units) const; // the longest
+  // Is the point one of the program's: a unit in every stage, and no more bytes on a rank than fit?
+  bool isAllowed(const std::vector<double> &units) const;
+  void addRows(std::span<const Row> rows);
   void roundSolution(const std::vector<double> &units);
   std::vector<StageTimes> timesOf(const std::vector<double> &units) const;
 
@@ -71,7 +82,8 @@ private:
   size_t ranks;
   LeastTransfers least;
   std::vector<Recompute> ways;
-  double leastOverhead = 0; // bytes that every rank needs beside what is kept
+  double leastOverhead = 0;       // bytes that every rank needs beside what is kept
+  std::vector<double> roomOfRank; // bytes for its units; of all ranks, where there is a limit
   std::vector<UnitClass> classes;
   std::vector<int> classOf; // by unit
   std::vector<Column> columns;
@@ -86,7 +98,7 @@ struct StageBound {
   double seconds = 0;
   std::vector<TimedCut> cuts; // those that were not timed have 0 seconds
 };
-StageBound boundStages(const StageProblem &problem, double incumbent, int programs, double goal,
+StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
                        const SearchClock &clock = {});
 
 } // namespace cleave::planner

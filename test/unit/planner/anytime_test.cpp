@@ -125,9 +125,9 @@ TEST(SearchParts, EveryOneStops) {
   ASSERT_TRUE(all && none);
   EXPECT_GT(all->size(), 20u);
   EXPECT_TRUE(none->empty());
-  EXPECT_LE(boundStages(stages, infinity, 60, infinity, over).seconds, (*all)[0].seconds);
+  EXPECT_LE(boundStages(stages, infinity, 60, {}, over).seconds, (*all)[0].seconds);
   StageRelaxation relaxation(stages, infinity);
-  relaxation.tighten(60, infinity, over);
+  relaxation.tighten(60, {}, over);
   EXPECT_LE(relaxation.bound(), (*all)[0].seconds);
   StagePlan plan = planCut(stages, (*all)[0].firstUnits);
   PlanEvaluation evaluation = evaluatePlan(stages, plan);

@@ -152,12 +152,18 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
       EXPECT_LE(asked, best * (1 + 1e-9));
       for (double incumbent : {infinity, 1.01 * best}) {
         StageRelaxation relaxation(stages, incumbent);
-        relaxation.tighten(60, infinity);
-        StageBound all = boundStages(stages, incumbent, 60, infinity);
+        relaxation.tighten(60, {});
+        StageBound all = boundStages(stages, incumbent, 60, {});
         EXPECT_LE(all.seconds, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
         ++checked;
         EXPECT_LE(relaxation.bound(), best * (1 + 1e-9))
             << "round " << round << " " << setting.str() << " limit " << part << " incumbent " << incumbent;
+        // What cannot rise above a bound that is known is left, and nothing else.
+        for (double known : {0.9 * relaxation.bound(), 0.999 * relaxation.bound(), 1.01 * relaxation.bound()}) {
+          StageRelaxation other(stages, incumbent);
+          other.tighten(60, {.known = known});
+          EXPECT_GE(std::max(known, other.bound()), relaxation.bound() * (1 - 1e-3)) << setting.str();
+        }
         if (best == infinity) continue;
         ++feasible;
         tight += std::max(whole, all.seconds) >= 0.97 * best;
@@ -203,7 +209,7 @@ TEST(StageBound, OfFewCutsTheFastestIsKnown) {
         if (!isOpen) stages.recompute = Recompute::None;
         if (isOpen) stages.allowed = {Recompute::None, Recompute::Selective, Recompute::Full};
         const double best = enumerate(stages).best(infinity);
-        const StageBound bound = boundStages(stages, infinity, 60, infinity);
+        const StageBound bound = boundStages(stages, infinity, 60, {});
         EXPECT_NEAR(bound.seconds, best, 1e-9 * best) << kind << round;
         ASSERT_FALSE(bound.cuts.empty());
         EXPECT_TRUE(bound.cuts[0].fits);
