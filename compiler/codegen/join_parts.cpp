@@ -11,6 +11,8 @@
 #include "compiler/codegen/codegen.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <deque>
+#include <map>
 
 namespace cleave::codegen {
 using namespace mlir;
@@ -36,19 +38,32 @@ std::optional<Part> partOf(Value term) {
   return part;
 }
 
-// Takes as many parts as follow each other out of `parts`, which are in order: the first that any follows, and those.
-SmallVector<Part> takeRun(SmallVector<Part> &parts) {
+// Takes those that follow each other out of `parts`, which are in order: from each that is left, as many as there are.
+SmallVector<SmallVector<Part>> takeRuns(SmallVector<Part> &parts) {
+  std::map<std::pair<int64_t, int64_t>, std::deque<size_t>> left; // by axis and where they begin
+  for (auto [i, part] : llvm::enumerate(parts)) left[{part.axis, part.first}].push_back(i);
+  SmallVector<SmallVector<Part>> runs;
+  SmallVector<Part> alone;
+  std::vector<bool> isTaken(parts.size(), false);
   for (size_t i = 0; i < parts.size(); ++i) {
-    SmallVector<size_t> run{i};
-    for (size_t next = i + 1; next < parts.size(); ++next)
-      if (parts[next].axis == parts[i].axis && parts[next].first == parts[run.back()].end) run.push_back(next);
-    if (run.size() < 2) continue;
-    SmallVector<Part> taken;
-    for (size_t index : run) taken.push_back(parts[index]);
-    for (size_t index : llvm::reverse(run)) parts.erase(parts.begin() + int64_t(index));
-    return taken;
+    if (isTaken[i]) continue;
+    SmallVector<Part> run;
+    auto take = [&](std::deque<size_t> &from) {
+      isTaken[from.front()] = true;
+      run.push_back(parts[from.front()]);
+      from.pop_front();
+    };
+    take(left[{parts[i].axis, parts[i].first}]); // it is the first that begins there and is left
+    for (auto next = left.find({run.back().axis, run.back().end}); next != left.end() && !next->second.empty();
+         next = left.find({run.back().axis, run.back().end}))
+      take(next->second);
+    if (run.size() < 2)
+      alone.push_back(run.front());
+    else
+      runs.push_back(std::move(run));
   }
-  return {};
+  parts = std::move(alone);
+  return runs;
 }
 
 // The parts side by side, with zeros where they do not fill the tensor.
@@ -83,7 +98,7 @@ void joinTerms(onnx::SumOp sum) {
     return std::tuple(a.axis, a.first, a.end) < std::tuple(b.axis, b.first, b.end);
   });
   SmallVector<Operation *> unused;
-  for (SmallVector<Part> run = takeRun(parts); !run.empty(); run = takeRun(parts)) {
+  for (const SmallVector<Part> &run : takeRuns(parts)) {
     terms.push_back(join(sum, run));
     for (Part part : run) unused.push_back(part.pad);
   }
