@@ -1,7 +1,6 @@
 #include "compiler/planner/assignment.h"
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
@@ -61,7 +60,7 @@ std::vector<UseSet> unions(const std::vector<std::vector<UseSet>> &readers) {
 
 } // namespace
 
-InnerProblem::InnerProblem(const SplitModel &model, double solverSeconds) : model(model), solverSeconds(solverSeconds) {
+InnerProblem::InnerProblem(const SplitModel &model) : model(model) {
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     domains.push_back(int(variable.domain()));
@@ -185,11 +184,6 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
     graph.tables.push_back(std::move(plain));
   }
   std::optional<Minimum> minimum = eliminate(graph);
-  if (!minimum && solverSeconds > 0) {
-    auto start = std::chrono::steady_clock::now();
-    minimum = minimizeAsMilp(graph, solverSeconds);
-    solverSeconds -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
   if (!minimum) {
     minimum = improveInTurns(graph);
     isExact = false;

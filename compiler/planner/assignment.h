@@ -24,9 +24,8 @@ struct Assignment {
 
 class InnerProblem {
 public:
-  // Prices every choice once; the model must outlive it. `solverSeconds` are spent on integer programs where tables are
-  // too wide to eliminate; 0: none.
-  InnerProblem(const SplitModel &model, double solverSeconds);
+  // Prices every choice once; the model must outlive it.
+  explicit InnerProblem(const SplitModel &model);
   // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds, and with the best
   // known when the clock is over.
   Result<Assignment> solve(double memoryLimit, double incumbent, const SearchClock &clock = {}) const;
@@ -66,8 +65,7 @@ private:
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
-  double againPart = 1;         // of what is computed again, that surely counts
-  mutable double solverSeconds; // left
+  double againPart = 1; // of what is computed again, that surely counts
   mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers
   std::vector<PricedTable> tables;

@@ -91,7 +91,7 @@ void Cells::solve(Cell &cell) {
   if (cell.isSolved || !cell.model) return;
   cell.isSolved = true;
   SplitModel model = plainModel(cell);
-  InnerProblem inner(model, 0);
+  InnerProblem inner(model);
   Result<Minimum> fastest = inner.fastest();
   if (!fastest || fastest->value == infinity) {
     cell.reason = fastest ? nothingAllowed(inner, model.setting) : fastest.status();
@@ -112,7 +112,7 @@ void Cells::addLeaner(Cell &cell) {
   if (cell.hasLeaner || cell.variants.empty()) return;
   cell.hasLeaner = true;
   SplitModel model = plainModel(cell);
-  InnerProblem inner(model, 0);
+  InnerProblem inner(model);
   double memory = evaluate(model, cell.variants[0].choice).predicted.memory.total();
   for (double price : memoryPrices) add(cell, inner.weighted(price * cell.fastestValue / std::max(1.0, memory)));
   add(cell, inner.leanest());

@@ -1,7 +1,5 @@
-// Minimises a sum of tables over discrete variables, exactly: by eliminating variables (dynamic programming over the
-// graph), or, where tables would become too large, as a mixed integer program by HiGHS.
-//
-// Graphs that are too wide for the first and too large for the second are improved in turns, without a bound.
+// Minimises a sum of tables over discrete variables, exactly, by eliminating variables (dynamic programming over the
+// graph). Graphs whose tables would become too large for that are improved in turns, without a bound.
 //
 //   FactorGraph g{{2, 3}, {{{0}, {1, 0}}, {{0, 1}, {5, 6, 7, 1, 9, 2}}}};   // x0 in 0..1, x1 in 0..2
 //   eliminate(g)->value == 1, assignment {1, 0}
@@ -32,8 +30,6 @@ std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest = size_
 // For graphs too wide to eliminate: variables with most neighbours are held fixed, the others are eliminated exactly,
 // and in turns others are held, until nothing improves. A good assignment; bound is -infinity.
 Minimum improveInTurns(const FactorGraph &graph, size_t widest = size_t(1) << 15);
-// Within a time limit; deterministic apart from it. Nothing when HiGHS finds no assignment.
-std::optional<Minimum> minimizeAsMilp(const FactorGraph &graph, double seconds);
 
 double valueOf(const FactorGraph &graph, const std::vector<int> &assignment);
 

@@ -204,7 +204,7 @@ private:
       for (Recompute how : space.openWays()) {
         model.setting.recompute = how;
         if (clock.isOver()) return;
-        Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent(), clock);
+        Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
         if (assignment && !assignment->isPruned) trials.offer(model, *assignment);
       }
     }

@@ -121,7 +121,7 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model, 0).solve(space.memoryLimit, found.incumbent(), clock);
+    Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
     if (!assignment) continue;
     least = std::min(least, std::max(assignment->bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
     if (!assignment->isPruned) offer(model, *assignment);
@@ -137,7 +137,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, infinity, clock);
+    Result<Assignment> assignment = InnerProblem(model).solve(infinity, infinity, clock);
     if (assignment) least = std::min(least, assignment->bound);
   }
   return least;
@@ -146,7 +146,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
 // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
 double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
   model.setting.recompute = Recompute::None;
-  Result<Assignment> assignment = InnerProblem(model, 0).solve(infinity, found.incumbent(), clock);
+  Result<Assignment> assignment = InnerProblem(model).solve(infinity, found.incumbent(), clock);
   return assignment ? assignment->bound : 0;
 }
 

@@ -102,7 +102,7 @@ TEST(BruteForce, TheInnerOptimumIsTheBestOfAllAssignments) {
         }))
       continue;
     ++checked;
-    auto solved = InnerProblem(*model, 10).solve(infinity, infinity);
+    auto solved = InnerProblem(*model).solve(infinity, infinity);
     ASSERT_TRUE(solved);
     double found = solved->evaluation.predicted.stepSeconds;
     EXPECT_LE(solved->bound, best * (1 + 1e-9)) << "seed " << seed;
@@ -141,7 +141,7 @@ TEST(BruteForce, MemoryLimitsAreKeptAndTheBoundHolds) {
       if (evaluation.isPossible && evaluation.predicted.memory.total() <= limit)
         best = std::min(best, evaluation.predicted.stepSeconds);
     });
-    auto solved = InnerProblem(*model, 10).solve(limit, infinity);
+    auto solved = InnerProblem(*model).solve(limit, infinity);
     ASSERT_TRUE(solved);
     ++checked;
     EXPECT_TRUE(solved->fits) << "seed " << seed;
@@ -204,8 +204,7 @@ TEST(BruteForce, TyingRepeatedBlocksCostsLittle) {
   auto free = buildModel(problem, facts, cluster, constraints, setting);
   ASSERT_TRUE(tied && free);
   EXPECT_LT(tied->variables.size() * 2, free->variables.size());
-  auto first = InnerProblem(*tied, 10).solve(infinity, infinity),
-       second = InnerProblem(*free, 10).solve(infinity, infinity);
+  auto first = InnerProblem(*tied).solve(infinity, infinity), second = InnerProblem(*free).solve(infinity, infinity);
   ASSERT_TRUE(first && second);
   double tiedSeconds = first->evaluation.predicted.stepSeconds, freeSeconds = second->evaluation.predicted.stepSeconds;
   EXPECT_GE(tiedSeconds, freeSeconds * (1 - 1e-9));

@@ -53,19 +53,6 @@ TEST(FactorGraph, EliminationFindsTheMinimum) {
   }
 }
 
-TEST(FactorGraph, TheIntegerProgramFindsTheSameMinimum) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
-    FactorGraph graph = randomGraph(seed);
-    double best = bruteForce(graph);
-    auto minimum = minimizeAsMilp(graph, 10);
-    ASSERT_EQ(minimum.has_value(), best < infinity) << "seed " << seed;
-    if (!minimum) continue;
-    EXPECT_NEAR(minimum->value, best, 1e-5) << "seed " << seed;
-    EXPECT_LE(minimum->bound, best + 1e-9) << "seed " << seed;
-    EXPECT_GE(minimum->bound, best - 1e-4) << "seed " << seed;
-  }
-}
-
 TEST(FactorGraph, TurnsComeCloseWhereEliminationIsTooWide) {
   int exact = 0, possible = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
