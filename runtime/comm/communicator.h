@@ -46,6 +46,9 @@ public:
   virtual void abort(const std::string &message, int exitStatus) = 0;
   // A process of the run that is seen to have ended, without waiting; -1: none.
   virtual int64_t lostProcess() { return -1; }
+  // Rings when what a command of this device waited for (issue() gave false) may have happened: one thread then issues
+  // the commands of all lanes. Null: commands wait as they run, and each lane needs a thread.
+  virtual Bell *bell(int64_t) { return nullptr; }
   AbortFlag &abortFlag() { return flag; }
 
 protected:

@@ -25,15 +25,38 @@ public:
   plan::Collective::Op op = plan::Collective::ALL_REDUCE;
   std::vector<Part> parts;
   std::vector<std::byte *> arenas; // of the members, in their order
+  std::vector<Bell *> bells;       // the same
   int64_t self = 0;
   LocalFabric::Meeting *meeting = nullptr;
+  const AbortFlag *abort = nullptr;
 
   Status run() override {
-    meeting->present[static_cast<size_t>(self)] = this;
-    if (!meeting->barrier.arriveAndWait()) return runError("the run was aborted");
-    for (const Part &part : parts) share(part);
-    if (!meeting->barrier.arriveAndWait()) return runError("the run was aborted");
-    return Status::ok();
+    for (Bell &bell = *bells[static_cast<size_t>(self)];;) {
+      uint32_t heard = bell.heard();
+      Result<bool> done = issue();
+      if (!done || *done) return done.status();
+      if (!bell.wait(heard, *abort)) return runError("the run was aborted");
+    }
+  }
+
+  Result<bool> issue() override {
+    switch (stage) {
+    case Stage::Outside:
+      meeting->present[static_cast<size_t>(self)] = this;
+      arrive();
+      stage = Stage::Meeting;
+      [[fallthrough]];
+    case Stage::Meeting:
+      if (!meeting->barrier.passed(ticket)) return false;
+      for (const Part &part : parts) share(part);
+      arrive();
+      stage = Stage::Leaving;
+      [[fallthrough]];
+    case Stage::Leaving:
+      if (!meeting->barrier.passed(ticket)) return false;
+      stage = Stage::Outside;
+    }
+    return true;
   }
 
   // What the members' pieces would be as messages: the same as ProcessFabric sends.
@@ -64,6 +87,16 @@ public:
   }
 
 private:
+  enum class Stage { Outside, Meeting, Leaving };
+  Stage stage = Stage::Outside;
+  uint32_t ticket = 0;
+
+  void arrive() {
+    bool isLast = false;
+    ticket = meeting->barrier.arrive(isLast);
+    for (size_t m = 0; isLast && m < bells.size(); ++m)
+      if (m != static_cast<size_t>(self)) bells[m]->ring();
+  }
   int64_t members() const { return static_cast<int64_t>(arenas.size()); }
   // Only between the two barriers.
   const Part &theirs(const Part &part, int64_t member) const {
@@ -150,7 +183,7 @@ public:
 } // namespace
 
 LocalFabric::LocalFabric(dist::Mesh mesh)
-    : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())) {}
+    : mesh(std::move(mesh)), arenas(static_cast<size_t>(this->mesh.numDevices())), bells(arenas.size()) {}
 
 std::vector<int64_t> LocalFabric::localDevices() const {
   std::vector<int64_t> devices(arenas.size());
@@ -168,7 +201,11 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
   auto command = std::make_unique<LocalCollective>();
   command->op = collective.op();
   command->self = std::find(members.begin(), members.end(), device) - members.begin();
-  for (int64_t member : members) command->arenas.push_back(arenas[static_cast<size_t>(member)]);
+  command->abort = &flag;
+  for (int64_t member : members) {
+    command->arenas.push_back(arenas[static_cast<size_t>(member)]);
+    command->bells.push_back(bell(member));
+  }
   for (CollectivePart &geometry : *parts) {
     LocalCollective::Part part;
     static_cast<CollectivePart &>(part) = geometry;
@@ -183,15 +220,24 @@ Result<Prepared> LocalFabric::prepare(int64_t device, int lane, const plan::Coll
   }
   std::lock_guard guard(lock);
   std::unique_ptr<Meeting> &meeting = channels[{members, lane}];
-  if (!meeting) meeting = std::make_unique<Meeting>(static_cast<int>(count), flag);
+  if (!meeting) meeting = std::make_unique<Meeting>(static_cast<int>(count));
   command->meeting = meeting.get();
   return Prepared(std::move(command));
 }
 
+void LocalFabric::abort(const std::string &, int) {
+  flag.raise();
+  for (Bell &bell : bells) bell.ring();
+}
+
 Status LocalFabric::openRoutes(int64_t device, std::span<const MessageRoute> opened) {
-  for (const MessageRoute &route : opened) // both ends name it, the sender says how many buffers it needs
-    if (route.from == device)
-      routes[{route.from, route.to, route.channel}] = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
+  for (const MessageRoute &route : opened) { // both ends name it, the sender says how many buffers it needs
+    if (route.from != device) continue;
+    auto ring = std::make_unique<MessageRing>(route.bytes, route.buffers, flag);
+    ring->onPublish = [to = bell(route.to)] { to->ring(); };
+    ring->onRelease = [from = bell(route.from)] { from->ring(); };
+    routes[{route.from, route.to, route.channel}] = std::move(ring);
+  }
   return Status::ok();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/message_ring.h"
+#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -20,11 +21,12 @@ public:
   Status barrier() override { return Status::ok(); }
   Result<bool> agree(uint64_t) override { return true; }
   Status share(std::span<std::byte>) override { return Status::ok(); }
-  void abort(const std::string &, int) override { flag.raise(); }
+  void abort(const std::string &, int) override;
+  Bell *bell(int64_t device) override { return &bells[static_cast<size_t>(device)]; }
 
   // Where the members of a group's collectives meet, one collective at a time.
   struct Meeting {
-    Meeting(int members, const AbortFlag &abort) : barrier(members, abort), present(static_cast<size_t>(members)) {}
+    explicit Meeting(int members) : barrier(members), present(static_cast<size_t>(members)) {}
     Barrier barrier;
     std::vector<const PreparedCommand *> present; // the members' ends of the collective, written before they meet
   };
@@ -32,6 +34,7 @@ public:
 private:
   dist::Mesh mesh;
   std::vector<std::byte *> arenas;
+  std::deque<Bell> bells;                                                            // of the devices
   std::mutex lock;                                                                   // over channels, while preparing
   std::map<std::pair<std::vector<int64_t>, int>, std::unique_ptr<Meeting>> channels; // by members and lane
   // By sender, receiver and channel.

@@ -19,42 +19,75 @@ class Send final : public PreparedCommand {
 public:
   Send(MessageRing &ring, const std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    for (int64_t done = 0; done < bytes; done += ring.bytesOfBuffer()) {
+    while (done < bytes) {
       std::byte *buffer = ring.claim();
       if (!buffer) return runError("the run was aborted");
-      int64_t piece = std::min(bytes - done, ring.bytesOfBuffer());
-      copyBytes(buffer, data + done, piece);
-      ring.publish(piece);
+      fill(buffer);
     }
+    done = 0;
     return Status::ok();
+  }
+  Result<bool> issue() override {
+    while (done < bytes) {
+      std::byte *buffer = ring.tryClaim();
+      if (!buffer) return false;
+      fill(buffer);
+    }
+    done = 0;
+    return true;
   }
   int64_t sentBytes() const override { return bytes; }
 
 private:
+  void fill(std::byte *buffer) {
+    int64_t piece = std::min(bytes - done, ring.bytesOfBuffer());
+    copyBytes(buffer, data + done, piece);
+    ring.publish(piece);
+    done += piece;
+  }
+
   MessageRing &ring;
   const std::byte *data;
-  int64_t bytes;
+  int64_t bytes, done = 0;
 };
 
 class Receive final : public PreparedCommand {
 public:
   Receive(MessageRing &ring, std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    for (int64_t done = 0; done < bytes; done += ring.bytesOfBuffer()) {
-      int64_t arrived = 0, piece = std::min(bytes - done, ring.bytesOfBuffer());
+    while (done < bytes) {
+      int64_t arrived = 0;
       const std::byte *buffer = ring.take(arrived);
       if (!buffer) return runError("the run was aborted");
-      if (arrived != piece) return runError(fmt::format("a message of {} bytes where {} are expected", arrived, piece));
-      copyBytes(data + done, buffer, piece);
-      ring.release();
+      CLEAVE_RETURN_IF_ERROR(empty(buffer, arrived));
     }
+    done = 0;
     return Status::ok();
+  }
+  Result<bool> issue() override {
+    while (done < bytes) {
+      int64_t arrived = 0;
+      const std::byte *buffer = ring.tryTake(arrived);
+      if (!buffer) return false;
+      CLEAVE_RETURN_IF_ERROR(empty(buffer, arrived));
+    }
+    done = 0;
+    return true;
   }
 
 private:
+  Status empty(const std::byte *buffer, int64_t arrived) {
+    int64_t piece = std::min(bytes - done, ring.bytesOfBuffer());
+    if (arrived != piece) return runError(fmt::format("a message of {} bytes where {} are expected", arrived, piece));
+    copyBytes(data + done, buffer, piece);
+    ring.release();
+    done += piece;
+    return Status::ok();
+  }
+
   MessageRing &ring;
   std::byte *data;
-  int64_t bytes;
+  int64_t bytes, done = 0;
 };
 
 } // namespace

@@ -2,29 +2,55 @@
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace cleave::runtime {
 namespace {
-std::atomic<int> spinTurns{200};
+// A turn takes some 60 ns. To wake a sleeper takes 30 to 80 us, if its core fell idle. Who yields while other programs
+// want the core gets it back milliseconds later: so only those yield who wait for threads that need this core.
+constexpr int shortSpin = 50, longSpin = 8000, manyYields = 2000;
+std::atomic<int> spinTurns{shortSpin}, yieldTurns{0};
 
 uint32_t *address(const std::atomic<uint32_t> &word) {
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
   return reinterpret_cast<uint32_t *>(const_cast<std::atomic<uint32_t> *>(&word));
 }
-} // namespace
 
-void setSpinTurns(int turns) { spinTurns = turns; }
-
-bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
+// True: it changed.
+bool spinWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
   for (int turn = spinTurns.load(std::memory_order_relaxed); turn > 0; --turn) {
     if (word.load(std::memory_order_acquire) != seen) return true;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
-  return sleepWhile(word, seen, abort);
+  return false;
+}
+
+bool stayAwakeWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
+  const int yields = yieldTurns.load(std::memory_order_relaxed);
+  if (yields == 0) return spinWhile(word, seen);
+  for (int turn = 0; turn < yields; ++turn) {
+    if (word.load(std::memory_order_acquire) != seen) return true;
+    ::sched_yield();
+  }
+  return false;
+}
+} // namespace
+
+void setThreadsOutnumberCores(bool outnumber) {
+  spinTurns = outnumber ? shortSpin : longSpin;
+  yieldTurns = outnumber ? manyYields : 0;
+}
+
+bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
+  return spinWhile(word, seen) || sleepWhile(word, seen, abort);
+}
+
+bool yieldWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
+  return stayAwakeWhile(word, seen) || sleepWhile(word, seen, abort);
 }
 
 bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
@@ -40,16 +66,28 @@ void wakeAll(const std::atomic<uint32_t> &word) {
   ::syscall(SYS_futex, address(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-bool Barrier::arriveAndWait() {
-  if (members == 1) return true;
-  uint32_t seen = generation.load(std::memory_order_acquire);
-  if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members) {
+uint32_t Barrier::arrive(bool &isLast) {
+  uint32_t ticket = generation.load(std::memory_order_acquire);
+  isLast = arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members;
+  if (isLast) {
     arrived.store(0, std::memory_order_relaxed);
-    generation.store(seen + 1, std::memory_order_release);
-    wakeAll(generation);
-    return !abort.raised();
+    generation.store(ticket + 1, std::memory_order_release);
   }
-  return waitWhile(generation, seen, abort);
+  return ticket;
+}
+
+// Either the ringing thread sees who sleeps, or who is about to sleep sees the ring.
+void Bell::ring() {
+  rings.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep.load(std::memory_order_seq_cst) > 0) wakeAll(rings);
+}
+
+bool Bell::wait(uint32_t heard, const AbortFlag &abort) {
+  if (stayAwakeWhile(rings, heard)) return true;
+  asleep.fetch_add(1, std::memory_order_seq_cst);
+  bool rung = sleepWhile(rings, heard, abort);
+  asleep.fetch_sub(1, std::memory_order_seq_cst);
+  return rung;
 }
 
 } // namespace cleave::runtime

@@ -1,7 +1,7 @@
 // Waiting between threads of one process: spin a little, then sleep in the kernel; an abort wakes everybody.
 //
-//   AbortFlag abort;  Barrier barrier(4, abort);
-//   if (!barrier.arriveAndWait()) return aborted;    // somebody called abort.raise()
+//   AbortFlag abort;  std::atomic<uint32_t> word{0};
+//   if (!waitWhile(word, 0, abort)) return aborted;    // somebody called abort.raise()
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,41 +20,66 @@ private:
 
 // Returns when `word` no longer is `seen` (true) or the run is aborted (false, within 50 ms).
 bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
+// The same, for a thread that computes: where threads outnumber the cores it lets others have its own instead of
+// spinning.
+bool yieldWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
 // The same, asleep from the start: for long waits, and where the thread that is waited for may need this one's core.
 bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
 void wakeAll(const std::atomic<uint32_t> &word);
-// How long waits spin before they sleep: few turns when threads outnumber the cores.
-void setSpinTurns(int turns);
+// Before waits sleep: where threads are no more than the cores they spin, half a millisecond; else shortly, or they
+// yield.
+void setThreadsOutnumberCores(bool outnumber);
 
+// Where members of a group meet, again and again. It waits for nobody: a member asks whether it may pass.
 class Barrier {
 public:
-  Barrier(int members, const AbortFlag &abort) : members(static_cast<uint32_t>(members)), abort(abort) {}
-  // False: the run was aborted while waiting.
-  bool arriveAndWait();
+  explicit Barrier(int members) : members(static_cast<uint32_t>(members)) {}
+  // This member is here. Gives what passed() takes; `isLast`: all are here now.
+  uint32_t arrive(bool &isLast);
+  bool passed(uint32_t ticket) const { return generation.load(std::memory_order_acquire) != ticket; }
 
 private:
   const uint32_t members;
-  const AbortFlag &abort;
   alignas(64) std::atomic<uint32_t> arrived{0};
   alignas(64) std::atomic<uint32_t> generation{0};
 };
 
-// A flag that happens once an action: events between the threads of a device. Generations only grow (and may wrap): who
-// waits for one may find a later one, when the recording thread is an action ahead.
+// Tells a thread that computes, and waits for any of several things, that one of them may have happened.
+//
+//   uint32_t heard = bell.heard();
+//   if (!tryEverything() && !bell.wait(heard, abort)) return aborted;
+class Bell {
+public:
+  uint32_t heard() const { return rings.load(std::memory_order_acquire); }
+  void ring();
+  // Until it has rung since heard(). False: aborted.
+  bool wait(uint32_t heard, const AbortFlag &abort);
+
+private:
+  alignas(64) std::atomic<uint32_t> rings{0};
+  std::atomic<uint32_t> asleep{0};
+};
+
+// A flag that happens once an action: events between the lanes of a device. Generations only grow (and may wrap): who
+// waits for one may find a later one, when the recording lane is an action ahead.
 class Event {
 public:
+  // `mark` where lanes share a thread: nobody sleeps.
+  void mark(uint32_t generation) { word.store(generation, std::memory_order_release); }
   void set(uint32_t generation) {
-    word.store(generation, std::memory_order_release);
+    mark(generation);
     wakeAll(word);
   }
+  bool has(uint32_t generation) const { return isThere(word.load(std::memory_order_acquire), generation); }
   // False: aborted.
   bool wait(uint32_t generation, const AbortFlag &abort) const {
-    for (uint32_t seen; static_cast<int32_t>((seen = word.load(std::memory_order_acquire)) - generation) < 0;)
+    for (uint32_t seen; !isThere(seen = word.load(std::memory_order_acquire), generation);)
       if (!waitWhile(word, seen, abort)) return false;
     return true;
   }
 
 private:
+  static bool isThere(uint32_t seen, uint32_t generation) { return static_cast<int32_t>(seen - generation) >= 0; }
   std::atomic<uint32_t> word{0};
 };
 

@@ -21,8 +21,9 @@ public:
   virtual ~PreparedCommand() = default;
   // Does the work; on a GPU: puts it on the command's stream.
   virtual Status run() = 0;
-  // On a GPU, where one thread does so for all devices of the process: run(), unless it needs what another device has
-  // not yet enqueued. False: not yet, call again after the others.
+  // For a thread that has more than this command to do (those of all devices of a process, on GPUs; of all lanes of a
+  // device, in one process on a CPU): run(), as far as it need not wait for what another device does. False: not yet
+  // done, call again after the others.
   virtual Result<bool> issue() {
     if (Status status = run(); !status) return status;
     return true;

@@ -35,28 +35,11 @@ int defaultThreads(int64_t here) {
   if (cores < ::sysconf(_SC_NPROCESSORS_ONLN)) processes = 1; // bound to cores of its own
   return static_cast<int>(std::max<int64_t>(1, cores / (processes * here)));
 }
-
-bool sharesCores(const plan::Plan &plan, const Fabric &fabric, const ExecutorOptions &options) {
-  if (options.null || plan.has_cuda() || plan.programs_size() != 1) return false;
-  Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  return mesh && mesh->numDevices() > 1 && static_cast<int64_t>(fabric.localDevices().size()) == mesh->numDevices();
-}
-
-// Every rank has the same program, so all meet in the order in which its commands stand.
-std::unique_ptr<plan::Plan> withoutCommunicationLane(const plan::Plan &plan) {
-  auto own = std::make_unique<plan::Plan>(plan);
-  for (plan::Fragment &fragment : *own->mutable_programs(0)->mutable_fragments())
-    for (plan::Command &command : *fragment.mutable_commands())
-      if (command.has_collective()) command.clear_stream();
-  return own;
-}
 } // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
                                                    ExecutorOptions options) {
-  std::unique_ptr<plan::Plan> own;
-  if (sharesCores(plan, *fabric, options)) own = withoutCommunicationLane(plan);
-  std::unique_ptr<Executor> executor(new Executor(plan, std::move(own)));
+  std::unique_ptr<Executor> executor(new Executor(plan));
   executor->connection = std::move(fabric);
   CLEAVE_RETURN_IF_ERROR(executor->open(options));
   return executor;
@@ -70,9 +53,9 @@ Status Executor::open(ExecutorOptions options) {
   std::vector<int64_t> local = connection->localDevices();
   threads = options.threads > 0 ? options.threads : source.threads_per_device();
   if (threads <= 0) threads = defaultThreads(static_cast<int64_t>(local.size()));
-  // Ranks that communicate have a second busy thread, unless the compute thread does it.
-  int64_t busy = static_cast<int64_t>(local.size()) * (threads + (meshOfPlan.numDevices() > 1 && !ownPlan));
-  setSpinTurns(busy > availableCores() ? 50 : 2000);
+  // Ranks of several processes have a second busy thread, which communicates.
+  int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
+  setThreadsOutnumberCores(busy > availableCores());
   if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(source.mesh(), options.traceRecords);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
@@ -165,8 +148,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   return Status::ok();
 }
 
-Executor::Executor(const plan::Plan &plan, std::unique_ptr<plan::Plan> own)
-    : ownPlan(std::move(own)), source(ownPlan ? *ownPlan : plan) {}
+Executor::Executor(const plan::Plan &plan) : source(plan) {}
 
 Executor::~Executor() {
   while (!begun.empty()) (void)finish(); // ranks wait for each other, until all are done or one has failed

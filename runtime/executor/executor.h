@@ -77,13 +77,12 @@ public:
   Status writeTrace(const std::string &path) const;
 
 private:
-  Executor(const plan::Plan &plan, std::unique_ptr<plan::Plan> own);
+  explicit Executor(const plan::Plan &plan);
   Status open(ExecutorOptions options);
   Status openDevices(const ExecutorOptions &options);
   void noteFailure(int64_t rank, int64_t step, const Status &status);
   const PreparedProgram *program(int64_t device) const;
 
-  std::unique_ptr<plan::Plan> ownPlan; // where `source` is not the plan as given
   const plan::Plan &source;
   dist::Mesh meshOfPlan;
   std::unique_ptr<Trace> trace;

@@ -14,7 +14,8 @@ void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status
   for (int lane : lanesOf(program())) {
     auto l = static_cast<size_t>(lane);
     if (trace) lanes[l].trace = &trace->lane(id, lane);
-    lanes[l].isUsed = true;
+    lanes[l].isUsed = !bell || lane == computeLane;
+    if (lane != computeLane) others.push_back(lane);
   }
   for (int lane = 0; lane < numLanes; ++lane) {
     Lane &own = lanes[static_cast<size_t>(lane)];
@@ -55,15 +56,16 @@ std::span<const double> Rank::finish() {
 void Rank::awaitLane(int lane, uint32_t count) {
   Lane &other = lanes[static_cast<size_t>(lane)];
   if (!other.isUsed) return;
+  auto wait = bell ? yieldWhile : waitWhile;
   for (uint32_t seen; static_cast<int32_t>((seen = other.done.load(std::memory_order_acquire)) - count) < 0;)
-    (void)waitWhile(other.done, seen, never);
+    (void)wait(other.done, seen, never);
 }
 
 void Rank::laneThread(int lane) {
   prepared.device.enterThread();
   for (uint32_t count = 0;; ++count) {
-    // Where threads are no more than the cores a computing one looks out for the next step; the others sleep.
-    auto wait = lane == computeLane ? waitWhile : sleepWhile;
+    // The thread that computes looks out for the next step; the others sleep.
+    auto wait = lane == computeLane ? yieldWhile : sleepWhile;
     for (uint32_t seen; (seen = begun.load(std::memory_order_acquire)) == count;) (void)wait(begun, seen, never);
     if (stopping) return;
     runNext(lane, count);
@@ -74,7 +76,7 @@ void Rank::laneThread(int lane) {
 void Rank::runNext(int lane, uint32_t count) {
   Work &work = works[count % mostWaiting];
   if (lane != computeLane) awaitLane(computeLane, count);
-  Status status = runRoutine(work, lane);
+  Status status = bell ? issueRoutine(work) : runRoutine(work, lane);
   if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
   if (lane == computeLane) {                  // it ends a routine for all
     for (int other = 0; other < numLanes; ++other)
@@ -89,29 +91,101 @@ void Rank::runNext(int lane, uint32_t count) {
 
 Status Rank::runRoutine(const Work &work, int lane) {
   const PreparedRoutine &routine = prepared.routines[static_cast<size_t>(work.routine)];
-  Lane &own = lanes[static_cast<size_t>(lane)];
+  auto l = static_cast<size_t>(lane);
   for (size_t number = 0; number < routine.actions.size(); ++number) {
     const PreparedAction &action = routine.actions[number];
-    if (lane == computeLane)
-      CLEAVE_RETURN_IF_ERROR(beginAction(work, action, number));
-    else if (action.fragment->lanes[static_cast<size_t>(lane)].empty())
-      continue;
-    CLEAVE_RETURN_IF_ERROR(runAction(work, action, number, lane));
-    own.progress.set(work.firstGeneration + 1 + static_cast<uint32_t>(number));
+    auto wait = action.waits[l].begin(), end = action.waits[l].end();
+    if (lane == computeLane) {
+      for (; wait != end && wait->item < 0; ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, *wait));
+      CLEAVE_RETURN_IF_ERROR(fillInputs(work, action, number));
+    }
+    std::vector<LaneItem> &items = action.fragment->lanes[l];
+    for (size_t i = 0; i < items.size(); ++i) {
+      for (; wait != end && wait->item <= static_cast<int>(i); ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, *wait));
+      for (Event *event : items[i].waits)
+        if (!event->wait(work.generationOf(number), prepared.fabric.abortFlag()))
+          return runError("the run was aborted");
+      int64_t began = timeOf(lane);
+      CLEAVE_RETURN_IF_ERROR(done(items[i], items[i].command->run()));
+      if (items[i].record) items[i].record->set(work.generationOf(number));
+      note(work, action, lane, i, began);
+    }
+    if (lane == computeLane || !items.empty()) lanes[l].progress.set(work.generationOf(number));
   }
   return Status::ok();
 }
 
 Status Rank::waitFor(const Work &work, const ActionWait &wait) {
-  uint32_t generation = work.firstGeneration + 1 + static_cast<uint32_t>(wait.action);
-  bool done = lanes[static_cast<size_t>(wait.lane)].progress.wait(generation, prepared.fabric.abortFlag());
-  return done ? Status::ok() : runError("the run was aborted");
+  uint32_t generation = work.generationOf(static_cast<size_t>(wait.action));
+  bool isDone = lanes[static_cast<size_t>(wait.lane)].progress.wait(generation, prepared.fabric.abortFlag());
+  return isDone ? Status::ok() : runError("the run was aborted");
+}
+
+// All lanes on this thread: whichever can go on does, the compute lane a command at a time, the others as far as they
+// come, so that what others wait for leaves at once.
+Status Rank::issueRoutine(const Work &work) {
+  cursors = {};
+  const size_t actions = prepared.routines[static_cast<size_t>(work.routine)].actions.size();
+  const AbortFlag &abort = prepared.fabric.abortFlag();
+  for (bool isEnded = false; !isEnded;) {
+    uint32_t heard = bell->heard();
+    bool moved = false;
+    CLEAVE_RETURN_IF_ERROR(advance(work, computeLane, moved));
+    isEnded = cursors[computeLane].action == actions;
+    for (int lane : others) {
+      CLEAVE_RETURN_IF_ERROR(advance(work, lane, moved));
+      isEnded = isEnded && cursors[static_cast<size_t>(lane)].action == actions;
+    }
+    if (abort.raised() || (!moved && !isEnded && !bell->wait(heard, abort))) return runError("the run was aborted");
+  }
+  return Status::ok();
+}
+
+Status Rank::advance(const Work &work, int lane, bool &moved) {
+  auto l = static_cast<size_t>(lane);
+  Cursor &own = cursors[l];
+  const std::vector<PreparedAction> &actions = prepared.routines[static_cast<size_t>(work.routine)].actions;
+  for (; own.action < actions.size(); own = {.action = own.action + 1}, moved = true) {
+    const PreparedAction &action = actions[own.action];
+    std::vector<LaneItem> &items = action.fragment->lanes[l];
+    if (lane != computeLane && items.empty()) continue;
+    // May go on before its item, -1 for the inputs.
+    auto isFree = [&](int item) {
+      for (const std::vector<ActionWait> &waits = action.waits[l];
+           own.wait < waits.size() && waits[own.wait].item <= item; ++own.wait)
+        if (cursors[static_cast<size_t>(waits[own.wait].lane)].action <= static_cast<size_t>(waits[own.wait].action))
+          return false;
+      return true;
+    };
+    if (lane == computeLane && !own.isFilled) {
+      if (!isFree(-1)) return Status::ok();
+      CLEAVE_RETURN_IF_ERROR(fillInputs(work, action, own.action));
+      own.isFilled = true;
+    }
+    for (; own.item < items.size(); ++own.item) {
+      LaneItem &item = items[own.item];
+      if (!isFree(static_cast<int>(own.item))) return Status::ok();
+      for (const Event *event : item.waits)
+        if (!event->has(work.generationOf(own.action))) return Status::ok();
+      if (own.began < 0) own.began = timeOf(lane);
+      Result<bool> isDone = item.command->issue();
+      CLEAVE_RETURN_IF_ERROR(done(item, isDone.status()));
+      if (!*isDone) return Status::ok();
+      if (item.record) item.record->mark(work.generationOf(own.action));
+      note(work, action, lane, own.item, own.began);
+      own.began = -1;
+      moved = true;
+      if (lane == computeLane && own.item + 1 < items.size()) {
+        ++own.item;
+        return Status::ok();
+      }
+    }
+  }
+  return Status::ok();
 }
 
 // Fills what the host gives: the inputs and scalars of the action's microbatch.
-Status Rank::beginAction(const Work &work, const PreparedAction &action, size_t number) {
-  for (const ActionWait &wait : action.waits[computeLane])
-    if (wait.item < 0) CLEAVE_RETURN_IF_ERROR(waitFor(work, wait));
+Status Rank::fillInputs(const Work &work, const PreparedAction &action, size_t number) {
   const PreparedRoutine &routine = prepared.routines[static_cast<size_t>(work.routine)];
   int64_t microbatch = action.source->microbatch();
   for (const plan::HostScalar &scalar : program().host_scalars()) {
@@ -132,35 +206,28 @@ Status Rank::beginAction(const Work &work, const PreparedAction &action, size_t 
   return Status::ok();
 }
 
-Status Rank::runAction(const Work &work, const PreparedAction &action, size_t number, int lane) {
-  auto l = static_cast<size_t>(lane);
+// The status of a command's run, as the rank's.
+Status Rank::done(const LaneItem &item, const Status &status) const {
   const AbortFlag &abort = prepared.fabric.abortFlag();
-  uint32_t generation = work.firstGeneration + 1 + static_cast<uint32_t>(number);
-  const std::vector<ActionWait> &waits = action.waits[l];
-  std::vector<LaneItem> &items = action.fragment->lanes[l];
-  TraceLane *trace = lanes[l].trace;
-  int64_t actionBegin = 0, end = 0;
-  auto next = waits.begin();
-  for (size_t i = 0; i < items.size(); ++i) {
-    LaneItem &item = items[i];
-    for (; next != waits.end() && next->item <= static_cast<int>(i); ++next)
-      CLEAVE_RETURN_IF_ERROR(waitFor(work, *next));
-    for (Event *event : item.waits)
-      if (!event->wait(generation, abort)) return runError("the run was aborted");
-    if (abort.raised()) return runError("the run was aborted");
-    int64_t begin = trace ? nowNanoseconds() : 0;
-    Status status = item.command->run();
-    if (!status) return abort.raised() ? runError("the run was aborted") : inCommand(*item.source, status);
-    if (item.record) item.record->set(generation);
-    if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
-    if (!trace) continue;
-    end = nowNanoseconds();
-    trace->add({item.source, action.source, action.fragment->source, work.stepOf(*action.source), begin, end});
-    if (i == 0) actionBegin = begin;
-  }
-  if (trace && lane == computeLane && !items.empty())
-    trace->add({nullptr, action.source, action.fragment->source, work.stepOf(*action.source), actionBegin, end});
-  return Status::ok();
+  if (abort.raised()) return runError("the run was aborted");
+  return status ? status : inCommand(*item.source, status);
+}
+
+int64_t Rank::timeOf(int lane) const { return lanes[static_cast<size_t>(lane)].trace ? nowNanoseconds() : 0; }
+
+// Counts what a command that is done has sent, and writes it into the trace.
+void Rank::note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began) {
+  const std::vector<LaneItem> &items = action.fragment->lanes[static_cast<size_t>(lane)];
+  const LaneItem &item = items[number];
+  if (item.traffic) ++item.traffic->count, item.traffic->bytes += item.sentBytes;
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  if (!own.trace) return;
+  if (number == 0) own.actionBegan = began;
+  int64_t end = nowNanoseconds();
+  int64_t step = work.stepOf(*action.source);
+  own.trace->add({item.source, action.source, action.fragment->source, step, began, end});
+  if (lane == computeLane && number + 1 == items.size())
+    own.trace->add({nullptr, action.source, action.fragment->source, step, own.actionBegan, end});
 }
 
 } // namespace cleave::runtime

@@ -1,11 +1,11 @@
-// One device's execution by threads, one a lane, that run its prepared routines: compute, communication, receives.
+// One device's execution of its prepared routines, by lanes: compute (stream 0 in issue order), communication (the
+// collectives and sends of the other streams), receives, ahead of the others as far as their memory is free. Within an
+// action events order them, between actions action_order.h; a routine begins when all lanes have ended the one before.
 //
-// The compute thread runs stream 0 in issue order, the communication thread the collectives and sends of the other
-// streams, the receive thread their receives, ahead of the others as far as their memory is free. A process' first rank
-// computes on the thread that calls finish(), unless steps run into each other: a step of one device wakes nobody.
-// Within an action events order them, between actions action_order.h; a routine begins when all threads have ended the
-// one before. A routine runs without coming back to the host, allocates nothing and takes no lock: threads meet at
-// futex words.
+// Where all devices are in this process (Fabric::bell) one thread issues the commands of all lanes, and waits when none
+// can go on. Else each lane has a thread, which waits in its commands. A process' first rank computes on the thread
+// that calls finish(), unless steps run into each other: a step of one device wakes nobody. A routine runs without
+// coming back to the host, allocates nothing and takes no lock: threads meet at futex words.
 //
 //   rank.begin(step 0); rank.begin(step 1);   rank.finish() -> outputs of step 0, while step 1 runs
 #pragma once
@@ -20,7 +20,7 @@ class Rank {
 public:
   // `computesInFinish`: on the thread that calls it, instead of one of its own.
   Rank(PreparedProgram &prepared, bool computesInFinish)
-      : id(prepared.id), prepared(prepared), computesInFinish(computesInFinish) {}
+      : id(prepared.id), prepared(prepared), computesInFinish(computesInFinish), bell(prepared.fabric.bell(id)) {}
   ~Rank();
   Rank(const Rank &) = delete;
 
@@ -40,17 +40,31 @@ private:
   struct Work : RankWork {
     uint32_t firstGeneration = 0; // of its first action; each action has the next
     std::vector<double> outputs;
+    uint32_t generationOf(size_t action) const { return firstGeneration + 1 + static_cast<uint32_t>(action); }
+  };
+  // How far one thread has come with a lane.
+  struct Cursor {
+    size_t action = 0, item = 0, wait = 0; // wait: of the action's for this lane
+    bool isFilled = false;                 // the action's inputs are there
+    int64_t began = -1;                    // when the item was first tried, nanoseconds
   };
   void laneThread(int lane);
   void runNext(int lane, uint32_t count);
   Status runRoutine(const Work &work, int lane);
-  Status runAction(const Work &work, const PreparedAction &action, size_t number, int lane);
-  Status beginAction(const Work &work, const PreparedAction &action, size_t number);
+  Status issueRoutine(const Work &work);
+  Status advance(const Work &work, int lane, bool &moved);
+  Status fillInputs(const Work &work, const PreparedAction &action, size_t number);
+  Status done(const LaneItem &item, const Status &status) const;
+  int64_t timeOf(int lane) const; // nanoseconds where it is traced
+  void note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began);
   Status waitFor(const Work &work, const ActionWait &wait);
   void awaitLane(int lane, uint32_t count);
 
   PreparedProgram &prepared;
   const bool computesInFinish;
+  Bell *const bell;        // null: each lane has a thread
+  std::vector<int> others; // lanes beside compute
+  std::array<Cursor, numLanes> cursors;
   std::array<Work, mostWaiting> works; // by number of the routine, modulo
   uint32_t finished = 0;
   uint32_t nextGeneration = 0;
@@ -63,7 +77,8 @@ private:
     std::atomic<uint32_t> done{0};
     Event progress;
     TraceLane *trace = nullptr;
-    bool isUsed = false;
+    int64_t actionBegan = 0; // nanoseconds, where it is traced
+    bool isUsed = false;     // has a thread, or is the compute lane
     std::thread thread;
   };
   std::array<Lane, numLanes> lanes;
