@@ -105,6 +105,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "tensor_overlap",
                                             "fused_attention",
                                             "caches",
+                                            "core_share",
                                             "batched_efficiency",
                                             "product_traffic",
                                             "element_ps"}));
@@ -140,11 +141,13 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                             {"gradient_overlap", &device.gradientOverlap},
                             {"tensor_overlap", &device.tensorOverlap},
                             {"compute_efficiency", &device.computeEfficiency},
+                            {"core_share", &device.coreShare},
                             {"batched_efficiency", &device.batchedEfficiency},
                             {"bandwidth_efficiency", &device.bandwidthEfficiency}}) {
     CLEAVE_RETURN_IF_ERROR(reader.number(key, 1, 0, *value, false));
     if (*value > 1) return reader.error(reader.child(key), fmt::format("'{}' of device is a part of 1", key));
   }
+  if (device.coreShare == 0) return reader.error(reader.child("core_share"), "'core_share' of device must not be 0");
   YAML::Node rates = reader.child("tflops");
   if (!rates && required) return reader.error(node, "device lacks 'tflops', such as {fp32: 19.5, bf16: 312}");
   if (rates) {
@@ -361,15 +364,16 @@ std::string Cluster::yaml() const {
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
-      "  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
+      "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
-      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.batchedEfficiency,
-      device.productTraffic, works, link(node), link(network, fmt::format(", shared_by: {}", networkSharedBy)),
-      host.bandwidth * 8 / 1e9, host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
+      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.coreShare,
+      device.batchedEfficiency, device.productTraffic, works, link(node),
+      link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9, host.latency * 1e6,
+      hostSharedBy, hostMemoryBytes / gib);
 }
 
 } // namespace cleave::planner

@@ -50,6 +50,8 @@ struct Device {
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
   std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
+  // Cores of a device's own: below 1 devices take turns, and the rates above are those with all of them at work.
+  double coreShare = 1;
   double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
   double productTraffic = 1;           // bytes that a product moves for each that it must
   // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.

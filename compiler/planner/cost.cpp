@@ -102,6 +102,10 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
   return cluster.node.latency + bytes / cluster.node.bandwidth;
 }
 
+double leastOnSharedCores(const Device &device, double seconds, double busy) {
+  return device.coreShare < 1 ? std::max(busy, device.coreShare * seconds) : seconds;
+}
+
 ElementWork elementWorkOf(const std::string &op) {
   static const std::map<std::string, ElementWork> known = {
       {"Div", ElementWork::Division},         {"Sqrt", ElementWork::Division},

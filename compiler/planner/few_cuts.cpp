@@ -11,8 +11,8 @@ class CutTimes {
 public:
   CutTimes(const StageProblem &problem, double worth, const SearchClock &clock)
       : problem(problem), worth(worth), clock(clock), units(problem.model->layout->units), stages(problem.stages()),
-        microbatches(double(problem.model->setting.microbatches)), work(size_t(problem.ranks()), 0.0),
-        waits(size_t(problem.ranks()), 0.0),
+        microbatches(double(problem.model->setting.microbatches)), coreShare(problem.model->cluster->device.coreShare),
+        work(size_t(problem.ranks()), 0.0), waits(size_t(problem.ranks()), 0.0),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
         isTimed(saysSimulating()) {}
 
@@ -28,7 +28,7 @@ public:
     plan.recompute.assign(units.size(), ways.front());
     plan.firstUnits.assign(size_t(stages), 0);
     sumWays();
-    if (before.back() < worth) place(0, 0);
+    if (coreShare * before.back() < worth) place(0, 0);
     std::ranges::stable_sort(found, {}, &TimedCut::seconds);
     return std::move(found);
   }
@@ -88,7 +88,7 @@ private:
       const std::optional<Recompute> given = problem.given(stage, end - 1);
       plan.recompute[size_t(end) - 1] = given.value_or(ways.front());
       work[rank] += least(units[size_t(end) - 1].kind, given, [](const UnitActivity &one) { return one.seconds(); });
-      if (waits[rank] + work[rank] * microbatches >= worth) break;
+      if (coreShare * (waits[rank] + work[rank] * microbatches) >= worth) break;
       if (isLast && end == most) add();
       if (!isLast) place(stage + 1, end);
     }
@@ -125,7 +125,7 @@ private:
   const SearchClock &clock;
   const std::vector<Unit> &units;
   int stages;
-  double microbatches;
+  double microbatches, coreShare;
   std::vector<double> work, waits; // of each rank: for one microbatch; for the first and the last
   std::vector<double> before;      // by unit
   std::vector<Recompute> ways;

@@ -187,12 +187,20 @@ private:
     if (followsTimes(problem.model->setting.schedule)) slots = slotsOf(schedule->table);
     Simulation simulation = simulate(schedule->table, times, meets);
     const double simulated = microbatches - double(schedule->rest);
+    const double share = cluster.device.coreShare;
+    double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
+    if (share < 1) {
+      turns = makespanOnSharedCores(simulation, share) / simulation.makespan;
+      double all = 0;
+      for (const RankCosts &rank : ranks) all += rank.work.seconds();
+      pace = leastOnSharedCores(cluster.device, slowest, all / double(ranks.size()));
+    }
     for (size_t r = 0; r < ends.size(); ++r) {
       if (problem.profile->isFlushed() || meets)
         for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
       else // ranks are one after the other, all in the same step's time: its own work, and what all wait
         ends[r] = ranks[r].work.seconds() * simulated + simulation.makespan - slowest * simulated;
-      ends[r] += slowest * double(schedule->rest);
+      ends[r] = turns * ends[r] + pace * double(schedule->rest);
     }
     return ends;
   }

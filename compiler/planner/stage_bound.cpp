@@ -405,14 +405,33 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
   }
 }
 
+namespace {
+
+// However its units are cut, the mean rank's passes.
+double leastBusySeconds(const StageProblem &problem) {
+  double seconds = 0;
+  for (const Unit &unit : problem.model->layout->units) {
+    double least = infinity;
+    for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed)
+      least = std::min(least, problem.activity->of(unit.kind, how).seconds());
+    seconds += least;
+  }
+  return seconds * double(problem.model->setting.microbatches) / double(problem.ranks());
+}
+
+} // namespace
+
 StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
                        const SearchClock &clock) {
   StageBound bound;
+  // The relaxations know devices with cores of their own; where they take turns, others work while one waits.
+  const Device &device = problem.model->cluster->device;
+  const double busy = device.coreShare < 1 ? leastBusySeconds(problem) : 0;
   auto relax = [&](const StageProblem &stages, double known) {
-    StageRelaxation relaxation(stages, incumbent);
-    relaxation.tighten(programs, {wanted.goal, known}, clock);
+    StageRelaxation relaxation(stages, incumbent / device.coreShare);
+    relaxation.tighten(programs, {wanted.goal / device.coreShare, known / device.coreShare}, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
-    return relaxation.bound();
+    return leastOnSharedCores(device, relaxation.bound(), busy);
   };
   std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {

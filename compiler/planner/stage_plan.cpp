@@ -209,13 +209,17 @@ public:
   }
 
 private:
+  const Device &device() const { return problem.model->cluster->device; }
+
   // A step's seconds when the slowest rank needs `slowest` for each chunk of a microbatch and all need `sum`.
   double seconds(double slowest, double sum) const {
     double microbatches = double(problem.model->setting.microbatches);
     if (!problem.profile) return sum * microbatches;
     double ranks = double(problem.ranks());
     double rank = slowest * double(problem.profile->chunks);
-    return std::max(rank, sum / ranks) * microbatches + problem.profile->bubble * sum / ranks;
+    return leastOnSharedCores(device(),
+                              std::max(rank, sum / ranks) * microbatches + problem.profile->bubble * sum / ranks,
+                              sum / ranks * microbatches);
   }
 
   // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
@@ -225,8 +229,9 @@ private:
     auto boundOf = [&](double all) {                    // of one microbatch
       double bound = all / ranks * microbatches + once; // the mean rank's
       if (!problem.profile) return bound;
-      if (problem.profile->chunks == 1) bound = std::max(bound, slowest * microbatches);
-      return std::max(bound, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
+      double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
+      if (problem.profile->chunks == 1) least = std::max(least, slowest * microbatches);
+      return leastOnSharedCores(device(), least, bound);
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.

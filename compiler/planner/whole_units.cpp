@@ -414,6 +414,9 @@ double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
 
-double boundOfWholeUnits(const StageProblem &problem, double goal) { return WholeUnits(problem).bound(goal); }
+double boundOfWholeUnits(const StageProblem &problem, double goal) {
+  const double share = problem.model->cluster->device.coreShare; // they are of devices with cores of their own
+  return share * WholeUnits(problem).bound(goal / share);
+}
 
 } // namespace cleave::planner

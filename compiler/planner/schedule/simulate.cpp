@@ -171,4 +171,22 @@ Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes
   return simulation;
 }
 
+double makespanOnSharedCores(const Simulation &simulation, double share) {
+  std::vector<std::pair<double, int>> changes; // when, and by how many more are at work
+  for (const std::vector<ActionTime> &rank : simulation.actions)
+    for (const ActionTime &action : rank) {
+      changes.emplace_back(action.start, 1);
+      changes.emplace_back(action.end, -1);
+    }
+  std::ranges::sort(changes);
+  double seconds = 0, now = 0;
+  int working = 0;
+  for (auto [time, more] : changes) {
+    seconds += (time - now) * std::max(share, double(working) / double(simulation.actions.size()));
+    now = time;
+    working += more;
+  }
+  return seconds;
+}
+
 } // namespace cleave::planner

@@ -34,6 +34,11 @@ struct Simulation {
 // M (f + b + w) + (P - 1) (b + w).
 Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages, bool meets = false);
 
+// The makespan where ranks take turns on cores, `share` of a core for each, and the times are those of ranks that are
+// all at work: while few are, others wait, each goes at the speed of one alone. As if all at work always slowed down
+// alike, with the order of events of `simulation`.
+double makespanOnSharedCores(const Simulation &simulation, double share);
+
 // A bound that no schedule of the kind can beat, for pruning without making a table: seconds from 0 to the end of the
 // last action. The largest of: every rank's time until its first input arrives, its work, and what must follow its last
 // input gradient; and one microbatch's way through all stages and back. `stages` as above. Errors: as scheduleShape.

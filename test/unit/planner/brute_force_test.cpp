@@ -160,6 +160,7 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
     Cluster cluster = clusterOf(seed, 4);
     Constraints constraints;
     if (seed % 3 == 2) constraints.offload = Offload::Optimizer;
+    constraints.pp = 1; // pipelines: pipeline_brute_force_test.cpp
     ProblemFacts facts = gatherFacts(problem, constraints);
     double best = infinity;
     for (int64_t tp : {1, 2, 4})

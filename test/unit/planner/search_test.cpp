@@ -13,15 +13,28 @@ namespace {
 using testing::gpt;
 using testing::mlp;
 
-Decision mustSolve(const Problem &problem, const std::string &cluster, const SplitFlags &flags = {},
+Decision mustSolve(const Problem &problem, const Cluster &cluster, const SplitFlags &flags = {},
                    SearchOptions options = {}) {
-  Result<Cluster> machines = parseCluster(cluster);
-  EXPECT_TRUE(machines) << machines.status().message();
-  Result<Constraints> constraints = parseConstraints(flags, *machines);
+  Result<Constraints> constraints = parseConstraints(flags, cluster);
   EXPECT_TRUE(constraints) << constraints.status().message();
-  Result<Decision> decision = solve(problem, *machines, *constraints, options);
+  Result<Decision> decision = solve(problem, cluster, *constraints, options);
   EXPECT_TRUE(decision) << decision.status().message();
   return decision ? *decision : Decision();
+}
+
+Decision mustSolve(const Problem &problem, const std::string &name, const SplitFlags &flags = {},
+                   SearchOptions options = {}) {
+  Result<Cluster> cluster = parseCluster(name);
+  EXPECT_TRUE(cluster) << cluster.status().message();
+  return mustSolve(problem, *cluster, flags, options);
+}
+
+// However many cores this machine has.
+Cluster withCoresOfTheirOwn(const std::string &name) {
+  Result<Cluster> cluster = parseCluster(name);
+  EXPECT_TRUE(cluster) << cluster.status().message();
+  cluster->device.coreShare = 1;
+  return *cluster;
 }
 
 TEST(Search, TheDdpPresetSplitsOnlySamples) {
@@ -119,12 +132,13 @@ TEST(Search, APresetThatIsFasterIsChosen) {
   for (const char *cluster : {"cpu:4", "cpu:6", "h100-80g:1x4"})
     for (int64_t batch : {6, 30}) {
       Problem problem = gpt({batch, 64, 64, 4, 2, 96});
-      Decision decision = mustSolve(problem, cluster);
+      Decision decision = mustSolve(problem, withCoresOfTheirOwn(cluster));
       for (const Alternative &row : decision.alternatives)
         EXPECT_EQ(row.whyNot.find("not within what was asked for"), std::string::npos) << cluster << batch << row.name;
       if (decision.like.empty()) continue;
       chosen.insert(decision.like);
-      Decision asked = mustSolve(problem, cluster, {.like = decision.like}, {.alternatives = false});
+      Decision asked =
+          mustSolve(problem, withCoresOfTheirOwn(cluster), {.like = decision.like}, {.alternatives = false});
       EXPECT_NEAR(asked.predicted.stepSeconds, decision.predicted.stepSeconds, 1e-9 * asked.predicted.stepSeconds);
       EXPECT_EQ(asked.mesh.str(), decision.mesh.str());
       EXPECT_LE(decision.gap, 0.05) << decision.like;
@@ -474,20 +488,20 @@ TEST(Search, SchedulesThatFollowTheStagesAreChosen) {
   for (auto [hidden, layers, vocabulary] : shapes) {
     Problem problem = gpt({8, 32, hidden, 4, layers, vocabulary});
     for (const char *name : {"cpu:4", "a100-80g:4"}) {
-      Result<Cluster> cluster = parseCluster(name);
+      const Cluster cluster = withCoresOfTheirOwn(name);
       SplitFlags flags{.mesh = "pp=4,dp=1,tp=1,cp=1", .offload = "none"};
-      Result<Decision> open = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+      Result<Decision> open = solve(problem, cluster, *parseConstraints(flags, cluster), {.alternatives = false});
       ASSERT_TRUE(open) << open.status().message();
       for (const char *kind : {"zb-1p", "zb-2p"}) {
         flags.schedule = kind;
-        Result<Decision> asked = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+        Result<Decision> asked = solve(problem, cluster, *parseConstraints(flags, cluster), {.alternatives = false});
         ASSERT_TRUE(asked) << asked.status().message();
         EXPECT_LE(open->predicted.stepSeconds, 1.01 * asked->predicted.stepSeconds)
             << name << " " << problem.name << kind;
       }
       if (!followsTimes(open->schedule)) continue;
       ++chosen;
-      Result<DecidedModel> decided = decidedModel(problem, *cluster, *open);
+      Result<DecidedModel> decided = decidedModel(problem, cluster, *open);
       ASSERT_TRUE(decided) << decided.status().message();
       EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, open->predicted.stepSeconds,
                   1e-9 * open->predicted.stepSeconds);
