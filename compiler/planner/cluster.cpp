@@ -107,6 +107,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "caches",
                                             "core_share",
                                             "batched_efficiency",
+                                            "batch_start_ns",
                                             "product_traffic",
                                             "element_ps"}));
   YAML::Node kind = reader.child("kind");
@@ -125,6 +126,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("batch_start_ns", 1e-9, 0, device.batchStartSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_traffic", 1, 1e-3, device.productTraffic, false));
   if (YAML::Node works = reader.child("element_ps")) {
     Reader workReader(works, file, "element_ps");
@@ -364,14 +366,15 @@ std::string Cluster::yaml() const {
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
-      "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  product_traffic: {:.12g}\n  element_ps: {{{}}}\n"
+      "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  batch_start_ns: {:.12g}\n  product_traffic: {:.12g}\n  "
+      "element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
       device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.coreShare,
-      device.batchedEfficiency, device.productTraffic, works, link(node),
+      device.batchedEfficiency, device.batchStartSeconds * 1e9, device.productTraffic, works, link(node),
       link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9, host.latency * 1e6,
       hostSharedBy, hostMemoryBytes / gib);
 }

@@ -53,6 +53,7 @@ struct Device {
   // Cores of a device's own: below 1 devices take turns, and the rates above are those with all of them at work.
   double coreShare = 1;
   double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
+  double batchStartSeconds = 0;        // and what each product of a batch takes beside its work
   double productTraffic = 1;           // bytes that a product moves for each that it must
   // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
   std::array<double, elementWorks> elementSeconds{};

@@ -79,7 +79,8 @@ struct LocalWork {
 // What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth), and of
 // memory-bound operations  kernels * launch + bytes / bandwidth + elements * elementSeconds
 // with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
-// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). The host hands
+// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). Products in a
+// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
+#include <numeric>
 #include <optional>
 
 namespace cleave::planner {
@@ -27,17 +29,29 @@ std::optional<Collective> collectiveNamed(const std::string &op) {
   return std::nullopt;
 }
 
-// What the law of plain products leaves out, as a mean ratio.
-double fitBatched(const MachineFigures &figures, const ProductFit &fit) {
-  double logs = 0, count = 0;
-  for (const runtime::ProductFigure &p : figures.products) {
-    if (!p.isStrided) continue;
-    double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
-    double working = std::max(0.1 * flopsOf(p) / p.rate, flopsOf(p) / p.rate - figures.smallProductSeconds);
-    logs += std::log(flopsOf(p) / working * edges / fit.rate);
-    ++count;
+// What the law of plain products leaves out: for a given start of each product of a batch a mean ratio, so only the
+// start is searched.
+void fitBatched(const MachineFigures &figures, const ProductFit &fit, Device &device) {
+  constexpr double most = 1e-6, step = 2e-9;
+  double least = std::numeric_limits<double>::infinity();
+  for (double start = 0; start <= most; start += step) {
+    std::vector<double> logs;
+    for (const runtime::ProductFigure &p : figures.products) {
+      if (!p.isStrided) continue;
+      const double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
+      const double seconds = flopsOf(p) / p.rate;
+      const double working = std::max(0.1 * seconds, seconds - figures.smallProductSeconds - double(p.batch) * start);
+      logs.push_back(std::log(flopsOf(p) / working * edges / fit.rate));
+    }
+    if (logs.empty()) return;
+    const double mean = std::min(0.0, std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size()));
+    double error = 0;
+    for (double value : logs) error += (value - mean) * (value - mean);
+    if (error >= least) continue;
+    least = error;
+    device.batchedEfficiency = std::exp(mean);
+    device.batchStartSeconds = start;
   }
-  return count > 0 ? std::min(1.0, std::exp(logs / count)) : 1;
 }
 
 double fitProductTraffic(const MachineFigures &figures, double bandwidth) {
@@ -142,7 +156,7 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
-    device.batchedEfficiency = fitBatched(figures, fit);
+    fitBatched(figures, fit, device);
   }
   device.elementSeconds.fill(0);
   fitElements(figures, std::max(start, figures.kernelSeconds), device);

@@ -10,7 +10,7 @@ namespace cleave::runtime {
 namespace {
 // A turn takes some 60 ns. To wake a sleeper takes 30 to 80 us, if its core fell idle. Who yields while other programs
 // want the core gets it back milliseconds later: so only those yield who wait for threads that need this core.
-constexpr int shortSpin = 50, longSpin = 8000, manyYields = 2000;
+constexpr int shortSpin = 50, longSpin = 8000, manyYields = 200;
 std::atomic<int> spinTurns{shortSpin}, yieldTurns{0};
 
 uint32_t *address(const std::atomic<uint32_t> &word) {

@@ -71,7 +71,7 @@ public:
   // values, and the gradients of both.
   Status attention() {
     for (auto [samples, positions, heads, size] :
-         std::initializer_list<std::array<int64_t, 4>>{{8, 64, 4, 16}, {4, 128, 4, 32}}) {
+         std::initializer_list<std::array<int64_t, 4>>{{8, 64, 4, 16}, {4, 128, 4, 32}, {32, 16, 4, 16}}) {
       int64_t row = heads * size, square = positions * positions;
       std::vector<int64_t> rows{positions * row, size, row, 1}, turned{positions * row, size, 1, row},
           scores{heads * square, square, positions, 1}, turnedScores{heads * square, square, 1, positions};

@@ -21,9 +21,12 @@ runtime::MachineFigures lawful(int64_t devices) {
       double working = flops / rate * (1 + lost / size) * (1 + lost / size) * (1 + lost / k);
       figures.products.push_back({1, int64_t(size), int64_t(size), int64_t(k), flops / (working + call)});
     }
-  // Attention at a third of the rate; weights that stream at a quarter of a copy's.
-  double flops = 2.0 * 64 * 64 * 16 * 8, working = flops / rate * (1 + lost / 64) * (1 + lost / 64) * (1 + lost / 16);
-  figures.products.push_back({8, 64, 64, 16, flops / (3 * working + call), true});
+  // Attention at a third of the rate, and 100 ns a product; weights that stream at a quarter of a copy's.
+  for (double size : {64.0, 16.0}) {
+    double flops = 2 * size * size * 16 * 8, edges = (1 + lost / size) * (1 + lost / size) * (1 + lost / 16);
+    figures.products.push_back(
+        {8, int64_t(size), int64_t(size), 16, flops / (3 * flops / rate * edges + 8 * 100e-9 + call), true});
+  }
   double bytes = 4.0 * (2 * 16 * 4096 + 4096.0 * 4096);
   figures.products.push_back({1, 16, 4096, 4096, 2.0 * 16 * 4096 * 4096 / (bytes / 12.5e9), false, true});
   figures.kernelSeconds = 2e-7;
@@ -59,6 +62,7 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.node.bandwidth / 25e9, 1, 0.02);
   EXPECT_NEAR(cluster.node.cacheBandwidth / 75e9, 1, 0.02);
   EXPECT_NEAR(cluster.device.batchedEfficiency, 1 / 3.0, 0.01);
+  EXPECT_NEAR(cluster.device.batchStartSeconds, 100e-9, 4e-9);
   EXPECT_NEAR(cluster.device.productTraffic, 4, 0.01);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Function)], 3e-10, 1e-14);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Arithmetic)], 2e-11, 1e-15);
