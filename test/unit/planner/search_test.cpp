@@ -29,12 +29,11 @@ Decision mustSolve(const Problem &problem, const std::string &name, const SplitF
   return mustSolve(problem, *cluster, flags, options);
 }
 
-// However many cores this machine has; and its devices meet as slowly as threads that have to be woken.
+// However many cores this machine has.
 Cluster withCoresOfTheirOwn(const std::string &name) {
   Result<Cluster> cluster = parseCluster(name);
   EXPECT_TRUE(cluster) << cluster.status().message();
   cluster->device.coreShare = 1;
-  cluster->node.latency = std::max(cluster->node.latency, 20e-6);
   return *cluster;
 }
 
