@@ -99,6 +99,8 @@ private:
         main.seconds = progress.seconds;
         main.doing = what;
       }
+      if (main.seconds < told + tellInterval) return; // each of many short searches begins with telling
+      told = main.seconds;
       options.progress(main);
     };
   }
@@ -106,6 +108,7 @@ private:
   const SearchOptions &options;
   SearchClock clock;
   mutable SearchProgress main; // of the search that was asked for, as far as it has told
+  mutable double told = 0;     // when
 };
 
 const char *noTimeLeft = "not priced: the time that --search-seconds gives was over";

@@ -2,12 +2,14 @@
 // it is also what tells a person who waits that it goes on.
 //
 //   SearchClock clock(0.5, tell);
-//   for (...) if (clock.isOver()) break;      // half a second later; tell() about ten times a second until then
+//   for (...) if (clock.isOver()) break;      // half a second later; tell() at once and ten times a second until then
 #pragma once
 #include <chrono>
 #include <functional>
 
 namespace cleave::planner {
+
+inline constexpr double tellInterval = 0.1; // seconds
 
 class SearchClock {
 public:
@@ -20,8 +22,7 @@ public:
   bool isOver() const {
     if (limit <= 0 && !tell) return false;
     const double now = elapsed();
-    constexpr double interval = 0.1;
-    if (tell && now >= told + interval) {
+    if (tell && now >= told + tellInterval) {
       told = now;
       tell(now);
     }
@@ -32,7 +33,7 @@ private:
   double limit = 0;
   Tell tell;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  mutable double told = 0; // when `tell` was called last
+  mutable double told = -tellInterval; // when `tell` was called last
 };
 
 } // namespace cleave::planner

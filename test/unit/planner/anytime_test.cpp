@@ -81,11 +81,13 @@ TEST_P(Anytime, WhatFitsIsFoundWhereLittleDoes) {
 }
 
 TEST_P(Anytime, ProgressIsToldUntilTheEnd) {
+  problem = testing::gpt({240, 64, 256, 8, 24, 512}); // of many settings: longer than it takes until something is told
   std::vector<SearchProgress> told;
   SearchOptions options;
   options.progress = [&](const SearchProgress &progress) { told.push_back(progress); };
   Result<Decision> decision = solve(problem, cluster, constraints, options);
   ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_FALSE(told.empty()) << "in " << decision->searchSeconds << " s";
   for (size_t i = 1; i < told.size(); ++i) EXPECT_GE(told[i].seconds, told[i - 1].seconds);
   for (const SearchProgress &progress : told) {
     if (progress.best == 0) continue;
