@@ -102,8 +102,8 @@ public:
     return nullptr;
   }
 
-  // What an eviction leaves is free again for what follows a command: that waits for it.
-  llvm::DenseMap<Operation *, Operation *> departures;
+  // What evictions leave is free again for what follows a command: that waits for them.
+  llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> departures;
 
 private:
   struct Deferred {
@@ -390,7 +390,7 @@ private:
       Operation *place = i ? order[buckets[i - 1].begin] : order[start];
       early[place].append(buckets[i].fetches);
       moved.insert(buckets[i].fetches.begin(), buckets[i].fetches.end());
-      if (i >= 2 && buckets[i - 2].lastEviction) departures[place] = buckets[i - 2].lastEviction;
+      if (i >= 2 && buckets[i - 2].lastEviction) departures[place].push_back(buckets[i - 2].lastEviction);
     }
     reorder(early, moved);
   }
@@ -415,7 +415,7 @@ private:
         bytes = bytesOf(op);
         Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
         if (lastOf.size() >= 2 && streamFor(maker, nullptr) == runtime::computeLane)
-          departures[maker] = lastOf[lastOf.size() - 2];
+          departures[maker].push_back(lastOf[lastOf.size() - 2]);
         lastOf.push_back(op);
       }
       lastOf.back() = op;
@@ -427,7 +427,7 @@ private:
     auto half = std::find_if(left + (product - left) / 2, product, [](Operation *op) {
       return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
     });
-    departures[*half] = lastOf.back();
+    departures[*half].push_back(lastOf.back());
   }
 
   // The first product of the backward pass there: kernels prepare for it in the forward pass. Without one what is
@@ -464,7 +464,8 @@ private:
 };
 
 // Streams, events and the order of the collectives, for the order that now stands.
-void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &departures, const dist::Mesh *mesh) {
+void assignEvents(Block &block, const llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> &departures,
+                  const dist::Mesh *mesh) {
   Builder builder(block.getParentOp()->getContext());
   int64_t events = 0;
   llvm::StringMap<int64_t> sequences;
@@ -509,7 +510,7 @@ void assignEvents(Block &block, const llvm::DenseMap<Operation *, Operation *> &
       newest[streamOf(producer)] = producer;
     };
     for (Value operand : op.getOperands()) await(placeOf(operand).root.getDefiningOp());
-    await(departures.lookup(&op));
+    for (Operation *eviction : departures.lookup(&op)) await(eviction);
     for (auto &[from, producer] : newest) waits.push_back(record(producer));
     if (!waits.empty()) op.setAttr("plan.wait", builder.getDenseI64ArrayAttr(waits));
     lastCompute = &op;
