@@ -139,14 +139,18 @@ private:
       // The first recomputed unit brings its transient bytes with it.
       double needed = over + problem->activity->of(kinds[i].kind, more).beside;
       int count = std::min(kinds[i].units, int(std::min(1e9, std::ceil(needed / saved[i]))));
-      kinds[i].modes[size_t(less)] = kinds[i].units - count;
-      kinds[i].modes[size_t(more)] = count;
-      while (count > 1) { // the transient may have been there already
-        --kinds[i].modes[size_t(more)];
-        ++kinds[i].modes[size_t(less)];
+      auto set = [&](int units) {
+        kinds[i].modes[size_t(less)] = kinds[i].units - units;
+        kinds[i].modes[size_t(more)] = units;
+      };
+      set(count);
+      // Buffers of what leaves for the host have room for the largest, however few units need them; and what stands
+      // beside may have been there already.
+      while (count < kinds[i].units && memory() > problem->memoryLimit) set(++count);
+      while (count > 1) {
+        set(count - 1);
         if (memory() > problem->memoryLimit) {
-          ++kinds[i].modes[size_t(more)];
-          --kinds[i].modes[size_t(less)];
+          set(count);
           break;
         }
         --count;
