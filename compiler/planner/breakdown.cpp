@@ -50,6 +50,8 @@ std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<
   return parts;
 }
 
+// Goes through what a step of all ranks does, one operation, flow and parameter at a time, each with the recomputation
+// of its place.
 class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
@@ -60,6 +62,7 @@ public:
     addNodes();
     addFlows();
     addParameters();
+    addTied();
     addWaiting();
     for (TimePart &row : rows) {
       row.computeSeconds /= double(model.setting.pp);
@@ -68,6 +71,8 @@ public:
     }
     return std::move(rows);
   }
+  // What list() has met.
+  CollectiveSink collectives;
 
 private:
   TimePart &row(int node, const std::string &op) {
@@ -83,7 +88,8 @@ private:
       const Variable &variable = model.variables[v];
       model.setting.recompute = decision.nodes[i].recompute;
       Price price = nodePrice(model, variable, candidate);
-      price += exchangePrice(model, variable, candidate);
+      price += exchangePrice(model, variable, candidate, &collectives);
+      scaleNew(1 / double(variable.count));
       TimePart &time = row(int(i), problem.nodes[i].op);
       ++time.count;
       time.computeSeconds += (price.forward + price.backward) / double(variable.count);
@@ -96,8 +102,9 @@ private:
       int node = decided.facts->producers[size_t(flow.tensor)];
       if (node < 0) node = firstReader(flow.tensor);
       if (node >= 0) model.setting.recompute = decision.nodes[size_t(node)].recompute;
-      Price price =
-          flowPrice(model, flow, producedLayout(model, flow, decided.choice), usesOf(model, flow, decided.choice));
+      Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
+                              usesOf(model, flow, decided.choice), &collectives);
+      scaleNew(1);
       if (price.exposed <= 0) continue;
       if (node >= 0) row(node, problem.nodes[size_t(node)].op).communicationSeconds += price.exposed;
     }
@@ -107,10 +114,11 @@ private:
     for (size_t v = 0; v < model.variables.size(); ++v) {
       const Variable &variable = model.variables[v];
       if (!variable.isHome) continue;
-      Price price = homePrice(model, variable, size_t(decided.choice[v]));
+      const double copies = double(copiesOf(int(v)));
+      Price price = homePrice(model, variable, size_t(decided.choice[v]), &collectives);
+      scaleNew(copies);
       if (price.update + price.exposed + price.hideable <= 0) continue;
       TimePart &time = row(firstReader(variable.index), "optimizer");
-      const double copies = double(copiesOf(int(v)));
       time.count += variable.count;
       time.computeSeconds += copies * price.update;
       time.communicationSeconds += copies * price.exposed;
@@ -130,6 +138,11 @@ private:
     return std::max<int64_t>(1, int64_t(ranks.size()));
   }
 
+  void addTied() {
+    for (const TiedGradient &tied : decided.evaluate().tied)
+      row(firstReader(model.variables[size_t(tied.variable)].index), "optimizer").communicationSeconds += tied.seconds;
+  }
+
   // The device is through with a unit before the host has handed the next one over.
   void addWaiting() {
     const std::vector<Unit> &units = model.layout->units;
@@ -139,6 +152,14 @@ private:
       TimePart &time = row(units[u].first, "waiting for the host");
       ++time.count;
       time.computeSeconds += waiting * double(model.setting.microbatches);
+    }
+  }
+
+  // Of the collectives that the last price has: they stand for so many.
+  void scaleNew(double times) {
+    for (; scaled < collectives.size(); ++scaled) {
+      collectives[scaled].seconds *= times;
+      collectives[scaled].times *= times;
     }
   }
 
@@ -155,6 +176,50 @@ private:
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;
   std::vector<TimePart> rows;
+  size_t scaled = 0; // collectives that are
+};
+
+// Sums by kind of collective, axes and reason.
+class CollectiveSums {
+public:
+  explicit CollectiveSums(const Setting &setting) : setting(setting) {}
+
+  void add(const ImpliedCollective &one) {
+    const dist::Axes axes = setting.namesOf(one.axes);
+    if (one.isOnRing) { // keys and values, each a shift a turn, of what one device has
+      const double turns = double(setting.cp - 1);
+      add("shift", axes, one.bytes * turns / double(setting.cp) * one.times, 2 * turns * one.times, one.seconds, false,
+          one.why);
+    } else
+      add(name(one.collective), axes, one.bytes * one.times, one.times, one.seconds, one.isHideable, one.why);
+  }
+  void add(const char *op, const dist::Axes &axes, double bytes, double times, double seconds, bool hidden,
+           const char *why) {
+    const double ranks = double(setting.pp);
+    auto &[sum, count] = sums[{op, axes, why}];
+    sum.op = op;
+    sum.axes = axes;
+    sum.bytes += bytes / ranks;
+    sum.seconds += seconds / ranks;
+    sum.hidden = hidden;
+    sum.why = why;
+    count += times / ranks;
+  }
+  std::vector<CollectiveTotal> list() {
+    std::vector<CollectiveTotal> result;
+    for (auto &[key, entry] : sums) {
+      entry.first.count = std::max<int64_t>(1, int64_t(entry.second + 0.5));
+      result.push_back(std::move(entry.first));
+    }
+    std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
+      return std::tie(b.seconds, a.op, a.why) < std::tie(a.seconds, b.op, b.why);
+    });
+    return result;
+  }
+
+private:
+  const Setting &setting;
+  std::map<std::tuple<std::string, dist::Axes, std::string>, std::pair<CollectiveTotal, double>> sums; // and count
 };
 
 // The fullest point of each stretch of time.
@@ -170,7 +235,8 @@ std::vector<MemoryPoint> thinned(std::vector<MemoryPoint> points) {
   return result;
 }
 
-// Without pipeline: all units forward, then backward, for each microbatch alike.
+// Without pipeline: all units forward, then backward, for each microbatch alike. Room for what is computed again is
+// that of the unit that needs most, as in the estimate.
 std::vector<MemoryPoint> plainTimeline(const DecidedModel &decided, const MemoryBreakdown &whole) {
   const std::vector<Unit> &units = decided.model.layout->units;
   std::vector<MemoryPoint> points;
@@ -192,14 +258,15 @@ std::vector<MemoryPoint> plainTimeline(const DecidedModel &decided, const Memory
     for (size_t u = units.size(); u-- > 0;) {
       const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.backwardInput + unit.backwardWeight;
-      add(unit.transient);
+      add(work.transient);
       kept -= unit.kept;
     }
   }
   return points;
 }
 
-// Of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward.
+// Of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward. Slots that nothing is
+// in are not counted: where a rank has several stages, or half backward passes, they are not all full at once.
 Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const PlanEvaluation &evaluation, int rank) {
   const SplitModel &model = decided.model;
   std::vector<StageTimes> times;
@@ -209,8 +276,8 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
-  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept, transient = kept;
-  std::vector<UnitMemory> work(times.size());
+  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept;
+  UnitMemory work; // of the rank
   const std::vector<Unit> &units = model.layout->units;
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
@@ -219,8 +286,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       kept[s] += unit.kept;
       held[s] += unit.held;
       ofLast[s] += unit.keptOfLast;
-      work[s] += unit;
-      transient[s] = std::max(transient[s], unit.transient);
+      if (evaluation.stages[s].rank == rank) work += unit;
     }
   }
   MemoryBreakdown whole = evaluation.stages[0].memory;
@@ -236,7 +302,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
     if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
     MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
-    point.memory.activations = live + work[stage].passing() + (isBackward ? transient[stage] : 0);
+    point.memory.activations = live + work.passing() + (isBackward ? work.transient : 0);
     points.push_back(point);
     if (row[i].kind == ActionKind::Backward) live -= bytes;
     if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];
@@ -245,6 +311,28 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
 }
 
 } // namespace
+
+std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
+  TimeLedger ledger(decided);
+  ledger.list();
+  CollectiveSums sums(decided.model.setting);
+  for (const ImpliedCollective &one : ledger.collectives) sums.add(one);
+  const PlanEvaluation evaluation = decided.evaluate();
+  for (const TiedGradient &tied : evaluation.tied)
+    sums.add("send", {"pp"}, tied.bytes, 1, tied.seconds, false, "gradients of what several stages have are summed up");
+  const double microbatches = double(decided.model.setting.microbatches);
+  // What the next stage of the same rank gets is on the device already.
+  const std::vector<StageDecision> &stages = evaluation.stages;
+  auto send = [&](size_t from, size_t to, double bytes, double seconds, const char *why) {
+    if (bytes > 0 && stages[from].rank != stages[to].rank)
+      sums.add("send", {"pp"}, bytes * microbatches, microbatches, seconds * microbatches, true, why);
+  };
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    send(s, s + 1, stages[s].bytesForward, stages[s].sendForward, "activations pass to the next stage");
+    send(s + 1, s, stages[s + 1].bytesBackward, stages[s + 1].sendBackward, "gradients pass to the stage before");
+  }
+  return sums.list();
+}
 
 std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }
 

@@ -8,6 +8,19 @@
 
 namespace cleave::planner {
 
+// One kind of collective in a step, summed: on one device, of a pipeline the mean of its ranks.
+struct CollectiveTotal {
+  std::string op; // "all_reduce", ...; "send", to another stage
+  dist::Axes axes;
+  double bytes = 0; // of the tensors as the devices of the group have them together; of a shift or send, what goes out
+  int64_t count = 0;
+  double seconds = 0;  // if nothing hid it
+  bool hidden = false; // it runs beside compute, as far as there is enough of that
+  std::string why;
+};
+// What the decision implies, what takes longest first.
+std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided);
+
 // A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
 // ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
 // the update, with the collectives over gradients and parameters.

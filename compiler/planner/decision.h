@@ -61,17 +61,6 @@ struct Predicted {
   double hostSeconds = 0, exposedHostSeconds = 0; // copies from and to the host's memory; what of it nothing hides
 };
 
-// One kind of collective in a step, summed.
-struct CollectiveTotal {
-  std::string op; // "all_reduce", ...
-  dist::Axes axes;
-  double bytes = 0;    // of the tensors, on one device, a step
-  int64_t count = 0;   // a step
-  double seconds = 0;  // if nothing hid it
-  bool hidden = false; // it runs beside compute, as far as there is enough of that
-  std::string why;
-};
-
 struct Alternative {
   std::string name; // "ddp", "zero3", ..., or "searched #2"
   std::string schedule = "none";
@@ -138,7 +127,6 @@ struct Decision {
   std::vector<ParameterDecision> parameters;
   std::vector<StageDecision> stageDecisions; // one a stage; not part of text()
   Predicted predicted;
-  std::vector<CollectiveTotal> collectives;
   double searchSeconds = 0, gap = 0;
   bool gapIsOfAllSplits = false; // of operations, not only of the ways to split them that were looked at
   int64_t candidates =
@@ -149,7 +137,7 @@ struct Decision {
 
   const NodeDecision *findNode(const std::string &node) const;
   const ParameterDecision *findParameter(const std::string &parameter) const;
-  // Lines "key value"; parse() gives the same decision back (alternatives and collectives are not part of it).
+  // Lines "key value"; parse() gives the same decision back (alternatives are not part of it).
   std::string text() const;
   static Result<Decision> parse(const std::string &text, const std::string &file);
 };

@@ -84,12 +84,12 @@ private:
     for (const dist::ReshardStep &step : dist::reshard(mesh, from, to)) {
       double now = bytes, n = double(mesh.groupSize(step.axes));
       bytes = dist::bytesAfter(mesh, step, bytes);
-      const LaidAxis *axis = minorLaid(step.axes);
-      if (!axis || step.kind == dist::ReshardStep::Slice) continue;
-      const GroupShape group = model.setting.group(*model.cluster, setOfNames(step.axes));
+      if (!areLaid(step.axes) || step.kind == dist::ReshardStep::Slice) continue;
+      const AxisSet over = setOfNames(step.axes);
+      const GroupShape group = model.setting.group(*model.cluster, over);
       bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
-      Exchange exchange{collectiveOf(step.kind), axis->name, group, now, forward, backward + (again ? 1 : 0), why};
+      Exchange exchange{collectiveOf(step.kind), over, group, now, forward, backward + (again ? 1 : 0), why};
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
       made.push_back(exchange);
     }
@@ -110,11 +110,8 @@ private:
     return Collective::AllReduce;
   }
 
-  const LaidAxis *minorLaid(const dist::Axes &axes) const {
-    for (size_t i = axes.size(); i-- > 0;)
-      for (const LaidAxis &axis : model.laid)
-        if (axis.name == axes[i]) return &axis;
-    return nullptr;
+  bool areLaid(const dist::Axes &axes) const { // one of them at least
+    return std::ranges::any_of(model.laid, [&](const LaidAxis &axis) { return isAmong(axes, axis.name); });
   }
 
   SplitModel &model;

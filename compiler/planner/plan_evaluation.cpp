@@ -76,6 +76,7 @@ public:
     double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
     result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
     result.stages = std::move(stages);
+    result.tied = std::move(tied);
     return result;
   }
 
@@ -122,8 +123,11 @@ private:
         if (!others.empty()) {
           const bool isFar =
               std::ranges::any_of(others, [&](int rank) { return problem.crossesNodes(problem.rankOf(s), rank); });
-          state.exposed += collectiveSeconds(cluster, Collective::AllReduce, {2, isFar ? 1 : 2}, gradients);
-          rank.buffers += double(others.size()) * gradients;
+          const double seconds = collectiveSeconds(cluster, Collective::AllReduce, {2, isFar ? 1 : 2}, gradients);
+          const double sent = double(others.size()) * gradients;
+          tied.push_back({layout.shared[p].variable, sent, seconds});
+          state.exposed += seconds;
+          rank.buffers += sent;
           work.beside = std::max(work.beside, gradients);
         }
       }
@@ -213,6 +217,7 @@ private:
   double microbatches;
   std::vector<RankCosts> ranks;
   std::vector<StageDecision> stages;
+  std::vector<TiedGradient> tied;
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
   std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
   bool meets;                // ranks wait for each other at a step's end, though nothing is flushed

@@ -12,8 +12,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 
-GroupShape tensorGroup(const SplitModel &model) { return model.setting.group(*model.cluster, setOf({Axis::Tensor})); }
-
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
@@ -21,30 +19,32 @@ public:
   Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1, double distance = 0)
       : model(model), tensor(tensor), sink(sink), unwanted(unwanted), distance(distance) {}
   double tensorAxis(Collective collective, double bytes, double times, const char *why) {
-    const GroupShape group = tensorGroup(model);
-    const double wait = waitSeconds(*model.cluster, collective, group);
-    double seconds = add(collective, group, "tp", bytes, times, why, false, wait);
+    const double wait = waitSeconds(*model.cluster, collective, groupOf(setOf({Axis::Tensor})));
+    double seconds = add(collective, setOf({Axis::Tensor}), bytes, times, why, false, wait);
     if (collective == Collective::AllReduce) return seconds;
     return seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
   }
-  double add(Collective collective, GroupShape group, const char *axis, double bytes, double times, const char *why,
-             bool isHideable = false, double wait = 0) {
+  double add(Collective collective, AxisSet axes, double bytes, double times, const char *why, bool isHideable = false,
+             double wait = 0) {
+    const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return 0;
     double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes, distance) + wait);
-    if (sink) sink->push_back({collective, axis, isHideable, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axes, false, isHideable, bytes, seconds, times, tensor, why});
     return seconds;
   }
   // Of many small tensors put together into buckets: latency is shared.
-  double bucketed(Collective collective, GroupShape group, double bytes, double times, const char *why,
-                  const char *axis = "batch") {
+  double bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
+    const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return 0;
     double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
-    if (sink) sink->push_back({collective, axis, true, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, tensor, why});
     return seconds;
   }
 
 private:
+  GroupShape groupOf(AxisSet axes) const { return model.setting.group(*model.cluster, axes); }
+
   const SplitModel &model;
   int tensor;
   CollectiveSink *sink;
@@ -201,30 +201,26 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
   Ledger ledger(model, variable.index, sink, 1, distance);
-  auto groupOf = [&](unsigned axes) { return setting.group(*model.cluster, AxisSet(axes)); };
   if (zero == 0 || ways == 1) {
-    price.hideable = ledger.bucketed(Collective::AllReduce, groupOf(setting.batchSet() | partSet), gradient, count,
-                                     "gradients are summed over the batch", overExperts ? "batch+ep" : "batch");
+    price.hideable = ledger.bucketed(Collective::AllReduce, setting.batchSet() | partSet, gradient, count,
+                                     "gradients are summed over the batch");
     return price;
   }
-  const GroupShape shards = groupOf(setting.zeroSet());
+  const AxisSet shards = setting.zeroSet();
   double reductions = count * (zero >= 2 ? microbatches : 1.0);
   price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
                                    "gradients are summed over the batch, each device keeps its shard (ZeRO)");
-  if (setting.replicas() > 1) {
-    const GroupShape replicas = groupOf(setting.batchSet() & ~unsigned(setting.zeroSet()));
-    price.hideable += ledger.bucketed(Collective::AllReduce, replicas, gradientShard, reductions,
-                                      "gradient shards are summed over the replicas");
-  }
+  if (setting.replicas() > 1)
+    price.hideable += ledger.bucketed(Collective::AllReduce, AxisSet(setting.batchSet() & ~unsigned(shards)),
+                                      gradientShard, reductions, "gradient shards are summed over the replicas");
   if (parts > 1)
-    price.hideable += ledger.bucketed(Collective::AllReduce, groupOf(partSet), gradientShard, reductions,
+    price.hideable += ledger.bucketed(Collective::AllReduce, partSet, gradientShard, reductions,
                                       overExperts ? "gradient shards are summed over devices with other experts"
-                                                  : "gradient shards are summed over the parts of the sequence",
-                                      overExperts ? "ep" : "cp");
+                                                  : "gradient shards are summed over the parts of the sequence");
   if (zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
     // parameters are gathered one by one, where they are used.
-    price.hideable += ledger.add(Collective::AllGather, shards, "batch", local, 2 * count * microbatches,
+    price.hideable += ledger.add(Collective::AllGather, shards, local, 2 * count * microbatches,
                                  "parameters are gathered where they are used, forward and backward (ZeRO-3)", true);
   } else {
     // Layer by layer before the next step's forward pass needs them, which hides them.

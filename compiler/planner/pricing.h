@@ -29,7 +29,8 @@ UseSet bit(const Use &use);
 // A collective that an assignment implies, for reports. `times` a step.
 struct ImpliedCollective {
   Collective collective;
-  const char *axis = "tp"; // or "cp", "ep", "batch": the batch axes, "batch+ep"
+  AxisSet axes = 0;
+  bool isOnRing = false;   // carried out as so many shifts as the group has other members, of keys and of values
   bool isHideable = false; // runs beside compute
   double bytes = 0, seconds = 0, times = 0;
   int tensor = -1;

@@ -288,54 +288,6 @@ std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &
   return rows;
 }
 
-// Sums what an assignment implies, by kind of collective, axes and reason. Of a pipeline: the mean of its ranks, with
-// what they send each other.
-std::vector<CollectiveTotal> totals(const Problem &problem, const Solution &solution) {
-  CollectiveSink sink;
-  SplitModel model = *solution.model;
-  model.setting.recompute = mostRecomputed(solution);
-  evaluate(model, solution.choice, &sink);
-  double ranks = double(model.setting.pp);
-  std::map<std::tuple<std::string, std::string, std::string>, CollectiveTotal> sums;
-  std::map<std::tuple<std::string, std::string, std::string>, double> times;
-  for (const ImpliedCollective &one : sink) {
-    CollectiveTotal &sum = sums[{name(one.collective), one.axis, one.why}];
-    sum.op = name(one.collective);
-    const std::string_view axis = one.axis;
-    sum.axes = axis.starts_with("batch") ? solution.model->setting.batchAxes() : dist::Axes{one.axis};
-    if (axis == "batch+ep") sum.axes.push_back("ep");
-    sum.hidden = one.isHideable;
-    sum.bytes += one.bytes * one.times / ranks;
-    times[{name(one.collective), one.axis, one.why}] += one.times / ranks;
-    sum.seconds += one.seconds / ranks;
-    sum.why = one.why;
-  }
-  for (auto &[key, sum] : sums) sum.count = std::max<int64_t>(1, int64_t(times[key] + 0.5));
-  double microbatches = double(model.setting.microbatches);
-  for (const StageDecision &stage : solution.evaluation.stages)
-    for (auto [what, seconds, bytes] :
-         {std::tuple{"activations pass to the next stage", stage.sendForward, stage.bytesForward},
-          {"gradients pass to the stage before", stage.sendBackward, stage.bytesBackward}}) {
-      if (bytes <= 0) continue;
-      CollectiveTotal &sum = sums[{"send", "pp", what}];
-      sum.op = "send";
-      sum.axes = {"pp"};
-      sum.hidden = true;
-      sum.bytes += bytes * microbatches / ranks;
-      sum.seconds += seconds * microbatches / ranks;
-      sum.count += model.setting.microbatches;
-      sum.why = what;
-    }
-  for (auto &[key, sum] : sums)
-    if (sum.op == "send") sum.count = std::max<int64_t>(1, sum.count / model.setting.pp);
-  std::vector<CollectiveTotal> result;
-  for (auto &[key, sum] : sums) result.push_back(std::move(sum));
-  std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
-    return std::tie(b.seconds, a.op, a.why) < std::tie(a.seconds, b.op, b.why);
-  });
-  return result;
-}
-
 // "dp=2,tp=4 zero 0 microbatches 1 recompute full": with what most blocks do.
 std::string splitText(const Solution &solution) {
   Setting setting = solution.model->setting;
@@ -570,7 +522,6 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
   decision.gapIsOfAllSplits = outcome.boundsAllSplits;
-  decision.collectives = totals(problem, *outcome.best);
   if (options.alternatives) {
     decision.alternatives = alternativesOf(problem, cluster, presets, outcome.best->seconds());
     if (std::optional<Alternative> row = unequalStages(problem, facts, cluster, constraints, time, decision))

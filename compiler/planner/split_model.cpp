@@ -106,6 +106,13 @@ dist::Axes Setting::zeroAxes() const {
   return {fsdp > 1 ? "fsdp" : "dp"};
 }
 
+dist::Axes Setting::namesOf(AxisSet axes) const {
+  dist::Axes names;
+  for (const dist::MeshAxis &axis : mesh().axes)
+    if (axis.size > 1 && (setOfNames({axis.name}) & axes)) names.push_back(axis.name);
+  return names;
+}
+
 std::vector<LaidAxis> Setting::laidAxes() const {
   std::vector<LaidAxis> axes;
   if (ep > 1) axes.push_back({"ep", ep, {}});
@@ -352,15 +359,14 @@ private:
         const auto &factors = node.rule.operands[o][size_t(dim)];
         if (!factors.empty() && factors[0] == factor) continue;
         double bytes = model.localBytes(node.operands[o]);
-        exchanges.push_back({Collective::AllGather, "batch", group, bytes, 1, 0, "an operation needs all samples"});
+        exchanges.push_back({Collective::AllGather, 0, group, bytes, 1, 0, "an operation needs all samples"});
         if (facts.needsGradient[size_t(node.operands[o])])
-          exchanges.push_back(
-              {Collective::ReduceScatter, "batch", group, bytes, 0, 1, "an operation needs all samples"});
+          exchanges.push_back({Collective::ReduceScatter, 0, group, bytes, 0, 1, "an operation needs all samples"});
       }
       if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
         for (int tensor : node.results)
-          exchanges.push_back({Collective::AllReduce, "batch", group, model.localBytes(tensor), 1, 0,
-                               "a result sums over the samples"});
+          exchanges.push_back(
+              {Collective::AllReduce, 0, group, model.localBytes(tensor), 1, 0, "a result sums over the samples"});
       for (Candidate &candidate : variable.candidates)
         candidate.exchanges.insert(candidate.exchanges.end(), exchanges.begin(), exchanges.end());
     }
@@ -371,7 +377,8 @@ private:
   void addContextCollectives() {
     const Setting &setting = model.setting;
     if (setting.cp == 1) return;
-    const GroupShape group = setting.group(*model.cluster, setOf({Axis::Sequence}));
+    const AxisSet axes = setOf({Axis::Sequence});
+    const GroupShape group = setting.group(*model.cluster, axes);
     for (const AttentionNodes &attention : facts.sequence.attentions) {
       Variable &variable = model.variables.edit()[size_t(model.variableOfNode[size_t(attention.weigh)])];
       if (variable.index != attention.weigh) continue; // a repetition
@@ -383,17 +390,17 @@ private:
       size_t values = valueOperand(attention);
       if (constraints.attentionSplit == AttentionSplit::Ulysses && !model.contextByHeads[size_t(attention.weigh)]) {
         const char *why = "keys and values are gathered: the heads do not divide (Ulysses)";
-        exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 0, why});
-        exchanges.push_back({Collective::ReduceScatter, "cp", group, travelling, 0, 1, why});
+        exchanges.push_back({Collective::AllGather, axes, group, travelling, 1, 0, why});
+        exchanges.push_back({Collective::ReduceScatter, axes, group, travelling, 0, 1, why});
       } else if (constraints.attentionSplit == AttentionSplit::Ring) {
         const char *why = "keys and values travel round the ring";
-        exchanges.push_back({Collective::AllGather, "cp", group, travelling, 1, 1, why});
-        exchanges.push_back({Collective::ReduceScatter, "cp", group, travelling, 0, 1, why});
+        exchanges.push_back({Collective::AllGather, axes, group, travelling, 1, 1, why});
+        exchanges.push_back({Collective::ReduceScatter, axes, group, travelling, 0, 1, why});
       } else {
         int out = problem.nodes[size_t(attention.weigh)].results[0];
         double all = travelling + bytes(attention.queries) + bytes(out);
         exchanges.push_back(
-            {Collective::AllToAll, "cp", group, all, 1, 1, "from positions to heads and back (Ulysses)"});
+            {Collective::AllToAll, axes, group, all, 1, 1, "from positions to heads and back (Ulysses)"});
       }
       for (Candidate &candidate : variable.candidates) {
         // Heads that lie over tp travel between the devices that have the same ones.

@@ -35,12 +35,14 @@ struct Use {
 // devices, a sum over the samples.
 struct Exchange {
   Collective collective = Collective::AllReduce;
-  const char *axis = "batch"; // a mesh axis; "batch": the batch axes, whose group the setting says
+  AxisSet axes = 0; // 0: the batch axes, which the setting says, and their group
   GroupShape group;
   double bytes = 0;                 // as in collectiveSeconds; of "batch" what one device has
   double forward = 0, backward = 0; // how often in either pass
   const char *why = "";
   bool onceAStep = false; // not for every microbatch
+
+  bool isOverBatch() const { return axes == 0; }
 };
 
 struct Candidate {
@@ -114,6 +116,7 @@ struct Setting {
   dist::Mesh mesh() const;
   dist::Axes batchAxes() const;
   dist::Axes zeroAxes() const;
+  dist::Axes namesOf(AxisSet axes) const; // of those that have several devices, in the order of the mesh
   // The axes that are laid, without factors; in the order of the mesh.
   std::vector<LaidAxis> laidAxes() const;
   std::string str() const; // "dp=2,tp=4 zero 1 microbatches 2 recompute none"

@@ -93,9 +93,16 @@ private:
 // A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
 double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);
 
+// A rank's part in summing up the gradient of a parameter that several ranks have.
+struct TiedGradient {
+  int variable = 0;
+  double bytes = 0, seconds = 0; // sent, to all others; of a step
+};
+
 struct PlanEvaluation {
   Predicted predicted; // memory: of the device that needs most
   std::vector<StageDecision> stages;
+  std::vector<TiedGradient> tied; // of all ranks
   double notHidden = 0; // seconds of a rank's collectives that compute could hide if there were more of it, at most
   bool fits = false;
 };

@@ -53,7 +53,7 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
     GroupShape group = exchange.group;
     double bytes = exchange.bytes;
-    if (std::string_view(exchange.axis) == "batch") {
+    if (exchange.isOverBatch()) {
       group = model.setting.group(*model.cluster, model.setting.batchSet());
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
     }
@@ -64,7 +64,9 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     if (sink) {
       const Node &node = model.problem->nodes[size_t(variable.index)];
       times *= exchange.forward + exchange.backward;
-      sink->push_back({exchange.collective, exchange.axis, false, bytes, one * times, times,
+      const AxisSet axes = exchange.isOverBatch() ? model.setting.batchSet() : exchange.axes;
+      const bool isOnRing = axes == setOf({Axis::Sequence}) && model.isOnRing(variable.index);
+      sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times,
                        node.results.empty() ? -1 : node.results[0], exchange.why});
     }
   }

@@ -1,5 +1,5 @@
 // One page: figures, bars for time and memory, the tables of the text form. Nothing is loaded from elsewhere.
-#include "compiler/report/report.h"
+#include "compiler/report/tables.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,10 +45,16 @@ std::string bar(const std::vector<Part> &parts) {
   return fmt::format("<div class=\"bar\">{}</div><ul class=\"legend\">{}</ul>", segments, legend);
 }
 
-std::string row(const std::vector<std::string> &cells, const char *tag = "td", const char *style = "") {
+std::string row(const Row &cells, const char *tag = "td", const char *style = "") {
   std::string out = fmt::format("<tr{}>", style);
   for (const std::string &cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, escape(cell));
   return out + "</tr>\n";
+}
+
+std::string table(const std::vector<Row> &rows) {
+  std::string out = "<table>";
+  for (const Row &cells : rows) out += row(cells, &cells == rows.data() ? "th" : "td");
+  return out + "</table>\n";
 }
 
 // Memory over the step, its kinds one upon the other.
@@ -113,57 +119,34 @@ std::string renderHtml(const Report &report) {
   out +=
       fmt::format("<p>{:.3g} TFLOP/s a device, {:.1f} % of its peak; {} of communication is hidden</p>\n",
                   predicted.tflopsPerDevice, 100 * predicted.mfu, formatSeconds(predicted.hiddenCommunicationSeconds));
-  out += fmt::format("<h2>Memory: {} of {} a device ({})</h2>\n{}", formatBytes(memory.total()),
-                     formatBytes(report.deviceMemoryBytes), report.memoryIsPlanned ? "as planned" : "estimated",
-                     bar({{"parameters", memory.parameters, formatBytes(memory.parameters)},
-                          {"gradients", memory.gradients, formatBytes(memory.gradients)},
-                          {"optimizer", memory.optimizer, formatBytes(memory.optimizer)},
-                          {"activations", memory.activations, formatBytes(memory.activations)},
-                          {"workspace", memory.workspace, formatBytes(memory.workspace)}}));
+  out += fmt::format(
+      "<h2>Memory: {} of {} a device ({})</h2>\n{}", formatBytes(memory.total()), formatBytes(report.deviceMemoryBytes),
+      report.memoryIsPlanned ? fmt::format("planned; estimated {}", formatBytes(report.estimatedMemoryBytes))
+                             : "estimated",
+      bar({{"parameters", memory.parameters, formatBytes(memory.parameters)},
+           {"gradients", memory.gradients, formatBytes(memory.gradients)},
+           {"optimizer", memory.optimizer, formatBytes(memory.optimizer)},
+           {"activations", memory.activations, formatBytes(memory.activations)},
+           {"workspace", memory.workspace, formatBytes(memory.workspace)}}));
   if (report.offload != "none")
     out += fmt::format("<p>{} of the host's memory a device; copies take {}, {} of it exposed</p>\n",
                        formatBytes(memory.host), formatSeconds(predicted.hostSeconds),
                        formatSeconds(predicted.exposedHostSeconds));
   out += memoryChart(report);
-  if (report.stages.size() > 1) {
-    out += "<h2>Stages</h2>\n<table>" +
-           row({"stage", "rank", "devices", "blocks", "parameters", "forward", "backward", "memory"}, "th");
-    for (size_t s = 0; s < report.stages.size(); ++s) {
-      const Stage &stage = report.stages[s];
-      out += row({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
-                  fmt::format("{}", stage.blocks), fmt::format("{:.3g}", stage.parameters),
-                  formatSeconds(stage.forwardSeconds), formatSeconds(stage.backwardSeconds),
-                  formatBytes(stage.memoryBytes)});
-    }
-    out += "</table>\n";
-  }
-  out += "<h2>Where the time goes</h2>\n<table>" +
-         row({"layer", "operation", "count", "compute", "exposed", "beside compute"}, "th");
-  for (const planner::TimePart &part : report.timeParts)
-    out += row({part.part, part.op, fmt::format("{}", part.count), formatSeconds(part.computeSeconds),
-                formatSeconds(part.communicationSeconds), formatSeconds(part.besideSeconds)});
-  out += "</table>\n<h2>What better machines would bring</h2>\n<table>" + row({"twice the", "step time"}, "th");
-  for (const planner::Sensitivity &one : report.sensitivities) out += row({one.what, formatSeconds(one.stepSeconds)});
-  out += "</table>\n";
+  if (report.stages.size() > 1) out += "<h2>Stages</h2>\n" + table(stageRows(report));
+  out += "<h2>Where the time goes</h2>\n" + table(timeRows(report, true)) + table(timeRows(report, false));
+  out += "<h2>What better machines would bring</h2>\n" + table(sensitivityRows(report));
+  out += fmt::format("<h2>Collectives of a step on one device ({}{})</h2>\n",
+                     report.collectivesArePlanned ? "as planned" : "predicted",
+                     report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "") +
+         table(collectiveRows(report));
   out +=
-      "<h2>Collectives of a step</h2>\n<table>" + row({"collective", "over", "count", "bytes", "alone", "why"}, "th");
-  for (const planner::CollectiveTotal &one : report.collectives)
-    out += row({one.op, fmt::format("{}", fmt::join(one.axes, ",")), fmt::format("{}", one.count),
-                formatBytes(one.bytes), formatSeconds(one.seconds), one.why});
-  out += fmt::format("</table>\n<h2>Alternatives</h2>\n<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of "
-                     "{}</p>\n<table>",
-                     report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
-  out += row({"name", "mesh", "zero", "microbatches", "recompute", "step time", "memory", "why not"}, "th");
-  for (const planner::Alternative &one : report.alternatives) {
-    const char *faded = one.fits ? "" : " class=\"no\"";
-    if (one.mesh.axes.empty())
-      out += row({one.name, "", "", "", "", "", "", one.whyNot}, "td", faded);
-    else
-      out +=
-          row({one.name, one.mesh.str(), fmt::format("{}", one.zero), fmt::format("{}", one.microbatches),
-               planner::name(one.recompute), formatSeconds(one.stepSeconds), formatBytes(one.memoryBytes), one.whyNot},
-              "td", faded);
-  }
+      fmt::format("<h2>Alternatives</h2>\n<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of {}</p>\n<table>",
+                  report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
+  const std::vector<Row> alternatives = alternativeRows(report);
+  out += row(alternatives[0], "th");
+  for (size_t i = 0; i < report.alternatives.size(); ++i)
+    out += row(alternatives[i + 1], "td", report.alternatives[i].fits ? "" : " class=\"no\"");
   out += "</table>\n<h2>Parameters</h2>\n<table>" + row({"name", "dimensions", "layout", "optimizer state"}, "th");
   for (const ParameterLayout &one : report.parameters)
     out += row({one.name, fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter, one.state});

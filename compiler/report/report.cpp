@@ -2,10 +2,6 @@
 #include "compiler/planner/cost.h"
 #include "compiler/planner/search.h"
 #include "compiler/report/pricing_source.h"
-#include "runtime/plan/coordinate.h"
-#include "runtime/plan/message_routes.h"
-#include "runtime/plan/previous_weights.h"
-#include "runtime/plan/routine.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -14,75 +10,6 @@
 
 namespace cleave::report {
 namespace {
-
-double shardBytes(const plan::Plan &plan, const plan::Parameter &parameter) {
-  static const std::map<plan::DType, double> sizes = {{plan::F64, 8},  {plan::I64, 8}, {plan::U64, 8}, {plan::F16, 2},
-                                                      {plan::BF16, 2}, {plan::I16, 2}, {plan::U16, 2}, {plan::I8, 1},
-                                                      {plan::U8, 1},   {plan::BOOL, 1}};
-  auto size = sizes.find(parameter.dtype());
-  double bytes = size == sizes.end() ? 4 : size->second;
-  for (int64_t dim : parameter.shape()) bytes *= double(dim);
-  for (const plan::DimSharding &dim : parameter.dims())
-    for (const std::string &axis : dim.axes())
-      for (const plan::MeshAxis &meshAxis : plan.mesh().axes())
-        if (meshAxis.name() == axis) bytes /= double(meshAxis.size());
-  return bytes;
-}
-
-// Where a group's ranks stand: its axes from the innermost, each as far apart as the axes inside it make it.
-planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
-  int64_t stride = 1, size = 1, perNode = 1;
-  for (size_t i = mesh.axes.size(); i-- > 0;) {
-    const dist::MeshAxis &axis = mesh.axes[i];
-    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
-      perNode *= planner::groupAlong(cluster, axis.size, stride).perNode;
-      size *= axis.size;
-    }
-    stride *= axis.size;
-  }
-  return {size, perNode};
-}
-
-double collectiveSeconds(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes,
-                         const plan::Collective &collective) {
-  planner::GroupShape group = groupShape(cluster, mesh, axes);
-  double bytes = double(collective.bytes()), n = double(group.size);
-  switch (collective.op()) {
-  case plan::Collective::ALL_REDUCE:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllReduce, group, bytes);
-  case plan::Collective::REDUCE_SCATTER:
-    return planner::collectiveSeconds(cluster, planner::Collective::ReduceScatter, group, bytes);
-  case plan::Collective::ALL_GATHER:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes * n);
-  case plan::Collective::ALL_TO_ALL:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllToAll, group, bytes * n);
-  case plan::Collective::BROADCAST:
-    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes);
-  case plan::Collective::SHIFT: // one message to a neighbour: what each of the n - 1 turns of a gather does
-    return planner::collectiveSeconds(cluster, planner::Collective::AllGather, group, bytes * n) / (n - 1);
-  default:
-    return 0;
-  }
-}
-
-const char *opName(plan::Collective::Op op) {
-  switch (op) {
-  case plan::Collective::ALL_REDUCE:
-    return "all_reduce";
-  case plan::Collective::REDUCE_SCATTER:
-    return "reduce_scatter";
-  case plan::Collective::ALL_GATHER:
-    return "all_gather";
-  case plan::Collective::ALL_TO_ALL:
-    return "all_to_all";
-  case plan::Collective::BROADCAST:
-    return "broadcast";
-  case plan::Collective::SHIFT:
-    return "shift";
-  default:
-    return "collective";
-  }
-}
 
 std::string scaled(double value, double base, std::initializer_list<const char *> units) {
   const char *unit = *units.begin();
@@ -155,7 +82,6 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.gap = decision.gap;
   report.gapIsOfAllSplits = decision.gapIsOfAllSplits;
   report.candidates = decision.candidates;
-  report.collectives = decision.collectives;
   report.alternatives = decision.alternatives;
   report.notes = decision.notes;
   std::map<std::string, const planner::Tensor *> tensors;
@@ -177,6 +103,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
       report.notes.push_back(fmt::format("no {}: {}", what, result.status().message()));
   };
   if (auto decided = planner::decidedModel(problem, cluster, decision)) {
+    report.collectives = planner::collectivesOf(*decided);
     report.nodes = planner::explainAll(*decided);
     report.timeParts = planner::timeParts(*decided);
     take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
@@ -187,81 +114,6 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
     report.sensitivities.push_back({"memory (split chosen again)", decision.twiceMemorySeconds});
   report.source = packSource(problem, cluster);
   return report;
-}
-
-namespace {
-
-// Message buffers that a device of a program allocates for what it sends to other stages.
-double messageBytes(const plan::Plan &plan, int program) {
-  Result<dist::Mesh> mesh = runtime::meshOf(plan.mesh());
-  if (!mesh) return 0;
-  int64_t device = 0;
-  while (device < mesh->numDevices() && runtime::programOf(plan, *mesh, device) != program) ++device;
-  if (device == mesh->numDevices()) return 0;
-  double bytes = 0;
-  for (const runtime::MessageRoute &route : runtime::routesOf(plan, *mesh, device))
-    if (route.from == device) bytes += double(route.bytes * route.buffers);
-  return bytes;
-}
-
-} // namespace
-
-void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster) {
-  if (plan.programs_size() == 0) return;
-  // Of a pipeline, the rank with the largest arena.
-  int number = 0;
-  for (int other = 1; other < plan.programs_size(); ++other)
-    if (plan.programs(other).arena_bytes() > plan.programs(number).arena_bytes()) number = other;
-  const plan::Program &program = plan.programs(number);
-  planner::MemoryBreakdown memory;
-  for (const plan::Parameter &parameter : plan.parameters()) {
-    const auto &held = parameter.pp_coordinates();
-    if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
-    double bytes = shardBytes(plan, parameter);
-    if (parameter.on_host()) continue;
-    bool isWeights = parameter.name().starts_with(runtime::previousPrefix); // of the step before
-    if (parameter.role() == plan::Parameter::OPTIMIZER_STATE && !isWeights)
-      memory.optimizer += bytes;
-    else if (parameter.role() == plan::Parameter::ACCUMULATOR)
-      memory.gradients += bytes;
-    else
-      memory.parameters += bytes;
-  }
-  // Gradients of the last microbatch are scratch: they share the reused part of the arena with the activations.
-  double persistent = memory.parameters + memory.optimizer + memory.gradients;
-  memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
-  for (const plan::Program &each : plan.programs()) memory.host = std::max(memory.host, double(each.host_bytes()));
-  memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, number);
-  report.predicted.memory = memory;
-  report.memoryIsPlanned = true;
-  for (Stage &stage : report.stages) stage.memoryBytes = memory.total();
-
-  std::map<std::tuple<std::string, dist::Axes, std::string>, planner::CollectiveTotal> sums;
-  std::map<int, int64_t> runs; // of a fragment in a step
-  for (const plan::Routine &routine : program.routines())
-    if (routine.name() == "step")
-      for (const plan::Action &action : routine.actions()) ++runs[action.fragment()];
-  for (auto [index, times] : runs) {
-    const plan::Fragment &fragment = program.fragments(index);
-    for (const plan::Command &command : fragment.commands()) {
-      if (!command.has_collective()) continue;
-      const plan::Collective &collective = command.collective();
-      dist::Axes axes(collective.axes().begin(), collective.axes().end());
-      planner::CollectiveTotal &sum = sums[{opName(collective.op()), axes, collective.why()}];
-      sum.op = opName(collective.op());
-      sum.axes = axes;
-      sum.why = collective.why();
-      sum.count += times;
-      sum.bytes += double(times) * double(collective.bytes());
-      sum.seconds += double(times) * collectiveSeconds(cluster, report.mesh, axes, collective);
-    }
-  }
-  report.collectives.clear();
-  for (auto &[key, sum] : sums) report.collectives.push_back(std::move(sum));
-  std::sort(report.collectives.begin(), report.collectives.end(), [](const auto &a, const auto &b) {
-    return std::tie(b.bytes, a.op, a.why) < std::tie(a.bytes, b.op, b.why);
-  });
-  report.collectivesArePlanned = true;
 }
 
 std::string comparedPlans(const Report &report) {

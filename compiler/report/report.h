@@ -61,7 +61,8 @@ struct Report {
 
 // Never fails: what cannot be explained becomes a note.
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision);
-// Replaces predicted memory and collectives by those of the plan (of its first program).
+// Replaces predicted memory and collectives by those of the plan: memory of the device that needs most, and of each
+// stage's; collectives as the mean of a pipeline's ranks.
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
 
 std::string renderText(const Report &report);

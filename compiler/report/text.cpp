@@ -1,4 +1,4 @@
-#include "compiler/report/report.h"
+#include "compiler/report/tables.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,8 +6,6 @@
 
 namespace cleave::report {
 namespace {
-
-using Row = std::vector<std::string>;
 
 // Columns as wide as their widest cell; the last one runs on.
 std::string table(const std::vector<Row> &rows) {
@@ -26,40 +24,28 @@ std::string table(const std::vector<Row> &rows) {
   return out;
 }
 
-std::string percent(double part, double all) { return all > 0 ? fmt::format("{:.0f} %", 100 * part / all) : ""; }
+// The first so many rows below the heads.
+std::string shortTable(std::vector<Row> rows, size_t shown) {
+  rows.resize(std::min(rows.size(), shown + 1));
+  return table(rows);
+}
 
-// Times by part of the model and by kind of operation, the largest first.
+// Times by part of the model and by kind of operation.
 std::string timeTables(const Report &report) {
   constexpr size_t shown = 8;
   std::string out;
-  for (bool byPart : {true, false}) {
-    std::vector<planner::TimePart> sums;
-    for (const planner::TimePart &row : report.timeParts) {
-      const std::string &name = byPart ? row.part : row.op;
-      auto found = std::find_if(sums.begin(), sums.end(), [&](const auto &sum) { return sum.part == name; });
-      if (found == sums.end()) found = sums.insert(sums.end(), {name, "", 0, 0, 0, 0});
-      found->count += row.count;
-      found->computeSeconds += row.computeSeconds;
-      found->communicationSeconds += row.communicationSeconds;
-      found->besideSeconds += row.besideSeconds;
-    }
-    auto seconds = [](const planner::TimePart &sum) { return sum.computeSeconds + sum.communicationSeconds; };
-    std::sort(sums.begin(), sums.end(), [&](const auto &a, const auto &b) {
-      return std::pair(-seconds(a), a.part) < std::pair(-seconds(b), b.part);
-    });
+  for (bool byLayer : {true, false}) {
+    const std::vector<planner::TimePart> sums = timeSums(report, byLayer);
     if (sums.empty()) continue;
-    std::vector<Row> rows = {{byPart ? "layer" : "operation", "count", "compute", "", "exposed", "beside compute"}};
-    for (const planner::TimePart &sum : sums | std::views::take(shown))
-      rows.push_back({sum.part, fmt::format("{}", sum.count), formatSeconds(sum.computeSeconds),
-                      percent(sum.computeSeconds, report.predicted.stepSeconds),
-                      formatSeconds(sum.communicationSeconds), formatSeconds(sum.besideSeconds)});
+    std::vector<Row> rows = timeRows(report, byLayer);
     if (sums.size() > shown) {
       double rest = 0;
       for (const planner::TimePart &sum : sums | std::views::drop(shown))
         rest += sum.computeSeconds + sum.communicationSeconds;
+      rows.resize(shown + 1);
       rows.push_back({fmt::format("{} others", sums.size() - shown), "", formatSeconds(rest)});
     }
-    out += byPart ? "\nwhere a device's step time goes\n" + table(rows) : "\n" + table(rows);
+    out += byLayer ? "\nwhere a device's step time goes\n" + table(rows) : "\n" + table(rows);
   }
   return out;
 }
@@ -67,18 +53,7 @@ std::string timeTables(const Report &report) {
 std::string stageTable(const Report &report) {
   if (report.stages.size() < 2) return "";
   constexpr size_t shown = 16;
-  std::vector<Row> rows = {
-      {"stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"}};
-  for (size_t s = 0; s < report.stages.size() && s < shown; ++s) {
-    const Stage &stage = report.stages[s];
-    std::string again = stage.recomputedBlocks ? fmt::format("{} full", stage.recomputedBlocks) : "";
-    if (stage.selectiveBlocks) again += fmt::format("{}{} selective", again.empty() ? "" : ", ", stage.selectiveBlocks);
-    rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
-                    fmt::format("{}", stage.blocks), again.empty() ? "none" : again,
-                    fmt::format("{:.3g} M", stage.parameters / 1e6), formatSeconds(stage.forwardSeconds),
-                    formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
-  }
-  std::string out = "\nstages of the pipeline (seconds of a step)\n" + table(rows);
+  std::string out = "\nstages of the pipeline (seconds of a step)\n" + shortTable(stageRows(report), shown);
   if (report.stages.size() > shown)
     out += fmt::format("  and {} more (--format json lists them)\n", report.stages.size() - shown);
   return out;
@@ -94,17 +69,14 @@ std::string memoryLine(const Report &report) {
   std::string line;
   for (const planner::MemoryPoint &point : report.memoryOverTime)
     line += heights[std::min<size_t>(7, size_t(point.memory.activations / most * 7.999))];
-  return fmt::format("           over the step, activations up to {}: {}\n", formatBytes(most), line);
+  return fmt::format("           over the step{}, activations in use up to {}: {}\n",
+                     report.memoryIsPlanned ? " (estimated)" : "", formatBytes(most), line);
 }
 
 std::string sensitivityTable(const Report &report) {
   if (report.sensitivities.empty()) return "";
-  std::vector<Row> rows = {{"twice the", "step time"}};
-  for (const planner::Sensitivity &row : report.sensitivities)
-    rows.push_back({row.what, formatSeconds(row.stepSeconds),
-                    fmt::format("{:.1f} % less", 100 * (1 - row.stepSeconds / report.predicted.stepSeconds))});
   return "\nwhat better machines would bring (this split, priced again; with more memory another may be better)\n" +
-         table(rows);
+         table(sensitivityRows(report));
 }
 
 } // namespace
@@ -151,14 +123,11 @@ std::string renderText(const Report &report) {
                      report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));
   for (const std::string &note : report.notes) out += "note       " + note + "\n";
 
-  out += fmt::format("\ncollectives of a step on one device ({})\n",
-                     report.collectivesArePlanned ? "as planned" : "predicted");
-  rows = {{"collective", "over", "count", "bytes", "alone", "why"}};
+  out += fmt::format("\ncollectives of a step on one device ({}{})\n",
+                     report.collectivesArePlanned ? "as planned" : "predicted",
+                     report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "");
   constexpr size_t shown = 16; // the largest; JSON has all
-  for (const planner::CollectiveTotal &row : report.collectives | std::views::take(shown))
-    rows.push_back({row.op, fmt::format("{}", fmt::join(row.axes, ",")), fmt::format("{}", row.count),
-                    formatBytes(row.bytes), formatSeconds(row.seconds), row.why});
-  out += report.collectives.empty() ? "  none\n" : table(rows);
+  out += report.collectives.empty() ? "  none\n" : shortTable(collectiveRows(report), shown);
   if (report.collectives.size() > shown) {
     double bytes = 0;
     for (const planner::CollectiveTotal &row : report.collectives | std::views::drop(shown)) bytes += row.bytes;
@@ -168,20 +137,7 @@ std::string renderText(const Report &report) {
 
   out += stageTable(report) + timeTables(report) + sensitivityTable(report);
 
-  if (!report.alternatives.empty()) {
-    out += "\nalternatives\n";
-    rows = {{"name", "mesh", "schedule", "zero", "micro", "recompute", "step time", "memory", "why not"}};
-    for (const planner::Alternative &row : report.alternatives) {
-      if (row.mesh.axes.empty()) {
-        rows.push_back({row.name, "-", "", "", "", "", "", "", row.whyNot});
-        continue;
-      }
-      rows.push_back({row.name, row.mesh.str(), row.schedule, fmt::format("{}", row.zero),
-                      fmt::format("{}", row.microbatches), planner::name(row.recompute), formatSeconds(row.stepSeconds),
-                      formatBytes(row.memoryBytes), row.whyNot.empty() ? "as fast" : row.whyNot});
-    }
-    out += table(rows);
-  }
+  if (!report.alternatives.empty()) out += "\nalternatives\n" + table(alternativeRows(report));
 
   // Parameters that lie alike are one line.
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;

@@ -27,6 +27,8 @@ import time
 
 import numpy as np
 
+import make_recipe
+
 HERE = pathlib.Path(__file__).parent
 DATA = HERE / "data"
 PATIENCE = 600  # seconds for one command that takes a few
@@ -216,12 +218,7 @@ def prepare(model, folder):
     arrays = dict(np.load(source / "data.npz"))
     np.savez(target / "samples.npz", **{k: v.reshape((-1,) + v.shape[2:]) for k, v in arrays.items()})
     train = json.loads((source / "train.json").read_text())
-    recipe = {"dims": train["dims"], "loss": dict(train["loss"]), "optimizer": dict(train["optimizer"]),
-              "data": {"kind": "arrays", "path": "samples.npz", "shuffle": False}}
-    recipe["loss"]["labels"] = {"name": train["label"]["name"]}
-    for key in ("clip_norm", "trainable", "batch_norm"):
-        if train.get(key) is not None:
-            recipe[key] = train[key]
+    recipe = make_recipe.recipe(train, "samples.npz")
     (target / "recipe.yaml").write_text(json.dumps(recipe, indent=1))  # JSON is YAML
     return target
 

@@ -23,7 +23,9 @@ def loss(train):
         sys.exit(f"train.json: loss keys that this script does not know: {sorted(given)}")
     label = train.get("label")
     if label:
-        out["labels"] = {"name": label["name"], "dtype": label["dtype"], "shape": [str(size) for size in label["shape"]]}
+        out["labels"] = {"name": label["name"]}
+        if "dtype" in label:  # else both follow from the loss
+            out["labels"] |= {"dtype": label["dtype"], "shape": [str(size) for size in label["shape"]]}
     return out
 
 

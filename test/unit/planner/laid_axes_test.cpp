@@ -1,4 +1,5 @@
 // The splits that 2D, 2.5D and 3D tensor parallelism and expert parallelism are known by, against the papers' layouts.
+#include "compiler/planner/breakdown.h"
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/search.h"
 #include "compiler/planner/settings.h"
@@ -169,7 +170,10 @@ TEST(LaidAxes, GradientsAreSummedOverTheDevicesThatHaveTheSameExperts) {
       decide(problem, "a100-80g:4", {.mesh = "dp=2,ep=2,tp=1", .zero = "0", .microbatches = "1"});
   ASSERT_TRUE(decision) << decision.status().message();
   std::map<std::string, double> bytes;
-  for (const CollectiveTotal &one : decision->collectives)
+  const Cluster cluster = *parseCluster("a100-80g:4");
+  Result<DecidedModel> decided = decidedModel(problem, cluster, *decision);
+  ASSERT_TRUE(decided) << decided.status().message();
+  for (const CollectiveTotal &one : collectivesOf(*decided))
     if (one.why == "gradients are summed over the batch") bytes[dist::Sharding{{one.axes}, {}, {}}.str()] += one.bytes;
   EXPECT_DOUBLE_EQ(bytes["[{dp,ep}]"], 4 * (64 * 64 + 64 * 4 + 8));
   EXPECT_DOUBLE_EQ(bytes["[{dp}]"], 4 * 2 * (4 * 64 * 256) / 2);

@@ -204,6 +204,56 @@ TEST(Report, ThePlanReplacesEstimates) {
   EXPECT_THAT(renderText(report), HasSubstr("gradient of w"));
 }
 
+// Every rank's program counts: memory of each stage its own, collectives as the mean, what is sent to another device.
+TEST(Report, PlannedFiguresAreThoseOfAllRanks) {
+  Report report = made({.like = "zero1"});
+  report.stages = {{.rank = 0}, {.rank = 1}};
+  plan::Plan plan;
+  for (auto [axis, size] : {std::pair{"pp", 2}, {"dp", 2}}) {
+    auto *meshAxis = plan.mutable_mesh()->add_axes();
+    meshAxis->set_name(axis);
+    meshAxis->set_size(size);
+  }
+  for (int rank : {0, 1}) {
+    auto *program = plan.add_programs();
+    program->set_arena_bytes(rank == 0 ? 1000 : 3000);
+    auto *fragment = program->add_fragments();
+    auto *gather = fragment->add_commands();
+    gather->set_stream(1);
+    gather->set_record_event(1);
+    gather->mutable_collective()->set_op(plan::Collective::ALL_GATHER);
+    gather->mutable_collective()->add_axes("dp");
+    gather->mutable_collective()->set_bytes(rank == 0 ? 100 : 300);
+    if (rank == 0) fragment->add_commands()->mutable_fill(); // beside it
+    auto *reader = fragment->add_commands();
+    reader->mutable_fill();
+    reader->add_wait_events(1);
+    if (rank == 0)
+      for (int64_t peer : {2, 0}) { // to the other rank, and to itself
+        auto *send = fragment->add_commands()->mutable_transfer();
+        send->set_direction(plan::Transfer::SEND);
+        send->mutable_peer()->set_base(peer);
+        send->mutable_buffer()->set_dtype(plan::F32);
+        send->mutable_buffer()->add_shape(10);
+      }
+    auto *routine = program->add_routines();
+    routine->set_name("step");
+    for (int microbatch : {0, 1}) routine->add_actions()->set_microbatch(microbatch);
+  }
+  fillFromPlan(report, plan, *planner::parseCluster("cpu:4"));
+  EXPECT_EQ(report.predicted.memory.total(), 3000);
+  EXPECT_EQ(report.stages[0].memoryBytes, 1000 + 2 * (40 + 40)); // two message buffers for each send
+  EXPECT_EQ(report.stages[1].memoryBytes, 3000);
+  ASSERT_EQ(report.collectives.size(), 2u);
+  EXPECT_EQ(report.collectives[0].op, "all_gather");
+  EXPECT_EQ(report.collectives[0].bytes, (2 * 2 * 100 + 2 * 2 * 300) / 2); // what the group has together
+  EXPECT_EQ(report.collectives[0].count, 2);
+  EXPECT_FALSE(report.collectives[0].hidden); // of most of its bytes the next command waits
+  EXPECT_EQ(report.collectives[1].op, "send");
+  EXPECT_EQ(report.collectives[1].bytes, 2 * 40 / 2);
+  EXPECT_TRUE(report.collectives[1].hidden);
+}
+
 TEST(Report, Units) {
   EXPECT_EQ(formatBytes(0), "0 B");
   EXPECT_EQ(formatBytes(1536), "1.50 KiB");

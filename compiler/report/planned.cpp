@@ -1,0 +1,232 @@
+// What the report says of an emitted plan, in place of what was predicted: memory and collectives.
+#include "compiler/planner/cost.h"
+#include "compiler/report/report.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/dtype.h"
+#include "runtime/plan/message_routes.h"
+#include "runtime/plan/previous_weights.h"
+#include "runtime/plan/routine.h"
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace cleave::report {
+namespace {
+
+double shardBytes(const dist::Mesh &mesh, const plan::Parameter &parameter) {
+  double bytes = double(runtime::byteSize(parameter.dtype()));
+  for (int64_t dim : parameter.shape()) bytes *= double(dim);
+  for (const plan::DimSharding &dim : parameter.dims()) bytes /= double(mesh.groupSize(runtime::axesOf(dim.axes())));
+  return bytes;
+}
+
+// Where a group's ranks stand: its axes from the innermost, each as far apart as the axes inside it make it.
+planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
+  int64_t stride = 1, size = 1, perNode = 1;
+  for (size_t i = mesh.axes.size(); i-- > 0;) {
+    const dist::MeshAxis &axis = mesh.axes[i];
+    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
+      perNode *= planner::groupAlong(cluster, axis.size, stride).perNode;
+      size *= axis.size;
+    }
+    stride *= axis.size;
+  }
+  return {size, perNode};
+}
+
+const char *opName(plan::Collective::Op op) {
+  switch (op) {
+  case plan::Collective::ALL_REDUCE:
+    return "all_reduce";
+  case plan::Collective::REDUCE_SCATTER:
+    return "reduce_scatter";
+  case plan::Collective::ALL_GATHER:
+    return "all_gather";
+  case plan::Collective::ALL_TO_ALL:
+    return "all_to_all";
+  case plan::Collective::BROADCAST:
+    return "broadcast";
+  case plan::Collective::SHIFT:
+    return "shift";
+  default:
+    return "collective";
+  }
+}
+
+// The first of the devices that run a program.
+int64_t deviceOf(const plan::Plan &plan, const dist::Mesh &mesh, int program) {
+  int64_t device = 0;
+  while (runtime::programOf(plan, mesh, device) != program) ++device;
+  return device;
+}
+
+// Message buffers that a device of a program allocates for what it sends to other stages.
+double messageBytes(const plan::Plan &plan, const dist::Mesh &mesh, int program) {
+  const int64_t device = deviceOf(plan, mesh, program);
+  double bytes = 0;
+  for (const runtime::MessageRoute &route : runtime::routesOf(plan, mesh, device))
+    if (route.from == device) bytes += double(route.bytes * route.buffers);
+  return bytes;
+}
+
+// What the emitted program needs on a device. Gradients of the last microbatch are scratch: they share the reused part
+// of the arena with the activations.
+planner::MemoryBreakdown memoryOf(const plan::Plan &plan, const dist::Mesh &mesh, int number) {
+  const plan::Program &program = plan.programs(number);
+  planner::MemoryBreakdown memory;
+  for (const plan::Parameter &parameter : plan.parameters()) {
+    const auto &held = parameter.pp_coordinates();
+    if (!held.empty() && std::find(held.begin(), held.end(), number) == held.end()) continue;
+    if (parameter.on_host()) continue;
+    const double bytes = shardBytes(mesh, parameter);
+    bool isWeights = parameter.name().starts_with(runtime::previousPrefix); // of the step before
+    if (parameter.role() == plan::Parameter::OPTIMIZER_STATE && !isWeights)
+      memory.optimizer += bytes;
+    else if (parameter.role() == plan::Parameter::ACCUMULATOR)
+      memory.gradients += bytes;
+    else
+      memory.parameters += bytes;
+  }
+  const double persistent = memory.parameters + memory.optimizer + memory.gradients;
+  memory.activations = std::max(0.0, double(program.arena_bytes()) - persistent);
+  memory.workspace = double(program.library_workspace_bytes()) + messageBytes(plan, mesh, number);
+  memory.host = double(program.host_bytes());
+  return memory;
+}
+
+// Bytes of the tensors as the devices of the group have them together, as the planner counts them; of a shift, what
+// goes out.
+double bytesTogether(const plan::Collective &collective, int64_t groupSize) {
+  const bool isOfParts =
+      collective.op() == plan::Collective::ALL_GATHER || collective.op() == plan::Collective::ALL_TO_ALL;
+  return double(collective.bytes()) * (isOfParts ? double(groupSize) : 1.0);
+}
+
+double secondsAlone(const planner::Cluster &cluster, const planner::GroupShape &group,
+                    const plan::Collective &collective) {
+  const double bytes = bytesTogether(collective, group.size), n = double(group.size);
+  auto like = [&](planner::Collective kind, double all) {
+    return planner::collectiveSeconds(cluster, kind, group, all);
+  };
+  switch (collective.op()) {
+  case plan::Collective::ALL_REDUCE:
+    return like(planner::Collective::AllReduce, bytes);
+  case plan::Collective::REDUCE_SCATTER:
+    return like(planner::Collective::ReduceScatter, bytes);
+  case plan::Collective::ALL_TO_ALL:
+    return like(planner::Collective::AllToAll, bytes);
+  case plan::Collective::SHIFT: // one message to a neighbour: what each of the n - 1 turns of a gather does
+    return n > 1 ? like(planner::Collective::AllGather, bytes * n) / (n - 1) : 0;
+  default:
+    return like(planner::Collective::AllGather, bytes);
+  }
+}
+
+// Is there compute between the command and the first compute that waits for it, directly or through what other
+// communication makes of it?
+bool runsBesideCompute(const plan::Fragment &fragment, int index) {
+  std::set<int> awaited = {fragment.commands(index).record_event()};
+  for (int next = index + 1; next < fragment.commands_size(); ++next) {
+    const plan::Command &command = fragment.commands(next);
+    const bool waits = std::ranges::any_of(command.wait_events(), [&](int event) { return awaited.contains(event); });
+    if (runtime::laneOf(command) == runtime::computeLane) return !waits;
+    if (waits) awaited.insert(command.record_event());
+  }
+  return false;
+}
+
+// Sums by kind, axes and reason, over the programs of a pipeline's ranks.
+class PlannedCollectives {
+public:
+  PlannedCollectives(const plan::Plan &plan, const planner::Cluster &cluster, const dist::Mesh &mesh)
+      : plan(plan), cluster(cluster), mesh(mesh) {}
+
+  std::vector<planner::CollectiveTotal> list() {
+    for (int program = 0; program < plan.programs_size(); ++program) add(program);
+    const double programs = plan.programs_size();
+    std::vector<planner::CollectiveTotal> result;
+    for (auto &[key, sum] : sums) {
+      sum.total.bytes /= programs;
+      sum.total.seconds /= programs;
+      sum.total.count = std::max<int64_t>(1, int64_t(sum.times / programs + 0.5));
+      sum.total.hidden = sum.besideBytes > sum.total.bytes * programs / 2;
+      result.push_back(std::move(sum.total));
+    }
+    std::sort(result.begin(), result.end(), [](const auto &a, const auto &b) {
+      return std::tie(b.bytes, a.op, a.why) < std::tie(a.bytes, b.op, b.why);
+    });
+    return result;
+  }
+
+private:
+  struct Sum {
+    planner::CollectiveTotal total;
+    double times = 0, besideBytes = 0;
+  };
+
+  void add(int number) {
+    const plan::Program &program = plan.programs(number);
+    const plan::Routine *step = runtime::findRoutine(program, "step");
+    if (!step) return;
+    std::map<int, int64_t> runs; // of a fragment
+    for (const plan::Action &action : step->actions()) ++runs[action.fragment()];
+    for (auto [index, times] : runs) {
+      const plan::Fragment &fragment = program.fragments(index);
+      for (int c = 0; c < fragment.commands_size(); ++c) {
+        const plan::Command &command = fragment.commands(c);
+        if (command.has_collective()) {
+          const plan::Collective &collective = command.collective();
+          const dist::Axes axes(collective.axes().begin(), collective.axes().end());
+          const planner::GroupShape group = groupShape(cluster, mesh, axes);
+          add(opName(collective.op()), axes, collective.why(), bytesTogether(collective, group.size),
+              secondsAlone(cluster, group, collective), runsBesideCompute(fragment, c), double(times));
+        } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
+          const plan::Transfer &transfer = command.transfer();
+          const double bytes = double(runtime::byteSize(transfer.buffer()));
+          const int64_t device = deviceOf(plan, mesh, number), peer = runtime::evaluate(transfer.peer(), mesh, device);
+          if (peer == device) continue; // its next stage has it already
+          const bool isFar = device / cluster.devicesPerNode != peer / cluster.devicesPerNode;
+          // A message buffer takes it: compute goes on.
+          add("send", {"pp"}, transfer.why(), bytes, planner::sendSeconds(cluster, isFar, bytes), true, double(times));
+        }
+      }
+    }
+  }
+
+  void add(const char *op, const dist::Axes &axes, const std::string &why, double bytes, double seconds, bool isBeside,
+           double times) {
+    Sum &sum = sums[{op, axes, why}];
+    sum.total.op = op;
+    sum.total.axes = axes;
+    sum.total.why = why;
+    sum.times += times;
+    sum.total.bytes += times * bytes;
+    sum.total.seconds += times * seconds;
+    if (isBeside) sum.besideBytes += times * bytes;
+  }
+
+  const plan::Plan &plan;
+  const planner::Cluster &cluster;
+  const dist::Mesh &mesh;
+  std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums;
+};
+
+} // namespace
+
+void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster) {
+  Result<dist::Mesh> mesh = runtime::meshOf(plan.mesh());
+  if (!mesh || plan.programs_size() == 0) return;
+  std::vector<planner::MemoryBreakdown> memory; // of each rank's devices
+  for (int program = 0; program < plan.programs_size(); ++program) memory.push_back(memoryOf(plan, *mesh, program));
+  double host = 0;
+  for (const planner::MemoryBreakdown &one : memory) host = std::max(host, one.host);
+  report.predicted.memory = *std::ranges::max_element(memory, {}, &planner::MemoryBreakdown::total);
+  report.predicted.memory.host = host; // another device may have more there
+  report.memoryIsPlanned = true;
+  for (Stage &stage : report.stages) stage.memoryBytes = memory[memory.size() == 1 ? 0 : size_t(stage.rank)].total();
+  report.collectives = PlannedCollectives(plan, cluster, *mesh).list();
+  report.collectivesArePlanned = true;
+}
+
+} // namespace cleave::report

@@ -1,0 +1,82 @@
+#include "compiler/report/tables.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::report {
+
+std::string percent(double part, double all) { return all > 0 ? fmt::format("{:.0f} %", 100 * part / all) : ""; }
+
+std::vector<Row> collectiveRows(const Report &report) {
+  std::vector<Row> rows = {{"collective", "over", "count", "bytes", "alone", "beside compute", "why"}};
+  for (const planner::CollectiveTotal &row : report.collectives)
+    rows.push_back({row.op, fmt::format("{}", fmt::join(row.axes, ",")), fmt::format("{}", row.count),
+                    formatBytes(row.bytes), formatSeconds(row.seconds), row.hidden ? "yes" : "no", row.why});
+  return rows;
+}
+
+std::vector<Row> stageRows(const Report &report) {
+  std::vector<Row> rows = {
+      {"stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"}};
+  for (size_t s = 0; s < report.stages.size(); ++s) {
+    const Stage &stage = report.stages[s];
+    std::string again = stage.recomputedBlocks ? fmt::format("{} full", stage.recomputedBlocks) : "";
+    if (stage.selectiveBlocks) again += fmt::format("{}{} selective", again.empty() ? "" : ", ", stage.selectiveBlocks);
+    rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
+                    fmt::format("{}", stage.blocks), again.empty() ? "none" : again,
+                    fmt::format("{:.3g} M", stage.parameters / 1e6), formatSeconds(stage.forwardSeconds),
+                    formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
+  }
+  return rows;
+}
+
+std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer) {
+  std::vector<planner::TimePart> sums;
+  for (const planner::TimePart &row : report.timeParts) {
+    const std::string &name = byLayer ? row.part : row.op;
+    auto found = std::find_if(sums.begin(), sums.end(), [&](const auto &sum) { return sum.part == name; });
+    if (found == sums.end()) found = sums.insert(sums.end(), {name, "", 0, 0, 0, 0});
+    found->count += row.count;
+    found->computeSeconds += row.computeSeconds;
+    found->communicationSeconds += row.communicationSeconds;
+    found->besideSeconds += row.besideSeconds;
+  }
+  auto seconds = [](const planner::TimePart &sum) { return sum.computeSeconds + sum.communicationSeconds; };
+  std::sort(sums.begin(), sums.end(), [&](const auto &a, const auto &b) {
+    return std::pair(-seconds(a), a.part) < std::pair(-seconds(b), b.part);
+  });
+  return sums;
+}
+
+std::vector<Row> timeRows(const Report &report, bool byLayer) {
+  std::vector<Row> rows = {{byLayer ? "layer" : "operation", "count", "compute", "", "exposed", "beside compute"}};
+  for (const planner::TimePart &sum : timeSums(report, byLayer))
+    rows.push_back({sum.part, fmt::format("{}", sum.count), formatSeconds(sum.computeSeconds),
+                    percent(sum.computeSeconds, report.predicted.stepSeconds), formatSeconds(sum.communicationSeconds),
+                    formatSeconds(sum.besideSeconds)});
+  return rows;
+}
+
+std::vector<Row> sensitivityRows(const Report &report) {
+  std::vector<Row> rows = {{"twice the", "step time", "less"}};
+  for (const planner::Sensitivity &row : report.sensitivities)
+    rows.push_back({row.what, formatSeconds(row.stepSeconds),
+                    fmt::format("{:.1f} %", 100 * (1 - row.stepSeconds / report.predicted.stepSeconds))});
+  return rows;
+}
+
+std::vector<Row> alternativeRows(const Report &report) {
+  std::vector<Row> rows = {
+      {"name", "mesh", "schedule", "zero", "micro", "recompute", "step time", "memory", "why not"}};
+  for (const planner::Alternative &row : report.alternatives) {
+    if (row.mesh.axes.empty())
+      rows.push_back({row.name, "-", "", "", "", "", "", "", row.whyNot});
+    else
+      rows.push_back({row.name, row.mesh.str(), row.schedule, fmt::format("{}", row.zero),
+                      fmt::format("{}", row.microbatches), planner::name(row.recompute), formatSeconds(row.stepSeconds),
+                      formatBytes(row.memoryBytes), row.whyNot.empty() ? "as fast" : row.whyNot});
+  }
+  return rows;
+}
+
+} // namespace cleave::report

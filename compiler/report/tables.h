@@ -1,0 +1,22 @@
+// The tables of a report as cells of text: the text form and the HTML page show the same.
+//
+//   collectiveRows(report)  {"collective", "over", ...}, {"all_reduce", "dp", "12", "1.50 MiB", "85.0 us", "yes",
+//   "..."}
+#pragma once
+#include "compiler/report/report.h"
+
+namespace cleave::report {
+
+using Row = std::vector<std::string>; // the first of each table: its heads
+
+std::vector<Row> collectiveRows(const Report &report);
+std::vector<Row> stageRows(const Report &report);
+// By layer, or by kind of operation: what takes longest first.
+std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer);
+std::vector<Row> timeRows(const Report &report, bool byLayer);
+std::vector<Row> sensitivityRows(const Report &report);
+std::vector<Row> alternativeRows(const Report &report);
+
+std::string percent(double part, double all); // "12 %"; of nothing: empty
+
+} // namespace cleave::report
