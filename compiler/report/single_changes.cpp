@@ -15,14 +15,16 @@ std::string orderOf(const dist::Mesh &mesh) {
 }
 
 // The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
-// those that no other flag says: grids, heads in place of positions.
+// those that no other flag says: grids, heads in place of positions, operations split as Megatron-LM does.
 planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
   planner::SplitFlags flags;
   flags.mesh = report.mesh.str();
   flags.meshOrder = orderOf(report.mesh);
   if (auto preset = planner::parseConstraints({.like = report.like}, cluster); preset && !report.like.empty()) {
     const bool isGrid = preset->grid != planner::TensorGrid::None;
-    if (isGrid || preset->attentionSplit != planner::Constraints().attentionSplit) flags.like = report.like;
+    if (isGrid || preset->attentionSplit != planner::Constraints().attentionSplit ||
+        preset->tensorSplit == planner::TensorSplit::Megatron)
+      flags.like = report.like;
     if (isGrid) { // asked for as tp
       dist::Mesh mesh;
       int64_t tp = 1;
@@ -67,7 +69,14 @@ SingleChange price(const PricingSource &source, const std::string &what, const p
 Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const Report &right) {
   Result<PricingSource> source = unpackSource(left.source);
   if (!source) return source.status();
-  const planner::SplitFlags mine = flagsOf(left, source->cluster), theirs = flagsOf(right, source->cluster);
+  PricingSource all = *source; // with the right one's machines and batch
+  if (left.cluster != right.cluster) {
+    Result<PricingSource> other = unpackSource(right.source);
+    if (!other) return other.status();
+    all.cluster = other->cluster;
+  }
+  all.problem.batch = right.batch;
+  const planner::SplitFlags mine = flagsOf(left, source->cluster), theirs = flagsOf(right, all.cluster);
   std::vector<SingleChange> rows = {price(*source, "as it is", mine)};
   auto change = [&](const char *what, std::string planner::SplitFlags::*choice) {
     const bool isMesh = choice == &planner::SplitFlags::mesh; // with the preset that says how its axes are used
@@ -89,21 +98,17 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
   change("schedule", &planner::SplitFlags::schedule);
   change("recompute", &planner::SplitFlags::recompute);
   change("offload", &planner::SplitFlags::offload);
-  if (rows.size() > 2) rows.push_back(price(*source, "all of these", theirs));
-  if (left.cluster != right.cluster || left.batch != right.batch) {
-    Result<PricingSource> other = unpackSource(right.source);
-    if (!other) return other.status();
-    PricingSource changed = *source;
-    if (left.cluster != right.cluster) {
-      changed.cluster = other->cluster;
-      rows.push_back(price(changed, "cluster " + right.cluster, mine));
-    }
-    if (left.batch != right.batch) {
-      changed = *source;
-      changed.problem.batch = right.batch;
-      rows.push_back(price(changed, fmt::format("batch {}", right.batch), mine));
-    }
+  PricingSource changed = *source;
+  if (left.cluster != right.cluster) {
+    changed.cluster = all.cluster;
+    rows.push_back(price(changed, "cluster " + right.cluster, mine));
+    changed.cluster = source->cluster;
   }
+  if (left.batch != right.batch) {
+    changed.problem.batch = right.batch;
+    rows.push_back(price(changed, fmt::format("batch {}", right.batch), mine));
+  }
+  if (rows.size() > 2) rows.push_back(price(all, "all of these", theirs));
   return rows;
 }
 

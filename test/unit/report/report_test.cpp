@@ -38,8 +38,8 @@ node "total<&>" "ReduceSum" flops 16384 backward 16384 cheap
   return *problem;
 }
 
-Report made(const planner::SplitFlags &flags) {
-  Result<Cluster> cluster = planner::parseCluster("cpu:4");
+Report made(const planner::SplitFlags &flags, const char *machines = "cpu:4") {
+  Result<Cluster> cluster = planner::parseCluster(machines);
   auto constraints = planner::parseConstraints(flags, *cluster);
   EXPECT_TRUE(constraints) << constraints.status().message();
   auto decision = planner::solve(product(), *cluster, *constraints, {});
@@ -138,6 +138,16 @@ TEST(Report, DiffKeepsPresetsThatNoOtherFlagSays) {
   ASSERT_TRUE(rows) << rows.status().message();
   EXPECT_EQ((*rows)[1].what, "mesh dp=1,tp=4 like 2d");
   EXPECT_DOUBLE_EQ(rows->back().stepSeconds, grid.predicted.stepSeconds);
+}
+
+// On other machines the right one's choices are possible, perhaps, and not on the left one's.
+TEST(Report, DiffPricesAllChangesWithTheMachines) {
+  Report left = made({.mesh = "dp=4,tp=1", .zero = "0"}), right = made({.mesh = "dp=8,tp=1", .zero = "1"}, "cpu:8");
+  Result<std::vector<SingleChange>> rows = priceSingleChanges(left, right);
+  ASSERT_TRUE(rows) << rows.status().message();
+  EXPECT_EQ(rows->back().what, "all of these");
+  EXPECT_EQ(rows->back().whyNot, "");
+  EXPECT_DOUBLE_EQ(rows->back().stepSeconds, right.predicted.stepSeconds);
 }
 
 TEST(Report, SourceReadsBack) {
