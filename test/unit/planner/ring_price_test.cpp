@@ -45,7 +45,7 @@ TEST(RingPrice, IsThatOfOneProductForEachDevicesKeys) {
   // Keys and values go round in either pass, and with their gradients in the backward pass.
   double travelled = 0;
   for (const Exchange &exchange : of(attention.weigh).exchanges)
-    if (std::string_view(exchange.axis) == "cp") travelled += (exchange.forward + exchange.backward) * exchange.bytes;
+    if (exchange.axes == setOf({Axis::Sequence})) travelled += (exchange.forward + exchange.backward) * exchange.bytes;
   EXPECT_EQ(travelled, 3.0 * 2 * double(positions * hidden) * 4);
 }
 
