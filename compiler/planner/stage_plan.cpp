@@ -235,7 +235,7 @@ private:
       if (!problem.profile) return bound;
       double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
       if (problem.profile->chunks == 1) least = std::max(least, slowest * microbatches);
-      return leastOnSharedCores(device(), least, bound);
+      return std::max(bound, leastOnSharedCores(device(), least, bound));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.
