@@ -188,6 +188,8 @@ std::vector<Alternative> alternativesOf(const Problem &problem, const Cluster &c
       continue;
     }
     rows.push_back(describe(preset.name, *solution, usableMemory(cluster), bestSeconds));
+    if (!rows.back().fits && cluster.hostMemoryBytes > 0 && rows.back().offload == Offload::None)
+      rows.back().whyNot += " without --offload"; // which is opened where the preset is asked for
     if (solution->model->setting.batchDivides) continue;
     std::string &why = rows.back().whyNot;
     why = fmt::format("the batch of {} does not divide{}{}", problem.batch, why.empty() ? "" : "; ", why);
@@ -402,9 +404,10 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
-    if (!cluster.device.isCpu() &&
-        attempt(fmt::format("{} devices", larger.numDevices()), larger, withMoreDevices(constraints, cluster, larger)))
-      break;
+    if (cluster.device.isCpu()) break;
+    const Constraints more = withMoreDevices(constraints, cluster, larger);
+    const char *also = constraints.dp && !more.dp ? " and another --mesh dp" : "";
+    if (attempt(fmt::format("{} devices{}", larger.numDevices(), also), larger, more)) break;
   }
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
     Cluster larger = cluster;

@@ -45,7 +45,10 @@ void RequestOptions::add(CLI::App &command) {
       ->check(CLI::Range(int64_t(0), int64_t(1000)));
   command
       .add_option("--search-seconds", searchSeconds, "stop the search after so long, with the best split found so far")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string &text) {
+        double seconds = -1;
+        return CLI::detail::lexical_cast(text, seconds) && seconds >= 0 ? "" : text + " is no number from 0 up";
+      });
   group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()
       ->expected(1);
