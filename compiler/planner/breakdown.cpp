@@ -276,6 +276,8 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
+  // Where ranks take turns on cores a step is shorter than what is simulated.
+  const double turns = std::min(1.0, evaluation.predicted.stepSeconds / simulation.makespan);
   std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept;
   UnitMemory work; // of the rank
   const std::vector<Unit> &units = model.layout->units;
@@ -301,7 +303,7 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
     if (row[i].kind == ActionKind::Forward) live += bytes;
     if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
     bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
-    MemoryPoint point{simulation.actions[size_t(rank)][i].end, whole};
+    MemoryPoint point{turns * simulation.actions[size_t(rank)][i].end, whole};
     point.memory.activations = live + work.passing() + (isBackward ? work.transient : 0);
     points.push_back(point);
     if (row[i].kind == ActionKind::Backward) live -= bytes;

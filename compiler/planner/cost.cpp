@@ -136,7 +136,7 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
     double half = device.halfRateDimension;
     double efficiency = device.computeEfficiency / ((1 + half / p.m) * (1 + half / p.n) * (1 + half / p.k));
     if (p.batch > 1) efficiency *= device.batchedEfficiency;
-    const double starts = p.batch > 1 ? p.batch * device.batchStartSeconds : 0;
+    const double starts = p.batch > 1 ? work.kernels * p.batch * device.batchStartSeconds : 0;
     seconds = std::max(seconds * device.productTraffic, work.flops / (device.flopsAt(precision) * efficiency) + starts);
   }
   return work.kernels * device.launchSeconds + seconds;

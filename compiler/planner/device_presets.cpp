@@ -154,7 +154,7 @@ Link cpuLink(int64_t devices) {
 }
 
 Link cpuHostLink(int64_t devices) {
-  // What is copied is read and written; waking the thread that copies takes as long as a barrier.
+  // What is copied is read and written; a start takes as long as a barrier.
   return {35 * giga / 2 / double(std::max<int64_t>(1, devices)), 20e-6};
 }
 

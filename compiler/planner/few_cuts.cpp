@@ -41,6 +41,7 @@ private:
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
     if (movesActivations(setting.offload)) return false;
     if (problem.isGiven()) return true;
+    if (coreShare < 1 && ways.size() > 1) return false; // a longer pass may leave its core to others at a better time
     for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
       const UnitActivity &plain = problem.activity->of(kind, ways.front());
       for (Recompute how : ways) {

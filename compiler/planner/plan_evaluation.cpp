@@ -69,8 +69,11 @@ public:
         if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
     }
     predicted.memory.host = onHost; // another device may have more there
+    // Nor do they end before all work is done: what a rank does after its last pass takes a core from others.
+    const double busy = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
+    if (cluster.device.coreShare < 1) end = std::max(end, busy);
     predicted.stepSeconds = end;
-    predicted.bubbleSeconds = std::max(0.0, end - predicted.computeSeconds - predicted.exposedCommunicationSeconds);
+    predicted.bubbleSeconds = std::max(0.0, end - busy);
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(*problem.model, devices, predicted);
     double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
@@ -193,11 +196,15 @@ private:
     const double simulated = microbatches - double(schedule->rest);
     const double share = cluster.device.coreShare;
     double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
-    if (share < 1) {
-      turns = makespanOnSharedCores(simulation, share) / simulation.makespan;
-      double all = 0;
-      for (const RankCosts &rank : ranks) all += rank.work.seconds();
-      pace = leastOnSharedCores(cluster.device, slowest, all / double(ranks.size()));
+    if (share < 1 && simulation.makespan > 0) {
+      double mean = 0; // of a microbatch
+      for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
+      pace = leastOnSharedCores(cluster.device, slowest, mean);
+      // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
+      turns = (problem.profile->isFlushed() || meets
+                   ? makespanOnSharedCores(simulation, share)
+                   : leastOnSharedCores(cluster.device, simulation.makespan, mean * simulated)) /
+              simulation.makespan;
     }
     for (size_t r = 0; r < ends.size(); ++r) {
       if (problem.profile->isFlushed() || meets)

@@ -107,8 +107,8 @@ private:
 
   const SearchOptions &options;
   SearchClock clock;
-  mutable SearchProgress main; // of the search that was asked for, as far as it has told
-  mutable double told = 0;     // when
+  mutable SearchProgress main;         // of the search that was asked for, as far as it has told
+  mutable double told = -tellInterval; // when
 };
 
 const char *noTimeLeft = "not priced: the time that --search-seconds gives was over";

@@ -88,7 +88,10 @@ bool SearchSpace::isOpen(const Setting &setting) const {
 double SearchSpace::stepBound(const Setting &setting, double seconds) const {
   const ScheduleProfile *profile = profileOf(setting);
   if (setting.pp > 1 && !profile) return infinity;
-  return profile ? leastOfAnyCut(*profile, setting.microbatches, seconds) : seconds * double(setting.microbatches);
+  const double passes = seconds * double(setting.microbatches);
+  if (!profile) return passes;
+  return leastOnSharedCores(cluster.device, leastOfAnyCut(*profile, setting.microbatches, seconds),
+                            passes / double(setting.pp));
 }
 
 std::vector<Recompute> SearchSpace::openWays() const {

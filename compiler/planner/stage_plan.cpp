@@ -231,11 +231,12 @@ private:
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
     const double once = leastAtTheEnd(), again = leastRecomputation();
     auto boundOf = [&](double all) {                    // of one microbatch
-      double bound = all / ranks * microbatches + once; // the mean rank's
-      if (!problem.profile) return bound;
-      double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
+      const double passes = all / ranks * microbatches; // the mean rank's
+      double least = passes + once;
+      if (!problem.profile) return least;
+      least = std::max(least, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
       if (problem.profile->chunks == 1) least = std::max(least, slowest * microbatches);
-      return std::max(bound, leastOnSharedCores(device(), least, bound));
+      return leastOnSharedCores(device(), least, passes + once);
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.

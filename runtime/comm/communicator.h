@@ -1,11 +1,11 @@
 // Collectives and transfers between the devices of a mesh. A Fabric connects the devices that this process runs with
-// all others; each group of a collective ("devices that differ only along these axes") and each issuing thread has a
+// all others; each group of a collective ("devices that differ only along these axes") and each lane has a
 // channel of its own, so that what one stream does never mixes with another.
 //
 //   LocalFabric fabric(mesh);                                   // all devices are threads of this process
 //   fabric.attach(device, arena);                               // every device, before the first prepare
 //   Result<Prepared> sum = fabric.prepare(device, 1, collective);
-//   Status s = (*sum)->run();                                   // on the device's communication thread
+//   Status s = (*sum)->run();                                   // on the thread of the lane
 //   fabric.openRoutes(device, routesOf(plan, mesh, device));    // every device, before the first transfer
 //   Result<Prepared> send = fabric.prepareTransfer(device, 1, transfer);
 //
@@ -29,7 +29,7 @@ public:
   // Devices of the mesh that this process runs.
   virtual std::vector<int64_t> localDevices() const = 0;
   virtual void attach(int64_t device, std::byte *arena) = 0;
-  // `lane`: 0 for the compute stream's thread, 1 for the communication thread.
+  // `lane`: see plan/routine.h; what lanes do never meets.
   virtual Result<Prepared> prepare(int64_t device, int lane, const plan::Collective &collective) = 0;
   // Message buffers of a device's transfers. A send copies into one and waits only when all of its route are full.
   // Called for every device before the first prepareTransfer.

@@ -27,13 +27,16 @@ int availableCores() {
 }
 
 namespace {
+// Of the run's, on this host: those that this process shares its cores with, and itself.
+int64_t processesOnTheseCores() {
+  if (availableCores() < ::sysconf(_SC_NPROCESSORS_ONLN)) return 1; // bound to cores of its own
+  Result<Launch> launch = readLaunch();
+  return launch ? launch->localSize : 1;
+}
+
 // Threads for one device when `here` devices run in this process.
 int defaultThreads(int64_t here) {
-  Result<Launch> launch = readLaunch();
-  int64_t processes = launch ? launch->localSize : 1;
-  int cores = availableCores();
-  if (cores < ::sysconf(_SC_NPROCESSORS_ONLN)) processes = 1; // bound to cores of its own
-  return static_cast<int>(std::max<int64_t>(1, cores / (processes * here)));
+  return static_cast<int>(std::max<int64_t>(1, availableCores() / (processesOnTheseCores() * here)));
 }
 } // namespace
 
@@ -55,7 +58,7 @@ Status Executor::open(ExecutorOptions options) {
   if (threads <= 0) threads = defaultThreads(static_cast<int64_t>(local.size()));
   // Ranks of several processes have a second busy thread, which communicates.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
-  setThreadsOutnumberCores(busy > availableCores());
+  setThreadsOutnumberCores(busy * processesOnTheseCores() > availableCores());
   if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(source.mesh(), options.traceRecords);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())

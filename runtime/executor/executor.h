@@ -22,7 +22,7 @@ class StreamEngine;
 struct ExecutorOptions {
   bool null = false;           // devices that execute nothing: static verification
   int threads = 0;             // a device; 0: the plan's, or cores / devices of this host
-  size_t traceRecords = 0;     // commands and actions kept for the trace, per thread; 0: no trace
+  size_t traceRecords = 0;     // commands and actions kept for the trace, a lane; 0: no trace
   bool debug = false;          // GPUs: waits for every command, so that an error is found where it happens
   bool graphs = true;          // GPUs: routines are captured and launched as one
   double timeoutSeconds = 600; // GPUs: a routine that takes longer is stuck
@@ -32,9 +32,6 @@ class Executor {
 public:
   // Verifies the plan (verify.h), allocates arenas, prepares every command, loads constants and starts the threads.
   // `plan` must outlive the executor. Persistent tensors are zero.
-  // Where all devices are threads of this process and no messages go between programs, collectives run on the compute
-  // thread: the same cores copy and compute, so nothing could hide, and handing over to a thread costs more than many a
-  // collective takes.
   static Result<std::unique_ptr<Executor>> create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
                                                   ExecutorOptions options);
   ~Executor();

@@ -80,7 +80,7 @@ private:
   Traffic &trafficOf(const plan::Fragment &fragment, const plan::Command &command);
 
   const plan::Program *source = nullptr;
-  std::array<std::deque<Traffic>, numLanes> sent; // each counted by its lane's thread alone
+  std::array<std::deque<Traffic>, numLanes> sent; // by lane, each counted by one thread
 };
 
 // What a device does next. Set by the executor before it starts.

@@ -105,6 +105,7 @@ Status Rank::runRoutine(const Work &work, int lane) {
       for (Event *event : items[i].waits)
         if (!event->wait(work.generationOf(number), prepared.fabric.abortFlag()))
           return runError("the run was aborted");
+      if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
       int64_t began = timeOf(lane);
       CLEAVE_RETURN_IF_ERROR(done(items[i], items[i].command->run()));
       if (items[i].record) items[i].record->set(work.generationOf(number));
@@ -167,6 +168,7 @@ Status Rank::advance(const Work &work, int lane, bool &moved) {
       if (!isFree(static_cast<int>(own.item))) return Status::ok();
       for (const Event *event : item.waits)
         if (!event->has(work.generationOf(own.action))) return Status::ok();
+      if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
       if (own.began < 0) own.began = timeOf(lane);
       Result<bool> isDone = item.command->issue();
       CLEAVE_RETURN_IF_ERROR(done(item, isDone.status()));
@@ -208,9 +210,8 @@ Status Rank::fillInputs(const Work &work, const PreparedAction &action, size_t n
 
 // The status of a command's run, as the rank's.
 Status Rank::done(const LaneItem &item, const Status &status) const {
-  const AbortFlag &abort = prepared.fabric.abortFlag();
-  if (abort.raised()) return runError("the run was aborted");
-  return status ? status : inCommand(*item.source, status);
+  if (status) return status;
+  return prepared.fabric.abortFlag().raised() ? runError("the run was aborted") : inCommand(*item.source, status);
 }
 
 int64_t Rank::timeOf(int lane) const { return lanes[static_cast<size_t>(lane)].trace ? nowNanoseconds() : 0; }

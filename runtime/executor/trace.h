@@ -22,7 +22,7 @@ inline int64_t nowNanoseconds() {
       .count();
 }
 
-// One thread's records; filled by that thread alone, without allocation until `limit` records are there, then dropped.
+// One lane's records; filled by one thread, without allocation until `limit` records are there, then dropped.
 struct TraceLane {
   struct Record {
     const plan::Command *command; // null: the whole action

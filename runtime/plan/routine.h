@@ -20,10 +20,10 @@
 
 namespace cleave::runtime {
 
-// A device has a thread (a GPU: a stream) a lane, each runs its commands in order: compute, communication (sends and
+// The commands of a device lie in lanes (a GPU's streams), each in its order: compute, communication (sends and
 // collectives), receives, which run ahead of the others as far as their memory is free, copies from and to the host's
 // memory, a lane each way, as the link has, and on a GPU the collectives along each mesh axis, those of several axes
-// with the outermost one's. A lane that has no command has no thread and no work.
+// with the outermost one's.
 constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2, fetchLane = 3, evictLane = 4, firstAxisLane = 5;
 constexpr int numLanes = firstAxisLane + 8; // axes of a mesh that have a lane: the first ones
 int laneOf(const plan::Command &command);

@@ -31,7 +31,7 @@ public:
   };
   void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out,
                const std::vector<int64_t> &batch, int64_t m, int64_t n, int64_t k, const Strides &strides);
-  // On the communication thread, as compiled plans have them: after the command before it, before the one after it.
+  // In the communication lane, as compiled plans have them: after the command before it, before the one after it.
   void collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
                   const plan::Buffer &output);
 

@@ -182,7 +182,8 @@ double makespanOnSharedCores(const Simulation &simulation, double share) {
   double seconds = 0, now = 0;
   int working = 0;
   for (auto [time, more] : changes) {
-    seconds += (time - now) * std::max(share, double(working) / double(simulation.actions.size()));
+    seconds += (time - now) * // nobody works: all wait for what is sent
+               (working == 0 ? 1 : std::max(share, double(working) / double(simulation.actions.size())));
     now = time;
     working += more;
   }

@@ -127,10 +127,11 @@ void expectHonest(const Outcome &outcome, double best, double allowed, const std
 
 TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
   int64_t exact = 0, count = 0;
-  for (unsigned seed = 0; seed < 6; ++seed) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
     Problem problem = stack(seed, seed % 3 == 0 ? 3 : 1, false);
     Result<Cluster> cluster = parseCluster(seed % 2 ? "a100-80g:2x2" : "v100-32g:4");
     cluster->device.dispatchSeconds = 0; // see WaitingForTheHost
+    cluster->device.coreShare = seed < 6 ? 1 : seed % 2 ? 0.5 : 0.25;
     Constraints constraints;
     constraints.recompute = Recompute::None;
     if (seed % 3 == 0) constraints.tp = 1;
@@ -142,7 +143,8 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
     }
     Enumerated all = enumerate(problem, *cluster, constraints, infinity);
     Outcome outcome = searched(problem, *cluster, constraints);
-    expectHonest(outcome, all.fastest, 1.02, "seed " + std::to_string(seed));
+    // Operations are split, and stages cut, as if cores were not shared: what that costs the gap has to say.
+    expectHonest(outcome, all.fastest, cluster->device.coreShare < 1 ? 1.1 : 1.02, "seed " + std::to_string(seed));
     exact += outcome.best && outcome.best->seconds() <= all.fastest * (1 + 1e-9);
     ++count;
     EXPECT_GE(all.plans, 100) << seed;
