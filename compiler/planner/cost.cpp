@@ -102,8 +102,10 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
   return cluster.node.latency + bytes / cluster.node.bandwidth;
 }
 
+double chainShare(const Device &device) { return device.coreShare + (1 - device.coreShare) * constants::unfilledWaits; }
+
 double leastOnSharedCores(const Device &device, double seconds, double busy) {
-  return device.coreShare < 1 ? std::max(busy, device.coreShare * seconds) : seconds;
+  return device.coreShare < 1 ? std::max(busy, chainShare(device) * seconds) : seconds;
 }
 
 ElementWork elementWorkOf(const std::string &op) {

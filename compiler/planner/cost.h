@@ -46,9 +46,11 @@ double waitSeconds(const Cluster &cluster, Collective collective, GroupShape gro
 // Seconds until `bytes` of one rank have arrived at another.
 double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
 
-// At least what a step takes where devices take turns on the cores (Device::coreShare), that takes `seconds` where they
-// have cores of their own at the same rates, and in which they work for `busy` seconds on average: all need `busy`
-// together, and the longest chain of one after the other goes at the speed of a device alone.
+// Where devices take turns on the cores (Device::coreShare): what a chain of one after the other takes at least, as a
+// part of its time with all devices at work; others fill most of what the rest of them wait.
+double chainShare(const Device &device);
+// And at least what a step takes there that takes `seconds` where devices have cores of their own at the same rates, and
+// in which they work for `busy` seconds on average: all need that together.
 double leastOnSharedCores(const Device &device, double seconds, double busy);
 
 // Seconds until `bytes` of one device have come from its host's memory, or have gone there, in so many copies.

@@ -84,6 +84,10 @@ inline constexpr double networkEfficiency = 0.92;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on
 // vTrain's rows, whose nodes have four cards for eight devices: one cluster, and nothing else that was found says it.
 inline constexpr double acrossCards = 0.3;
+// Where devices take turns on cores: part of the time that one waits which others do not fill, since threads stay on
+// the core they are on for a while. Measured: pipelines of two and four stages of three small models, four devices on
+// two cores, took 0.03 to 0.8 of it, 0.3 in the mean (docs/cost-model.md).
+inline constexpr double unfilledWaits = 0.3;
 } // namespace constants
 
 } // namespace cleave::planner

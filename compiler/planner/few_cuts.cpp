@@ -11,7 +11,7 @@ class CutTimes {
 public:
   CutTimes(const StageProblem &problem, double worth, const SearchClock &clock)
       : problem(problem), worth(worth), clock(clock), units(problem.model->layout->units), stages(problem.stages()),
-        microbatches(double(problem.model->setting.microbatches)), coreShare(problem.model->cluster->device.coreShare),
+        microbatches(double(problem.model->setting.microbatches)), share(chainShare(problem.model->cluster->device)),
         work(size_t(problem.ranks()), 0.0), waits(size_t(problem.ranks()), 0.0),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
         isTimed(saysSimulating()) {}
@@ -28,7 +28,7 @@ public:
     plan.recompute.assign(units.size(), ways.front());
     plan.firstUnits.assign(size_t(stages), 0);
     sumWays();
-    if (coreShare * before.back() < worth) place(0, 0);
+    if (share * before.back() < worth) place(0, 0);
     std::ranges::stable_sort(found, {}, &TimedCut::seconds);
     return std::move(found);
   }
@@ -41,7 +41,7 @@ private:
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
     if (movesActivations(setting.offload)) return false;
     if (problem.isGiven()) return true;
-    if (coreShare < 1 && ways.size() > 1) return false; // a longer pass may leave its core to others at a better time
+    if (share < 1 && ways.size() > 1) return false; // a longer pass may leave its core to others at a better time
     for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
       const UnitActivity &plain = problem.activity->of(kind, ways.front());
       for (Recompute how : ways) {
@@ -89,7 +89,7 @@ private:
       const std::optional<Recompute> given = problem.given(stage, end - 1);
       plan.recompute[size_t(end) - 1] = given.value_or(ways.front());
       work[rank] += least(units[size_t(end) - 1].kind, given, [](const UnitActivity &one) { return one.seconds(); });
-      if (coreShare * (waits[rank] + work[rank] * microbatches) >= worth) break;
+      if (share * (waits[rank] + work[rank] * microbatches) >= worth) break;
       if (isLast && end == most) add();
       if (!isLast) place(stage + 1, end);
     }
@@ -126,7 +126,7 @@ private:
   const SearchClock &clock;
   const std::vector<Unit> &units;
   int stages;
-  double microbatches, coreShare;
+  double microbatches, share;
   std::vector<double> work, waits; // of each rank: for one microbatch; for the first and the last
   std::vector<double> before;      // by unit
   std::vector<Recompute> ways;

@@ -1,3 +1,4 @@
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>
@@ -194,17 +195,17 @@ private:
     if (followsTimes(problem.model->setting.schedule)) slots = slotsOf(schedule->table);
     Simulation simulation = simulate(schedule->table, times, meets);
     const double simulated = microbatches - double(schedule->rest);
-    const double share = cluster.device.coreShare;
+    const double share = cluster.device.coreShare, unfilled = constants::unfilledWaits;
     double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
     if (share < 1 && simulation.makespan > 0) {
       double mean = 0; // of a microbatch
       for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
       pace = leastOnSharedCores(cluster.device, slowest, mean);
       // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
-      turns = (problem.profile->isFlushed() || meets
-                   ? makespanOnSharedCores(simulation, share)
-                   : leastOnSharedCores(cluster.device, simulation.makespan, mean * simulated)) /
-              simulation.makespan;
+      const double filled = problem.profile->isFlushed() || meets
+                                ? makespanOnSharedCores(simulation, share)
+                                : std::max(share * simulation.makespan, mean * simulated);
+      turns = unfilled + (1 - unfilled) * filled / simulation.makespan;
     }
     for (size_t r = 0; r < ends.size(); ++r) {
       if (problem.profile->isFlushed() || meets)

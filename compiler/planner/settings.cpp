@@ -61,6 +61,7 @@ public:
     for (const Tensor &tensor : problem.tensors)
       if (tensor.kind == TensorKind::Parameter) bytes += tensor.bytes();
     const Device &device = cluster.device;
+    sharesCores = device.coreShare < 1;
     const double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
     products = flops / (device.flopsAt(problem.precision) * device.computeEfficiency);
     launches = passes * kernels * (device.launchSeconds + device.dispatchSeconds);
@@ -69,6 +70,7 @@ public:
 
   // As against so many of them at least, of those that are possible.
   bool mayPay(const Setting &setting, const std::vector<int64_t> &possible, int64_t least) const {
+    if (sharesCores) return true; // others work while one waits
     auto enough = std::ranges::lower_bound(possible, least);
     if (setting.microbatches >= least || enough == possible.end()) return true;
     return seconds(setting, double(setting.microbatches)) < seconds(setting, double(*enough));
@@ -82,6 +84,7 @@ private:
     return (microbatches + double(setting.pp - 1) / 3) * one;
   }
 
+  bool sharesCores = false;
   double products = 0;              // seconds of a step on one device
   double launches = 0, weights = 0; // of a microbatch
 };

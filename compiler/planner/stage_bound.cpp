@@ -426,10 +426,10 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
   StageBound bound;
   // The relaxations know devices with cores of their own; where they take turns, others work while one waits.
   const Device &device = problem.model->cluster->device;
-  const double busy = device.coreShare < 1 ? leastBusySeconds(problem) : 0;
+  const double share = chainShare(device), busy = share < 1 ? leastBusySeconds(problem) : 0;
   auto relax = [&](const StageProblem &stages, double known) {
-    StageRelaxation relaxation(stages, incumbent / device.coreShare);
-    relaxation.tighten(programs, {wanted.goal / device.coreShare, known / device.coreShare}, clock);
+    StageRelaxation relaxation(stages, incumbent / share);
+    relaxation.tighten(programs, {wanted.goal / share, known / share}, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return leastOnSharedCores(device, relaxation.bound(), busy);
   };

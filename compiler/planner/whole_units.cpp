@@ -415,7 +415,7 @@ double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
 
 double boundOfWholeUnits(const StageProblem &problem, double goal) {
-  const double share = problem.model->cluster->device.coreShare; // they are of devices with cores of their own
+  const double share = chainShare(problem.model->cluster->device); // they are of devices with cores of their own
   return share * WholeUnits(problem).bound(goal / share);
 }
 
