@@ -11,6 +11,11 @@ int64_t stageAttrOf(Operation *op) {
   return stage ? stage.getInt() : -1;
 }
 
+int64_t bytesOf(Value value) {
+  auto type = cast<ShapedType>(value.getType());
+  return type.getNumElements() * int64_t(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+}
+
 } // namespace
 
 LogicalResult StepSplit::analyze() {
@@ -106,7 +111,32 @@ void StepSplit::halve() {
     }
     if (!own.more) home->second.part = Part::BackwardWeight;
   }
+  makeHeldValues();
   placeLate(); // accumulators
+}
+
+// What is computed again for the second half alone, from values that nothing else holds for it: where it is smaller
+// than they are together, the first half makes it. (The last product of a GELU for the weight behind it: one value is
+// held, not two.)
+void StepSplit::makeHeldValues() {
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    auto home = homes.find(&op);
+    if (home == homes.end() || home->second.part != Part::BackwardWeight || !op.hasAttr(againAttr) ||
+        FloatingValues::isHeavy(&op))
+      continue;
+    int64_t freed = 0, made = 0;
+    bool isAtHand = true;
+    for (Value operand : llvm::SetVector<Value>(op.operand_begin(), op.operand_end())) {
+      auto producer = homes.find(operand.getDefiningOp());
+      if (producer == homes.end()) continue;
+      isAtHand &= producer->second.part != Part::BackwardWeight;
+      const bool isHeld = llvm::any_of(
+          operand.getUsers(), [&](Operation *user) { return user != &op && homes.lookup(user) == home->second; });
+      if (producer->second.part == Part::Backward && !isHeld) freed += bytesOf(operand);
+    }
+    for (Value result : op.getResults()) made += bytesOf(result);
+    if (isAtHand && made < freed) home->second.part = Part::Backward;
+  }
 }
 
 LogicalResult StepSplit::provide(Value value, int64_t stage, Part part, Operation *user) {
@@ -179,17 +209,19 @@ void StepSplit::send(Built &target, const Transfer &transfer) {
 }
 
 // Each pair of stages has a channel of its own between two ranks: with several stages on a rank, or values that pass
-// over stages, what one pair sends may be taken in another order than what another pair does.
+// over stages, what one pair sends may be taken in another order than what another pair does. And so has each size of a
+// message, since the message buffers of a channel are all as large as its largest.
 void StepSplit::numberTransfers(int64_t &tag) {
   llvm::sort(transfers, [](const Transfer &a, const Transfer &b) {
     return std::tie(a.from.part, a.order, a.to.stage) < std::tie(b.from.part, b.order, b.to.stage);
   });
-  std::map<std::pair<int, int>, std::map<std::pair<int64_t, int64_t>, int64_t>> channels; // by ranks, by stages
+  std::map<std::pair<int, int>, std::map<std::tuple<int64_t, int64_t, int64_t>, int64_t>> channels; // by ranks
   for (Transfer &transfer : transfers) {
     transfer.tag = tag++;
     auto &ofRanks = channels[{rankOfStage[transfer.from.stage], rankOfStage[transfer.to.stage]}];
     int64_t next = static_cast<int64_t>(ofRanks.size());
-    transfer.channel = ofRanks.try_emplace({transfer.from.stage, transfer.to.stage}, next).first->second;
+    transfer.channel =
+        ofRanks.try_emplace({transfer.from.stage, transfer.to.stage, bytesOf(transfer.value)}, next).first->second;
   }
 }
 

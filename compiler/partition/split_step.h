@@ -67,6 +67,7 @@ private:
   bool isLate(mlir::Operation *op) const;
   void placeLate();
   void halve();
+  void makeHeldValues();
   mlir::Operation *cloneInto(Built &target, mlir::Operation *op);
   mlir::Value materialize(Built &target, mlir::Value value);
   void numberTransfers(int64_t &tag);

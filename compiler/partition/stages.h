@@ -10,7 +10,8 @@
 //                   cleave.slots = 2}                         copies of the region, a microbatch in flight each
 //   dist.all_reduce %n over pp {cleave.order = 1}             its number, of one sequence with the tags of transfers
 //   onnx.param @w {cleave.programs = array<i64: 0, 3>}        the ranks that hold it
-//   dist.send %y {cleave.channel = 1,                         numbers the pairs of stages that send from rank to rank
+//   dist.send %y {cleave.channel = 1,                         numbers the pairs of stages that send from rank to rank,
+//                                                             and of each the sizes of messages
 //                 cleave.crosses = 0,                         not to the next stage: the earlier stage of the two
 //                 cleave.buffers = 4}                         then: microbatches that may be on the way
 //   func @forward.1.last                                      of the last microbatch, where it alone is not recomputed

@@ -120,16 +120,23 @@ std::vector<double> WaitingGradients::past(const std::function<double(int)> &byt
   return change;
 }
 
-std::vector<bool> heldGradients(const Problem &problem) {
+std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept) {
   SameGradients same(problem);
-  std::vector<bool> holds(problem.nodes.size(), false);
+  const std::vector<bool> isWeight = problem.areWeights(true);
+  std::vector<HeldForWeights> held(problem.nodes.size());
   std::set<int> counted;
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
-    bool trains = std::ranges::any_of(node.operands, [&](int t) { return problem.tensors[size_t(t)].trainable; });
-    if (trains && node.results.size() == 1) holds[i] = counted.insert(same.of(node.results[0])).second;
+    const bool trains = std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); });
+    if (!trains || node.results.size() != 1 || isWeight[size_t(node.results[0])]) continue;
+    held[i].gradient = counted.insert(same.of(node.results[0])).second;
+    if (node.rule.linearity == dist::FactorRule::LinearJointly) continue;
+    for (int tensor : node.operands)
+      if (problem.tensors[size_t(tensor)].kind == TensorKind::Activation && !isWeight[size_t(tensor)] &&
+          !kept[size_t(tensor)])
+        held[i].operand = tensor;
   }
-  return holds;
+  return held;
 }
 
 } // namespace cleave::planner

@@ -36,8 +36,14 @@ struct WaitingGradients {
 WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
                                   const std::vector<int> &kernels);
 
-// Per node: where a backward pass is two functions, the gradient of its result stays from the first to the second, for
-// the gradient of its parameter. Of operations that pass a gradient on as it is (a bias is added) one of them counts.
-std::vector<bool> heldGradients(const Problem &problem);
+// Where a backward pass is two functions, what stays of a node from the first to the second, for the gradient of its
+// weight.
+struct HeldForWeights {
+  // The gradient of its result. Of operations that pass a gradient on as it is (a bias is added) one of them counts.
+  bool gradient = false;
+  int operand = -1; // what the weight is multiplied with, where the backward pass makes it again
+};
+// Per node. `kept`: per tensor, from the forward pass on.
+std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept);
 
 } // namespace cleave::planner

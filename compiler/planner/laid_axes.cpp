@@ -29,17 +29,26 @@ public:
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       size_t v = size_t(model.variableOfNode[i]);
       if (model.variables[v].index != int(i)) continue; // a repetition
-      std::vector<Exchange> made = exchangesOf(i);
-      for (Candidate &candidate : model.variables.edit()[v].candidates)
-        candidate.exchanges.insert(candidate.exchanges.end(), made.begin(), made.end());
+      const Made made = exchangesOf(i);
+      for (Candidate &candidate : model.variables.edit()[v].candidates) {
+        candidate.exchanges.insert(candidate.exchanges.end(), made.exchanges.begin(), made.exchanges.end());
+        candidate.values += made.values;
+        candidate.gradients += made.gradients;
+      }
     }
   }
 
 private:
-  std::vector<Exchange> exchangesOf(size_t i) {
+  // Of an operation. Bytes of activations: as it has them in hand, beside how they lie between operations.
+  struct Made {
+    std::vector<Exchange> exchanges;
+    double values = 0, gradients = 0; // forward and backward pass
+  };
+
+  Made exchangesOf(size_t i) {
     const Node &node = problem.nodes[i];
     dist::FactorSharding split = laidSplit(model, int(i));
-    std::vector<Exchange> made;
+    Made made;
     for (size_t o = 0; o < node.operands.size(); ++o) {
       size_t t = size_t(node.operands[o]);
       const Tensor &tensor = problem.tensors[t];
@@ -58,9 +67,9 @@ private:
         model.sumsOverExperts.edit()[t] = true; // together with the sum over the batch axes
         continue;
       }
-      const size_t before = made.size();
+      const size_t before = made.exchanges.size();
       add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
-      for (size_t e = before; e < made.size(); ++e) made[e].onceAStep = isParameter;
+      for (size_t e = before; e < made.exchanges.size(); ++e) made.exchanges[e].onceAStep = isParameter;
     }
     for (size_t r = 0; r < node.results.size(); ++r) {
       size_t t = size_t(node.results[r]);
@@ -74,9 +83,10 @@ private:
     return made;
   }
 
-  void add(std::vector<Exchange> &made, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward,
-           double backward, const char *why) {
+  void add(Made &made, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward, double backward,
+           const char *why) {
     const Tensor &tensor = problem.tensors[t];
+    const bool toOperation = from == lies[t];
     double bytes = tensor.bytes();
     if (facts.batchDims[t] >= 0)
       bytes *= double(problem.batch) / double(model.setting.microbatches) / double(problem.samples);
@@ -91,7 +101,11 @@ private:
                    tensor.kind == TensorKind::Activation;
       Exchange exchange{collectiveOf(step.kind), over, group, now, forward, backward + (again ? 1 : 0), why};
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
-      made.push_back(exchange);
+      made.exchanges.push_back(exchange);
+      if (tensor.kind != TensorKind::Activation) continue;
+      const double inHand = toOperation ? bytes : now;
+      made.values += exchange.forward > 0 ? inHand : 0;
+      made.gradients += exchange.backward > 0 ? inHand : 0;
     }
   }
 

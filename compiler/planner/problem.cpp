@@ -137,6 +137,22 @@ std::vector<int> Problem::producers() const {
   return result;
 }
 
+std::vector<bool> Problem::areWeights(bool trained) const {
+  std::vector<bool> isWeight(tensors.size(), false);
+  for (size_t t = 0; t < tensors.size(); ++t)
+    isWeight[t] = tensors[t].kind == TensorKind::Parameter && (tensors[t].trainable || !trained);
+  for (const Node &node : nodes) {
+    bool any = false, all = node.cheap;
+    for (int tensor : node.operands) {
+      const TensorKind kind = tensors[size_t(tensor)].kind;
+      any = any || isWeight[size_t(tensor)];
+      all = all && (isWeight[size_t(tensor)] || kind == TensorKind::Constant || kind == TensorKind::Parameter);
+    }
+    for (int tensor : node.results) isWeight[size_t(tensor)] = any && all;
+  }
+  return isWeight;
+}
+
 std::vector<bool> Problem::needsGradient() const {
   std::vector<bool> needs(tensors.size(), false);
   for (size_t i = 0; i < tensors.size(); ++i)

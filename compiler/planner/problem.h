@@ -80,6 +80,9 @@ struct Problem {
 
   // Per tensor: the node that makes it, -1 for none.
   std::vector<int> producers() const;
+  // Per tensor: a parameter, or made from parameters and constants alone by cheap operations (an unrolled recurrence
+  // cuts and joins its weights before it uses them). `trained`: only of those that are trained.
+  std::vector<bool> areWeights(bool trained) const;
   // Per tensor: a gradient flows to it.
   std::vector<bool> needsGradient() const;
   // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules, and

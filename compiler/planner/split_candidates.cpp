@@ -151,7 +151,10 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
                                    model.laidParts[size_t(node.operands[o])] /
                                    (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
   }
-  if (facts.holdsGradient[size_t(index)]) candidate.held = bytes(node.results[0], candidate.results[0]);
+  const HeldForWeights &held = facts.held[size_t(index)];
+  if (held.gradient) candidate.held = bytes(node.results[0], candidate.results[0]);
+  for (size_t o = 0; o < node.operands.size(); ++o)
+    if (node.operands[o] == held.operand) candidate.held += bytes(held.operand, candidate.uses[o].layout);
   // Of memory-bound operations only those that draw and compare numbers count their arithmetic: inside a fused kernel
   // nothing else tells a split mask from a whole one.
   if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;

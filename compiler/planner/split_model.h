@@ -58,8 +58,8 @@ struct Candidate {
   // Bytes in hand at once: in the forward pass operands and results that are not kept, in the backward pass gradients
   // of both, and those of parameters that are added to a sum or scattered then.
   double values = 0, gradients = 0, weightGradients = 0;
-  double held = 0;                      // bytes of the results' gradient, which weights still need where that of the
-                                        // operands has been made (a backward pass in two halves); a microbatch
+  double held = 0;                      // bytes of what weights still need where the gradient of the operands has been
+                                        // made (a backward pass in two halves); a microbatch
   std::vector<Exchange> exchanges = {}; // collectives that the operation itself needs, whatever its neighbours do
 };
 
@@ -154,6 +154,9 @@ struct Flow {
   bool gradient = false;         // flows back
   bool saved = false;            // kept for the backward pass
   bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
+  bool savedView = false;        // likewise, and read from where another tensor lies that is made as it is
+  bool isSlice = false;          // without stages the backward pass reads it where what it is a part of lies
+  bool savedForSlice = false;    // which is kept for that
   bool anyLayout = false;        // an input: every device takes the part it wants
   bool inSegment = false;        // made and read inside one segment of recomputation
   bool isNeeded = false;         // and made again there
@@ -271,7 +274,7 @@ struct ProblemFacts {
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<bool> kept;                      // per tensor (fusion.h)
-  std::vector<bool> holdsGradient;             // per node: Candidate::held counts its result (gradients.h)
+  std::vector<HeldForWeights> held;            // per node: what Candidate::held counts (gradients.h)
   WaitingGradients waitingGradients;           // gradients.h
   std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)
   std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)

@@ -55,7 +55,7 @@ class StructureBuilder {
 public:
   StructureBuilder(const Problem &problem, const Constraints &constraints, const ProblemFacts &facts)
       : problem(problem), constraints(constraints), facts(facts), place(places(problem, facts.repeats)),
-        layout(std::make_shared<UnitLayout>()) {
+        isWeight(problem.areWeights(true)), layout(std::make_shared<UnitLayout>()) {
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
@@ -190,6 +190,9 @@ private:
   void addFlows() {
     std::map<std::vector<int64_t>, size_t> tied;
     const auto [behind, all] = commandsBehind();
+    std::vector<bool> savedForSlice(problem.tensors.size(), false);
+    for (size_t t = 0; t < problem.tensors.size(); ++t)
+      if (const int base = baseOf(int(t)); facts.kept[t] && base != int(t)) savedForSlice[size_t(base)] = true;
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
       const Tensor &tensor = problem.tensors[t];
       Flow flow;
@@ -208,14 +211,18 @@ private:
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
       flow.saved = facts.kept[t];
-      flow.savedWhereSmall = tensor.saved && producer >= 0 && !looksThrough(problem.nodes[size_t(producer)]);
+      const bool isView = producer >= 0 && looksThrough(problem.nodes[size_t(producer)]);
+      flow.savedWhereSmall = tensor.saved && producer >= 0 && !isView;
+      flow.savedView = tensor.saved && isView;
+      flow.isSlice = facts.kept[t] && producer >= 0 && baseOf(int(t)) != int(t);
+      flow.savedForSlice = savedForSlice[t];
       flow.inSegment = segmentOf(producer) >= 0;
       flow.isNeeded = model.segments.isNeeded[t];
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
       int last = producer;
       for (auto [reader, operand] : facts.readers[t]) {
         last = std::max(last, reader);
-        flow.forWeights = flow.forWeights || trains(problem.nodes[size_t(reader)]);
+        flow.forWeights = flow.forWeights || trains(reader);
         if (segmentOf(reader) != segmentOf(producer)) {
           flow.inSegment = false;
           flow.leavesSegment = true;
@@ -226,19 +233,11 @@ private:
         firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
         lastUnit = std::max(lastUnit, unit);
       }
-      std::vector<int64_t> key = {flow.producer,
-                                  int64_t(flow.result),
-                                  flow.gradient,
-                                  flow.saved,
-                                  flow.savedWhereSmall,
-                                  flow.anyLayout,
-                                  flow.inSegment,
-                                  flow.isNeeded,
-                                  flow.leavesSegment,
-                                  int64_t(tensor.bytes()),
-                                  facts.batchDims[t],
-                                  facts.sequenceDims[t],
-                                  flow.producer < 0 ? int64_t(t) : -1};
+      std::vector<int64_t> key = {
+          flow.producer,           int64_t(flow.result), flow.gradient,         flow.saved,
+          flow.savedWhereSmall,    flow.savedView,       flow.isSlice,          flow.savedForSlice,
+          flow.anyLayout,          flow.inSegment,       flow.isNeeded,         flow.leavesSegment,
+          int64_t(tensor.bytes()), facts.batchDims[t],   facts.sequenceDims[t], flow.producer < 0 ? int64_t(t) : -1};
       for (const Flow::Read &read : flow.reads) {
         key.push_back(read.variable);
         key.push_back(int64_t(read.operand));
@@ -263,11 +262,26 @@ private:
     }
   }
 
-  // Makes gradients of parameters from its other operands.
-  bool trains(const Node &node) const {
-    return !node.cheap && std::ranges::any_of(node.operands, [&](int tensor) {
-      return problem.tensors[size_t(tensor)].kind == TensorKind::Parameter && problem.tensors[size_t(tensor)].trainable;
-    });
+  // Makes gradients of parameters from its other operands, or is another view of one for an operation that does.
+  bool trains(int index) const {
+    const Node &node = problem.nodes[size_t(index)];
+    if (looksThrough(node))
+      return std::ranges::any_of(node.results, [&](int result) {
+        return std::ranges::any_of(facts.readers[size_t(result)], [&](auto reader) { return trains(reader.first); });
+      });
+    return node.rule.linearity != dist::FactorRule::LinearJointly &&
+           std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); });
+  }
+
+  // What a product reads a slice of: the activation that stands in memory.
+  int baseOf(int tensor) const {
+    int base = tensor;
+    for (int p = facts.producers[size_t(base)]; p >= 0; p = facts.producers[size_t(base)]) {
+      const Node &node = problem.nodes[size_t(p)];
+      if (node.operands.empty() || (node.op != "Slice" && !(base != tensor && looksThrough(node)))) break;
+      base = node.operands[0];
+    }
+    return facts.producers[size_t(base)] >= 0 ? base : tensor;
   }
 
   // Its result is read from where its operand lies.
@@ -282,6 +296,7 @@ private:
   const Constraints &constraints;
   const ProblemFacts &facts;
   std::vector<Place> place;
+  std::vector<bool> isWeight; // per tensor: trained, as it lies or laid out otherwise
   std::shared_ptr<UnitLayout> layout;
   SplitModel model;
 };
@@ -307,7 +322,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
   facts.core = findAttentionCore(problem, facts.sequence);
   facts.kept = findKept(problem, facts.batchFactors);
-  facts.holdsGradient = heldGradients(problem);
+  facts.held = heldForWeights(problem, facts.kept);
   std::vector<bool> inMemory(problem.tensors.size(), false);
   for (size_t i = 0; i < problem.nodes.size(); ++i)
     for (size_t r = 0; r < problem.nodes[i].results.size(); ++r)

@@ -8,21 +8,13 @@
 namespace cleave::planner {
 namespace {
 
-// Per node: an operation that computes with a parameter, as it lies or laid out otherwise (an unrolled recurrence cuts
-// and joins its weights first).
+// Per node: an operation that computes with a parameter, as it lies or laid out otherwise.
 std::vector<bool> findWeighted(const Problem &problem) {
-  std::vector<bool> weighted(problem.nodes.size(), false), isWeight(problem.tensors.size(), false);
-  for (size_t t = 0; t < problem.tensors.size(); ++t) isWeight[t] = problem.tensors[t].kind == TensorKind::Parameter;
-  for (size_t i = 0; i < problem.nodes.size(); ++i) {
-    const Node &node = problem.nodes[i];
-    bool any = false, all = true;
-    for (int tensor : node.operands) {
-      any = any || isWeight[size_t(tensor)];
-      all = all && (isWeight[size_t(tensor)] || problem.tensors[size_t(tensor)].kind == TensorKind::Constant);
-    }
-    weighted[i] = any && !node.cheap;
-    for (int tensor : node.results) isWeight[size_t(tensor)] = any && all && node.cheap;
-  }
+  const std::vector<bool> isWeight = problem.areWeights(false);
+  std::vector<bool> weighted;
+  for (const Node &node : problem.nodes)
+    weighted.push_back(!node.cheap &&
+                       std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); }));
   return weighted;
 }
 

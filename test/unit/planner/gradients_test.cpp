@@ -100,9 +100,32 @@ TEST(Gradients, WaitPastATableInPartsThatTheTableDoesNotHave) {
 
 TEST(Gradients, AHalvedBackwardPassHoldsEachOnce) {
   Branch branch;
-  std::vector<bool> holds = heldGradients(branch.b.problem);
+  std::vector<bool> holds;
+  for (const HeldForWeights &held : heldForWeights(branch.b.problem, std::vector<bool>(16, true)))
+    holds.push_back(held.gradient);
   // For e that of h, for w and b that of r (as y's and z's are the same), for v that of o.
   EXPECT_EQ(holds, (std::vector<bool>{true, true, false, false, true, false}));
+}
+
+// A weight that is laid out otherwise before it is multiplied with, as in a recurrence; a scale that is
+// multiplied with what the backward pass makes again.
+TEST(Gradients, AHalvedBackwardPassHoldsForWeightsLaidOutOtherwise) {
+  ProblemBuilder b("laid out", 16);
+  int w = b.op("turned", "Transpose", "nk->kn", {b.parameter("w", {64, 64})});
+  int h = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), w});
+  int normal = b.op("normal", "Exp", "bn->bn", {h});
+  int scale = b.op("negative", "Neg", "n->n", {b.parameter("scale", {64})});
+  b.op("loss", "Sum", "bn->", {b.op("scaled", "Mul", "bn,n->bn", {normal, scale})});
+  const Problem &problem = b.problem;
+  std::vector<bool> kept(problem.tensors.size(), false);
+  std::vector<HeldForWeights> held = heldForWeights(problem, kept);
+  std::vector<bool> holds;
+  for (const HeldForWeights &one : held) holds.push_back(one.gradient);
+  EXPECT_EQ(holds, (std::vector<bool>{false, true, false, false, true, false})); // not those of the weights themselves
+  EXPECT_EQ(held[4].operand, normal);
+  EXPECT_EQ(held[1].operand, -1); // inputs are there
+  kept[size_t(normal)] = true;
+  EXPECT_EQ(heldForWeights(problem, kept)[4].operand, -1);
 }
 
 TEST(Slots, OfEachStageForItself) {
