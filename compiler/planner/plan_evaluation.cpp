@@ -33,8 +33,9 @@ public:
     std::vector<double> ends = simulatedEnds();
     for (size_t s = 0; s < stages.size(); ++s) {
       const double live = slots.empty() ? problem.live(int(s)) : slots[s];
-      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live;
-      ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live;
+      const double here = problem.profile && live <= 1 ? nearOfStage[s] : 0;
+      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live + here;
+      ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live - here;
     }
     int64_t devices = 0;
     for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
@@ -169,8 +170,22 @@ private:
       rank.state += state;
       keptOfStage.push_back(problem.kept(work));
       onHostOfStage.push_back(work.keptOnHost);
+      nearOfStage.push_back(readAgainSoon(own, first, end));
       rank.work += work;
     }
+  }
+
+  // Bytes that would leave for the host's memory and come back at once, were it not for other microbatches in between:
+  // of the stage's last units, what has less than `leastWayBack` of its operations behind it.
+  double readAgainSoon(const StageProblem &own, int first, int end) const {
+    const double nodes = double(layout.units[size_t(end) - 1].end - layout.units[size_t(first)].first);
+    double behind = 0, bytes = 0;
+    for (int u = end; u-- > first && behind * constants::leastWayBack < nodes;) {
+      const Unit &unit = layout.units[size_t(u)];
+      bytes += own.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
+      behind += double(unit.end - unit.first);
+    }
+    return bytes;
   }
 
   const StageProblem &of(int stage) const { return ofStage[ofStage.size() == 1 ? 0 : size_t(stage)]; }
@@ -227,6 +242,7 @@ private:
   std::vector<StageDecision> stages;
   std::vector<TiedGradient> tied;
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
+  std::vector<double> nearOfStage;                // of the latter, if the stage has no other microbatch meanwhile
   std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
   bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
 };
