@@ -301,8 +301,13 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
   if (!movesActivations(setting.offload)) return {count * kept};
-  const double here = setting.pp > 1 ? 0 : flow.nearLoss; // of a stage's microbatch others are in between
+  const double here = double(nearLossOf(setting, flow));
   return {here * kept, (count - here) * kept};
+}
+
+int nearLossOf(const Setting &setting, const Flow &flow) {
+  if (setting.pp > 1) return 0; // of a stage's microbatch others are in between
+  return setting.recompute == Recompute::Full ? flow.nearLossAgain : flow.nearLoss;
 }
 
 bool gathersAgain(const SplitModel &model) {

@@ -48,6 +48,8 @@ struct KeptBytes {
   double here = 0, onHost = 0;
 };
 KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// Of a flow, so many do not leave for the host's memory: they are read again too soon.
+int nearLossOf(const Setting &setting, const Flow &flow);
 // `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
 // `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,

@@ -166,6 +166,7 @@ struct Flow {
   bool inCore = false;           // made in the core of an attention (fusion.h)
   bool isScores = false;         // and no maximum or sum of them
   int nearLoss = 0;              // so many of them are read again too soon to leave for the host and come back
+  int nearLossAgain = 0;         // and where their reader is computed again before its backward pass
   int use = -1;                  // what the same kernel reads last has the same: a node
   std::vector<UnitShare> shares; // by producer; by first reader where no node makes it
 };

@@ -187,9 +187,23 @@ private:
     return {behind, sum};
   }
 
+  // The same where segments are computed again, as parts of as many: behind the node the forward pass to the end of its
+  // segment, and all four passes (forward, again, and as two more) of what lies behind that.
+  std::vector<double> commandsBehindAgain(const std::vector<double> &behind) const {
+    std::vector<double> again(behind), ofEnd(behind);
+    for (size_t i = behind.size(); i-- > 0;) {
+      const int node = int(i);
+      if (i + 1 < behind.size() && segmentOf(node) >= 0 && segmentOf(node + 1) == segmentOf(node))
+        ofEnd[i] = ofEnd[i + 1];
+      again[i] = ofEnd[i] + (behind[i] - ofEnd[i]) / 4;
+    }
+    return again;
+  }
+
   void addFlows() {
     std::map<std::vector<int64_t>, size_t> tied;
     const auto [behind, all] = commandsBehind();
+    const std::vector<double> behindAgain = commandsBehindAgain(behind);
     std::vector<bool> savedForSlice(problem.tensors.size(), false);
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       if (const int base = baseOf(int(t)); facts.kept[t] && base != int(t)) savedForSlice[size_t(base)] = true;
@@ -245,14 +259,16 @@ private:
       if (last >= 0) {
         flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
         flow.nearLoss = behind[size_t(last)] * constants::leastWayBack < all;
+        flow.nearLossAgain = behindAgain[size_t(last)] * constants::leastWayBack < all;
       }
-      const int nearLoss = flow.nearLoss;
+      const int nearLoss = flow.nearLoss, nearLossAgain = flow.nearLossAgain;
       auto [found, isNew] = tied.try_emplace(std::move(key), model.flows.size());
       if (isNew)
         model.flows.edit().push_back(std::move(flow));
       else {
         ++model.flows.edit()[found->second].count;
         model.flows.edit()[found->second].nearLoss += nearLoss;
+        model.flows.edit()[found->second].nearLossAgain += nearLossAgain;
       }
       share(model.flows.edit()[found->second].shares, std::max(0, firstUnit));
       // Inputs, labels and parameters are at hand in every stage.

@@ -154,7 +154,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
       sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
     }
-    if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - (setting.pp > 1 ? 0 : flow.nearLoss));
+    if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - nearLossOf(setting, flow));
   }
   if (!leaving.empty())
     for (const Flow &flow : model.flows)
