@@ -55,8 +55,8 @@ std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<
 class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
-      : problem(*decided.model.problem), decision(*decided.decision), decided(decided), model(decided.model),
-        parts(partsOfNodes(problem, decided.facts->repeats)) {}
+      : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
+        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats)) {}
 
   std::vector<TimePart> list() {
     addNodes();
@@ -71,6 +71,7 @@ public:
     }
     return std::move(rows);
   }
+  const PlanEvaluation evaluation;
   // What list() has met.
   CollectiveSink collectives;
 
@@ -139,7 +140,7 @@ private:
   }
 
   void addTied() {
-    for (const TiedGradient &tied : decided.evaluate().tied)
+    for (const TiedGradient &tied : evaluation.tied)
       row(firstReader(model.variables[size_t(tied.variable)].index), "optimizer").communicationSeconds += tied.seconds;
   }
 
@@ -319,7 +320,7 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
   ledger.list();
   CollectiveSums sums(decided.model.setting);
   for (const ImpliedCollective &one : ledger.collectives) sums.add(one);
-  const PlanEvaluation evaluation = decided.evaluate();
+  const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
     sums.add("send", {"pp"}, tied.bytes, 1, tied.seconds, false, "gradients of what several stages have are summed up");
   const double microbatches = double(decided.model.setting.microbatches);

@@ -35,25 +35,6 @@ planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh
   return {size, perNode};
 }
 
-const char *opName(plan::Collective::Op op) {
-  switch (op) {
-  case plan::Collective::ALL_REDUCE:
-    return "all_reduce";
-  case plan::Collective::REDUCE_SCATTER:
-    return "reduce_scatter";
-  case plan::Collective::ALL_GATHER:
-    return "all_gather";
-  case plan::Collective::ALL_TO_ALL:
-    return "all_to_all";
-  case plan::Collective::BROADCAST:
-    return "broadcast";
-  case plan::Collective::SHIFT:
-    return "shift";
-  default:
-    return "collective";
-  }
-}
-
 // The first of the devices that run a program.
 int64_t deviceOf(const plan::Plan &plan, const dist::Mesh &mesh, int program) {
   int64_t device = 0;
@@ -169,6 +150,7 @@ private:
     const plan::Program &program = plan.programs(number);
     const plan::Routine *step = runtime::findRoutine(program, "step");
     if (!step) return;
+    const int64_t device = deviceOf(plan, mesh, number);
     std::map<int, int64_t> runs; // of a fragment
     for (const plan::Action &action : step->actions()) ++runs[action.fragment()];
     for (auto [index, times] : runs) {
@@ -179,12 +161,12 @@ private:
           const plan::Collective &collective = command.collective();
           const dist::Axes axes(collective.axes().begin(), collective.axes().end());
           const planner::GroupShape group = groupShape(cluster, mesh, axes);
-          add(opName(collective.op()), axes, collective.why(), bytesTogether(collective, group.size),
+          add(runtime::kindName(command), axes, collective.why(), bytesTogether(collective, group.size),
               secondsAlone(cluster, group, collective), runsBesideCompute(fragment, c), double(times));
         } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
           const plan::Transfer &transfer = command.transfer();
           const double bytes = double(runtime::byteSize(transfer.buffer()));
-          const int64_t device = deviceOf(plan, mesh, number), peer = runtime::evaluate(transfer.peer(), mesh, device);
+          const int64_t peer = runtime::evaluate(transfer.peer(), mesh, device);
           if (peer == device) continue; // its next stage has it already
           const bool isFar = device / cluster.devicesPerNode != peer / cluster.devicesPerNode;
           // A message buffer takes it: compute goes on.
@@ -194,8 +176,8 @@ private:
     }
   }
 
-  void add(const char *op, const dist::Axes &axes, const std::string &why, double bytes, double seconds, bool isBeside,
-           double times) {
+  void add(const std::string &op, const dist::Axes &axes, const std::string &why, double bytes, double seconds,
+           bool isBeside, double times) {
     Sum &sum = sums[{op, axes, why}];
     sum.total.op = op;
     sum.total.axes = axes;

@@ -19,13 +19,11 @@ class Send final : public PreparedCommand {
 public:
   Send(MessageRing &ring, const std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    while (done < bytes) {
-      std::byte *buffer = ring.claim();
-      if (!buffer) return runError("the run was aborted");
-      fill(buffer);
+    for (;;) {
+      Result<bool> isDone = issue();
+      if (!isDone || *isDone) return isDone.status();
+      if (!ring.claim()) return runError("the run was aborted");
     }
-    done = 0;
-    return Status::ok();
   }
   Result<bool> issue() override {
     while (done < bytes) {
@@ -55,14 +53,11 @@ class Receive final : public PreparedCommand {
 public:
   Receive(MessageRing &ring, std::byte *data, int64_t bytes) : ring(ring), data(data), bytes(bytes) {}
   Status run() override {
-    while (done < bytes) {
-      int64_t arrived = 0;
-      const std::byte *buffer = ring.take(arrived);
-      if (!buffer) return runError("the run was aborted");
-      CLEAVE_RETURN_IF_ERROR(empty(buffer, arrived));
+    for (int64_t arrived = 0;;) {
+      Result<bool> isDone = issue();
+      if (!isDone || *isDone) return isDone.status();
+      if (!ring.take(arrived)) return runError("the run was aborted");
     }
-    done = 0;
-    return Status::ok();
   }
   Result<bool> issue() override {
     while (done < bytes) {

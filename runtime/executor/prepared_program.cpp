@@ -8,16 +8,6 @@
 
 namespace cleave::runtime {
 
-std::string kindName(const plan::Command &command) {
-  std::string name;
-  if (command.has_collective())
-    name = plan::Collective::Op_Name(command.collective().op());
-  else if (const auto *field = plan::Command::descriptor()->FindFieldByNumber(command.kind_case()))
-    name = field->name();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name.empty() ? "command without a kind" : name;
-}
-
 Status inCommand(const plan::Command &command, const Status &status) {
   return {static_cast<ErrorKind>(status.exitStatus()),
           fmt::format("command '{}' ({}): {}", command.name(), kindName(command), status.message())};

@@ -94,8 +94,6 @@ struct RankWork {
   const std::byte *const *inputsOf(const plan::Action &action) const { return action.ahead() ? next : inputs; }
 };
 
-// "contract", "all_reduce", ...
-std::string kindName(const plan::Command &command);
 // The error with the command it belongs to.
 Status inCommand(const plan::Command &command, const Status &status);
 

@@ -1,10 +1,21 @@
 #include "runtime/plan/routine.h"
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace cleave::runtime {
+
+std::string kindName(const plan::Command &command) {
+  std::string name;
+  if (command.has_collective())
+    name = plan::Collective::Op_Name(command.collective().op());
+  else if (const auto *field = plan::Command::descriptor()->FindFieldByNumber(command.kind_case()))
+    name = field->name();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.empty() ? "command without a kind" : name;
+}
 
 int laneOf(const plan::Command &command) {
   if (command.stream() == 0) return computeLane;

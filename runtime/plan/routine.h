@@ -27,6 +27,8 @@ namespace cleave::runtime {
 constexpr int computeLane = 0, communicationLane = 1, receiveLane = 2, fetchLane = 3, evictLane = 4, firstAxisLane = 5;
 constexpr int numLanes = firstAxisLane + 8; // axes of a mesh that have a lane: the first ones
 int laneOf(const plan::Command &command);
+// "contract", "all_reduce", ...
+std::string kindName(const plan::Command &command);
 std::vector<int> lanesOf(const plan::Program &program); // compute, and those that have commands; in their order
 // Of a GPU's collective; one between pipeline stages is in turn with sends.
 int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes);
