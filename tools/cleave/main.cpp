@@ -1,6 +1,24 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
+#include "compiler/recipe/recipe.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
+
+namespace {
+
+// What is wrong with the command line; CLI11 says of a word that is no command only that a command is missing.
+std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
+  std::vector<std::string> rest = app.remaining();
+  if (rest.empty() || !app.get_subcommands().empty()) return error.what();
+  const std::string &word = rest.front();
+  if (word.starts_with("-")) return fmt::format("there is no option '{}' before the command", word);
+  std::vector<std::string> commands;
+  for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
+    commands.push_back(command->get_name());
+  std::string nearest = cleave::recipe::nearestWord(word, commands);
+  return fmt::format("there is no command '{}'{}", word, nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+}
+
+} // namespace
 
 int main(int argc, char **argv) {
   CLI::App app{"Cleave splits the training of exported ONNX models over devices, says why, and runs it."};
@@ -16,7 +34,7 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
-    fmt::print(stderr, "cleave: error: {}\n", error.what());
+    fmt::print(stderr, "cleave: error: {}\n", faultOf(app, error));
     fmt::print(stderr, "See `cleave --help` and `cleave COMMAND --help`.\n");
     return 2;
   } catch (const std::bad_alloc &) {
