@@ -21,11 +21,12 @@ struct Planned {
   std::unique_ptr<Pipeline> pipeline; // holds the step at the decision's microbatch
   planner::Problem problem;
   planner::Decision decision;
-  std::vector<std::string> warnings;
+  std::vector<std::string> notes, warnings;
 
   report::Report report(const planner::Cluster &cluster) const {
     report::Report made = report::makeReport(problem, cluster, decision);
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
+    made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
     return made;
   }
 };
@@ -44,9 +45,10 @@ bool usesLibraryAttention(const CompileRequest &request) {
          request.recipe.attention != recipe::Attention::Written;
 }
 
-// With the GPU as this step will use it: where the library has no attention, scores are written and kept, whatever the
-// device could do.
-CompileRequest asUsed(CompileRequest request) {
+// With what the model says of its training, and the GPU as this step will use it: where the library has no attention,
+// scores are written and kept, whatever the device could do.
+Result<CompileRequest> asUsed(CompileRequest request) {
+  CLEAVE_RETURN_IF_ERROR(import_::completeRecipe(request.model, request.recipe, request.notes));
   const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
   if (isGpu && !usesLibraryAttention(request)) request.cluster.device.fusedAttention = false;
   return request;
@@ -56,9 +58,10 @@ CompileRequest asUsed(CompileRequest request) {
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
-  Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}};
+  Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}, {}};
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
   planned.warnings = planned.pipeline->warnings();
+  planned.notes = request.notes;
   if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())
     planned.warnings.push_back("precision tf32 is fp32 on a CPU: only NVIDIA GPUs have it");
   for (const std::string &warning : planned.warnings) request.warn(warning);
@@ -148,17 +151,28 @@ void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
         if (auto found = bounds.find(input.name()); found != bounds.end()) input.set_upper_bound(found->second);
 }
 
+// A folder ends in '/', so that it is known for one where it is missing.
+std::string absolutePath(const std::string &model) {
+  std::filesystem::path path = std::filesystem::absolute(model);
+  if (std::filesystem::is_directory(path)) path /= "";
+  return path.lexically_normal().string();
+}
+
 } // namespace
 
 Result<report::Report> estimate(const CompileRequest &given) {
-  const CompileRequest request = asUsed(given);
+  const Result<CompileRequest> used = asUsed(given);
+  if (!used) return used.status();
+  const CompileRequest &request = *used;
   auto planned = choose(request, false);
   if (!planned) return planned.status();
   return planned->report(request.cluster);
 }
 
 Result<Compiled> compile(const CompileRequest &given) {
-  const CompileRequest request = asUsed(given);
+  const Result<CompileRequest> used = asUsed(given);
+  if (!used) return used.status();
+  const CompileRequest &request = *used;
   const planner::Device &device = request.cluster.device;
   bool isGpu = !planner::computeCapability(device.kind).empty();
   if (request.emulate && !isGpu)
@@ -179,7 +193,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(request.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
-  plan.set_model_path(std::filesystem::absolute(request.model).lexically_normal().string());
+  plan.set_model_path(absolutePath(request.model));
   setBounds(bounds, plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, request.cluster);
@@ -191,8 +205,22 @@ Result<import_::Inspection> inspect(const std::string &model, const std::map<std
   CompileRequest request;
   request.model = model;
   request.recipe.dims = dims;
+  std::vector<std::string> notes;
+  auto training = import_::trainingOf(model);
+  if (!training) return training.status();
+  if (*training) {
+    if ((*training)->fault.empty()) {
+      request.recipe.trainable = (*training)->trained;
+      request.recipe.ties = recipe::Ties::AsExported;
+      request.recipe.loss.kind = recipe::LossKind::Output;
+      request.recipe.loss.output = (*training)->loss;
+    }
+    notes = recipe::whatItSays(**training);
+  }
   Pipeline pipeline(request);
-  return pipeline.inspect();
+  auto seen = pipeline.inspect();
+  if (seen) seen->notes.insert(seen->notes.begin(), notes.begin(), notes.end());
+  return seen;
 }
 
 std::string operatorTable() {

@@ -12,7 +12,7 @@
 namespace cleave {
 
 struct CompileRequest {
-  std::string model; // path of the .onnx file
+  std::string model; // path of the .onnx file, or of a folder of onnxruntime-training's artifacts
   recipe::Recipe recipe;
   planner::Cluster cluster;
   planner::SplitFlags split;
@@ -22,6 +22,7 @@ struct CompileRequest {
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
   planner::SearchOptions search = {};
+  std::vector<std::string> notes = {}; // of what was taken from the model: the report begins with them
 };
 
 } // namespace cleave

@@ -1,4 +1,5 @@
 #include "compiler/export_snapshot.h"
+#include "compiler/import/artifacts.h"
 #include "compiler/import/import.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -7,6 +8,7 @@
 #include "runtime/plan/master_weights.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/state/snapshot.h"
+#include <filesystem>
 #include <fstream>
 
 using namespace mlir;
@@ -128,12 +130,20 @@ Status replaceInitializer(const Snapshot &snapshot, const Weight &weight, const 
   return Status::ok();
 }
 
-Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std::string &model) {
-  auto origins = originsOf(model);
-  if (!origins) return origins.status();
+Result<::onnx::ModelProto> readModel(const std::string &model) {
+  if (std::filesystem::is_directory(model)) return import_::evalModelWithWeights(model);
   std::ifstream file(model, std::ios::binary);
   ::onnx::ModelProto proto;
   if (!file || !proto.ParseFromIstream(&file)) return inputError(model + ": cannot be read as an ONNX model");
+  return proto;
+}
+
+Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std::string &model) {
+  auto origins = originsOf(model);
+  if (!origins) return origins.status();
+  auto read = readModel(model);
+  if (!read) return read.status();
+  ::onnx::ModelProto &proto = *read;
   std::map<std::string, Weight> weights = weightsOf(snapshot.manifest());
   int64_t total = 0;
   for (::onnx::TensorProto &initializer : *proto.mutable_graph()->mutable_initializer()) {

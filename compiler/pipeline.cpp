@@ -96,11 +96,17 @@ Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)
   return failed_ ? failure(std::string(phase) + " failed") : Status::ok();
 }
 
-Status Pipeline::importModel() {
-  import_::ImportOptions options{.trainable = request.recipe.trainable, .ties = request.recipe.ties};
+Status Pipeline::readModel() {
+  import_::ImportOptions options{.trainable = request.recipe.trainable, .ties = request.recipe.ties, .loss = {}};
+  if (request.recipe.loss.kind == recipe::LossKind::Output) options.loss = request.recipe.loss.output;
   auto imported = import_::importModel(context, request.model, options);
   if (failed(imported)) return failure("the model cannot be read");
   module = std::move(*imported);
+  return Status::ok();
+}
+
+Status Pipeline::importModel() {
+  CLEAVE_RETURN_IF_ERROR(readModel());
   std::vector<recipe::ParameterNames> parameters;
   for (auto param : module->getOps<onnx::ParamOp>()) {
     recipe::ParameterNames names{param.getSymName().str(), {}};
@@ -197,9 +203,7 @@ Status Pipeline::buildStep(const StepOptions &step) {
 }
 
 Result<import_::Inspection> Pipeline::inspect() {
-  auto imported = import_::importModel(context, request.model, {});
-  if (failed(imported)) return failure("the model cannot be read");
-  module = std::move(*imported);
+  CLEAVE_RETURN_IF_ERROR(readModel());
   import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
   if (!seen.unsupported.empty()) return seen;
   // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.

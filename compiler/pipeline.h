@@ -44,6 +44,7 @@ public:
   const std::vector<std::string> &warnings() const { return warned; }
 
 private:
+  Status readModel();
   Status importModel();
   Status findBatch();
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;

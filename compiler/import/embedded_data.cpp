@@ -10,7 +10,8 @@ constexpr std::string_view embeddedKey = "cleave.embedded";
 constexpr size_t attributePayloadLimit = 1024; // bytes of a node attribute's tensor that may stay in the parsed model
 
 // Field numbers of onnx.proto.
-enum ModelField : uint32_t { modelGraph = 7 };
+enum ModelField : uint32_t { modelGraph = 7, modelTraining = 20 };
+enum TrainingField : uint32_t { trainingInitialization = 1, trainingAlgorithm = 2 };
 enum GraphField : uint32_t { graphNode = 1, graphInitializer = 5 };
 enum NodeField : uint32_t { nodeAttribute = 5 };
 enum AttributeField : uint32_t { attributeTensor = 5 };
@@ -105,6 +106,7 @@ public:
 
   bool model(size_t begin, size_t end, std::string &out) {
     return rewrite(begin, end, out, [&](const Field &field, std::string &into) {
+      if (field.number == modelTraining) return nested(field, into, &Stripper::training);
       return field.number == modelGraph ? nested(field, into, &Stripper::graph) : keep(field, into);
     });
   }
@@ -113,6 +115,12 @@ public:
 private:
   using Message = bool (Stripper::*)(size_t, size_t, std::string &);
 
+  bool training(size_t begin, size_t end, std::string &out) {
+    return rewrite(begin, end, out, [&](const Field &field, std::string &into) {
+      bool isGraph = field.number == trainingInitialization || field.number == trainingAlgorithm;
+      return isGraph ? nested(field, into, &Stripper::graph) : keep(field, into);
+    });
+  }
   bool graph(size_t begin, size_t end, std::string &out) {
     return rewrite(begin, end, out, [&](const Field &field, std::string &into) {
       if (field.number == graphInitializer) return nested(field, into, &Stripper::initializer);

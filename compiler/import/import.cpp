@@ -1,5 +1,6 @@
 #include "compiler/import/import.h"
 #include "compiler/import/graph_builder.h"
+#include "compiler/import/training_info.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -22,8 +23,6 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
   for (const std::string &file : store.missingFiles())
     notes.push_back(
         fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));
-  if (model.proto.training_info_size() > 0)
-    notes.push_back("the model carries training_info; its forward graph is used, the recipe says how it is trained");
   auto standard = model.opsets.find("");
   module->setAttr("onnx.path", builder.getStringAttr(model.path));
   module->setAttr("onnx.producer",
@@ -38,6 +37,8 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
 Status importInto(ModuleOp module, const std::string &path, const ImportOptions &options) {
   Result<ModelFile> model = openModel(path);
   if (!model) return model.status();
+  if (options.loss && model->proto.training_info_size() > 0 && model->training->loss == *options.loss)
+    appendLoss(*model);
   Result<FlatGraph> flat = flattenFunctions(*model);
   if (!flat) return flat.status();
   TensorStore store(*model);
@@ -59,6 +60,21 @@ FailureOr<OwningOpRef<ModuleOp>> importModel(MLIRContext &context, const std::st
   }
   if (failed(verify(*module))) return failure();
   return module;
+}
+
+Result<std::optional<recipe::ModelTraining>> trainingOf(const std::string &path) {
+  Result<ModelFile> model = openModel(path);
+  if (!model) return model.status();
+  return std::move(model->training);
+}
+
+Status completeRecipe(const std::string &path, recipe::Recipe &recipe, std::vector<std::string> &notes) {
+  Result<std::optional<recipe::ModelTraining>> training = trainingOf(path);
+  if (!training) return training.status();
+  if (*training) return recipe::takeFromModel(recipe, **training, notes);
+  if (recipe.gives("loss")) return Status::ok();
+  return inputError(recipe.at("loss") +
+                    ": the recipe needs a 'loss', such as {kind: softmax_cross_entropy, output: logits}");
 }
 
 } // namespace cleave::import_

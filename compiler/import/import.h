@@ -30,4 +30,11 @@ namespace cleave::import_ {
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                                const ImportOptions &options = {});
 
+// What the model says of its own training; none if it does not. Error: the model's.
+Result<std::optional<recipe::ModelTraining>> trainingOf(const std::string &path);
+
+// The recipe with what the model says of its own training (recipe/model_training.h), which it leaves open; `notes` says
+// what was taken. Error: the model's, or a recipe without a loss for a model that says nothing.
+Status completeRecipe(const std::string &path, recipe::Recipe &recipe, std::vector<std::string> &notes);
+
 } // namespace cleave::import_

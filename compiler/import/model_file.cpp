@@ -1,5 +1,7 @@
 #include "compiler/import/model_file.h"
+#include "compiler/import/artifacts.h"
 #include "compiler/import/embedded_data.h"
+#include "compiler/import/training_info.h"
 #include <climits>
 #include <filesystem>
 #include <fmt/format.h>
@@ -8,13 +10,6 @@ namespace fs = std::filesystem;
 
 namespace cleave::import_ {
 namespace {
-
-Status refuseFolder(const std::string &path) {
-  if (fs::exists(fs::path(path) / "training_model.onnx") || fs::exists(fs::path(path) / "checkpoint"))
-    return inputError(path + ": is an artifacts folder of onnxruntime-training, which is not supported yet; give the "
-                             "forward model's .onnx file and a recipe");
-  return inputError(path + ": is a folder; give the .onnx file inside it");
-}
 
 Status checkVersions(const std::string &path, const ModelFile &model) {
   const ::onnx::ModelProto &proto = model.proto;
@@ -53,7 +48,10 @@ Opsets readOpsets(const google::protobuf::RepeatedPtrField<::onnx::OperatorSetId
 
 Result<ModelFile> openModel(const std::string &path) {
   std::error_code failure;
-  if (fs::is_directory(path, failure)) return refuseFolder(path);
+  if (fs::is_directory(path, failure)) {
+    if (isArtifactsFolder(path)) return openArtifacts(path);
+    return inputError(path + ": is a folder without onnxruntime-training's artifacts; give the .onnx file inside it");
+  }
   if (!fs::exists(path, failure)) return inputError(path + ": there is no such file");
   Result<std::shared_ptr<runtime::MappedFile>> file = runtime::MappedFile::open(path);
   if (!file) return file.status();
@@ -69,6 +67,7 @@ Result<ModelFile> openModel(const std::string &path) {
   if (!model.proto.ParseFromString(*stripped)) return inputError(path + ": is not an ONNX model (it cannot be parsed)");
   model.opsets = readOpsets(model.proto.opset_import());
   CLEAVE_RETURN_IF_ERROR(checkVersions(path, model));
+  if (model.proto.training_info_size() > 0) model.training = readTrainingInfo(model);
   return model;
 }
 

@@ -17,6 +17,7 @@ namespace cleave::import_ {
 struct ImportOptions {
   std::vector<std::string> trainable = {"*"}; // globs over initializer names and the names of nodes that use them
   recipe::Ties ties = recipe::Ties::Auto;
+  std::optional<std::string> loss = {}; // the output that is the loss: training_info may be what computes it
 };
 
 enum class Role { Constant, Parameter, RunningStatistic };

@@ -187,6 +187,7 @@ Result<StoredTensor> TensorStore::locate(const TensorProto &tensor) {
       return inputError(
           fmt::format("{}: {} bytes are stored, its shape and type need {}", what, range->length, stored.length));
     stored.inFile = true;
+    stored.path = model.ownFile;
     stored.offset = range->offset;
     stored.bytes = model.file->bytes().data() + range->offset;
     return stored;

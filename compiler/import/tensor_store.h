@@ -16,7 +16,7 @@ struct StoredTensor {
   int32_t dataType = 0; // ::onnx::TensorProto::DataType
   std::vector<int64_t> shape;
   bool inFile = false; // path, offset, length name a contiguous little-endian row-major range
-  std::string path;    // relative to the model's folder; "" is the .onnx file itself
+  std::string path;    // relative to the model's folder; ModelFile::ownFile is the .onnx file itself
   int64_t offset = 0, length = 0;
   const char *bytes = nullptr;          // the data, `length` bytes; null when its file is missing
   std::shared_ptr<std::string> decoded; // owns bytes that are not in a file

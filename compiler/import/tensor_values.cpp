@@ -25,6 +25,24 @@ bool allEqual(const StoredTensor &tensor) {
   return std::memcmp(tensor.bytes, tensor.bytes + unit, tensor.length - unit) == 0;
 }
 
+std::optional<double> firstNumber(const StoredTensor &tensor) {
+  if (!tensor.bytes || tensor.length == 0) return std::nullopt;
+  switch (tensor.dataType) {
+  case TensorProto::FLOAT:
+    return recipe::shortest(load<float>(tensor.bytes));
+  case TensorProto::DOUBLE:
+    return load<double>(tensor.bytes);
+  case TensorProto::INT64:
+    return static_cast<double>(load<int64_t>(tensor.bytes));
+  case TensorProto::INT32:
+    return load<int32_t>(tensor.bytes);
+  case TensorProto::BOOL:
+    return load<uint8_t>(tensor.bytes);
+  default:
+    return std::nullopt;
+  }
+}
+
 bool looksLikeMask(const StoredTensor &tensor) {
   if (!tensor.bytes || !tensor.isFloat()) return false;
   int64_t count = tensor.elements();

@@ -8,6 +8,8 @@ namespace cleave::import_ {
 bool allEqual(const StoredTensor &tensor);
 // Holds an infinity, a NaN or a number <= -1e30: what attention masks are made of. False when the bytes are unknown.
 bool looksLikeMask(const StoredTensor &tensor);
+// The first element, of a float, integer or bool tensor that has one.
+std::optional<double> firstNumber(const StoredTensor &tensor);
 // Same type, shape and bytes.
 bool sameContent(const StoredTensor &a, const StoredTensor &b);
 // Both are matrices of the same type, and b[j, i] has the bytes of a[i, j].

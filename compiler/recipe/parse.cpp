@@ -100,6 +100,8 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.number("beta2_decay", optimizer.beta2Decay, {.most = 0});
   reader.number("d", optimizer.clipThreshold, {.above = 0});
   reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
+  reader.word("form", optimizer.form);
+  reader.word("bias_correction", optimizer.biasCorrection);
   reader.texts("no_decay", optimizer.noDecay);
   if (optimizer.kind == OptimizerKind::Sgd && optimizer.nesterov &&
       (optimizer.momentum == 0 || optimizer.dampening != 0))
@@ -131,10 +133,9 @@ void readInit(Source &source, MapReader &recipe, Init &init) {
   }
   MapReader reader = recipe.map("init");
   reader.text("kind", word);
-  if (word == "from_model") return reader.finish();
-  init.fromModel = false;
+  init.fromModel = word == "from_model";
   init.base.match = "*";
-  readInitRule(reader, init.base);
+  if (!init.fromModel) readInitRule(reader, init.base);
   YAML::Node rules = reader.node("rules");
   if (rules.IsDefined() && !rules.IsNull()) {
     if (!rules.IsSequence())
@@ -202,9 +203,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   source.lines = &recipe.lines;
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
-  if (!reader.has("loss"))
-    reader.fail("loss", "the recipe needs a 'loss', such as {kind: softmax_cross_entropy, output: logits}");
-  readLoss(reader.map("loss"), recipe.loss);
+  if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
   readOptimizer(reader.map("optimizer"), recipe.optimizer);
   if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), {.above = 0});
   reader.word("precision", recipe.precision);

@@ -25,6 +25,14 @@ enum class Attention { Auto, Library, Written };
 enum class Epilogues { Library, Written };
 enum class Ties { Auto, AsExported, None };
 enum class ScheduleKind { Constant, Linear, Cosine, Step };
+// How adam and adamw are written: where eps is added, and when adamw's weight decay is applied.
+//     pytorch  param (1 - lr wd) - lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps)
+//     onnx     (param - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)) (1 - lr wd)
+// The second is Kingma and Ba's "epsilon hat", and what ONNX's Adam, onnxruntime-training and transformers.AdamW do.
+enum class AdamForm { Pytorch, Onnx };
+// The t of 1 - b^t: updates with this one; updates before it, none of which is corrected (ONNX's Adam with a T that
+// begins at 0); no correction at all.
+enum class BiasCorrection { FromOne, FromZero, None };
 enum class DataKind { Arrays, Tokens, Chars, Cifar10, Images, Synthetic };
 
 struct Labels {
@@ -72,13 +80,15 @@ struct Optimizer {
   double weightDecay = 0.0;          // adamw: 0.01, muon: 0.1 unless given
   double momentum = 0.0;             // muon: 0.95 unless given
   double dampening = 0.0;
-  bool nesterov = false;            // muon: true unless given
-  double eps2 = 1.0e-3;             // adafactor: the least size of a parameter that steps are relative to
-  double beta2Decay = -0.8;         // adafactor
-  double clipThreshold = 1.0;       // adafactor, key `d`: the largest root mean square of an update
-  double initialAccumulator = 0.0;  // adagrad
-  double lrDecay = 0.0;             // adagrad
-  int64_t newtonSchulzSteps = 5;    // muon, key `ns_steps`
+  bool nesterov = false;             // muon: true unless given
+  double eps2 = 1.0e-3;              // adafactor: the least size of a parameter that steps are relative to
+  double beta2Decay = -0.8;          // adafactor
+  double clipThreshold = 1.0;        // adafactor, key `d`: the largest root mean square of an update
+  double initialAccumulator = 0.0;   // adagrad
+  double lrDecay = 0.0;              // adagrad
+  int64_t newtonSchulzSteps = 5;     // muon, key `ns_steps`
+  AdamForm form = AdamForm::Pytorch; // adam, adamw
+  BiasCorrection biasCorrection = BiasCorrection::FromOne;
   std::vector<std::string> noDecay; // globs over parameter names or the names of nodes that use them
   std::string where;
 };
@@ -128,7 +138,7 @@ struct LossScale {
 
 struct Recipe {
   std::map<std::string, int64_t> dims; // symbolic dimensions; "batch" is the global batch
-  Loss loss;
+  Loss loss;                           // of a recipe without one, where the model says it: see model_training.h
   Optimizer optimizer;
   std::optional<double> clipNorm;
   Precision precision = Precision::Fp32;
@@ -147,6 +157,7 @@ struct Recipe {
   std::string file;                         // as given; "recipe" from text
   std::map<std::string, std::string> lines; // dotted key -> "gpt.yaml:7" or "--set lr=1"
 
+  bool gives(const std::string &key) const { return lines.count(key) != 0; } // as a dotted key
   // Where a key was written, for messages: "gpt.yaml:7"; for a key that is not there, where its map was, or the file.
   std::string at(const std::string &key) const;
 
@@ -192,6 +203,8 @@ std::string toString(BatchNorm kind);
 std::string toString(Attention kind);
 std::string toString(Epilogues kind);
 std::string toString(Ties kind);
+std::string toString(AdamForm kind);
+std::string toString(BiasCorrection kind);
 std::string toString(ScheduleKind kind);
 std::string toString(DataKind kind);
 

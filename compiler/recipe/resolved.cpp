@@ -77,7 +77,8 @@ void writeOptimizer(MapWriter &to, const Optimizer &optimizer) {
   to.number("dampening", optimizer.dampening).boolean("nesterov", optimizer.nesterov);
   to.number("initial_accumulator", optimizer.initialAccumulator).number("lr_decay", optimizer.lrDecay);
   to.number("eps2", optimizer.eps2).number("beta2_decay", optimizer.beta2Decay).number("d", optimizer.clipThreshold);
-  to.integer("ns_steps", optimizer.newtonSchulzSteps).texts("no_decay", optimizer.noDecay);
+  to.integer("ns_steps", optimizer.newtonSchulzSteps).word("form", toString(optimizer.form));
+  to.word("bias_correction", toString(optimizer.biasCorrection)).texts("no_decay", optimizer.noDecay);
 }
 
 void writeInitRule(MapWriter &to, const InitRule &rule) {
@@ -86,11 +87,10 @@ void writeInitRule(MapWriter &to, const InitRule &rule) {
 }
 
 void writeInit(MapWriter &to, const Init &init) {
-  if (init.fromModel) {
+  if (init.fromModel)
     to.word("kind", "from_model");
-    return;
-  }
-  writeInitRule(to, init.base);
+  else
+    writeInitRule(to, init.base);
   to.out << YAML::Key << "rules" << YAML::Value << YAML::BeginSeq;
   for (const InitRule &rule : init.rules) {
     to.out << YAML::BeginMap;

@@ -51,6 +51,15 @@ template <> std::span<const Word<Ties>> words() {
   static constexpr Word<Ties> table[] = {{Ties::Auto, "auto"}, {Ties::AsExported, "as_exported"}, {Ties::None, "none"}};
   return table;
 }
+template <> std::span<const Word<AdamForm>> words() {
+  static constexpr Word<AdamForm> table[] = {{AdamForm::Pytorch, "pytorch"}, {AdamForm::Onnx, "onnx"}};
+  return table;
+}
+template <> std::span<const Word<BiasCorrection>> words() {
+  static constexpr Word<BiasCorrection> table[] = {
+      {BiasCorrection::FromOne, "from_one"}, {BiasCorrection::FromZero, "from_zero"}, {BiasCorrection::None, "none"}};
+  return table;
+}
 template <> std::span<const Word<ScheduleKind>> words() {
   static constexpr Word<ScheduleKind> table[] = {{ScheduleKind::Constant, "constant"},
                                                  {ScheduleKind::Linear, "linear"},
@@ -84,6 +93,8 @@ std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Epilogues kind) { return wordOf(kind); }
 std::string toString(Ties kind) { return wordOf(kind); }
+std::string toString(AdamForm kind) { return wordOf(kind); }
+std::string toString(BiasCorrection kind) { return wordOf(kind); }
 std::string toString(ScheduleKind kind) { return wordOf(kind); }
 std::string toString(DataKind kind) { return wordOf(kind); }
 

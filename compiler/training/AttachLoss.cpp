@@ -69,6 +69,7 @@ private:
     // Half precision sums would lose the loss.
     if (type.getElementTypeBitWidth() < 32) x = f.cast(x, Float32Type::get(&getContext()));
     if (loss.kind == LossKind::Output) {
+      nameLabels(model);
       if (type.getNumElements() != 1) return error(model) << "the output must be a scalar, is " << type;
       Value sum = type.getRank() == 0 ? x : f.make<onnx::ReshapeOp>(x, ArrayRef<int64_t>());
       // A graph's own loss is taken as its microbatch's mean, unless the recipe says sum.
@@ -98,6 +99,14 @@ private:
     bool narrow = tensorType(*labels).getElementTypeBitWidth() < 32;
     Value classes = narrow ? f.cast(*labels, IntegerType::get(&getContext(), 64)) : *labels;
     return buildClassLoss(f, loss, x, classes, axis);
+  }
+
+  // The graph's own input of the labels' name is what data sets call labels.
+  void nameLabels(func::FuncOp model) {
+    for (unsigned i = 0; i < model.getNumArguments(); ++i)
+      if (auto name = model.getArgAttrOfType<StringAttr>(i, "onnx.name");
+          name && name.getValue() == recipe.loss.labels.name)
+        model.setArgAttr(i, "cleave.role", StringAttr::get(&getContext(), "label"));
   }
 
   // The labels' element type, from the recipe's word or else `fallback`; null for an unknown word.

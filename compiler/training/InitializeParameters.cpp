@@ -1,6 +1,7 @@
 // InitializeParameters: what the recipe's `init` makes of the weights. With `from_model` they stay as the model's files
-// have them; otherwise every parameter gets a constant (`fill`) or a distribution (`init`) of the first rule that fits,
-// drawn later by the counter-based generator: element i of a parameter is a function of seed, parameter and i only.
+// have them, but for those that a rule names; otherwise every parameter gets a constant (`fill`) or a distribution
+// (`init`) of the first rule that fits, drawn later by the counter-based generator: element i of a parameter is a
+// function of seed, parameter and i only.
 //
 //   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
 //   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
@@ -27,12 +28,14 @@ public:
   StringRef getDescription() const final { return "give parameters the recipe's initial distributions"; }
 
   void runOnOperation() override {
-    if (recipe.init.fromModel) return;
+    if (recipe.init.fromModel && recipe.init.rules.empty()) return;
     findInputMajor();
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
       auto type = dyn_cast<ShapedType>(param.getType());
-      if (param.getRole() != "parameter" || !param.getTrainable() || !type || !isa<FloatType>(type.getElementType())) continue;
-      if (failed(applyRule(param, ruleFor(param)))) signalPassFailure();
+      if (param.getRole() != "parameter" || !param.getTrainable() || !type || !isa<FloatType>(type.getElementType()))
+        continue;
+      const recipe::InitRule *rule = ruleFor(param);
+      if (rule && failed(applyRule(param, *rule))) signalPassFailure();
     }
   }
 
@@ -51,13 +54,14 @@ private:
     });
   }
 
-  const recipe::InitRule &ruleFor(onnx::ParamOp param) {
+  // Null: as the model's file has it.
+  const recipe::InitRule *ruleFor(onnx::ParamOp param) {
     recipe::ParameterNames names{param.getSymName().str(), {}};
     if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
       for (StringRef node : nodes.getAsValueRange<StringAttr>()) names.nodes.push_back(node.str());
     for (const recipe::InitRule &rule : recipe.init.rules)
-      if (recipe::matchParameter({rule.match}, names)) return rule;
-    return recipe.init.base;
+      if (recipe::matchParameter({rule.match}, names)) return &rule;
+    return recipe.init.fromModel ? nullptr : &recipe.init.base;
   }
 
   // As PyTorch counts them: the first two dimensions, times the size of the kernel.

@@ -40,14 +40,14 @@ struct Rule {
   }
   // Weight decay as part of the gradient (L2).
   Value decayedGrad() { return weightDecay == 0 ? grad : f.add(grad, f.scale(param, weightDecay)); }
-  // Weight decay applied to the parameter itself (decoupled): param * (1 - lr * weightDecay).
-  Value decayedParam() {
-    if (weightDecay == 0) return param;
+  // Weight decay applied to the parameter itself (decoupled): x * (1 - lr * weightDecay).
+  Value decayed(Value x) {
+    if (weightDecay == 0) return x;
     Value keep = context.shared("1-lr*" + std::to_string(weightDecay), [&] {
       Value lr = context.learningRate();
       return f.sub(f.like(lr, 1), f.scale(lr, weightDecay));
     });
-    return times(param, keep);
+    return times(x, keep);
   }
 
   // buf = momentum buf + (1 - dampening) g, where the first step takes g undamped.
@@ -70,24 +70,50 @@ struct Rule {
     return f.sub(param, times(g, context.learningRate()));
   }
 
-  // `scale` m / (sqrt(v) / sqrt(1 - b2^t) + eps), where m and v are the moving averages of g and its square
-  Value moments(Value g, Value scale) {
+  // The new moving averages of g and of its square.
+  struct Moments {
+    Value m, root; // the second's square root
+  };
+  Moments moments(Value g) {
     Value m = average(context.state("adam.m", 0), g, spec.beta1);
     Value v = average(context.state("adam.v", 0), f.mul(g, g), spec.beta2);
     context.setState("adam.m", m);
     context.setState("adam.v", v);
-    Value correction =
-        context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(context.oneMinusPower(spec.beta2)); });
-    Value root = f.div(f.make<onnx::SqrtOp>(v), everywhere(correction));
-    return f.div(times(m, scale), f.add(root, f.like(root, spec.eps)));
+    return {m, f.make<onnx::SqrtOp>(v)};
   }
 
-  // param -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+  // `scale` m / (sqrt(v) / correction + eps)
+  Value direction(const Moments &of, Value scale, Value correction) {
+    Value root = f.div(of.root, everywhere(correction));
+    return f.div(times(of.m, scale), f.add(root, f.like(root, spec.eps)));
+  }
+
+  // 1 - base^t with the t that `bias_correction` says.
+  Value correction(double base) {
+    if (spec.biasCorrection == recipe::BiasCorrection::None ||
+        (base == 0 && spec.biasCorrection == recipe::BiasCorrection::FromZero))
+      return f.like(context.learningRate(), 1);
+    Value now = context.oneMinusPower(base);
+    if (spec.biasCorrection == recipe::BiasCorrection::FromOne) return now;
+    // b (1 - b^(t-1)) = (1 - b^t) - (1 - b), which is 0 in the first step and b (1 - b) at least in those after it.
+    Value before = f.sub(now, f.like(now, 1 - base));
+    Value later = f.make<onnx::GreaterOp>(before, f.like(before, base * (1 - base) / 2));
+    return f.where(later, f.scale(before, 1 / base), f.like(before, 1));
+  }
+
+  // See AdamForm; adam's weight decay is part of the gradient.
   Value adam(bool decoupled) {
-    Value start = decoupled ? decayedParam() : param, g = decoupled ? grad : decayedGrad();
-    Value stepSize = context.shared("adam.step_size",
-                                    [&] { return f.div(context.learningRate(), context.oneMinusPower(spec.beta1)); });
-    return f.sub(start, moments(g, stepSize));
+    Value root2 = context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(correction(spec.beta2)); });
+    Value stepSize =
+        context.shared("adam.step_size", [&] { return f.div(context.learningRate(), correction(spec.beta1)); });
+    if (spec.form == recipe::AdamForm::Onnx) {
+      Moments of = moments(decoupled ? grad : decayedGrad());
+      Value rate = context.shared("adam.rate", [&] { return f.mul(stepSize, root2); });
+      Value step = f.div(times(of.m, rate), f.add(of.root, f.like(of.root, spec.eps)));
+      return decoupled ? decayed(f.sub(param, step)) : f.sub(param, step);
+    }
+    Value start = decoupled ? decayed(param) : param;
+    return f.sub(start, direction(moments(decoupled ? grad : decayedGrad()), stepSize, root2));
   }
 
   // u = adam's direction + wd param; param -= lr |param| / |u| u, where a norm of 0 leaves the ratio at 1
@@ -97,7 +123,9 @@ struct Rule {
       Value rest = context.oneMinusPower(spec.beta1);
       return f.div(f.like(rest, 1), rest);
     });
-    Value u = moments(grad, unbiased);
+    Value root2 =
+        context.shared("adam.correction", [&] { return f.make<onnx::SqrtOp>(context.oneMinusPower(spec.beta2)); });
+    Value u = direction(moments(grad), unbiased, root2);
     if (weightDecay != 0) u = f.add(u, f.scale(param, weightDecay));
     Value length = norm(param), step = norm(u);
     auto isThere = [&](Value x) { return f.make<onnx::GreaterOp>(x, f.like(x, 0)); };
@@ -126,7 +154,7 @@ struct Rule {
     Value m = context.state("lion.m", 0);
     Value direction = f.make<onnx::SignOp>(average(m, grad, spec.beta1));
     context.setState("lion.m", average(m, grad, spec.beta2));
-    return f.sub(decayedParam(), times(direction, context.learningRate()));
+    return f.sub(decayed(param), times(direction, context.learningRate()));
   }
 
   // The mean of the squares' rows times that of their columns over the mean of all stands for the moving average of
@@ -166,7 +194,7 @@ struct Rule {
     Value u = f.mul(g, f.make<onnx::RsqrtOp>(atLeast(v, spec.eps * spec.eps)));
     Value alpha = atLeast(size(param), spec.eps2);
     alpha = f.div(f.mul(alpha, spread(rate, alpha)), atLeast(f.scale(size(u), 1 / spec.clipThreshold), 1));
-    return f.sub(decayedParam(), reshaped(f.mul(u, ofEach(alpha, u)), tensorType(param).getShape()));
+    return f.sub(decayed(param), reshaped(f.mul(u, ofEach(alpha, u)), tensorType(param).getShape()));
   }
 
   // x is [stacked, rows, columns]. From x / |x| on, `ns_steps` times: x <- a x + (b s + c s s) x with s = x x^T, or
@@ -204,7 +232,7 @@ struct Rule {
     int64_t columns = tensorType(m).getNumElements() / (stacked * rows);
     double ratio = use == MatrixUse::OutputsFirst ? double(rows) / double(columns) : double(columns) / double(rows);
     Value direction = reshaped(orthogonal(reshaped(m, {stacked, rows, columns})), tensorType(param).getShape());
-    return f.sub(decayedParam(), times(f.scale(direction, std::sqrt(std::max(1.0, ratio))), context.learningRate()));
+    return f.sub(decayed(param), times(f.scale(direction, std::sqrt(std::max(1.0, ratio))), context.learningRate()));
   }
 };
 

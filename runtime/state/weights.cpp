@@ -78,7 +78,9 @@ Result<const MappedFile *> WeightReader::file(const std::string &relative) {
   for (const fs::path &piece : part)
     if (part.is_absolute() || piece == "..")
       return inputError(fmt::format("the weight file '{}' is outside of the model's folder", relative));
-  std::string path = relative.empty() ? modelPath : (fs::path(modelPath).parent_path() / part).string();
+  std::error_code failure;
+  fs::path folder = fs::is_directory(modelPath, failure) ? fs::path(modelPath) : fs::path(modelPath).parent_path();
+  std::string path = relative.empty() ? modelPath : (folder / part).string();
   Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(path);
   if (!bytes)
     return inputError(bytes.status().message() +

@@ -18,7 +18,8 @@ namespace cleave::runtime {
 
 class WeightReader {
 public:
-  // `modelPath`: the .onnx file, if it moved since the plan was made; "": as the plan says.
+  // `modelPath`: the .onnx file (or the folder of artifacts), if it moved since the plan was made; "": as the plan
+  // says.
   explicit WeightReader(const plan::Plan &plan, const std::string &modelPath = "");
 
   // Writes the shard of `parameter` that `shard` describes into `out`. Only the bytes of the shard are read. Safe from

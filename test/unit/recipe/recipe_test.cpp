@@ -1,3 +1,4 @@
+#include "compiler/recipe/model_training.h"
 #include "compiler/recipe/words.h"
 #include <cmath>
 #include <gmock/gmock.h>
@@ -106,7 +107,6 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("clip_norm: -1")), HasSubstr("must be above 0"));
   EXPECT_THAT(fault(withLoss("optimizer: {betas: [0.9, 1.0]}")), HasSubstr("one is '1.0'"));
   EXPECT_THAT(fault(withLoss("seed: 1\nseed: 2")), HasSubstr("r.yaml:3: the key 'seed' is there twice"));
-  EXPECT_THAT(fault("optimizer: {kind: sgd}"), HasSubstr("needs a 'loss'"));
   EXPECT_THAT(fault(withLoss("data: {kind: chars}")), HasSubstr("needs a 'path'"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
@@ -177,6 +177,40 @@ TEST(Glob, OnesThatMatchNothingAreNamed) {
   EXPECT_FALSE(checkGlobs(parsed(withLoss("trainable: [fc.wieght]")), names).isOk());
 }
 
+TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
+  ModelTraining model;
+  model.source = "the artifacts";
+  model.loss = "l";
+  model.trained = {"w"};
+  model.optimizer.emplace();
+  model.optimizer->eps = 1e-6;
+  model.optimizer->form = AdamForm::Onnx;
+  model.clipNorm = 2;
+  std::vector<std::string> notes;
+  Recipe recipe = parsed("optimizer: {lr: 0.5, betas: [0.5, 0.6]}");
+  ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
+  EXPECT_TRUE(recipe.loss.kind == LossKind::Output && recipe.loss.output == "l");
+  EXPECT_TRUE(recipe.optimizer.lr.peak == 0.5 && recipe.optimizer.beta2 == 0.6 && recipe.optimizer.eps == 1e-6);
+  EXPECT_EQ(recipe.optimizer.form, AdamForm::Onnx);
+  EXPECT_EQ(recipe.optimizer.weightDecay, 0);
+  EXPECT_EQ(recipe.clipNorm, 2.0);
+  EXPECT_EQ(recipe.ties, Ties::AsExported);
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("form onnx), at the recipe's lr")));
+  EXPECT_EQ(parsed(recipe.resolved()).resolved(), recipe.resolved());
+
+  recipe = parsed("loss: {kind: mse}\noptimizer: {kind: sgd}\ntrainable: [a]\nclip_norm: 1\nties: none");
+  ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
+  EXPECT_TRUE(recipe.loss.kind == LossKind::Mse && recipe.optimizer.kind == OptimizerKind::Sgd);
+  EXPECT_EQ(recipe.optimizer.form, AdamForm::Pytorch);
+  EXPECT_THAT(recipe.trainable, testing::ElementsAre("a"));
+  EXPECT_TRUE(recipe.clipNorm == 1.0 && recipe.ties == Ties::None);
+  model.optimizer.reset();
+  model.optimizerFault = "o.onnx: node 'n' is strange";
+  ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
+  recipe = parsed("optimizer: {lr: 0.5}");
+  EXPECT_THAT(takeFromModel(recipe, model, notes).message(), HasSubstr("node 'n' is strange; give the recipe"));
+}
+
 TEST(Recipe, OutputsAreChecked) {
   EXPECT_TRUE(checkOutput(parsed(withLoss("")), {"y"}).isOk());
   EXPECT_THAT(checkOutput(parsed(withLoss("")), {"y", "z"}).message(), HasSubstr("2 outputs"));
@@ -200,6 +234,8 @@ TEST(Words, EveryValueHasOneWord) {
   expectTableIsWhole<BatchNorm>(3);
   expectTableIsWhole<Ties>(3);
   expectTableIsWhole<ScheduleKind>(4);
+  expectTableIsWhole<AdamForm>(2);
+  expectTableIsWhole<BiasCorrection>(3);
   expectTableIsWhole<DataKind>(6);
 }
 
