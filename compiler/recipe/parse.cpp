@@ -189,6 +189,9 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.boolean("drop_last", data.dropLast);
   reader.text("dtype", data.dtype);
   reader.integer("samples", data.samples, {.least = 1});
+  reader.integer("size", data.size, {.least = 1});
+  reader.numbers("mean", data.mean);
+  reader.numbers("std", data.std, {.above = 0});
   MapReader fields = reader.map("fields");
   for (const std::string &key : fields.keys()) fields.text(key, data.fields[key]);
   static const std::vector<std::string> types = {"uint16", "uint32", "int32", "int64"};

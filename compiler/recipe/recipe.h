@@ -113,13 +113,16 @@ struct Dropout {
 
 struct Data {
   DataKind kind = DataKind::Synthetic;
-  std::string path;        // absolute once parsed: relative paths start at the recipe's folder, else at the current one
-  int64_t block = 0;       // chars, tokens: sequence length; 0: from the model's input
-  double trainSplit = 1.0; // chars, tokens, arrays: this leading part trains, the rest evaluates
-  int64_t truncate = 0;    // chars, tokens: use only this many symbols; 0: all
+  std::string path;  // absolute once parsed: relative paths start at the recipe's folder, else at the current one
+  int64_t block = 0; // chars, tokens: sequence length; 0: from the model's input
+  double trainSplit =
+      1.0;              // chars, tokens, arrays, images (of each class): this leading part trains, the rest evaluates
+  int64_t truncate = 0; // chars, tokens: use only this many symbols; 0: all
   bool shuffle = true;
   bool dropLast = false;
   std::string dtype;                         // tokens: uint16 | uint32 | int32 | int64; empty: uint16
+  int64_t size = 0;                          // images: what the shorter side becomes; 0: the model's size
+  std::vector<double> mean, std;             // images: of one channel or of each; empty: 0 and 1
   int64_t samples = 0;                       // synthetic: samples an epoch; 0: 1024 batches' worth
   std::map<std::string, std::string> fields; // input or label name -> array name, where they differ
   std::string where;

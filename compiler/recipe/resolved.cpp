@@ -26,6 +26,12 @@ public:
     out << YAML::EndSeq;
     return *this;
   }
+  MapWriter &numbers(const char *key, const std::vector<double> &values) {
+    out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginSeq;
+    for (double value : values) out << fmt::format("{}", value);
+    out << YAML::EndSeq;
+    return *this;
+  }
   MapWriter &null(const char *key) {
     out << YAML::Key << key << YAML::Value << YAML::Null;
     return *this;
@@ -109,6 +115,9 @@ void writeData(MapWriter &to, const Data &data) {
   to.boolean("shuffle", data.shuffle).boolean("drop_last", data.dropLast);
   if (!data.dtype.empty()) to.word("dtype", data.dtype);
   if (data.samples > 0) to.integer("samples", data.samples);
+  if (data.size > 0) to.integer("size", data.size);
+  for (auto [key, values] : {std::pair("mean", &data.mean), std::pair("std", &data.std)})
+    if (!values->empty()) to.numbers(key, *values);
   if (!data.fields.empty())
     to.map("fields", [&] {
       for (const auto &[field, array] : data.fields) to.text(field.c_str(), array);

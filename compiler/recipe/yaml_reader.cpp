@@ -148,6 +148,17 @@ void MapReader::integers(const std::string &key, std::vector<int64_t> &value) {
       fail(key, fmt::format("'{}' must list whole numbers, one is '{}'", dotted(key), text));
 }
 
+void MapReader::numbers(const std::string &key, std::vector<double> &value, Range range) {
+  std::vector<std::string> given;
+  texts(key, given);
+  if (!has(key)) return;
+  value.clear();
+  for (const std::string &text : given)
+    if (!parseWhole(text, value.emplace_back()) || !std::isfinite(value.back()) || !inRange(value.back(), range))
+      fail(key, fmt::format("'{}' must list numbers{}{}, one is '{}'", dotted(key), describe(range).empty() ? "" : " ",
+                            describe(range), text));
+}
+
 void MapReader::unknownWord(const std::string &key, const std::string &given, const std::vector<std::string> &known) {
   std::string nearest = nearestWord(given, known);
   fail(key, fmt::format("'{}' cannot be '{}'; {}it is one of: {}", dotted(key), given,

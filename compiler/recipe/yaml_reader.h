@@ -50,6 +50,7 @@ public:
   void text(const std::string &key, std::string &value);
   void texts(const std::string &key, std::vector<std::string> &value);
   void integers(const std::string &key, std::vector<int64_t> &value);
+  void numbers(const std::string &key, std::vector<double> &value, Range range = {});
   template <typename Kind> void word(const std::string &key, Kind &value) {
     if (!has(key)) return;
     std::string given = scalar(key, "one word");

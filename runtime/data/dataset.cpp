@@ -59,8 +59,9 @@ Result<DataSource> openData(const std::string &yaml, const std::vector<Field> &f
   if (settings->kind == "chars") return openChars(*settings, fields);
   if (settings->kind == "tokens") return openTokens(*settings, fields);
   if (settings->kind == "cifar10") return openCifar10(*settings, fields);
+  if (settings->kind == "images") return openImages(*settings, fields);
   return inputError(fmt::format(
-      "data of kind '{}' is not supported yet; supported: arrays, chars, tokens, cifar10, synthetic", settings->kind));
+      "data of kind '{}' is not known; known: arrays, chars, tokens, cifar10, images, synthetic", settings->kind));
 }
 
 } // namespace cleave::runtime

@@ -15,6 +15,11 @@ Result<DataSource> openTokens(const DataSettings &settings, const std::vector<Fi
 // CIFAR-10's binary files: a folder with data_batch_*.bin (and test_batch.bin), or one .bin file. Pixels as [0, 1]
 // floats (or raw uint8), labels as a number or, for a field [10] of floats, one-hot.
 Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<Field> &fields);
+// A folder as torchvision's ImageFolder has it: one for each class, in whose sorted order they are numbered, with PNG
+// and JPEG files anywhere below. Resized so that the shorter side is `size` (0: so that the model's size is just
+// covered), cropped in the middle; pixels as raw uint8, or as [0, 1] floats less `mean`, over `std`; [1, height, width]
+// is grey. Labels as for CIFAR-10. Of each class the leading `train_split` trains.
+Result<DataSource> openImages(const DataSettings &settings, const std::vector<Field> &fields);
 // Random numbers of the right shapes: floats uniform in [-1, 1), integers below the field's upper bound, float labels 0
 // or 1.
 Result<DataSource> openSynthetic(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed);

@@ -31,6 +31,12 @@ Result<DataSettings> parseDataSettings(const std::string &yaml) {
         settings.shuffle = value.as<bool>();
       else if (key == "drop_last")
         settings.dropLast = value.as<bool>();
+      else if (key == "size")
+        settings.size = value.as<int64_t>();
+      else if (key == "mean")
+        settings.mean = value.as<std::vector<double>>();
+      else if (key == "std")
+        settings.std = value.as<std::vector<double>>();
       else if (key == "fields")
         settings.fields = value.as<std::map<std::string, std::string>>();
       else

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace cleave::runtime {
 
@@ -13,6 +14,8 @@ struct DataSettings {
   double trainSplit = 1.0;
   bool shuffle = true, dropLast = false;
   std::map<std::string, std::string> fields;
+  int64_t size = 0;              // images
+  std::vector<double> mean, std; // images: of one channel or of each
 };
 
 // Error: not a map, an unknown key, a value of the wrong type.

@@ -237,7 +237,7 @@ TEST_F(DataTest, SyntheticIsBoundedAndRepeatable) {
 }
 
 TEST(Settings, FaultsAreNamed) {
-  EXPECT_THAT(fault("{kind: images, path: x}", {{"x", plan::F32, {1}}}), HasSubstr("'images' is not supported yet"));
+  EXPECT_THAT(fault("{kind: images, path: x}", {{"x", plan::F32, {1}}}), HasSubstr("x: cannot be read"));
   EXPECT_THAT(fault("{kind: arrays}", {{"x", plan::F32, {1}}}), HasSubstr("needs a path"));
   EXPECT_THAT(fault("", {{"x", plan::F32, {1}}}), HasSubstr("names no training data"));
   EXPECT_THAT(fault("{kind: chars, block: many}", {{"x", plan::F32, {1}}}), HasSubstr("'block'"));

@@ -71,7 +71,7 @@ TEST(Recipe, ReadsTheExampleOfTheInterface) {
 
 TEST(Recipe, ResolvedTextParsesToTheSame) {
   for (const std::string &text :
-       {std::string(example),
+       {std::string(example), withLoss("data: {kind: images, path: /x, size: 256, mean: [0.5, 0.25, 0.1], std: [0.2]}"),
         withLoss(
             "dropout: 0.1\ntrainable: [a, 'b*']\ninit: {kind: normal, std: 0.02, rules: [{match: '*.bias', kind: "
             "zeros}]}\n"
@@ -108,6 +108,9 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("optimizer: {betas: [0.9, 1.0]}")), HasSubstr("one is '1.0'"));
   EXPECT_THAT(fault(withLoss("seed: 1\nseed: 2")), HasSubstr("r.yaml:3: the key 'seed' is there twice"));
   EXPECT_THAT(fault(withLoss("data: {kind: chars}")), HasSubstr("needs a 'path'"));
+  EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, std: [0]}")),
+              HasSubstr("'data.std' must list numbers above 0, one is '0'"));
+  EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
   EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));

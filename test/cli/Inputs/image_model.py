@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+"""A linear classifier of images, without weights: every pixel counts.
+
+    image_model.py CHANNELS HEIGHT WIDTH CLASSES FILE [uint8]
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "models"))
+from onnx_writer import FLOAT, Graph  # noqa: E402
+
+UINT8 = 2
+channels, height, width, classes = map(int, sys.argv[1:5])
+graph = Graph("images")
+raw = sys.argv[6:] == ["uint8"]
+x = graph.op("Cast", "cast", ["x"], ["floats"], to=FLOAT)[0] if raw else "x"
+graph.op("Flatten", "flatten", [x], ["flat"], axis=1)
+graph.op("MatMul", "product", ["flat", graph.weight("head", channels * height * width, classes)], ["logits"])
+graph.write(sys.argv[5], [("x", UINT8 if raw else FLOAT, ["batch", channels, height, width])],
+            [("logits", FLOAT, ["batch", classes])])
