@@ -23,6 +23,12 @@ Status FlightRecorder::open(const std::vector<cuda::CudaDevice *> &ranks, const 
   return Status::ok();
 }
 
+Status FlightRecorder::clear(size_t rank) {
+  const cuda::Gpu &gpu = devices[rank]->gpu();
+  return gpu.check(gpu.driver.memsetD32Async(marks[rank].address(), 0, numLanes, devices[rank]->stream(computeLane)),
+                   "cannot clear the marks of progress");
+}
+
 Status FlightRecorder::write(size_t rank, int lane, unsigned value) {
   cuda::Address word = marks[rank].address() + static_cast<cuda::Address>(lane * 4);
   const cuda::Gpu &gpu = devices[rank]->gpu();

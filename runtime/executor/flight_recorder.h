@@ -31,8 +31,8 @@ public:
   using Log = std::vector<std::array<Lane, numLanes>>; // by rank
   Status open(const std::vector<cuda::CudaDevice *> &ranks, const plan::Mesh &planMesh);
   Log begin() const { return Log(devices.size()); }
-  // Before a lane's first command.
-  Status clear(size_t rank, int lane) { return write(rank, lane, 0); }
+  // Before a rank's first command, on its lane that computes.
+  Status clear(size_t rank);
   // Around every command, and before one that waits for another lane; `name` makes what it is called, where there is a
   // mark.
   using Name = std::function<std::string()>;

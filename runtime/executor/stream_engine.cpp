@@ -37,13 +37,13 @@ void StreamEngine::dropGraphs() {
 
 Status StreamEngine::open() {
   cuda::Gpu &first = devices.front()->gpu();
-  CLEAVE_RETURN_IF_ERROR(begin.make(first));
   CLEAVE_RETURN_IF_ERROR(end.make(first));
   CLEAVE_RETURN_IF_ERROR(recorder.open(devices, programs.front()->plan.mesh()));
   CLEAVE_RETURN_IF_ERROR(faults.allocate(first, static_cast<int64_t>(programs.size()) * 4));
   std::memset(faults.data(), 0, static_cast<size_t>(faults.bytes()));
   for (size_t r = 0; r < programs.size(); ++r) {
     lanes.push_back(lanesOf(programs[r]->program()));
+    CLEAVE_RETURN_IF_ERROR(begins.emplace_back().make(devices[r]->gpu()));
     for (StreamEvent &laneEnd : laneEnds.emplace_back()) CLEAVE_RETURN_IF_ERROR(laneEnd.make(devices[r]->gpu()));
     for (const auto &[key, fragment] : programs[r]->fragments)
       for (const Event &event : fragment.events) {
@@ -197,17 +197,19 @@ Status StreamEngine::capture(Routine &routine) {
   return gpu.check(error, what);
 }
 
-// All other streams begin after what the first one has done, and the faults of earlier runs are cleared.
+// All other streams begin after what the first one has done; marks and faults of earlier runs are cleared. A rank's
+// other lanes begin after its marks are: one that is held up before its first command has no mark of the run before
+// then.
 Status StreamEngine::fork(Routine &routine) {
-  CLEAVE_RETURN_IF_ERROR(devices.front()->gpu().enter());
-  CLEAVE_RETURN_IF_ERROR(begin.record(devices.front()->stream(computeLane), runNumber));
   for (size_t r = 0; r < programs.size(); ++r) {
     const cuda::Gpu &gpu = devices[r]->gpu();
     CLEAVE_RETURN_IF_ERROR(gpu.enter());
-    for (int lane : lanes[r]) {
-      if (r > 0 || lane > 0) CLEAVE_RETURN_IF_ERROR(begin.waitOn(devices[r]->stream(lane), runNumber));
-      CLEAVE_RETURN_IF_ERROR(recorder.clear(r, lane));
-    }
+    cuda::Stream compute = devices[r]->stream(computeLane);
+    if (r > 0) CLEAVE_RETURN_IF_ERROR(begins.front().waitOn(compute, runNumber));
+    CLEAVE_RETURN_IF_ERROR(recorder.clear(r));
+    CLEAVE_RETURN_IF_ERROR(begins[r].record(compute, runNumber));
+    for (int lane : lanes[r])
+      if (lane != computeLane) CLEAVE_RETURN_IF_ERROR(begins[r].waitOn(devices[r]->stream(lane), runNumber));
     if (int64_t place = programs[r]->program().fault_offset())
       CLEAVE_RETURN_IF_ERROR(
           gpu.check(gpu.driver.memsetD32Async(devices[r]->address(place), 0, 1, devices[r]->stream(computeLane)),

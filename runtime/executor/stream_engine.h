@@ -94,7 +94,8 @@ private:
   std::vector<Cursors> cursors;                         // by rank
   std::unordered_map<const Event *, size_t> recordedIn; // the last action that recorded it
   std::deque<std::array<cuda::StreamEvent, numLanes>> laneEnds;
-  cuda::StreamEvent begin, end;
+  std::deque<cuda::StreamEvent> begins; // of every rank
+  cuda::StreamEvent end;
   FlightRecorder recorder;
   cuda::PinnedMemory faults; // of every rank: the word that a kernel left, for the host
   int64_t runNumber = 0, failed = 0;

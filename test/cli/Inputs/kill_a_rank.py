@@ -1,24 +1,24 @@
 """Runs a plan under torchrun's variables, kills one rank, and waits for the others.
 
-    kill_a_rank.py [--stop] FOLDER PROCESSES cleave run ...      with --snapshot FOLDER; kills when the first snapshot is there
+    kill_a_rank.py FOLDER PROCESSES cleave run ...        with --snapshot FOLDER; kills when the first snapshot is there
+    kill_a_rank.py --stop FILE PROCESSES cleave run ...   with --metrics FILE; stops the rank in a step after the 60th,
+                                                          until another has ended
 
-Prints how every process ended and what it said on standard error. With 1 process no variables are set. --stop stops the
-rank, until another has ended.
+Prints how every process ended and what it said on standard error. With 1 process no variables are set.
 """
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 
+from free_port import free_port
+
 stops = sys.argv[1] == "--stop"
 given = sys.argv[1 + stops:]
-folder, count, command = pathlib.Path(given[0]), int(given[1]), given[2:]
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
+place, count, command = pathlib.Path(given[0]), int(given[1]), given[2:]
+port = free_port()
 
 
 def start(rank):
@@ -32,9 +32,15 @@ def children(pid):
     return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def is_due():
+    if stops:  # a rank that is stopped where all meet to write a snapshot is waited for without a limit
+        return place.exists() and place.read_bytes().count(b"\n") >= 60
+    return bool(list(place.glob("step-*/manifest.json")))
+
+
 ranks = [start(rank) for rank in range(count)]
 deadline = time.monotonic() + 120
-while not list(folder.glob("step-*/manifest.json")) and time.monotonic() < deadline:
+while not is_due() and all(rank.poll() is None for rank in ranks) and time.monotonic() < deadline:
     time.sleep(0.01)
 victim = (children(ranks[-1].pid) or [ranks[-1].pid])[0]
 os.kill(victim, signal.SIGSTOP if stops else signal.SIGKILL)

@@ -3,14 +3,13 @@
     start_ranks.py PROCESSES COMMAND...     "RANK" within a word of the command becomes the rank's number
 """
 import os
-import socket
 import subprocess
 import sys
 
+from free_port import free_port
+
 count, command = int(sys.argv[1]), sys.argv[2:]
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
+port = free_port()
 
 
 def start(rank):

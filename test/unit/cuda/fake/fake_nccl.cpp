@@ -85,6 +85,13 @@ std::string get(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// What is in the file once it is there; a file has one byte at least. Empty: aborted. That another member aborts, and
+// the folder is gone, is nothing that a member sees by itself.
+std::string arrived(Comm *comm, const std::string &path) {
+  std::string bytes;
+  return await(comm, [&] { return !(bytes = get(path)).empty(); }) ? bytes : "";
+}
+
 // What every member gives, by rank; empty: aborted, or they do not do the same.
 std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation, size_t count, const std::string &own,
                                   bool isCaptured = false) {
@@ -98,8 +105,8 @@ std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation
   put(path(number, comm->rank), std::string(header, sizeof header) + own);
   std::vector<std::string> all;
   for (int r = 0; r < comm->ranks; ++r) {
-    if (!await(comm, [&] { return exists(path(number, r)); })) return {};
-    std::string bytes = get(path(number, r));
+    std::string bytes = arrived(comm, path(number, r));
+    if (bytes.empty()) return {};
     if (std::strncmp(bytes.c_str(), header, sizeof header) != 0) {
       fail(comm, invalidUsage, std::string(header) + " here, " + bytes.c_str() + " by rank " + std::to_string(r));
       return {};
@@ -190,8 +197,8 @@ void deliver(const std::vector<Message> &messages) {
   for (const Message &m : messages) {
     if (!m.receives) continue;
     std::string file = path(m.comm, m.peer, m.comm->rank, m.comm->received[static_cast<size_t>(m.peer)]++);
-    if (!await(m.comm, [&] { return exists(file); })) return;
-    std::string bytes = get(file);
+    std::string bytes = arrived(m.comm, file);
+    if (bytes.empty()) return;
     if (bytes.size() != m.bytes + 1) {
       fail(m.comm, invalidUsage, std::to_string(bytes.size()) + " bytes for " + std::to_string(m.bytes));
       return;
