@@ -65,20 +65,51 @@ constexpr Body bodies[] = {
 )"},
 };
 
-std::string moduleOf(const Body &body, int64_t height) {
+// An optimizer's step in memory, momentum's: reads three tensors and writes two of them in place.
+constexpr const char *update = R"(
+  %x = onnx.read @x : T
+  %y = onnx.read @y : T
+  %z = onnx.read @z : T
+  %a = onnx.Mul %y, %y {cleave.phase = "forward"} : (T, T) -> T
+  %b = onnx.Add %a, %z {cleave.phase = "forward"} : (T, T) -> T
+  %c = onnx.Sub %x, %b {cleave.phase = "forward"} : (T, T) -> T
+  onnx.write @y, %b : T
+  onnx.write @x, %c : T
+)";
+constexpr double updateOperations = 3, updateAccesses = 5;
+constexpr int64_t updateTensors = 3;
+
+// A max pool as residual networks have it.
+constexpr const char *pool = R"(
+module attributes {cleave.routines = [{program = 0 : i64, name = "step", fragments = [@final],
+                                       microbatches = array<i64: 0>, slots = array<i64: 0>}]} {
+onnx.param @x : tensor<4x32x32x32xf32> "parameter" {trainable = false, fill = 0.0}
+onnx.param @y : tensor<4x32x16x16xf32> "parameter" {trainable = false, fill = 0.0}
+func.func @final() {
+  %x = onnx.read @x : tensor<4x32x32x32xf32>
+  %y = onnx.MaxPool %x {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads_begin = array<i64: 1, 1>,
+                        pads_end = array<i64: 1, 1>, dilations = array<i64: 1, 1>, cleave.phase = "forward"}
+       : (tensor<4x32x32x32xf32>) -> tensor<4x32x16x16xf32>
+  onnx.write @y, %y : tensor<4x32x16x16xf32>
+  return
+}
+}
+)";
+constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, poolWindow = 3 * 3;
+
+std::string moduleOf(const std::string &body, int64_t height) {
   std::string text = fmt::format(R"(
 module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
                                        microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
 onnx.param @x : T "parameter" {{trainable = false, fill = 0.0}}
 onnx.param @y : T "parameter" {{trainable = false, fill = 0.0}}
-func.func @final() {{
-  %x = onnx.read @x : T
-{}  onnx.write @y, %y : T
-  return
+{}func.func @final() {{
+{}  return
 }}
 }}
 )",
-                                 body.text);
+                                 body == update ? "onnx.param @z : T \"parameter\" {trainable = false, fill = 0.0}\n" : "",
+                                 body);
   const std::string type = fmt::format("tensor<{}x{}xf32>", height, columns);
   for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) {
     auto isLetter = [&](size_t i) { return i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])); };
@@ -109,16 +140,26 @@ Result<plan::Plan> compileTrial(const std::string &text, const dist::Mesh &mesh,
 
 Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   std::vector<runtime::KernelTrial> trials;
-  auto add = [&](const Body &body, int64_t height) -> Status {
-    Result<plan::Plan> plan = compileTrial(moduleOf(body, height), dist::Mesh{{{"dp", devices}}});
+  auto add = [&](const std::string &work, const std::string &module, double operations, double accesses) -> Status {
+    Result<plan::Plan> plan = compileTrial(module, dist::Mesh{{{"dp", devices}}});
     if (!plan) return plan.status();
-    double elements = double(height * columns);
-    trials.push_back({planner::elementWorkNames[size_t(body.work)], body.operations * elements, 2 * 4 * elements,
-                      std::make_shared<plan::Plan>(std::move(*plan))});
+    trials.push_back({work, operations, 4 * accesses, std::make_shared<plan::Plan>(std::move(*plan))});
     return Status::ok();
   };
-  CLEAVE_RETURN_IF_ERROR(add(bodies[0], fewRows));
-  for (const Body &body : bodies) CLEAVE_RETURN_IF_ERROR(add(body, rows));
+  auto addBody = [&](const Body &body, int64_t height) {
+    const double elements = double(height * columns);
+    const std::string text = fmt::format("  %x = onnx.read @x : T\n{}  onnx.write @y, %y : T\n", body.text);
+    return add(planner::elementWorkNames[size_t(body.work)], moduleOf(text, height), body.operations * elements,
+               2 * elements);
+  };
+  CLEAVE_RETURN_IF_ERROR(addBody(bodies[0], fewRows));
+  for (const Body &body : bodies) CLEAVE_RETURN_IF_ERROR(addBody(body, rows));
+  const int64_t updateRows = runtime::farBytes(devices) / updateTensors / (4 * columns);
+  const double updated = double(updateRows * columns);
+  CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)], pool, poolWindow * poolOutputs,
+                             poolInputs + poolOutputs));
+  CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::update, moduleOf(update, updateRows), updateOperations * updated,
+                             updateAccesses * updated));
   return trials;
 }
 

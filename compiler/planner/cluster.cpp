@@ -108,7 +108,10 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "core_share",
                                             "batched_efficiency",
                                             "batch_start_ns",
+                                            "product_start_us",
+                                            "product_read_ps",
                                             "product_traffic",
+                                            "product_write_traffic",
                                             "element_ps"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
@@ -127,7 +130,10 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("batch_start_ns", 1e-9, 0, device.batchStartSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("product_start_us", 1e-6, 0, device.productStartSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("product_read_ps", 1e-12, 0, device.productReadSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_traffic", 1, 1e-3, device.productTraffic, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("product_write_traffic", 1, 0, device.productWriteTraffic, false));
   if (YAML::Node works = reader.child("element_ps")) {
     Reader workReader(works, file, "element_ps");
     CLEAVE_RETURN_IF_ERROR(workReader.expectKeys({elementWorkNames + 1, elementWorkNames + elementWorks}));
@@ -351,6 +357,10 @@ std::string Cluster::yaml() const {
   for (const CacheLevel &level : device.caches)
     caches += fmt::format("{}{{mib: {:.12g}, gbps: {:.12g}}}", caches.empty() ? "" : ", ", level.bytes / mib,
                           level.bandwidth / 1e9);
+  const std::string productStart =
+      device.productStartSeconds >= 0
+          ? fmt::format("  product_start_us: {:.12g}\n", device.productStartSeconds * 1e6)
+          : "";
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of, const std::string &more = "") {
@@ -366,7 +376,8 @@ std::string Cluster::yaml() const {
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
-      "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  batch_start_ns: {:.12g}\n  product_traffic: {:.12g}\n  "
+      "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  batch_start_ns: {:.12g}\n{}"
+      "  product_read_ps: {:.12g}\n  product_traffic: {:.12g}\n  product_write_traffic: {:.12g}\n  "
       "element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
@@ -374,7 +385,8 @@ std::string Cluster::yaml() const {
       device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
       device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
       device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.coreShare,
-      device.batchedEfficiency, device.batchStartSeconds * 1e9, device.productTraffic, works, link(node),
+      device.batchedEfficiency, device.batchStartSeconds * 1e9, productStart,
+      device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, works, link(node),
       link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9, host.latency * 1e6,
       hostSharedBy, hostMemoryBytes / gib);
 }

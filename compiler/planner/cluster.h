@@ -26,11 +26,12 @@ enum class ElementWork : uint8_t {
   Division,   // also roots
   Function,   // exponentials, logarithms, error functions, ...
   Reduction,  // sums and extrema
-  Random      // draws
+  Random,     // draws
+  Window      // elements of the windows of pooling
 };
-inline constexpr size_t elementWorks = 6;
-inline constexpr const char *elementWorkNames[elementWorks] = {"none",     "arithmetic", "division",
-                                                               "function", "reduction",  "random"};
+inline constexpr size_t elementWorks = 7;
+inline constexpr const char *elementWorkNames[elementWorks] = {"none",      "arithmetic", "division", "function",
+                                                               "reduction", "random",     "window"};
 
 // Bytes that are touched again after so many others move so fast.
 struct CacheLevel {
@@ -54,7 +55,10 @@ struct Device {
   double coreShare = 1;
   double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
   double batchStartSeconds = 0;        // and what each product of a batch takes beside its work
+  double productStartSeconds = -1;     // what a product takes beside its work; a launch where it is not told
+  double productReadSeconds = 0;       // CPU: a byte that a product copies into another order before it works (cost.h)
   double productTraffic = 1;           // bytes that a product moves for each that it must
+  double productWriteTraffic = 0;      // CPU: the same of what it writes to memory, beside its work
   // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
   std::array<double, elementWorks> elementSeconds{};
   bool fusedAttention = false; // scores stay on the chip (FlashAttention)

@@ -119,7 +119,8 @@ ElementWork elementWorkOf(const std::string &op) {
       {"Cos", ElementWork::Function},         {"Pow", ElementWork::Function},
       {"ReduceSum", ElementWork::Reduction},  {"ReduceMax", ElementWork::Reduction},
       {"ReduceMin", ElementWork::Reduction},  {"CumSum", ElementWork::Reduction},
-      {"RandomUniform", ElementWork::Random},
+      {"RandomUniform", ElementWork::Random}, {"MaxPool", ElementWork::Window},
+      {"AveragePool", ElementWork::Window},
   };
   auto found = known.find(op);
   return found == known.end() ? ElementWork::Arithmetic : found->second;
@@ -139,7 +140,14 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
     double efficiency = device.computeEfficiency / ((1 + half / p.m) * (1 + half / p.n) * (1 + half / p.k));
     if (p.batch > 1) efficiency *= device.batchedEfficiency;
     const double starts = p.batch > 1 ? work.kernels * p.batch * device.batchStartSeconds : 0;
-    seconds = std::max(seconds * device.productTraffic, work.flops / (device.flopsAt(precision) * efficiency) + starts);
+    const double working = work.flops / (device.flopsAt(precision) * efficiency) + starts;
+    const double launch = device.productStartSeconds >= 0 ? device.productStartSeconds : device.launchSeconds;
+    if (!device.isCpu() || p.batch > 1)
+      return work.kernels * launch + std::max(seconds * device.productTraffic, working);
+    const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
+    return work.kernels * launch + working +
+           work.read * std::max(device.productReadSeconds, far * device.productTraffic) +
+           work.written * device.productWriteTraffic * (far - device.secondsPerByte(0));
   }
   return work.kernels * device.launchSeconds + seconds;
 }

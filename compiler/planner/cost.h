@@ -69,6 +69,7 @@ struct LocalWork {
   double flops = 0, bytes = 0; // FLOP; bytes read and written
   double kept = 0;             // bytes of them that wait for the other pass, and are touched late (keptSeconds)
   Product product;
+  double read = 0, written = 0; // bytes of them that a product on a CPU reorders before it works; those of its result
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
   bool isUpdate = false;                // memory bound, of the optimizer
@@ -82,7 +83,12 @@ struct LocalWork {
 // memory-bound operations  kernels * launch + bytes / bandwidth + elements * elementSeconds
 // with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
 // each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). Products in a
-// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. The host hands
+// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does not read while
+// it works: weights are copied into another order first, and for their gradient what it is made of; what it writes to
+// memory is written beside its work for a part. There, of products that are not in batches,
+//   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
+//         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
+// The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
 

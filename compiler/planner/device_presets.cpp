@@ -140,7 +140,7 @@ Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
   device.flops = {{"fp32", 110 * giga * share}};
   device.memoryBandwidth = std::max(1.0, double(cores) / 2) * 35 * giga / double(devices);
   // The compiler's kernels on such a core: half the speed that `cleave probe` finds on Zen 5, as of the products.
-  constexpr double perCore[elementWorks] = {0, 10e-12, 100e-12, 700e-12, 200e-12, 1500e-12};
+  constexpr double perCore[elementWorks] = {0, 10e-12, 100e-12, 700e-12, 200e-12, 1500e-12, 1000e-12};
   for (size_t work = 0; work < elementWorks; ++work) device.elementSeconds[work] = perCore[work] / share;
   fillDefaults(device);
   return device;

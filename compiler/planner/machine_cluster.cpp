@@ -15,14 +15,6 @@ namespace {
 using runtime::CollectiveFigure;
 using runtime::MachineFigures;
 
-// Least squares of log(rate): for a given `lost` the best rate is a mean, so only `lost` is searched.
-ProductFit fitProducts(const MachineFigures &figures) {
-  std::vector<runtime::ProductFigure> plain;
-  for (const runtime::ProductFigure &p : figures.products)
-    if (!p.isStrided && !p.isStreaming) plain.push_back(p);
-  return planner::fitProducts(plain, figures.smallProductSeconds);
-}
-
 std::optional<Collective> collectiveNamed(const std::string &op) {
   for (Collective one : {Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll})
     if (op == name(one)) return one;
@@ -31,7 +23,7 @@ std::optional<Collective> collectiveNamed(const std::string &op) {
 
 // What the law of plain products leaves out: for a given start of each product of a batch a mean ratio, so only the
 // start is searched.
-void fitBatched(const MachineFigures &figures, const ProductFit &fit, Device &device) {
+void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &device) {
   constexpr double most = 1e-6, step = 2e-9;
   double least = std::numeric_limits<double>::infinity();
   for (double start = 0; start <= most; start += step) {
@@ -40,11 +32,11 @@ void fitBatched(const MachineFigures &figures, const ProductFit &fit, Device &de
       if (!p.isStrided) continue;
       const double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
       const double seconds = flopsOf(p) / p.rate;
-      const double working = std::max(0.1 * seconds, seconds - figures.smallProductSeconds - double(p.batch) * start);
+      const double working = std::max(0.1 * seconds, seconds - fit.start - double(p.batch) * start);
       logs.push_back(std::log(flopsOf(p) / working * edges / fit.rate));
     }
     if (logs.empty()) return;
-    const double mean = std::min(0.0, std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size()));
+    const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size());
     double error = 0;
     for (double value : logs) error += (value - mean) * (value - mean);
     if (error >= least) continue;
@@ -54,15 +46,25 @@ void fitBatched(const MachineFigures &figures, const ProductFit &fit, Device &de
   }
 }
 
-double fitProductTraffic(const MachineFigures &figures, double bandwidth) {
-  double logs = 0, count = 0;
+// Weights from memory: what their products take beside their work, reading and, for their gradient, writing them.
+void fitStreaming(const MachineFigures &figures, const LayerFit &fit, Device &device) {
+  double logs = 0, count = 0, written = 0, writes = 0;
   for (const runtime::ProductFigure &p : figures.products) {
     if (!p.isStreaming) continue;
-    double bytes = 4 * double(p.batch) * double(p.m * p.k + p.k * p.n + p.m * p.n);
-    logs += std::log(flopsOf(p) / p.rate * bandwidth / bytes);
-    ++count;
+    const double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
+    const double seconds = flopsOf(p) / p.rate;
+    const double left = std::max(0.1 * seconds, seconds - fit.start - flopsOf(p) / fit.rate * edges);
+    if (p.k < p.m) {
+      const double far = 1 / device.memoryBandwidth - device.secondsPerByte(0);
+      const double read = 4 * double(p.k) * double(p.m + p.n) * fit.readSeconds;
+      if (far > 0) written += std::max(0.0, left - read) / (4 * double(p.m) * double(p.n) * far), ++writes;
+    } else {
+      logs += std::log(left * device.memoryBandwidth / (4 * double(p.k) * double(p.n)));
+      ++count;
+    }
   }
-  return count > 0 ? std::exp(logs / count) : 1;
+  if (count > 0) device.productTraffic = std::exp(logs / count);
+  if (writes > 0) device.productWriteTraffic = written / writes;
 }
 
 // Nearer bytes are no slower: what a small copy loses is the start, which is counted apart.
@@ -76,7 +78,6 @@ void fitMemory(const MachineFigures &figures, Device &device) {
     fastest = std::max(fastest, stream->together);
     device.caches.insert(device.caches.begin(), {double(stream->bytes), fastest});
   }
-  device.productTraffic = fitProductTraffic(figures, device.memoryBandwidth);
 }
 
 // Kernels work in the cache: what remains when the bytes have moved at the rate of a copy of as many.
@@ -101,6 +102,16 @@ void fitElements(const MachineFigures &figures, double start, Device &device) {
     double left = std::max(0.1 * kernel.seconds, workingSeconds(device, kernel) - start);
     for (size_t work = 1; work < elementWorks; ++work)
       if (kernel.work == elementWorkNames[work]) device.elementSeconds[work] = left / kernel.elements;
+  }
+}
+
+// What an optimizer's step in memory takes for each byte of a copy: its writes find in the cache what they replace.
+void fitUpdate(const MachineFigures &figures, double start, Device &device) {
+  for (const runtime::KernelFigure &kernel : figures.kernels) {
+    if (kernel.work != runtime::KernelTrial::update) continue;
+    const double working = kernel.elements * device.elementSeconds[size_t(ElementWork::Arithmetic)];
+    const double moving = std::max(0.1 * kernel.seconds, kernel.seconds - start - working);
+    device.updateTraffic = moving * device.memoryBandwidth / kernel.bytes;
   }
 }
 
@@ -149,17 +160,22 @@ Cluster clusterOf(const MachineFigures &figures) {
   fitMemory(figures, device);
   const double start = fitStart(figures, device);
   device.launchSeconds = std::max(figures.kernelSeconds, start); // most of what is launched are kernels
-  if (!figures.products.empty()) {
-    ProductFit fit = fitProducts(figures);
+  if (!figures.layers.empty()) {
+    const LayerFit fit = fitLayers(figures.layers);
     double peak = fit.rate;
-    for (const runtime::ProductFigure &p : figures.products) peak = std::max(peak, p.rate);
+    for (const runtime::LayerFigure &layer : figures.layers)
+      peak = std::max(peak, 6 * double(layer.samples) * double(layer.in) * double(layer.out) / layer.seconds);
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
+    device.productStartSeconds = fit.start;
+    device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);
+    fitStreaming(figures, fit, device);
   }
   device.elementSeconds.fill(0);
   fitElements(figures, std::max(start, figures.kernelSeconds), device);
+  fitUpdate(figures, std::max(start, figures.kernelSeconds), device);
   cluster.node = cluster.network = fitLink(figures, cluster);
   cluster.host = cpuHostLink(figures.devices);
   return cluster;

@@ -179,8 +179,13 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   double averages = tensor.optimizerBytes / 4;
   update.work = averages > 1 ? ElementWork::Division : ElementWork::Arithmetic;
   update.elements = stateElements * (averages > 1 ? averages : 3 + 3 * averages);
+  // The norm reads the gradient once more; of GPUs `updateTraffic` has it.
+  const double gradientReads = model.cluster->device.isCpu() ? 2 : 1;
   update.bytes = model.cluster->device.updateTraffic * stateElements *
-                 (double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
+                 (gradientReads * double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) +
+                  2 * tensor.optimizerBytes);
+  // The part that a device updates is cut out of the whole first.
+  if (ways > 1 && (zero == 1 || zero == 2)) update.bytes += 2 * stateElements * double(tensor.elementBytes);
   update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);

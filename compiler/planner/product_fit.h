@@ -1,4 +1,4 @@
-// The law of matrix products (cost.h) that measured rates come closest to.
+// The laws of matrix products (cost.h) that measured rates come closest to.
 //
 //   fitProducts({{1, 512, 512, 512, 2.1e11}, ...}, 1.3e-6)     // {.rate = 2.3e11, .lost = 4.5}
 #pragma once
@@ -18,5 +18,14 @@ double flopsOf(const runtime::ProductFigure &product);
 // known.
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start,
                        std::optional<double> lost = std::nullopt);
+
+
+// What the products of layers take on a CPU: besides the law above a start that counts, and seconds for each byte that
+// is copied into another order first, as cost.h says.
+struct LayerFit {
+  double rate = 0, lost = 0, start = 0, readSeconds = 0;
+};
+// Least squares of relative errors.
+LayerFit fitLayers(std::span<const runtime::LayerFigure> layers);
 
 } // namespace cleave::planner

@@ -158,7 +158,11 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   // Of memory-bound operations only those that draw and compare numbers count their arithmetic: inside a fused kernel
   // nothing else tells a split mask from a whole one.
   if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;
-  if (!node.cheap) work.product = productOf(node, local);
+  if (!node.cheap) {
+    work.product = productOf(node, local);
+    if (node.operands.size() > 1) work.read = bytes(node.operands[1], candidate.uses[1].layout);
+    if (!node.results.empty()) work.written = bytes(node.results[0], candidate.results[0]);
+  }
   // Queries meet the keys of each device in a product and in kernels of their own.
   const bool onRing = facts.sequence.inAttention[size_t(index)] && model.isOnRing(index) && !fusedCore;
   if (onRing) {
@@ -187,18 +191,23 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (node.cheap) {
     // A fused kernel reads what its forward read and the results' gradients, and writes the operands' gradients.
     // It makes what is inside of it again, and as much for the gradients.
-    if (fused.isFused) work.bytes *= 2, work.elements *= 2;
+    // Pooling finds its windows' elements again to give them their gradients.
+    if (fused.isFused) work.bytes *= 2;
+    if (fused.isFused || work.work == ElementWork::Window) work.elements *= 2;
     candidate.backward = operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches = work.kernels;
     return;
   }
   // One operation an operand: of as much work, with one of its dimensions summed over instead of k.
   const Product forward = work.product;
+  const double result = work.written, weights = work.read, rows = bytes(node.operands[0], candidate.uses[0].layout);
   work.flops = node.backwardFlops * part / double(gradients);
   for (size_t o = 0; o < node.operands.size(); ++o) {
     if (!facts.needsGradient[size_t(node.operands[o])]) continue;
     work.product = o == 0 ? Product{forward.m, forward.k, forward.n, forward.batch}
                           : Product{forward.k, forward.n, forward.m, forward.batch};
+    work.read = o == 0 ? weights : rows + result;
+    work.written = o == 0 ? rows : weights;
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }

@@ -29,40 +29,45 @@ public:
     plan::Buffer target = kernels.buffer(plan::BOOL, {int64_t(figures.threads) << 14}); // one grain of Fill a thread
     for (int i = 0; i < repeats; ++i) kernels.fill(target);
     CLEAVE_RETURN_IF_ERROR(each(kernels, repeats, figures.kernelSeconds));
-
-    TrialPlan products(all());
-    plan::Buffer small = products.buffer(plan::F32, {16, 16}), out = products.buffer(plan::F32, {16, 16});
-    for (int i = 0; i < repeats; ++i) products.product(small, small, out, 1, 16, 16, 16);
-    CLEAVE_RETURN_IF_ERROR(each(products, repeats, figures.smallProductSeconds));
-    probe.say(fmt::format("overheads        empty step {:.1f} us, kernel {:.2f} us, product of 16x16x16 {:.2f} us",
-                          1e6 * figures.emptyStepSeconds, 1e6 * figures.kernelSeconds,
-                          1e6 * figures.smallProductSeconds));
+    probe.say(fmt::format("overheads        empty step {:.1f} us, kernel {:.2f} us", 1e6 * figures.emptyStepSeconds,
+                          1e6 * figures.kernelSeconds));
     return Status::ok();
   }
 
-  Status products() {
-    // Large, middle and small squares; one thin dimension; heads of attention.
-    for (auto [batch, m, n, k] : std::initializer_list<std::array<int64_t, 4>>{{1, 1024, 1024, 1024},
-                                                                               {1, 512, 512, 512},
-                                                                               {1, 256, 256, 256},
-                                                                               {1, 128, 128, 128},
-                                                                               {1, 64, 64, 64},
-                                                                               {1, 2048, 512, 16},
-                                                                               {1, 2048, 16, 512},
-                                                                               {1, 2048, 64, 64},
-                                                                               {1, 64, 64, 2048},
-                                                                               {64, 64, 64, 16},
-                                                                               {64, 64, 16, 64}}) {
+  // From small to large, few and many samples, layers that widen and narrow.
+  Status layers() {
+    for (auto [samples, in, out] : std::initializer_list<std::array<int64_t, 3>>{{16, 32, 32},
+                                                                                {128, 32, 128},
+                                                                                {16, 64, 64},
+                                                                                {64, 64, 64},
+                                                                                {256, 64, 64},
+                                                                                {2048, 64, 64},
+                                                                                {64, 64, 256},
+                                                                                {512, 256, 64},
+                                                                                {64, 128, 128},
+                                                                                {256, 128, 512},
+                                                                                {2048, 16, 512},
+                                                                                {64, 256, 256},
+                                                                                {512, 256, 256},
+                                                                                {16, 512, 512},
+                                                                                {256, 512, 512},
+                                                                                {32, 1024, 1024},
+                                                                                {512, 1024, 1024}}) {
       TrialPlan trial(all());
-      plan::Buffer lhs = trial.buffer(plan::F32, {batch, m, k}), rhs = trial.buffer(plan::F32, {batch, k, n}),
-                   out = trial.buffer(plan::F32, {batch, m, n});
-      double flops = 2.0 * double(batch) * double(m) * double(n) * double(k), seconds = 0;
+      plan::Buffer x = trial.buffer(plan::F32, {samples, in}), y = trial.buffer(plan::F32, {samples, out}),
+                   weights = trial.buffer(plan::F32, {in, out}), gradient = trial.buffer(plan::F32, {in, out});
+      double flops = 6.0 * double(samples) * double(in) * double(out);
+      LayerFigure figure{samples, in, out, 0};
       int repeats = repeatsFor(flops / 5e10);
-      for (int i = 0; i < repeats; ++i) trial.product(lhs, rhs, out, batch, m, n, k);
-      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, seconds));
-      figures.products.push_back({batch, m, n, k, flops / seconds});
-      probe.say(fmt::format("product          {:>3} x [{}, {}] [{}, {}]: {:.1f} GFLOP/s a device", batch, m, k, k, n,
-                            flops / seconds / 1e9));
+      for (int i = 0; i < repeats; ++i) {
+        trial.product(x, weights, y, {}, samples, out, in, {{in, 1}, {out, 1}, {out, 1}});
+        trial.product(x, y, gradient, {}, in, out, samples, {{1, in}, {out, 1}, {out, 1}});
+        trial.product(y, weights, x, {}, samples, in, out, {{out, 1}, {1, out}, {in, 1}});
+      }
+      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
+      figures.layers.push_back(figure);
+      probe.say(fmt::format("layer            [{}, {}] [{}, {}] and gradients: {:.1f} GFLOP/s a device", samples, in, in,
+                            out, flops / figure.seconds / 1e9));
     }
     return Status::ok();
   }
@@ -101,7 +106,7 @@ public:
     return Status::ok();
   }
 
-  // Few samples through a large layer, whose weights [out, in] come from memory: forward, the gradient of its input,
+  // Few samples through large layers, whose weights [out, in] come from memory: forward, the gradient of its input,
   // and of its weights.
   Status streamingProducts() {
     constexpr int64_t few = 16, size = 4096;
@@ -114,13 +119,16 @@ public:
                              Form{size, size, few, {{1, size}, {size, 1}, {size, 1}}}}) {
       TrialPlan trial(all());
       bool makesWeights = form.k == few;
-      plan::Buffer a = trial.buffer(plan::F32, {few, size}), b = trial.buffer(plan::F32, {few, size}),
-                   weights = trial.buffer(plan::F32, {size, size});
-      for (int i = 0; i < 2; ++i)
+      plan::Buffer a = trial.buffer(plan::F32, {few, size}),
+                   b = trial.buffer(plan::F32, {few, size});
+      const int64_t layers = farBytes(figures.devices) / (4 * size * size);
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        plan::Buffer weights = trial.buffer(plan::F32, {size, size});
         trial.product(a, makesWeights ? b : weights, makesWeights ? weights : b, {}, form.m, form.n, form.k,
                       form.strides);
+      }
       double seconds = 0, bytes = 4.0 * (2 * few * size + size * size);
-      CLEAVE_RETURN_IF_ERROR(each(trial, 2, seconds));
+      CLEAVE_RETURN_IF_ERROR(each(trial, static_cast<int>(layers), seconds));
       figures.products.push_back({1, form.m, form.n, form.k, 2.0 * few * size * size / seconds, false, true});
       probe.say(fmt::format("product          from memory, [{}, {}] [{}, {}]: {:.1f} GB/s a device", form.m, form.k,
                             form.k, form.n, bytes / seconds / 1e9));
@@ -134,16 +142,20 @@ public:
       TrialPlan trial(*kernel.plan, repeats);
       KernelFigure figure{kernel.work, kernel.elements, kernel.bytes, 0};
       CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
-      probe.say(fmt::format("kernel           {:>10}: {:.1f} ps an element and operation", kernel.work,
-                            1e12 * figure.seconds / kernel.elements));
+      probe.say(kernel.work == KernelTrial::update
+                    ? fmt::format("kernel           {:>10}: {:.1f} GB/s a device", kernel.work,
+                                  kernel.bytes / figure.seconds / 1e9)
+                    : fmt::format("kernel           {:>10}: {:.1f} ps an element and operation", kernel.work,
+                                  1e12 * figure.seconds / kernel.elements));
       figures.kernels.push_back(figure);
     }
     return Status::ok();
   }
 
   Status streams() {
-    for (int shift : {18, 20, 22, 23, 24, 25, 27}) {
+    for (int shift : {18, 20, 22, 23, 24, 25, 26, 27, 28, 29}) {
       const int64_t bytes = int64_t(1) << shift;
+      if (bytes > farBytes(figures.devices)) break;
       StreamFigure figure{bytes, 0, 0};
       CLEAVE_RETURN_IF_ERROR(stream(all(), bytes, figure.together));
       figure.alone = figure.together;
@@ -232,6 +244,9 @@ private:
 
 } // namespace
 
+// The last caches that processors have today hold some hundred MiB together.
+int64_t farBytes(int64_t devices) { return std::max(int64_t(64) << 20, (int64_t(1) << 30) / devices); }
+
 Result<MachineFigures> MachineProbe::measure() const {
   MachineFigures figures;
   figures.devices = devices;
@@ -242,7 +257,7 @@ Result<MachineFigures> MachineProbe::measure() const {
                   figures.threads == 1 ? "" : "s", figures.cores));
   Measurement measurement(*this, figures);
   CLEAVE_RETURN_IF_ERROR(measurement.overheads());
-  CLEAVE_RETURN_IF_ERROR(measurement.products());
+  CLEAVE_RETURN_IF_ERROR(measurement.layers());
   CLEAVE_RETURN_IF_ERROR(measurement.attention());
   CLEAVE_RETURN_IF_ERROR(measurement.streamingProducts());
   CLEAVE_RETURN_IF_ERROR(measurement.kernels());

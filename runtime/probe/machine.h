@@ -20,6 +20,12 @@ class Plan;
 }
 namespace cleave::runtime {
 
+// A layer in training, f32: `samples` rows through weights [in, out], the gradient of the rows and that of the weights.
+// Each product reads what the one before has written, on whatever cores.
+struct LayerFigure {
+  int64_t samples = 0, in = 0, out = 0;
+  double seconds = 0; // of the three products
+};
 // Matrix products, f32: `batch` of out[m,n] = a[m,k] b[k,n].
 struct ProductFigure {
   int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -28,8 +34,9 @@ struct ProductFigure {
   bool isStreaming = false; // b comes from memory, over and over, and bounds it
 };
 // A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
-// planner/cluster.h), and the bytes that it reads and writes.
+// planner/cluster.h, or `update`: arithmetic in memory as an optimizer does it), and the bytes that it reads and writes.
 struct KernelTrial {
+  static constexpr const char *update = "update";
   std::string work;
   double elements = 0, bytes = 0;
   std::shared_ptr<const plan::Plan> plan;
@@ -57,12 +64,15 @@ struct MachineFigures {
   double memoryBytes = 0;         // of the machine
   double emptyStepSeconds = 0;    // a step of one trivial command
   double kernelSeconds = 0;       // a kernel that does nothing, on all threads of the device
-  double smallProductSeconds = 0; // a product of 16x16x16
-  std::vector<ProductFigure> products;
+  std::vector<LayerFigure> layers;
+  std::vector<ProductFigure> products; // of attention and of streaming weights
   std::vector<KernelFigure> kernels;
   std::vector<StreamFigure> streams;
   std::vector<CollectiveFigure> collectives; // none with one device
 };
+
+// Bytes of a device that no cache keeps while all devices touch as many.
+int64_t farBytes(int64_t devices);
 
 struct MachineProbe {
   int64_t devices = 1;

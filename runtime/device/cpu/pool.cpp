@@ -4,10 +4,11 @@
 #include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace cleave::runtime {
 namespace {
@@ -29,19 +30,25 @@ struct Window {
     }
     for (int d = 0; d < 3; ++d) inPlane *= in[d], outPlane *= out[d];
   }
-  // Calls element(input index) for every input element in the window of output `at`.
-  template <typename Element> void visit(const int64_t (&at)[3], Element &&element) const {
-    int64_t begin[3];
-    for (int d = 0; d < 3; ++d) begin[d] = at[d] * stride[d] - low[d];
+  // Outputs along the last dimension whose window element `c` lies in the input: [first, last).
+  std::pair<int64_t, int64_t> inside(int64_t c) const {
+    const int64_t x = c * dilation[2] - low[2]; // of output 0
+    const int64_t first = x < 0 ? (-x + stride[2] - 1) / stride[2] : 0;
+    const int64_t last = in[2] > x ? (in[2] - 1 - x) / stride[2] + 1 : 0;
+    return {std::min(first, out[2]), std::clamp<int64_t>(last, 0, out[2])};
+  }
+  // Calls elements(index of the input element of output 0, first, last) for every element of the windows of the row of
+  // outputs at [z, y]: of outputs [first, last) the next one's element is `stride[2]` further on.
+  template <typename Elements> void visit(int64_t z, int64_t y, Elements &&elements) const {
     for (int64_t a = 0; a < kernel[0]; ++a) {
-      int64_t z = begin[0] + a * dilation[0];
-      if (z < 0 || z >= in[0]) continue;
+      const int64_t inZ = z * stride[0] - low[0] + a * dilation[0];
+      if (inZ < 0 || inZ >= in[0]) continue;
       for (int64_t b = 0; b < kernel[1]; ++b) {
-        int64_t y = begin[1] + b * dilation[1];
-        if (y < 0 || y >= in[1]) continue;
+        const int64_t inY = y * stride[1] - low[1] + b * dilation[1];
+        if (inY < 0 || inY >= in[1]) continue;
         for (int64_t c = 0; c < kernel[2]; ++c) {
-          int64_t x = begin[2] + c * dilation[2];
-          if (x >= 0 && x < in[2]) element((z * in[1] + y) * in[2] + x);
+          const auto [first, last] = inside(c);
+          if (first < last) elements((inZ * in[1] + inY) * in[2] + c * dilation[2] - low[2], first, last);
         }
       }
     }
@@ -59,46 +66,96 @@ struct Window {
     }
     return std::max<int64_t>(count, 1);
   }
-  template <typename Body> void forEachOutput(Body &&body) const {
-    int64_t at[3], index = 0;
-    for (at[0] = 0; at[0] < out[0]; ++at[0])
-      for (at[1] = 0; at[1] < out[1]; ++at[1])
-        for (at[2] = 0; at[2] < out[2]; ++at[2]) body(at, index++);
+  // Calls row(z, y, index of the first of its outputs) for every row of outputs.
+  template <typename Row> void forEachRow(Row &&row) const {
+    for (int64_t z = 0; z < out[0]; ++z)
+      for (int64_t y = 0; y < out[1]; ++y) row(z, y, (z * out[1] + y) * out[2]);
   }
 };
 
-template <typename Element>
-void poolPlane(const Window &w, plan::Pool::Kind kind, const Element *x, Element *y, Element *dx) {
-  const bool withPads = kind == plan::Pool::AVERAGE_INCLUDE_PAD || kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD;
-  switch (kind) {
-  case plan::Pool::MAX:
-    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
-      Element best = -std::numeric_limits<Element>::infinity();
-      w.visit(at, [&](int64_t i) { best = x[i] > best || std::isnan(x[i]) ? x[i] : best; });
-      y[o] = best;
-    });
-  case plan::Pool::MAX_GRAD: // the first largest element of a window gets its gradient, as in PyTorch
-    std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
-    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
-      int64_t best = -1;
-      w.visit(at, [&](int64_t i) { best = best < 0 || x[i] > x[best] || std::isnan(x[i]) ? i : best; });
-      if (best >= 0) dx[best] += y[o];
-    });
-  case plan::Pool::AVERAGE:
-  case plan::Pool::AVERAGE_INCLUDE_PAD:
-    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
-      Element sum = 0;
-      w.visit(at, [&](int64_t i) { sum += x[i]; });
-      y[o] = sum / static_cast<Element>(w.covered(at, withPads));
-    });
-  default:
-    std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
-    return w.forEachOutput([&](const int64_t (&at)[3], int64_t o) {
-      Element share = y[o] / static_cast<Element>(w.covered(at, withPads));
-      w.visit(at, [&](int64_t i) { dx[i] += share; });
+// Calls body(output, input) for outputs [first, last) along a row; a stride that the compiler knows is faster.
+template <typename Body> void along(int64_t first, int64_t last, int64_t base, int64_t stride, Body &&body) {
+  if (stride == 1)
+    for (int64_t o = first; o < last; ++o) body(o, base + o);
+  else if (stride == 2)
+    for (int64_t o = first; o < last; ++o) body(o, base + 2 * o);
+  else
+    for (int64_t o = first; o < last; ++o) body(o, base + o * stride);
+}
+
+// Rows of outputs at a time; an output meets the elements of its window in their order.
+template <typename Element> struct PlanePool {
+  const Window &w;
+  const Element *x = nullptr;
+  Element *y = nullptr, *dx = nullptr;
+  std::vector<Element> values;
+  std::vector<int64_t> largestAt; // where it is; -1: none
+
+  explicit PlanePool(const Window &w) : w(w), values(size_t(w.out[2])), largestAt(size_t(w.out[2])) {}
+
+  void max() {
+    w.forEachRow([&](int64_t z, int64_t row, int64_t at) {
+      Element *__restrict best = y + at;
+      const Element *__restrict from = x;
+      std::fill(best, best + w.out[2], -std::numeric_limits<Element>::infinity());
+      w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
+        along(first, last, base, w.stride[2],
+              [=](int64_t o, int64_t i) { best[o] = ((from[i] > best[o]) | (from[i] != from[i])) ? from[i] : best[o]; });
+      });
     });
   }
-}
+  // The first largest element of a window gets its gradient, as in PyTorch.
+  void maxGrad() {
+    Element *__restrict best = values.data();
+    int64_t *__restrict bestAt = largestAt.data();
+    const Element *__restrict from = x;
+    w.forEachRow([&](int64_t z, int64_t row, int64_t at) {
+      std::fill(largestAt.begin(), largestAt.end(), -1);
+      w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
+        along(first, last, base, w.stride[2], [=](int64_t o, int64_t i) {
+          const bool isLarger = (bestAt[o] < 0) | (from[i] > best[o]) | (from[i] != from[i]);
+          best[o] = isLarger ? from[i] : best[o];
+          bestAt[o] = isLarger ? i : bestAt[o];
+        });
+      });
+      for (int64_t o = 0; o < w.out[2]; ++o)
+        if (largestAt[size_t(o)] >= 0) dx[largestAt[size_t(o)]] += y[at + o];
+    });
+  }
+  void average(bool withPads) {
+    w.forEachRow([&](int64_t z, int64_t row, int64_t at) {
+      Element *sum = y + at;
+      std::fill(sum, sum + w.out[2], Element(0));
+      w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
+        along(first, last, base, w.stride[2], [&](int64_t o, int64_t i) { sum[o] += x[i]; });
+      });
+      for (int64_t o = 0; o < w.out[2]; ++o) sum[o] /= static_cast<Element>(w.covered({z, row, o}, withPads));
+    });
+  }
+  void averageGrad(bool withPads) {
+    w.forEachRow([&](int64_t z, int64_t row, int64_t at) {
+      for (int64_t o = 0; o < w.out[2]; ++o)
+        values[size_t(o)] = y[at + o] / static_cast<Element>(w.covered({z, row, o}, withPads));
+      w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
+        along(first, last, base, w.stride[2], [&](int64_t o, int64_t i) { dx[i] += values[size_t(o)]; });
+      });
+    });
+  }
+  void run(plan::Pool::Kind kind) {
+    if (dx) std::memset(dx, 0, static_cast<size_t>(w.inPlane) * sizeof(Element));
+    switch (kind) {
+    case plan::Pool::MAX:
+      return max();
+    case plan::Pool::MAX_GRAD:
+      return maxGrad();
+    case plan::Pool::AVERAGE:
+    case plan::Pool::AVERAGE_INCLUDE_PAD:
+      return average(kind == plan::Pool::AVERAGE_INCLUDE_PAD);
+    default:
+      return averageGrad(kind == plan::Pool::AVERAGE_INCLUDE_PAD_GRAD);
+    }
+  }
+};
 
 template <typename Element> Prepared pool(const plan::Pool &command, const CpuContext &context) {
   Window window(command);
@@ -109,9 +166,12 @@ template <typename Element> Prepared pool(const plan::Pool &command, const CpuCo
   int64_t planes = command.input().shape(0) * command.input().shape(1);
   return prepared([=] {
     parallelFor(planes, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p)
-        poolPlane(window, kind, x + p * window.inPlane, y + p * window.outPlane,
-                  dx ? dx + p * window.inPlane : nullptr);
+      PlanePool<Element> plane(window);
+      for (int64_t p = begin; p < end; ++p) {
+        plane.x = x + p * window.inPlane, plane.y = y + p * window.outPlane;
+        plane.dx = dx ? dx + p * window.inPlane : nullptr;
+        plane.run(kind);
+      }
     });
     return Status::ok();
   });
