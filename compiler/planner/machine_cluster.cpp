@@ -36,7 +36,7 @@ void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &devi
       logs.push_back(std::log(flopsOf(p) / working * edges / fit.rate));
     }
     if (logs.empty()) return;
-    const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size());
+    const double mean = std::min(0.0, std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size()));
     double error = 0;
     for (double value : logs) error += (value - mean) * (value - mean);
     if (error >= least) continue;
@@ -169,6 +169,9 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
     device.productStartSeconds = fit.start;
+    // Trials of products read what other threads wrote, those of kernels do not: where several threads start, a kernel
+    // of a training step starts no sooner.
+    if (figures.threads > 1) device.launchSeconds = std::max(device.launchSeconds, fit.start);
     device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);
     fitStreaming(figures, fit, device);

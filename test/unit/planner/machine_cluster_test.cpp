@@ -9,30 +9,38 @@ namespace {
 
 // A machine whose products, copies and collectives take exactly what the model says.
 runtime::MachineFigures lawful(int64_t devices) {
-  constexpr double rate = 2e11, lost = 5, call = 1e-6;
+  constexpr double rate = 2e11, lost = 5, call = 1e-6, reading = 20e-12;
   runtime::MachineFigures figures;
   figures.devices = devices;
   figures.cores = 8;
   figures.memoryBytes = 64e9;
-  figures.smallProductSeconds = call;
-  for (double size : {1024.0, 256.0, 64.0})
-    for (double k : {1024.0, 16.0}) {
-      double flops = 2 * size * size * k;
-      double working = flops / rate * (1 + lost / size) * (1 + lost / size) * (1 + lost / k);
-      figures.products.push_back({1, int64_t(size), int64_t(size), int64_t(k), flops / (working + call)});
-    }
-  // Attention at a third of the rate, and 100 ns a product; weights that stream at a quarter of a copy's.
+  // Three products; both weights and, for their gradient, what they multiply and are multiplied by are copied.
+  for (double samples : {1024.0, 64.0})
+    for (double in : {1024.0, 128.0, 16.0})
+      for (double out : {256.0, 32.0}) {
+        double working = 6 * samples * in * out / rate * (1 + lost / samples) * (1 + lost / in) * (1 + lost / out);
+        double read = 4 * (2 * in * out + samples * (in + out)) * reading;
+        figures.layers.push_back({int64_t(samples), int64_t(in), int64_t(out), 3 * call + working + read});
+      }
+  // Attention at a third of the rate, and 100 ns a product.
   for (double size : {64.0, 16.0}) {
     double flops = 2 * size * size * 16 * 8, edges = (1 + lost / size) * (1 + lost / size) * (1 + lost / 16);
     figures.products.push_back(
         {8, int64_t(size), int64_t(size), 16, flops / (3 * flops / rate * edges + 8 * 100e-9 + call), true});
   }
-  double bytes = 4.0 * (2 * 16 * 4096 + 4096.0 * 4096);
-  figures.products.push_back({1, 16, 4096, 4096, 2.0 * 16 * 4096 * 4096 / (bytes / 12.5e9), false, true});
+  // Weights that are read at a quarter of a copy's rate beside the work, and of which half is written beside it.
+  double weights = 4096.0 * 4096, edges = (1 + lost / 16) * (1 + lost / 4096) * (1 + lost / 4096);
+  double working = call + 2 * 16 * weights / rate * edges;
+  auto streaming = [&](int64_t m, int64_t n, int64_t k, double moving) {
+    figures.products.push_back({1, m, n, k, 2 * 16 * weights / (working + moving), false, true});
+  };
+  streaming(16, 4096, 4096, 4 * 4 * weights / 50e9);
+  streaming(4096, 4096, 16, 4 * weights * 0.5 * (1 / 50e9 - 1 / 200e9) + 4 * 2 * 16 * 4096 * reading);
   figures.kernelSeconds = 2e-7;
   figures.kernels = {{"arithmetic", 1e4, 1e4, 6e-7 + 1e4 / 200e9 + 1e4 * 2e-11},
                      {"arithmetic", 1e5, 1e5, 6e-7 + 1e5 / 200e9 + 1e5 * 2e-11},
-                     {"function", 1e5, 1e5, 6e-7 + 1e5 / 200e9 + 1e5 * 3e-10}};
+                     {"function", 1e5, 1e5, 6e-7 + 1e5 / 200e9 + 1e5 * 3e-10},
+                     {"update", 3e8, 2e9, 6e-7 + 0.5 * 2e9 / 50e9 + 3e8 * 2e-11}};
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
@@ -63,15 +71,21 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.node.cacheBandwidth / 75e9, 1, 0.02);
   EXPECT_NEAR(cluster.device.batchedEfficiency, 1 / 3.0, 0.01);
   EXPECT_NEAR(cluster.device.batchStartSeconds, 100e-9, 4e-9);
+  EXPECT_NEAR(cluster.device.productStartSeconds, 1e-6, 1e-8);
+  EXPECT_NEAR(cluster.device.productReadSeconds, 20e-12, 1e-13);
   EXPECT_NEAR(cluster.device.productTraffic, 4, 0.01);
+  EXPECT_NEAR(cluster.device.productWriteTraffic, 0.5, 0.01);
+  EXPECT_NEAR(cluster.device.updateTraffic, 0.5, 1e-3);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Function)], 3e-10, 1e-14);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Arithmetic)], 2e-11, 1e-15);
   EXPECT_EQ(cluster.device.elementSeconds[size_t(ElementWork::Random)], 0);
 }
 
-// A kernel that several threads share takes longer to start than a small product, which one of them does.
+// A kernel that several threads share takes long to start, and where there are several no less than a product does.
 TEST(MachineCluster, StartingThreadsIsALaunch) {
   runtime::MachineFigures figures = lawful(1);
+  figures.threads = 8;
+  EXPECT_NEAR(clusterOf(figures).device.launchSeconds, 1e-6, 1e-8);
   for (runtime::KernelFigure &kernel : figures.kernels) kernel.seconds += 5e-6;
   EXPECT_NEAR(clusterOf(figures).device.launchSeconds, 5.6e-6, 1e-10);
 }

@@ -112,7 +112,9 @@ TEST_F(Commands, ContractWithAnyStrides) {
       {{2, 3}, 8, 4, 8, {192, 64, 1, 8}, {96, 4, 12, 1}, {96, 4, 12, 1}}, // and transposed
       {{2, 3, 2}, 3, 4, 5, {90, 30, 15, 5, 1}, {0, 20, 0, 4, 1}, {72, 24, 12, 4, 1}},
       {{1}, 1, 6, 4, {4, 4, 1}, {24, 6, 1}, {6, 6, 1}},
-      {{7}, 1, 6, 4, {4, 4, 1}, {0, 6, 1}, {6, 6, 1}}, // rows from the batch
+      {{7}, 1, 6, 4, {4, 4, 1}, {0, 6, 1}, {6, 6, 1}},      // rows from the batch
+      {{}, 1024, 1040, 3, {1, 1024}, {1040, 1}, {1040, 1}}, // the gradient of large weights
+      {{}, 1024, 1040, 3, {1, 1024}, {1040, 1}, {1040, 1}, true, true},
   };
   // Operands and result: of 16-bit operands the result may be the sum before it is rounded.
   const std::pair<plan::DType, plan::DType> types[] = {{plan::F32, plan::F32},
