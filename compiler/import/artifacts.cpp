@@ -69,6 +69,7 @@ std::vector<std::string> trainedIn(const ::onnx::GraphProto &graph) {
 
 Status checkTrained(const Paths &paths, const Checkpoint &checkpoint, const std::vector<std::string> &inGraph) {
   std::vector<std::string> inCheckpoint;
+  inCheckpoint.reserve(checkpoint.trained.size());
   for (const CheckpointTensor &tensor : checkpoint.trained) inCheckpoint.push_back(tensor.name);
   std::sort(inCheckpoint.begin(), inCheckpoint.end());
   if (inCheckpoint == inGraph) return Status::ok();

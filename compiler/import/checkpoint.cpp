@@ -128,14 +128,15 @@ Result<Checkpoint> readCheckpoint(const std::string &path) {
   Result<std::shared_ptr<runtime::MappedFile>> file = runtime::MappedFile::open(path);
   if (!file) return file.status();
   std::string_view bytes = (*file)->bytes();
+  const char *begin = bytes.data();
   auto foreign = [&](const char *why) {
     return inputError(fmt::format("{}: is no checkpoint of onnxruntime-training: {}", path, why));
   };
   if (bytes.size() < 8 || bytes.size() >= sizeLimit) return foreign("its size cannot be one's");
-  if (!flatbuffers::BufferHasIdentifier(bytes.data(), identifier)) return foreign("its identifier is not ODTC");
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
+  if (!flatbuffers::BufferHasIdentifier(begin, identifier)) return foreign("its identifier is not ODTC");
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t *>(begin), bytes.size());
   if (!verifier.VerifyBuffer<CheckpointTable>(identifier)) return foreign("it is damaged or cut off");
-  auto *root = flatbuffers::GetRoot<CheckpointTable>(bytes.data());
+  auto *root = flatbuffers::GetRoot<CheckpointTable>(begin);
   if (root->version() < oldestVersion || root->version() > newestVersion)
     return inputError(fmt::format("{}: has version {}; versions {} to {} are supported", path, root->version(),
                                   oldestVersion, newestVersion));
@@ -145,9 +146,9 @@ Result<Checkpoint> readCheckpoint(const std::string &path) {
     return inputError(path + ": is nominal: it has the names of parameters without their values; give the complete "
                              "checkpoint");
   Checkpoint checkpoint;
-  auto trained = tensorsOf(module->trained(), path, bytes.data());
+  auto trained = tensorsOf(module->trained(), path, begin);
   if (!trained) return trained.status();
-  auto frozen = tensorsOf(module->frozen(), path, bytes.data());
+  auto frozen = tensorsOf(module->frozen(), path, begin);
   if (!frozen) return frozen.status();
   checkpoint.trained = std::move(*trained);
   checkpoint.frozen = std::move(*frozen);

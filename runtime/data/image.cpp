@@ -115,6 +115,7 @@ Result<Image> decodePng(std::string_view bytes, const std::string &path) {
   auto rowBytes = static_cast<size_t>(image.size.width * 3);
   image.pixels.resize(static_cast<size_t>(image.size.height) * rowBytes);
   std::vector<png_bytep> rows;
+  rows.reserve(static_cast<size_t>(image.size.height));
   for (int64_t row = 0; row < image.size.height; ++row)
     rows.push_back(image.pixels.data() + static_cast<size_t>(row) * rowBytes);
   if (!readPngRows(reader, rows.data(), rowBytes))
@@ -134,8 +135,8 @@ std::vector<Window> windowsOf(int64_t from, int64_t to) {
   std::vector<Window> windows(static_cast<size_t>(to));
   for (int64_t i = 0; i < to; ++i) {
     double centre = (static_cast<double>(i) + 0.5) * scale, sum = 0;
-    auto first = std::max<int64_t>(static_cast<int64_t>(centre - width + 0.5), 0);
-    auto last = std::min(static_cast<int64_t>(centre + width + 0.5), from);
+    auto first = std::max<int64_t>(static_cast<int64_t>(std::floor(centre - width + 0.5)), 0);
+    auto last = std::min(static_cast<int64_t>(std::floor(centre + width + 0.5)), from);
     std::vector<double> weights;
     for (int64_t at = first; at < last; ++at) {
       double distance = std::abs((static_cast<double>(at) - centre + 0.5) * (1.0 / width));
@@ -145,7 +146,8 @@ std::vector<Window> windowsOf(int64_t from, int64_t to) {
     Window &window = windows[static_cast<size_t>(i)];
     window.first = first;
     for (double weight : weights)
-      window.weights.push_back(static_cast<int>(0.5 + (sum == 0 ? weight : weight / sum) * (1 << precision)));
+      window.weights.push_back(
+          static_cast<int>(std::floor(0.5 + (sum == 0 ? weight : weight / sum) * (1 << precision))));
   }
   return windows;
 }

@@ -3,6 +3,7 @@
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/mapped_file.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>

@@ -10,7 +10,8 @@
 namespace cleave::tool {
 
 void RequestOptions::add(CLI::App &command) {
-  command.add_option("model", model, "the exported model (.onnx)")->required();
+  command.add_option("model", model, "the exported model: .onnx, or a folder of onnxruntime-training's artifacts")
+      ->required();
   command.add_option("--recipe", recipe, "how it trains (YAML)")->required();
   command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
       ->required();

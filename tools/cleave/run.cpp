@@ -118,7 +118,7 @@ void addRun(CLI::App &app, int &status) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
-  command->add_option("--model", train.model, "the .onnx file, if it moved since compiling");
+  command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
   command->add_option("--threads", train.threads, "threads a device (default: cores / devices)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--quiet", options->quiet, "no progress");
