@@ -113,23 +113,44 @@ private:
   void cloneSegment(ArrayRef<Operation *> ops, Operation *before) {
     OpBuilder builder(before);
     IRMapping mapping;
+    const Segment segment = segmentOf.lookup(ops.front());
+    SmallVector<std::pair<Operation *, Operation *>> rereads;
     auto backward = builder.getStringAttr("backward");
-    auto number = builder.getI64IntegerAttr(segmentOf.lookup(ops.front()).first);
+    auto number = builder.getI64IntegerAttr(segment.first);
     for (Operation *op : ops) {
       // A parameter is read again, so that it may be gathered again; a constant is no load on memory.
       for (Value operand : op->getOperands())
-        if (Operation *made = operand.getDefiningOp(); made && isFree(made) && !mapping.contains(operand))
-          builder.clone(*made, mapping)->setAttr(phaseAttr, backward);
+        if (Operation *made = operand.getDefiningOp(); made && isFree(made) && !mapping.contains(operand)) {
+          Operation *again = builder.clone(*made, mapping);
+          again->setAttr(phaseAttr, backward);
+          if (isa<onnx::ReadOp>(made)) rereads.emplace_back(made, again);
+        }
       Operation *clone = builder.clone(*op, mapping);
       clone->setAttr(phaseAttr, backward);
       clone->setAttr(againAttr, number);
     }
+    for (auto [read, again] : rereads) shareRead(read, again, segment);
     for (Operation *op : ops)
       for (Value result : op->getResults())
         if (isDropped(result))
           result.replaceUsesWithIf(mapping.lookup(result), [&](OpOperand &use) {
             return phaseOf(use.getOwner()) == "backward" && isHere(use.getOwner(), op);
           });
+  }
+
+  // The segment's gradients use the parameter that was read for computing it again, where no other segment reads it:
+  // one that is gathered is gathered for both.
+  void shareRead(Operation *read, Operation *again, const Segment &segment) {
+    auto isOfSegment = [&](Operation *user) {
+      auto found = segmentOf.find(user);
+      return phaseOf(user) != "forward" || (found != segmentOf.end() && found->second == segment);
+    };
+    if (!llvm::all_of(read->getUsers(), isOfSegment)) return;
+    read->getResult(0).replaceUsesWithIf(again->getResult(0), [&](OpOperand &use) {
+      Operation *user = use.getOwner();
+      const int64_t stage = numberOf(user, stageAttr);
+      return phaseOf(user) == "backward" && again->isBeforeInBlock(user) && (stage < 0 || stage == segment.second);
+    });
   }
 
   Block &block;

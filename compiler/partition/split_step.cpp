@@ -56,6 +56,7 @@ LogicalResult StepSplit::analyze() {
       if (auto home = homes.find(user); home != homes.end()) users = std::max(users.value_or(0), home->second.stage);
     if (users) homes[op].stage = *users;
   }
+  placeGathers();
   placeLate();
   halve();
   for (Operation &op : block.without_terminator()) {
@@ -65,6 +66,25 @@ LogicalResult StepSplit::analyze() {
       if (failed(provide(operand, home->second.stage, home->second.part, &op))) return failure();
   }
   return success();
+}
+
+// What is brought to another layout for another stage is sent as it lies and brought there by that stage: it may be
+// sent for others of its operations anyway, and a gathered tensor is as many times larger.
+void StepSplit::placeGathers() {
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
+    auto home = homes.find(&op);
+    if (!isa<dist::AllGatherOp, dist::AllToAllOp>(op) || home == homes.end() || stageAttrOf(&op) >= 0) continue;
+    std::optional<Place> there;
+    bool isOne = true;
+    for (Operation *user : op.getUsers()) {
+      auto of = homes.find(user);
+      if (of == homes.end() || of->second.part != home->second.part || (there && there->stage != of->second.stage))
+        isOne = false;
+      else
+        there = of->second;
+    }
+    if (isOne && there) home->second.stage = there->stage;
+  }
 }
 
 // What the function itself writes, as it was before: of a microbatch that comes later it must be read when it is

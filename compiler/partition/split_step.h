@@ -65,6 +65,7 @@ private:
   };
 
   bool isLate(mlir::Operation *op) const;
+  void placeGathers();
   void placeLate();
   void halve();
   void makeHeldValues();

@@ -218,6 +218,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
                     price.hostSeconds / count,
                     price.hostExposed / count,
                     largest,
+                    0,
                     double(tensor.elements()),
                     model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])])};
     return state;
@@ -246,6 +247,10 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
   }
   for (const UnitLayout::SharedParameter &parameter : layout.shared)
     costs.shared.push_back(one(size_t(parameter.variable)));
+  if (model.setting.zero >= 3) {
+    const std::vector<double> gathered = gatheredAgain(model, choice);
+    for (size_t kind = 0; kind < costs.kinds.size(); ++kind) costs.kinds[kind].gatheredAgain = gathered[kind];
+  }
   return costs;
 }
 

@@ -118,6 +118,22 @@ void Cells::addLeaner(Cell &cell) {
   add(cell, inner.leanest());
 }
 
+void Cells::addForced(Cell &cell) {
+  if (cell.hasForced || cell.variants.empty()) return;
+  cell.hasForced = true;
+  const SplitModel plain = plainModel(cell);
+  for (size_t v = 0; v < plain.variables.size(); ++v) {
+    const std::vector<Candidate> &all = plain.variables[v].candidates;
+    for (size_t c = 0; c < all.size() && all.size() > 1; ++c) {
+      SplitModel model = plain;
+      model.variables.edit()[v].candidates = {all[c]};
+      Result<Minimum> minimum = InnerProblem(model).fastest();
+      if (minimum && minimum->value < infinity) minimum->assignment[v] = int(c);
+      add(cell, std::move(minimum));
+    }
+  }
+}
+
 SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
   SplitModel model = *cell.model;
   model.setting = setting;

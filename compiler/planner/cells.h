@@ -25,7 +25,7 @@ struct Cell {
   std::vector<CellVariant> variants;
   double fastestValue = 0; // seconds of the first variant, as the inner problem counts them
   double secondsBound = 0; // of one microbatch through the whole model: compute, and once solved, communication
-  bool isSolved = false, hasLeaner = false, isExact = true;
+  bool isSolved = false, hasLeaner = false, hasForced = false, isExact = true;
   Status reason; // why it cannot be built
 };
 
@@ -40,6 +40,9 @@ public:
   void solve(Cell &cell);
   // Adds the variants that need less memory: for settings whose memory the fastest one does not fit.
   void addLeaner(Cell &cell);
+  // Adds the fastest variant with each way to split each operation. The fastest of all has the least sum over the
+  // operations; of stages the slowest counts.
+  void addForced(Cell &cell);
   // The cell's model with the setting's own axes and microbatches; the variants' choices are of it too.
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
   // Of a variant with that model; priced once for all settings that agree on it. Stays where it is.

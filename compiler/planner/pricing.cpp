@@ -225,7 +225,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   if (zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
     // parameters are gathered one by one, where they are used.
-    price.hideable += ledger.add(Collective::AllGather, shards, local, 2 * count * microbatches,
+    price.hideable += ledger.add(Collective::AllGather, shards, local, (count + variable.readBack) * microbatches,
                                  "parameters are gathered where they are used, forward and backward (ZeRO-3)", true);
   } else {
     // Layer by layer before the next step's forward pass needs them, which hides them.
@@ -271,8 +271,11 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   bool again = recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
                (setting.recompute == Recompute::Full || flow.inSegment);
   if (setting.tp > 1 && uses) {
-    price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * (again ? 2 : 1));
-    price.exposedForward = price.exposed / (again ? 2 : 1);
+    // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
+    const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
+    const double passes = again || readBack ? 2 : 1;
+    price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
+    price.exposedForward = price.exposed / passes;
     // A parameter's gradient is summed over the microbatches before it is combined.
     if (flow.gradient)
       price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);

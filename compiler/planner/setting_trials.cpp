@@ -19,6 +19,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   const bool isSettled = setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
   const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
   boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);
+  if (setting.pp > 1 && isSettled) cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
   for (int zero : zeros) {

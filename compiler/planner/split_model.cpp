@@ -448,8 +448,27 @@ private:
 
 } // namespace
 
+namespace {
+
+// Do repetitions of a block lie alike over the laid axes? On a cube two axes take turns from product to product: an odd
+// number of products leaves the next repetition with them exchanged.
+bool areLaidAlike(const std::vector<Repeat> &repeats, const std::vector<LaidAxis> &axes) {
+  for (const LaidAxis &axis : axes)
+    for (const Repeat &repeat : repeats)
+      if (!std::equal(axis.factors.begin() + repeat.first, axis.factors.begin() + repeat.end() - repeat.period,
+                      axis.factors.begin() + repeat.first + repeat.period))
+        return false;
+  return true;
+}
+
+} // namespace
+
 Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                               const Constraints &constraints, const Setting &setting, const SplitModel *like) {
+  if (!facts.repeats.empty() && !setting.laidAxes().empty())
+    if (Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, setting); // else: said below
+        axes && !areLaidAlike(facts.repeats, *axes))
+      return Builder(problem, gatherFacts(problem, constraints, false), cluster, constraints, setting, like).build();
   return Builder(problem, facts, cluster, constraints, setting, like).build();
 }
 

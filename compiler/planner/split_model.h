@@ -133,6 +133,7 @@ struct Variable {
   int count = 1;                     // how many nodes or parameters it stands for
   bool inSegment = false;            // of recomputation, and needed again there
   bool inAttention = false;          // and computed again by selective recomputation
+  int readBack = 0;                  // so many of the parameters the backward pass reads
   std::vector<Candidate> candidates; // of a node
   std::vector<Layout> homes;         // of a parameter
   std::vector<UnitShare> shares;     // parameters that several units read: UnitLayout::shared
@@ -269,6 +270,7 @@ struct ProblemFacts {
   bool mixesSamples = false;                          // Problem::mixesSamples
   std::vector<int64_t> expertCounts;                  // laid_axes.h
   std::vector<bool> needsGradient;
+  std::vector<bool> readBack; // per tensor: gradients of other operands are made of it
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;

@@ -158,11 +158,14 @@ private:
         Variable variable;
         variable.isHome = true;
         variable.index = int(t);
+        variable.readBack = facts.readBack[t];
         model.variableOfTensor.edit()[t] = int(model.variables.size());
         model.variables.edit().push_back(std::move(variable));
       } else {
         model.variableOfTensor.edit()[t] = found->second;
-        ++model.variables.edit()[size_t(found->second)].count;
+        Variable &variable = model.variables.edit()[size_t(found->second)];
+        ++variable.count;
+        variable.readBack += facts.readBack[t];
       }
       std::set<int> units;
       for (auto [node, operand] : facts.readers[t]) units.insert(layout->unitOfNode[size_t(node)]);
@@ -317,6 +320,20 @@ private:
   SplitModel model;
 };
 
+// Per tensor: does a gradient of another operand, or a derivative that is not constant, ask for its value?
+std::vector<bool> findReadBack(const Problem &problem, const std::vector<bool> &needsGradient) {
+  std::vector<bool> readBack(problem.tensors.size(), false);
+  for (const Node &node : problem.nodes) {
+    if (node.stopsGradient || node.rule.linearity == dist::FactorRule::LinearJointly) continue;
+    const bool isLinear = node.rule.linearity == dist::FactorRule::LinearInOne;
+    for (size_t o = 0; o < node.operands.size(); ++o)
+      for (size_t other = 0; other < node.operands.size(); ++other)
+        if ((other != o || !isLinear) && needsGradient[size_t(node.operands[other])])
+          readBack[size_t(node.operands[o])] = true;
+  }
+  return readBack;
+}
+
 } // namespace
 
 ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks) {
@@ -351,6 +368,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();
+  facts.readBack = findReadBack(problem, facts.needsGradient);
   facts.producers = problem.producers();
   facts.readers.resize(problem.tensors.size());
   for (size_t i = 0; i < problem.nodes.size(); ++i)

@@ -165,6 +165,9 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
         }
   shareTransients(layout, model.segments, ofSegment, memory);
   for (UnitMemory &one : memory) one.beside = one.transient + one.workspace;
+  if (setting.recompute == Recompute::Full)
+    for (const Unit &unit : layout.units)
+      memory[size_t(unit.kind)].isAgain |= model.segments.segmentOf[size_t(unit.first)] >= 0;
   if (setting.recompute == Recompute::Full) besideGradients(model, choice, memory);
   if (setting.exceptLast) { // it has a slot of its own
     SplitModel plain = model;
@@ -174,6 +177,27 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     for (size_t kind = 0; kind < memory.size(); ++kind) memory[kind].keptOfLast = all[kind].kept;
   }
   return memory;
+}
+
+std::vector<double> gatheredAgain(const SplitModel &model, const std::vector<int> &choice) {
+  const UnitLayout &layout = *model.layout;
+  std::map<int, double> ofSegment;
+  std::vector<std::pair<int, int>> readers; // node and segment
+  for (const Flow &flow : model.flows) {
+    if (flow.producer < 0 || !model.variables[size_t(flow.producer)].isHome || flow.reads.empty()) continue;
+    const Variable &reader = model.variables[size_t(flow.reads[0].variable)];
+    if (!reader.inSegment) continue;
+    const int segment = model.segments.segmentOf[size_t(reader.index)];
+    const Variable &home = model.variables[size_t(flow.producer)];
+    ofSegment[segment] += model.gatheredBytes(flow.tensor, home.homes[size_t(choice[size_t(flow.producer)])]);
+    readers.emplace_back(reader.index, segment);
+  }
+  std::vector<double> bytes(size_t(layout.kinds), 0.0);
+  for (auto [node, segment] : readers) {
+    double &largest = bytes[size_t(layout.units[size_t(layout.unitOfNode[size_t(node)])].kind)];
+    largest = std::max(largest, ofSegment[segment]);
+  }
+  return bytes;
 }
 
 void fillRate(const SplitModel &model, int64_t devices, Predicted &predicted) {
@@ -237,6 +261,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   UnitMemory work;
   const std::vector<UnitMemory> units = unitMemory(model, choice);
   for (size_t kind = 0; kind < units.size(); ++kind) work += units[kind].times(double(model.layout->sizeOfKind[kind]));
+  if (model.setting.zero >= 3 && work.isAgain) state.gatheredAgain = std::ranges::max(gatheredAgain(model, choice));
   predicted.memory = deviceMemory(model.setting, state, work, work.kept, 0);
   predicted.memory.host += work.keptOnHost;
   fillRate(model, model.setting.devices(), predicted);

@@ -33,6 +33,10 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
 // By unit kind, with the setting's recomputation.
 std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice);
 
+// By unit kind: bytes of the parameters that ZeRO-3 has gathered at once where a segment is computed again. Gathered
+// when that begins, they stay until the segment's gradients have been made.
+std::vector<double> gatheredAgain(const SplitModel &model, const std::vector<int> &choice);
+
 struct Evaluation {
   Price price;
   Predicted predicted;

@@ -13,6 +13,7 @@ UnitMemory &UnitMemory::operator+=(const UnitMemory &other) {
   keptOfLast += other.keptOfLast;
   workspace = std::max(workspace, other.workspace);
   beside = std::max(beside, other.beside);
+  isAgain |= other.isAgain;
   return *this;
 }
 
@@ -67,6 +68,7 @@ UnitState &UnitState::operator+=(const UnitState &other) {
   hideableLower += other.hideableLower;
   largestParameter = std::max(largestParameter, other.largestParameter);
   largestGradient = std::max(largestGradient, other.largestGradient);
+  gatheredAgain = std::max(gatheredAgain, other.gatheredAgain);
   elements += other.elements;
   return *this;
 }
@@ -89,11 +91,12 @@ double workspaceBytes(const Setting &setting, double largest, const UnitState &s
 
 MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
                              double buffers) {
+  const double gathered = setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
   return {state.parameters,
           state.gradients,
           state.optimizer,
           kept + work.keptOfLast + work.passing() + work.transient,
-          buffers - work.transient + workspaceBytes(setting, work.beside, state),
+          buffers - work.transient + gathered + workspaceBytes(setting, work.beside, state),
           state.host};
 }
 

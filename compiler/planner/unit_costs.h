@@ -17,6 +17,7 @@ struct UnitMemory {
   double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
+  bool isAgain = false;      // a whole unit is computed again
 
   UnitMemory &operator+=(const UnitMemory &other);
   double passing() const; // once: of what lies in the host's memory, what is on its way
@@ -43,6 +44,8 @@ struct UnitState {
   double hideableLower = 0;                            // of hideable: of parameters with Setting::lowerZero
   double host = 0, hostSeconds = 0, hostExposed = 0;   // in the host's memory; copies, and their part of `exposed`
   double largestParameter = 0;                         // bytes of its largest, not split by ZeRO
+  double gatheredAgain = 0;                            // bytes: parameters that ZeRO-3 has gathered at once while a
+                                                       // segment is computed again and its gradients are made
   double elements = 0;                                 // of all devices together
   double largestGradient = 0;                          // bytes, likewise
   double bytes() const { return parameters + gradients + optimizer; }

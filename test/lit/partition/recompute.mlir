@@ -31,4 +31,27 @@ module {
     %far = onnx.Mul %db, %a {cleave.phase = "backward", cleave.stage = 1 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     return %far : tensor<4xf32>
   }
+
+  // @w is read once for computing segment 0 again and for its gradients: what ZeRO-3 gathers, it gathers for both. @both
+  // is read by another segment, too, and read where it is used.
+  // CHECK-LABEL: func.func @final(
+  // CHECK: [[BOTH:%.+]] = onnx.read @both
+  // CHECK: [[W:%.+]] = onnx.read @w {cleave.phase = "backward"}
+  // CHECK: onnx.Mul %arg0, [[W]] {cleave.again = 0 : i64, cleave.phase = "backward"
+  // CHECK: onnx.Mul [[W]], {{.*}}cleave.phase = "backward"
+  // CHECK: onnx.Mul [[BOTH]], {{.*}}cleave.phase = "backward"
+  func.func @final(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %w = onnx.read @w {cleave.phase = "forward"} : tensor<4xf32>
+    %both = onnx.read @both {cleave.phase = "forward"} : tensor<4xf32>
+    %a = onnx.Mul %x, %w {cleave.phase = "forward", cleave.stage = 0 : i64, cleave.segment = 0 : i64, cleave.again} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %b = onnx.Tanh %a {cleave.phase = "forward", cleave.stage = 0 : i64, cleave.segment = 0 : i64, cleave.again} : (tensor<4xf32>) -> tensor<4xf32>
+    %c = onnx.Mul %b, %both {cleave.phase = "forward", cleave.stage = 0 : i64, cleave.segment = 0 : i64, cleave.again} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %d = onnx.Mul %c, %both {cleave.phase = "forward", cleave.stage = 0 : i64, cleave.segment = 1 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %da = onnx.Mul %d, %a {cleave.phase = "backward", cleave.stage = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %dx = onnx.Mul %w, %da {cleave.phase = "backward", cleave.stage = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %db = onnx.Mul %both, %dx {cleave.phase = "backward", cleave.stage = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %db : tensor<4xf32>
+  }
+  onnx.param @w : tensor<4xf32> "parameter" {trainable = true}
+  onnx.param @both : tensor<4xf32> "parameter" {trainable = true}
 }

@@ -1,0 +1,119 @@
+// The collectives that a decision implies: how often each tensor is brought together in a step.
+#include "compiler/planner/breakdown.h"
+#include "compiler/planner/search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+#include <map>
+
+namespace cleave::planner {
+namespace {
+
+using testing::gpt;
+using testing::mlp;
+using testing::ProblemBuilder;
+
+Result<Decision> decide(const Problem &problem, const Cluster &cluster, const SplitFlags &flags) {
+  Result<Constraints> constraints = parseConstraints(flags, cluster);
+  if (!constraints) return constraints.status();
+  return solve(problem, cluster, *constraints, {.alternatives = false});
+}
+
+// Of one kind over these axes: bytes a step.
+double bytesOf(const DecidedModel &decided, const std::string &op, const dist::Axes &axes) {
+  double bytes = 0;
+  for (const CollectiveTotal &one : collectivesOf(decided))
+    if (one.op == op && one.axes == axes) bytes += one.bytes;
+  return bytes;
+}
+
+double bytesOf(const Problem &problem, const std::string &machines, const SplitFlags &flags, const std::string &op,
+               const dist::Axes &axes) {
+  const Cluster cluster = *parseCluster(machines);
+  Result<Decision> decision = decide(problem, cluster, flags);
+  if (!decision) return ADD_FAILURE() << decision.status().message(), 0;
+  Result<DecidedModel> decided = decidedModel(problem, cluster, *decision);
+  if (!decided) return ADD_FAILURE() << decided.status().message(), 0;
+  return bytesOf(*decided, op, axes);
+}
+
+// x is no activation: nothing asks for the gradient that up.weight would make. Biases are added.
+TEST(Collectives, WithZero3AParameterIsGatheredOnceForEachPassThatReadsIt) {
+  const double up = 4.0 * 32 * 64, down = 4.0 * 64 * 16, biases = 4.0 * (64 + 16);
+  for (int64_t microbatches : {1, 2})
+    EXPECT_DOUBLE_EQ(bytesOf(mlp(32, 32, 64, 16), "cpu:4",
+                             {.microbatches = std::to_string(microbatches), .like = "zero3"}, "all_gather", {"dp"}),
+                     double(microbatches) * (up + 2 * down + biases));
+}
+
+// Both weights lie along their rows and are wanted whole. Nothing asks for x's gradient, which the first would make.
+TEST(Collectives, AParameterThatLiesOtherwiseIsGatheredForEachPassThatReadsIt) {
+  ProblemBuilder b("two", 16);
+  const int y = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 64})});
+  b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bn,nm->bm", {y, b.parameter("v", {64, 8})})});
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const Cluster cluster = *parseCluster("cpu:2");
+  Setting setting;
+  setting.tp = 2;
+  setting.microbatches = 2;
+  Constraints constraints;
+  constraints.allowRedundantWork = true;
+  const SplitModel model = *buildModel(b.problem, facts, cluster, constraints, setting);
+  std::map<std::string, double> times;
+  for (const Flow &flow : model.flows) {
+    CollectiveSink sink;
+    flowPrice(model, flow, 0, bit({whole, false}), &sink);
+    if (b.problem.tensors[size_t(flow.tensor)].kind != TensorKind::Parameter) continue;
+    for (const ImpliedCollective &one : sink)
+      if (one.collective == Collective::AllGather) times[b.problem.tensors[size_t(flow.tensor)].name] += one.times;
+  }
+  EXPECT_EQ(times["w"], 2);
+  EXPECT_EQ(times["v"], 4);
+}
+
+// One product a block: on a cube the next block has rows and columns exchanged, and gathers what the first does not.
+TEST(Collectives, BlocksThatLieOtherwiseOnACubeArePricedByThemselves) {
+  ProblemBuilder b("chain", 16);
+  int x = b.input("x", {16, 16, 64});
+  for (int i = 0; i < 5; ++i) {
+    const std::string at = "block" + std::to_string(i);
+    x = b.op(at + "/product", "Contract", "bsh,hk->bsk", {x, b.parameter(at + ".weight", {64, 64})});
+    x = b.op(at + "/shift", "Add", "bsk,k->bsk", {x, b.parameter(at + ".bias", {64})});
+    x = b.op(at + "/exp", "Exp", "bsk->bsk", {x});
+  }
+  b.op("loss", "Sum", "bsk->", {x});
+  ASSERT_FALSE(b.problem.findRepeats().empty());
+  const Cluster cluster = *parseCluster("a100-80g:8");
+  Result<Decision> decision = decide(b.problem, cluster, {.like = "3d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_NE(decision->findNode("block1/product")->split, decision->findNode("block2/product")->split);
+  Result<DecidedModel> decided = decidedModel(b.problem, cluster, *decision);
+  ASSERT_TRUE(decided) << decided.status().message();
+  EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, decision->predicted.stepSeconds,
+              1e-9 * decision->predicted.stepSeconds);
+}
+
+// While a block is computed again the parameters that its gradients read stay as they were gathered.
+TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
+  const Problem problem = gpt({8, 16, 32, 4, 4, 64});
+  const ProblemFacts facts = gatherFacts(problem, {});
+  const Cluster cluster = *parseCluster("a100-80g:4");
+  Setting setting;
+  setting.dp = 4;
+  setting.zero = 3;
+  setting.recompute = Recompute::Full;
+  const SplitModel model = *buildModel(problem, facts, cluster, {}, setting);
+  const std::vector<int> choice(model.variables.size(), 0);
+  const std::vector<double> gathered = gatheredAgain(model, choice);
+  double most = 0;
+  for (double bytes : gathered) most = std::max(most, bytes);
+  EXPECT_GE(most, 4.0 * 32 * (3 * 32 + 32 + 4 * 32)); // queries, keys and values, projection, up
+  UnitMemory work;
+  UnitState state;
+  state.gatheredAgain = most;
+  const double without = deviceMemory(setting, state, work, 0, 0).total();
+  work.isAgain = true;
+  EXPECT_DOUBLE_EQ(deviceMemory(setting, state, work, 0, 0).total(), without + most);
+}
+
+} // namespace
+} // namespace cleave::planner
