@@ -67,7 +67,7 @@ SplitModel plainModel(const Cell &cell) {
   model.setting.recompute = Recompute::None;
   model.setting.pp = 1;
   model.setting.schedule = "none";
-  // Settings with other batch axes share the cell. All ways to split an operation have these exchanges alike.
+  // Settings with other batch axes share the cell. All ways to split an operation have these exchanges nearly alike.
   auto ofBatch = [](const Exchange &exchange) { return exchange.isOverBatch(); };
   auto hasSome = [&](const Variable &variable) {
     return !variable.candidates.empty() && std::ranges::any_of(variable.candidates[0].exchanges, ofBatch);

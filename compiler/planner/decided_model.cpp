@@ -64,11 +64,19 @@ Layout homeOf(const ParameterDecision &decision) {
   return whole;
 }
 
-// A decision may come from elsewhere, with different splits in repetitions of a block.
+// A decision may come from elsewhere, with different splits in repetitions of a block. How cheap work lies over laid
+// axes follows from the graph and may differ (split_model.cpp).
 bool repeatsWereTied(const Problem &problem, const Decision &decision, const ProblemFacts &facts) {
+  auto splitOf = [&](int node) {
+    dist::FactorSharding split = decision.nodes[size_t(node)].split;
+    if (problem.nodes[size_t(node)].cheap)
+      for (dist::Axes &axes : split)
+        std::erase_if(axes, [](const std::string &axis) { return axis == "ep" || axis.starts_with("tp_"); });
+    return split;
+  };
   for (const Repeat &repeat : facts.repeats)
     for (int i = repeat.first + repeat.period; i < repeat.end(); ++i)
-      if (decision.nodes[size_t(i)].split != decision.nodes[size_t(i - repeat.period)].split) return false;
+      if (splitOf(i) != splitOf(i - repeat.period)) return false;
   return !problem.nodes.empty();
 }
 

@@ -26,16 +26,23 @@ public:
         batchAxes(model.setting.batchAxes()), lies(laidLayouts(model, facts)) {}
 
   void run() {
+    std::vector<Made> ofVariable(model.variables.size());
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
-      size_t v = size_t(model.variableOfNode[i]);
-      if (model.variables[v].index != int(i)) continue; // a repetition
-      const Made made = exchangesOf(i);
+      const size_t v = size_t(model.variableOfNode[i]);
+      // The first repetition may find its operands as it wants them, or bring them there for those behind it, which
+      // are like the second.
+      const int64_t repetition = repetitionOf(int(i)), count = model.variables[v].count;
+      if (repetition > 1) continue;
+      const double part = count == 1 ? 1 : double(repetition == 0 ? 1 : count - 1) / double(count);
+      ofVariable[v].add(exchangesOf(i), part);
+    }
+    for (size_t v = 0; v < ofVariable.size(); ++v)
       for (Candidate &candidate : model.variables.edit()[v].candidates) {
+        const Made &made = ofVariable[v];
         candidate.exchanges.insert(candidate.exchanges.end(), made.exchanges.begin(), made.exchanges.end());
         candidate.values += made.values;
         candidate.gradients += made.gradients;
       }
-    }
   }
 
 private:
@@ -43,7 +50,32 @@ private:
   struct Made {
     std::vector<Exchange> exchanges;
     double values = 0, gradients = 0; // forward and backward pass
+
+    // Those of one of several operations, so large a part of them.
+    void add(const Made &other, double part) {
+      for (const Exchange &one : other.exchanges) {
+        auto same = std::ranges::find_if(exchanges, [&](const Exchange &mine) {
+          return mine.collective == one.collective && mine.axes == one.axes && mine.bytes == one.bytes &&
+                 mine.onceAStep == one.onceAStep && mine.shards == one.shards && mine.why == one.why;
+        });
+        if (same == exchanges.end()) {
+          same = exchanges.insert(exchanges.end(), one);
+          same->forward = same->backward = 0;
+        }
+        same->forward += part * one.forward;
+        same->backward += part * one.backward;
+      }
+      values = std::max(values, other.values);
+      gradients = std::max(gradients, other.gradients);
+    }
   };
+
+  // Of a node in its run of repeated blocks; 0 outside of them.
+  int64_t repetitionOf(int node) const {
+    for (const Repeat &repeat : model.repeats)
+      if (repeat.first <= node && node < repeat.end()) return (node - repeat.first) / repeat.period;
+    return 0;
+  }
 
   Made exchangesOf(size_t i) {
     const Node &node = problem.nodes[i];
@@ -69,7 +101,12 @@ private:
       }
       const size_t before = made.exchanges.size();
       add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
-      for (size_t e = before; e < made.exchanges.size(); ++e) made.exchanges[e].onceAStep = isParameter;
+      const bool isCut = isParameter && model.zeroDimension(int(t), whole) >= 0;
+      for (size_t e = before; e < made.exchanges.size(); ++e) {
+        made.exchanges[e].onceAStep = isParameter;
+        if (made.exchanges[e].collective == Collective::AllReduce)
+          made.exchanges[e].shards = isCut ? model.setting.zeroWays() : 1;
+      }
     }
     for (size_t r = 0; r < node.results.size(); ++r) {
       size_t t = size_t(node.results[r]);

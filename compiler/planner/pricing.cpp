@@ -141,7 +141,7 @@ UseSet bit(const Use &use) {
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
   const Candidate &chosen = variable.candidates[candidate];
   double times = double(variable.count) * double(model.setting.microbatches);
-  bool again = recomputes(model, variable.inSegment, variable.inAttention);
+  bool again = isComputedAgain(model, variable);
   Price price;
   price.again = again ? chosen.forward * times : 0;
   price.forward = chosen.forward * times + price.again;
@@ -320,6 +320,10 @@ int nearLossOf(const Setting &setting, const Flow &flow) {
 
 bool gathersAgain(const SplitModel &model) {
   return model.setting.grid != TensorGrid::None || (model.setting.tp > 1 && model.cluster->device.overlap > 0);
+}
+
+bool isComputedAgain(const SplitModel &model, const Variable &variable) {
+  return recomputes(model, variable.inSegment, variable.inAttention);
 }
 
 bool isRecomputed(const SplitModel &model, const Flow &flow) {

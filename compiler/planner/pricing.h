@@ -60,6 +60,8 @@ UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> 
 // which is there to keep parts; and where communication can run beside compute, behind the product of the other
 // gradient (Korthikanti et al. 2022, section 4.2.2). The plan does what is priced (Decision::gathersAgain).
 bool gathersAgain(const SplitModel &model);
+// Is the operation computed again in the backward pass?
+bool isComputedAgain(const SplitModel &model, const Variable &variable);
 // Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.
 bool isRecomputed(const SplitModel &model, const Flow &flow);
 

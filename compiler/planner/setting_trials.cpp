@@ -7,6 +7,8 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+// With at most so many open operations in all settings together, pipelines try each way to split each of them.
+constexpr size_t mostForced = 1000;
 
 } // namespace
 
@@ -19,7 +21,8 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   const bool isSettled = setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
   const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
   boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);
-  if (setting.pp > 1 && isSettled) cells.addForced(cell);
+  if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
+    cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
   for (int zero : zeros) {

@@ -344,31 +344,46 @@ private:
   }
 
   // Operands whose sample dimension is not where the node wants it are gathered; results that sum over the samples are
-  // reduced.
+  // reduced, and so are gradients of what all samples read.
   void addBatchCollectives() {
     if (model.setting.batchWays() <= 1) return;
-    const GroupShape group; // exchangePrice() knows it
+    const GroupShape group;                                      // exchangePrice() knows it
+    const std::vector<bool> isWeight = problem.areWeights(true); // their gradients are the parameters'
+    std::vector<bool> seen(problem.tensors.size(), false);
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
       int64_t factor = facts.batchFactors[size_t(variable.index)];
-      std::vector<Exchange> exchanges;
+      auto add = [&](Collective collective, int tensor, double forward, double backward, const char *why,
+                     auto layoutOf) {
+        for (Candidate &candidate : variable.candidates) {
+          const double parts = layoutOf(candidate) >= 0 ? double(model.setting.tp) : 1;
+          candidate.exchanges.push_back(
+              {collective, 0, group, model.localBytes(tensor) / parts, forward, backward, why});
+        }
+      };
       for (size_t o = 0; o < node.operands.size(); ++o) {
-        int64_t dim = facts.batchDims[size_t(node.operands[o])];
-        if (dim < 0) continue;
+        const int tensor = node.operands[o];
+        const int64_t dim = facts.batchDims[size_t(tensor)];
+        const bool hasGradient = facts.needsGradient[size_t(tensor)];
+        auto asRead = [&](const Candidate &candidate) { return candidate.uses[o].layout; };
+        if (dim < 0) {
+          const bool readByAll = factor >= 0 && hasGradient && !node.stopsGradient && !isWeight[size_t(tensor)] &&
+                                 problem.tensors[size_t(tensor)].kind == TensorKind::Activation;
+          if (!readByAll || seen[size_t(tensor)]) continue;
+          seen[size_t(tensor)] = true;
+          add(Collective::AllReduce, tensor, 0, 1, "gradients of what all samples read are summed up", asRead);
+          continue;
+        }
         const auto &factors = node.rule.operands[o][size_t(dim)];
         if (!factors.empty() && factors[0] == factor) continue;
-        double bytes = model.localBytes(node.operands[o]);
-        exchanges.push_back({Collective::AllGather, 0, group, bytes, 1, 0, "an operation needs all samples"});
-        if (facts.needsGradient[size_t(node.operands[o])])
-          exchanges.push_back({Collective::ReduceScatter, 0, group, bytes, 0, 1, "an operation needs all samples"});
+        add(Collective::AllGather, tensor, 1, 0, "an operation needs all samples", asRead);
+        if (hasGradient) add(Collective::ReduceScatter, tensor, 0, 1, "an operation needs all samples", asRead);
       }
       if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
-        for (int tensor : node.results)
-          exchanges.push_back(
-              {Collective::AllReduce, 0, group, model.localBytes(tensor), 1, 0, "a result sums over the samples"});
-      for (Candidate &candidate : variable.candidates)
-        candidate.exchanges.insert(candidate.exchanges.end(), exchanges.begin(), exchanges.end());
+        for (size_t r = 0; r < node.results.size(); ++r)
+          add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
+              [r](const Candidate &candidate) { return candidate.results[r]; });
     }
   }
 
@@ -450,14 +465,19 @@ private:
 
 namespace {
 
-// Do repetitions of a block lie alike over the laid axes? On a cube two axes take turns from product to product: an odd
-// number of products leaves the next repetition with them exchanged.
-bool areLaidAlike(const std::vector<Repeat> &repeats, const std::vector<LaidAxis> &axes) {
+// Of larger models repetitions that lie otherwise cost as the first one does: cutting as many units into stages would
+// take minutes.
+constexpr size_t mostUntied = 512;
+
+// Do products of repeated blocks lie alike over the laid axes? On a cube two axes take turns from product to product:
+// an odd number of products leaves the next repetition with them exchanged. Cheap work follows its readers, which
+// behind the last repetition are others; that is no reason to price each by itself.
+bool areLaidAlike(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<LaidAxis> &axes) {
   for (const LaidAxis &axis : axes)
     for (const Repeat &repeat : repeats)
-      if (!std::equal(axis.factors.begin() + repeat.first, axis.factors.begin() + repeat.end() - repeat.period,
-                      axis.factors.begin() + repeat.first + repeat.period))
-        return false;
+      for (int i = repeat.first + repeat.period; i < repeat.end(); ++i)
+        if (!problem.nodes[size_t(i)].cheap && axis.factors[size_t(i)] != axis.factors[size_t(i - repeat.period)])
+          return false;
   return true;
 }
 
@@ -465,9 +485,9 @@ bool areLaidAlike(const std::vector<Repeat> &repeats, const std::vector<LaidAxis
 
 Result<SplitModel> buildModel(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                               const Constraints &constraints, const Setting &setting, const SplitModel *like) {
-  if (!facts.repeats.empty() && !setting.laidAxes().empty())
+  if (!facts.repeats.empty() && !setting.laidAxes().empty() && problem.nodes.size() <= mostUntied)
     if (Result<std::vector<LaidAxis>> axes = layAxes(problem, facts, setting); // else: said below
-        axes && !areLaidAlike(facts.repeats, *axes))
+        axes && !areLaidAlike(problem, facts.repeats, *axes))
       return Builder(problem, gatherFacts(problem, constraints, false), cluster, constraints, setting, like).build();
   return Builder(problem, facts, cluster, constraints, setting, like).build();
 }

@@ -207,6 +207,7 @@ private:
     std::map<std::vector<int64_t>, size_t> tied;
     const auto [behind, all] = commandsBehind();
     const std::vector<double> behindAgain = commandsBehindAgain(behind);
+    const std::vector<bool> isAtHand = atHandEverywhere();
     std::vector<bool> savedForSlice(problem.tensors.size(), false);
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       if (const int base = baseOf(int(t)); facts.kept[t] && base != int(t)) savedForSlice[size_t(base)] = true;
@@ -274,11 +275,33 @@ private:
         model.flows.edit()[found->second].nearLossAgain += nearLossAgain;
       }
       share(model.flows.edit()[found->second].shares, std::max(0, firstUnit));
-      // Inputs, labels and parameters are at hand in every stage.
-      if (producer < 0) continue;
+      if (isAtHand[t]) continue;
       for (int border = firstUnit + 1; border <= lastUnit; ++border)
         layout->crossings[size_t(border)].push_back(int(found->second));
     }
+  }
+
+  // Per tensor: is it in every stage that reads it without being sent? Inputs, labels and parameters, parameters laid
+  // out otherwise, and cheap work on inputs and constants (masks, position numbers), which each stage does by itself.
+  std::vector<bool> atHandEverywhere() const {
+    std::vector<bool> atHand(problem.tensors.size()), ofParameter(problem.tensors.size());
+    for (size_t t = 0; t < problem.tensors.size(); ++t) {
+      atHand[t] = facts.producers[t] < 0;
+      ofParameter[t] = problem.tensors[t].kind == TensorKind::Parameter;
+    }
+    for (const Node &node : problem.nodes) {
+      auto isHere = [&](int tensor) { return bool(atHand[size_t(tensor)]); };
+      const bool computes =
+          std::ranges::any_of(node.operands, [&](int tensor) { return bool(ofParameter[size_t(tensor)]); });
+      const bool laysOut =
+          node.op == "Transpose" || node.op == "Reshape" || node.op == "Cast" || node.op == "Broadcast";
+      if (!node.cheap || (computes && !laysOut) || !std::ranges::all_of(node.operands, isHere)) continue;
+      for (int tensor : node.results) {
+        atHand[size_t(tensor)] = true;
+        ofParameter[size_t(tensor)] = computes;
+      }
+    }
+    return atHand;
   }
 
   // Makes gradients of parameters from its other operands, or is another view of one for an operation that does.

@@ -49,10 +49,11 @@ double hiddenSeconds(const SplitModel &model, double hideable, double lower, dou
 
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
   Price price;
+  const bool again = isComputedAgain(model, variable);
   for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
     double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
     GroupShape group = exchange.group;
-    double bytes = exchange.bytes;
+    double bytes = exchange.bytes / double(model.setting.zero >= 1 ? exchange.shards : 1);
     if (exchange.isOverBatch()) {
       group = model.setting.group(*model.cluster, model.setting.batchSet());
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
@@ -60,10 +61,11 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
     if (!exchange.onceAStep) one += waitSeconds(*model.cluster, exchange.collective, group);
     price.exposedForward += one * times * exchange.forward;
-    price.exposed += one * times * (exchange.forward + exchange.backward);
+    const double passes = exchange.forward * (again && exchange.isSum() ? 2 : 1) + exchange.backward;
+    price.exposed += one * times * passes;
     if (sink) {
       const Node &node = model.problem->nodes[size_t(variable.index)];
-      times *= exchange.forward + exchange.backward;
+      times *= passes;
       const AxisSet axes = exchange.isOverBatch() ? model.setting.batchSet() : exchange.axes;
       const bool isOnRing = axes == setOf({Axis::Sequence}) && model.isOnRing(variable.index);
       sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times,

@@ -92,6 +92,57 @@ TEST(Collectives, BlocksThatLieOtherwiseOnACubeArePricedByThemselves) {
               1e-9 * decision->predicted.stepSeconds);
 }
 
+// Three products read one tensor: on a plane it is gathered for the first of them, though they are repetitions of one
+// form. In the backward pass it is gathered again, and the three gradients come back one by one.
+TEST(Collectives, WhatRepetitionsReadIsGatheredOnce) {
+  ProblemBuilder b("three", 16);
+  int x = b.op("in", "Contract", "bsh,hk->bsk", {b.input("x", {16, 16, 64}), b.parameter("w", {64, 64})});
+  std::vector<int> parts;
+  for (int i = 0; i < 3; ++i) {
+    const std::string at = "part" + std::to_string(i);
+    const int y = b.op(at, "Contract", "bsk,kn->bsn", {x, b.parameter(at + ".w", {64, 64})});
+    parts.push_back(b.op(at + "/exp", "Exp", "bsn->bsn",
+                         {b.op(at + "/bias", "Add", "bsn,n->bsn", {y, b.parameter(at + ".b", {64})})}));
+  }
+  b.op("loss", "Sum", "bsn->", {b.op("all", "Add", "bsn,bsn,bsn->bsn", parts)});
+  const double whole = 4.0 * 16 * 16 * 64 / 2; // of one row's samples
+  const Cluster cluster = *parseCluster("cpu:4");
+  Result<Decision> decision = decide(b.problem, cluster, {.microbatches = "1", .like = "2d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  Result<DecidedModel> decided = decidedModel(b.problem, cluster, *decision);
+  ASSERT_TRUE(decided) << decided.status().message();
+  ASSERT_EQ(decided->model.variables[size_t(decided->model.variableOfNode[1])].count, 3);
+  EXPECT_DOUBLE_EQ(bytesOf(*decided, "all_gather", {"tp_col"}), 2 * whole);
+}
+
+// y = x - mean(x) over all samples: the mean is summed up, and so is its gradient, by which all samples read it. Where
+// that is computed again it is summed up again.
+TEST(Collectives, StatisticsOfABatchAreSummedUpInBothPasses) {
+  ProblemBuilder b("statistics", 16);
+  int x = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 32})});
+  x = b.op("centred", "Sub", "bn,n->bn", {x, b.op("mean", "Sum", "bn->n", {x})});
+  b.op("loss", "Sum", "bn->", {b.op("square", "Mul", "bn,bn->bn", {x, x})});
+  const double loss = 4, mean = 4.0 * 32, weight = 4.0 * 64 * 32;
+  const SplitFlags flags = {.mesh = "dp=4,tp=1,pp=1", .zero = "0", .microbatches = "1", .recompute = "none"};
+  EXPECT_DOUBLE_EQ(bytesOf(b.problem, "cpu:4", flags, "all_reduce", {"dp"}), loss + 2 * mean + weight);
+}
+
+// A mask that is made of an input is made by each stage that reads it.
+TEST(Collectives, WhatAStageCanMakeByItselfIsNotSent) {
+  ProblemBuilder b("masked", 16);
+  int x = b.input("x", {16, 64});
+  const int mask = b.op("mask", "Less", "bn,bn->bn", {b.input("m", {16, 64}), b.input("m2", {16, 64})});
+  for (int i = 0; i < 4; ++i) {
+    const std::string at = "block" + std::to_string(i);
+    x = b.op(at, "Contract", "bk,kn->bn", {x, b.parameter(at + ".w", {64, 64})});
+    x = b.op(at + "/masked", "Mul", "bn,bn->bn", {x, mask});
+  }
+  b.op("loss", "Sum", "bn->", {x});
+  const SplitFlags flags = {.mesh = "pp=2,tp=1", .microbatches = "2", .schedule = "gpipe", .recompute = "none"};
+  const double activation = 4.0 * 16 * 64;
+  EXPECT_DOUBLE_EQ(bytesOf(b.problem, "cpu:2", flags, "send", {"pp"}), 2 * activation / 2); // a mean of two ranks
+}
+
 // While a block is computed again the parameters that its gradients read stay as they were gathered.
 TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
   const Problem problem = gpt({8, 16, 32, 4, 4, 64});
