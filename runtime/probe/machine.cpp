@@ -245,7 +245,7 @@ private:
 } // namespace
 
 // The last caches that processors have today hold some hundred MiB together.
-int64_t farBytes(int64_t devices) { return std::max(int64_t(64) << 20, (int64_t(1) << 30) / devices); }
+int64_t farBytes(int64_t devices) { return std::max(int64_t(64) << 20, (int64_t(1) << 29) / devices); }
 
 Result<MachineFigures> MachineProbe::measure() const {
   MachineFigures figures;

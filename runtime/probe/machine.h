@@ -5,7 +5,7 @@
 //   Result<MachineFigures> figures = probe.measure();
 //   figures->products[0]     m=512 n=512 k=512: 2.1e11 FLOP/s of one device while the other one is as busy
 //
-// A figure is the median of at least nine timed runs after two that warm up; a run is long enough that what it costs to
+// A figure is the median of at least nine timed runs (five of long ones) after two that warm up; a run is long enough that what it costs to
 // start one does not count. All of it takes less than half a minute.
 #pragma once
 #include "runtime/status.h"

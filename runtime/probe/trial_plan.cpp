@@ -125,8 +125,8 @@ void TrialPlan::addFill() {
 }
 
 Result<double> TrialPlan::time(int threads) {
-  constexpr int warmUp = 2, least = 9, most = 60;
-  constexpr double budget = 0.15; // seconds of timed runs
+  constexpr int warmUp = 2, least = 9, most = 60, leastOfLong = 5;
+  constexpr double budget = 0.15, isLong = 0.5; // seconds of timed runs
   if (!isMade) addFill();
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   if (!mesh) return mesh.status();
@@ -151,7 +151,10 @@ Result<double> TrialPlan::time(int threads) {
   }
   std::vector<double> times;
   double sum = 0;
-  for (int run = 0; run < warmUp + least || (sum < budget && run < most); ++run) {
+  auto isEnough = [&](int timed) {
+    return timed >= most || (sum >= isLong && timed >= leastOfLong) || (sum >= budget && timed >= least);
+  };
+  for (int run = 0; !isEnough(run - warmUp); ++run) {
     int64_t begin = nowNanoseconds();
     auto outputs = (*executor)->run("step", {}, run);
     if (!outputs) return outputs.status();
