@@ -88,7 +88,7 @@ def measure(cleave, plans, folder, realtime):
     for name, plan in plans.items():  # also warms up
         times = steps_of(cleave, plan, folder, 5, realtime)
         best[name] = min(times)
-        steps[name] = max(5, min(400, int(ROUND_SECONDS / min(times))))
+        steps[name] = max(5, min(8000, int(ROUND_SECONDS / min(times))))
     for _ in range(ROUNDS):
         for name, plan in plans.items():
             best[name] = min(best[name], *steps_of(cleave, plan, folder, steps[name], realtime))
