@@ -77,6 +77,7 @@ constexpr const char *update = R"(
   onnx.write @x, %c : T
 )";
 constexpr double updateOperations = 3, updateAccesses = 5;
+constexpr const char *updateMore = "onnx.param @z : T \"parameter\" {trainable = false, fill = 0.0}\n";
 constexpr int64_t updateTensors = 3;
 
 // A max pool as residual networks have it.
@@ -97,7 +98,8 @@ func.func @final() {
 )";
 constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, poolWindow = 3 * 3;
 
-std::string moduleOf(const std::string &body, int64_t height) {
+// `more`: parameters beside x and y.
+std::string moduleOf(const std::string &body, int64_t height, const std::string &more = "") {
   std::string text = fmt::format(R"(
 module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
                                        microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
@@ -108,8 +110,7 @@ onnx.param @y : T "parameter" {{trainable = false, fill = 0.0}}
 }}
 }}
 )",
-                                 body == update ? "onnx.param @z : T \"parameter\" {trainable = false, fill = 0.0}\n" : "",
-                                 body);
+                                 more, body);
   const std::string type = fmt::format("tensor<{}x{}xf32>", height, columns);
   for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) {
     auto isLetter = [&](size_t i) { return i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])); };
@@ -158,8 +159,8 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   const double updated = double(updateRows * columns);
   CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)], pool, poolWindow * poolOutputs,
                              poolInputs + poolOutputs));
-  CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::update, moduleOf(update, updateRows), updateOperations * updated,
-                             updateAccesses * updated));
+  CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::update, moduleOf(update, updateRows, updateMore),
+                             updateOperations * updated, updateAccesses * updated));
   return trials;
 }
 

@@ -35,9 +35,13 @@ const NodeProto *TrainingGraph::producer(const std::string &value) const {
 }
 
 std::string TrainingGraph::source(const std::string &value) const {
-  const NodeProto *node = producer(value);
-  bool passes = node && node->op_type() == "Identity" && node->input_size() == 1;
-  return passes ? source(node->input(0)) : value;
+  std::string name = value;
+  for (size_t passed = 0; passed <= producers.size(); ++passed) { // a cycle ends, too
+    const NodeProto *node = producer(name);
+    if (!node || node->op_type() != "Identity" || node->input_size() != 1) break;
+    name = node->input(0);
+  }
+  return name;
 }
 
 std::optional<double> TrainingGraph::filled(const TensorProto &tensor) {

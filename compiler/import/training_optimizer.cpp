@@ -127,7 +127,7 @@ private:
   Status readCount(const NodeProto &node, const std::string &value, Count &count) {
     std::string name = graph.source(value);
     const NodeProto *by = graph.producer(name);
-    bool increased = by && by->op_type() == "Add";
+    bool increased = by && by->op_type() == "Add" && by->input_size() == 2;
     if (increased) { // T + 1, which is T in the next step
       name = graph.source(by->input(0));
       if (graph.beginsWith(graph.source(by->input(1))) != 1.0)
@@ -168,7 +168,7 @@ private:
       optimizer.beta2 = number(node, "beta", 0.999);
       optimizer.eps = number(node, "epsilon", 1e-6);
       optimizer.form = recipe::AdamForm::Onnx;
-      if (count.first > (count.counts ? 1 : 0)) return countFault();
+      if (count.first != 0 && !(count.counts && count.first == 1)) return countFault();
       optimizer.biasCorrection = !count.counts      ? recipe::BiasCorrection::None
                                  : count.first == 0 ? recipe::BiasCorrection::FromZero
                                                     : recipe::BiasCorrection::FromOne;

@@ -85,6 +85,24 @@ void add(Cell &cell, Result<Minimum> minimum) {
   cell.variants.push_back({std::move(minimum->assignment), {}});
 }
 
+// What the exchanges of gradients that ZeRO cuts take at most where it does not: with it they take less.
+double mostCutSeconds(const SplitModel &model) {
+  double seconds = 0;
+  for (const Variable &variable : model.variables) {
+    double most = 0;
+    for (const Candidate &candidate : variable.candidates) {
+      double sum = 0;
+      for (const Exchange &exchange : candidate.exchanges)
+        if (exchange.isCut)
+          sum += collectiveSeconds(*model.cluster, exchange.collective, exchange.group, exchange.bytes) *
+                 (exchange.forward + exchange.backward);
+      most = std::max(most, sum);
+    }
+    seconds += most * double(variable.count);
+  }
+  return seconds;
+}
+
 } // namespace
 
 void Cells::solve(Cell &cell) {
@@ -102,8 +120,9 @@ void Cells::solve(Cell &cell) {
   // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
   Price price = evaluate(model, fastest->assignment).price;
   double seconds = price.forward + price.backward + price.update + price.exposed;
-  cell.secondsBound = std::max(cell.secondsBound, (std::min(fastest->bound, seconds) - inner.mostUpdateSeconds()) /
-                                                      double(model.setting.microbatches));
+  const double onceAStep = inner.mostUpdateSeconds() + mostCutSeconds(model);
+  cell.secondsBound =
+      std::max(cell.secondsBound, (std::min(fastest->bound, seconds) - onceAStep) / double(model.setting.microbatches));
   cell.fastestValue = fastest->value;
   add(cell, std::move(fastest));
 }
@@ -145,8 +164,9 @@ const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitMo
   // What the last microbatch keeps counts for the more, the fewer there are.
   const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
   const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
+  const int64_t shards = model.setting.zero >= 1 ? model.setting.zeroWays() : 1; // of gradients that ZeRO cuts
   auto [found, isNew] =
-      of.activities.try_emplace({group.size, group.perNode, microbatches, model.setting.passesGradientsOn()});
+      of.activities.try_emplace({group.size, group.perNode, microbatches, model.setting.passesGradientsOn(), shards});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

@@ -17,7 +17,7 @@ struct CellVariant {
   std::vector<int> choice;
   // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, and by
   // Setting::passesGradientsOn.
-  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, ActivityCosts> activities;
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t>, ActivityCosts> activities;
 };
 
 struct Cell {

@@ -49,8 +49,8 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
 // Where devices take turns on the cores (Device::coreShare): what a chain of one after the other takes at least, as a
 // part of its time with all devices at work; others fill most of what the rest of them wait.
 double chainShare(const Device &device);
-// And at least what a step takes there that takes `seconds` where devices have cores of their own at the same rates, and
-// in which they work for `busy` seconds on average: all need that together.
+// And at least what a step takes there that takes `seconds` where devices have cores of their own at the same rates,
+// and in which they work for `busy` seconds on average: all need that together.
 double leastOnSharedCores(const Device &device, double seconds, double busy);
 
 // Seconds until `bytes` of one device have come from its host's memory, or have gone there, in so many copies.
@@ -79,13 +79,13 @@ struct LocalWork {
   double kernels = 1;  // launches; a part of one where a fused kernel is shared
 };
 
-// What the device needs to run it:  kernels * launch + max(flops / (peak * efficiency), bytes / bandwidth), and of
+// What the device needs to run it:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth), and of
 // memory-bound operations  kernels * launch + bytes / bandwidth + elements * elementSeconds
 // with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
 // each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). Products in a
-// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does not read while
-// it works: weights are copied into another order first, and for their gradient what it is made of; what it writes to
-// memory is written beside its work for a part. There, of products that are not in batches,
+// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does not read
+// while it works: weights are copied into another order first, and for their gradient what it is made of; what it
+// writes to memory is written beside its work for a part. There, of products that are not in batches,
 //   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
 //         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
 // The host hands

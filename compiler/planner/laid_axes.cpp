@@ -56,7 +56,7 @@ private:
       for (const Exchange &one : other.exchanges) {
         auto same = std::ranges::find_if(exchanges, [&](const Exchange &mine) {
           return mine.collective == one.collective && mine.axes == one.axes && mine.bytes == one.bytes &&
-                 mine.onceAStep == one.onceAStep && mine.shards == one.shards && mine.why == one.why;
+                 mine.onceAStep == one.onceAStep && mine.isCut == one.isCut && mine.why == one.why;
         });
         if (same == exchanges.end()) {
           same = exchanges.insert(exchanges.end(), one);
@@ -104,8 +104,7 @@ private:
       const bool isCut = isParameter && model.zeroDimension(int(t), whole) >= 0;
       for (size_t e = before; e < made.exchanges.size(); ++e) {
         made.exchanges[e].onceAStep = isParameter;
-        if (made.exchanges[e].collective == Collective::AllReduce)
-          made.exchanges[e].shards = isCut ? model.setting.zeroWays() : 1;
+        made.exchanges[e].isCut = isCut && made.exchanges[e].collective == Collective::AllReduce;
       }
     }
     for (size_t r = 0; r < node.results.size(); ++r) {

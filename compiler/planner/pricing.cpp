@@ -174,20 +174,19 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   LocalWork update;
   update.memoryBound = true;
   update.isUpdate = true;
-  // GPUs: one for many parameters. A CPU starts one for each, one for its norm, and a copy of the part that it updates.
-  const bool isCut = ways > 1 && (zero == 1 || zero == 2);
-  update.kernels = model.cluster->device.isCpu() ? (isCut ? 3 : 2) : 0;
+  // GPUs: one for many parameters. A CPU starts one for each, and one for its norm.
+  update.kernels = model.cluster->device.isCpu() ? 2 : 0;
   // A moving average is three operations and so is taking the step; roots and quotients are most of Adam's time.
   double averages = tensor.optimizerBytes / 4;
   update.work = averages > 1 ? ElementWork::Division : ElementWork::Arithmetic;
   update.elements = stateElements * (averages > 1 ? averages : 3 + 3 * averages);
   // The norm reads the gradient once more; of GPUs `updateTraffic` has it.
   const double gradientReads = model.cluster->device.isCpu() ? 2 : 1;
-  update.bytes = model.cluster->device.updateTraffic * stateElements *
-                 (gradientReads * double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) +
-                  2 * tensor.optimizerBytes);
+  update.bytes =
+      model.cluster->device.updateTraffic * stateElements *
+      (gradientReads * double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
   // The part that a device updates is cut out of the whole first.
-  if (isCut) update.bytes += 2 * stateElements * double(tensor.elementBytes);
+  if (ways > 1 && (zero == 1 || zero == 2)) update.bytes += 2 * stateElements * double(tensor.elementBytes);
   update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);

@@ -207,7 +207,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.product = o == 0 ? Product{forward.m, forward.k, forward.n, forward.batch}
                           : Product{forward.k, forward.n, forward.m, forward.batch};
     work.read = o == 0 ? weights : rows + result;
-    work.written = o == 0 ? rows : weights;
+    work.written = o == 0 ? rows : bytes(node.operands[o], candidate.uses[o].layout);
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }

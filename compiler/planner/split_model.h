@@ -41,7 +41,7 @@ struct Exchange {
   double forward = 0, backward = 0; // how often in either pass
   const char *why = "";
   bool onceAStep = false; // not for every microbatch
-  int64_t shards = 1;     // of a parameter's gradient: so many parts under ZeRO, which are made first
+  bool isCut = false;     // of a parameter's gradient: ZeRO cuts it first
 
   bool isOverBatch() const { return axes == 0; }
   // Of partial results: made again where the operation is. What is gathered for it is gathered again anyway, or kept.

@@ -53,7 +53,7 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
   for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
     double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
     GroupShape group = exchange.group;
-    double bytes = exchange.bytes / double(model.setting.zero >= 1 ? exchange.shards : 1);
+    double bytes = exchange.bytes / double(exchange.isCut && model.setting.zero >= 1 ? model.setting.zeroWays() : 1);
     if (exchange.isOverBatch()) {
       group = model.setting.group(*model.cluster, model.setting.batchSet());
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);

@@ -189,7 +189,7 @@ void readData(MapReader reader, const std::string &recipeFile, Data &data) {
   reader.boolean("drop_last", data.dropLast);
   reader.text("dtype", data.dtype);
   reader.integer("samples", data.samples, {.least = 1});
-  reader.integer("size", data.size, {.least = 1});
+  reader.integer("size", data.size, {.least = 1, .most = 1 << 16});
   reader.numbers("mean", data.mean);
   reader.numbers("std", data.std, {.above = 0});
   MapReader fields = reader.map("fields");
@@ -204,6 +204,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   Recipe recipe;
   recipe.file = source.file;
   source.lines = &recipe.lines;
+  source.given = &recipe.given;
   MapReader reader(source, "", root);
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
   if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -158,9 +159,10 @@ struct Recipe {
   std::optional<Data> data; // absent: `cleave run` asks for --data
   std::optional<Eval> eval;
   std::string file;                         // as given; "recipe" from text
+  std::set<std::string> given;              // dotted keys that have a value
   std::map<std::string, std::string> lines; // dotted key -> "gpt.yaml:7" or "--set lr=1"
 
-  bool gives(const std::string &key) const { return lines.count(key) != 0; } // as a dotted key
+  bool gives(const std::string &key) const { return given.count(key) != 0; } // as a dotted key, with a value
   // Where a key was written, for messages: "gpt.yaml:7"; for a key that is not there, where its map was, or the file.
   std::string at(const std::string &key) const;
 

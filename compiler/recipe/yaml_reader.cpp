@@ -60,6 +60,7 @@ MapReader::MapReader(Source &source, std::string path, YAML::Node node)
     if (!seen.insert(key).second)
       throw Fault{fmt::format("{}: the key '{}' is there twice", source.where(dotted(key), entry.first), dotted(key))};
     (*source.lines)[dotted(key)] = source.where(dotted(key), entry.first);
+    if (!entry.second.IsNull()) source.given->insert(dotted(key));
   }
 }
 

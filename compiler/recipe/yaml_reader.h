@@ -22,6 +22,7 @@ struct Source {
   std::string file;                              // for messages
   std::map<std::string, std::string> overridden; // dotted key -> "--set optimizer.lr=1"
   std::map<std::string, std::string> *lines;     // filled: dotted key -> where
+  std::set<std::string> *given;                  // filled: dotted keys that have a value
 
   std::string where(const std::string &key, const YAML::Node &node) const;
 };

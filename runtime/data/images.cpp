@@ -45,6 +45,14 @@ struct Fit {
       return {model.height, std::max(model.width, model.height * from.width / from.height)};
     return {std::max(model.height, model.width * from.height / from.width), model.width};
   }
+  // A strip whose shorter side is scaled up becomes very long.
+  Status check(ImageSize from, const std::string &path) const {
+    constexpr int64_t pixelLimit = int64_t(1) << 28;
+    const ImageSize to = scaled(from);
+    if (to.height <= pixelLimit / std::max<int64_t>(1, to.width)) return Status::ok();
+    return inputError(fmt::format("{}: an image of {} x {} pixels would be scaled to {} x {}", path, from.height,
+                                  from.width, to.height, to.width));
+  }
 };
 
 class ImageDataset : public Dataset {
@@ -73,6 +81,7 @@ private:
     Result<Image> decoded = decodeImage((*file)->bytes(), path);
     if (!decoded) return decoded.status();
     Fit fit{{field.shape[1], field.shape[2]}, size_};
+    CLEAVE_RETURN_IF_ERROR(fit.check(decoded->size, path));
     Image image = cropCentre(resize(*decoded, fit.scaled(decoded->size)), fit.model);
     int64_t pixels = fit.model.height * fit.model.width;
     for (int64_t channel = 0; channel < field.shape[0]; ++channel)
@@ -173,7 +182,8 @@ Result<Folder> listFolder(const std::string &path) {
   Folder folder;
   std::error_code failure;
   for (const fs::directory_entry &entry : fs::directory_iterator(path, failure))
-    if (entry.is_directory()) folder.classes.push_back(entry.path().filename().string());
+    if (std::error_code unknown; entry.is_directory(unknown))
+      folder.classes.push_back(entry.path().filename().string());
   if (failure) return inputError(fmt::format("{}: cannot be read: {}", path, failure.message()));
   if (folder.classes.empty()) return inputError(path + ": holds no folder; images lie in one for each class");
   std::sort(folder.classes.begin(), folder.classes.end());
@@ -182,11 +192,13 @@ Result<Folder> listFolder(const std::string &path) {
   return folder;
 }
 
-Status checkHeaders(const std::vector<Sample> &samples) {
+Status checkHeaders(const std::vector<Sample> &samples, const std::vector<Fit> &fits) {
   for (size_t i = 0; i < std::min(samples.size(), checkedFiles); ++i) {
     Result<std::shared_ptr<MappedFile>> file = MappedFile::open(samples[i].path);
     if (!file) return file.status();
-    if (Result<ImageSize> size = imageSize((*file)->bytes(), samples[i].path); !size) return size.status();
+    Result<ImageSize> size = imageSize((*file)->bytes(), samples[i].path);
+    if (!size) return size.status();
+    for (const Fit &fit : fits) CLEAVE_RETURN_IF_ERROR(fit.check(*size, samples[i].path));
   }
   return Status::ok();
 }
@@ -198,7 +210,10 @@ Result<DataSource> openImages(const DataSettings &settings, const std::vector<Fi
   if (!folder) return folder.status();
   auto classes = static_cast<int64_t>(folder->classes.size());
   for (const Field &field : fields) CLEAVE_RETURN_IF_ERROR(checkField(field, settings, classes));
-  CLEAVE_RETURN_IF_ERROR(checkHeaders(folder->samples));
+  std::vector<Fit> fits;
+  for (const Field &field : fields)
+    if (isImage(field)) fits.push_back({{field.shape[1], field.shape[2]}, settings.size});
+  CLEAVE_RETURN_IF_ERROR(checkHeaders(folder->samples, fits));
   // Of each class its leading part trains, one image at least.
   std::vector<Sample> train, rest;
   for (size_t begin = 0; begin < folder->samples.size();) {

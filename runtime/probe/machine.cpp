@@ -37,22 +37,22 @@ public:
   // From small to large, few and many samples, layers that widen and narrow.
   Status layers() {
     for (auto [samples, in, out] : std::initializer_list<std::array<int64_t, 3>>{{16, 32, 32},
-                                                                                {128, 32, 128},
-                                                                                {16, 64, 64},
-                                                                                {64, 64, 64},
-                                                                                {256, 64, 64},
-                                                                                {2048, 64, 64},
-                                                                                {64, 64, 256},
-                                                                                {512, 256, 64},
-                                                                                {64, 128, 128},
-                                                                                {256, 128, 512},
-                                                                                {2048, 16, 512},
-                                                                                {64, 256, 256},
-                                                                                {512, 256, 256},
-                                                                                {16, 512, 512},
-                                                                                {256, 512, 512},
-                                                                                {32, 1024, 1024},
-                                                                                {512, 1024, 1024}}) {
+                                                                                 {128, 32, 128},
+                                                                                 {16, 64, 64},
+                                                                                 {64, 64, 64},
+                                                                                 {256, 64, 64},
+                                                                                 {2048, 64, 64},
+                                                                                 {64, 64, 256},
+                                                                                 {512, 256, 64},
+                                                                                 {64, 128, 128},
+                                                                                 {256, 128, 512},
+                                                                                 {2048, 16, 512},
+                                                                                 {64, 256, 256},
+                                                                                 {512, 256, 256},
+                                                                                 {16, 512, 512},
+                                                                                 {256, 512, 512},
+                                                                                 {32, 1024, 1024},
+                                                                                 {512, 1024, 1024}}) {
       TrialPlan trial(all());
       plan::Buffer x = trial.buffer(plan::F32, {samples, in}), y = trial.buffer(plan::F32, {samples, out}),
                    weights = trial.buffer(plan::F32, {in, out}), gradient = trial.buffer(plan::F32, {in, out});
@@ -66,8 +66,8 @@ public:
       }
       CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
       figures.layers.push_back(figure);
-      probe.say(fmt::format("layer            [{}, {}] [{}, {}] and gradients: {:.1f} GFLOP/s a device", samples, in, in,
-                            out, flops / figure.seconds / 1e9));
+      probe.say(fmt::format("layer            [{}, {}] [{}, {}] and gradients: {:.1f} GFLOP/s a device", samples, in,
+                            in, out, flops / figure.seconds / 1e9));
     }
     return Status::ok();
   }
@@ -119,9 +119,8 @@ public:
                              Form{size, size, few, {{1, size}, {size, 1}, {size, 1}}}}) {
       TrialPlan trial(all());
       bool makesWeights = form.k == few;
-      plan::Buffer a = trial.buffer(plan::F32, {few, size}),
-                   b = trial.buffer(plan::F32, {few, size});
-      const int64_t layers = farBytes(figures.devices) / (4 * size * size);
+      plan::Buffer a = trial.buffer(plan::F32, {few, size}), b = trial.buffer(plan::F32, {few, size});
+      const int64_t layers = std::max<int64_t>(1, farBytes(figures.devices) / (4 * size * size));
       for (int64_t layer = 0; layer < layers; ++layer) {
         plan::Buffer weights = trial.buffer(plan::F32, {size, size});
         trial.product(a, makesWeights ? b : weights, makesWeights ? weights : b, {}, form.m, form.n, form.k,
@@ -245,7 +244,11 @@ private:
 } // namespace
 
 // The last caches that processors have today hold some hundred MiB together.
-int64_t farBytes(int64_t devices) { return std::max(int64_t(64) << 20, (int64_t(1) << 29) / devices); }
+int64_t farBytes(int64_t devices) {
+  constexpr int64_t least = int64_t(64) << 20, together = int64_t(1) << 29;
+  const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE);
+  return std::min(std::max(least, together / devices), memory / 8 / devices);
+}
 
 Result<MachineFigures> MachineProbe::measure() const {
   MachineFigures figures;

@@ -5,8 +5,8 @@
 //   Result<MachineFigures> figures = probe.measure();
 //   figures->products[0]     m=512 n=512 k=512: 2.1e11 FLOP/s of one device while the other one is as busy
 //
-// A figure is the median of at least nine timed runs (five of long ones) after two that warm up; a run is long enough that what it costs to
-// start one does not count. All of it takes less than half a minute.
+// A figure is the median of at least nine timed runs (five of long ones) after two that warm up; a run is long enough
+// that what it costs to start one does not count. All of it takes less than half a minute.
 #pragma once
 #include "runtime/status.h"
 #include <cstdint>
@@ -31,10 +31,11 @@ struct ProductFigure {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double rate = 0;          // FLOP/s of one device
   bool isStrided = false;   // rows of the operands lie apart, as attention has them
-  bool isStreaming = false; // b comes from memory, over and over, and bounds it
+  bool isStreaming = false; // b, or where m is larger than k the result, lies in memory, each time elsewhere
 };
 // A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
-// planner/cluster.h, or `update`: arithmetic in memory as an optimizer does it), and the bytes that it reads and writes.
+// planner/cluster.h, or `update`: arithmetic in memory as an optimizer does it), and the bytes that it reads and
+// writes.
 struct KernelTrial {
   static constexpr const char *update = "update";
   std::string work;
@@ -60,10 +61,10 @@ struct CollectiveFigure {
 
 struct MachineFigures {
   int64_t devices = 1;
-  int cores = 1, threads = 1;     // of the machine; a device's
-  double memoryBytes = 0;         // of the machine
-  double emptyStepSeconds = 0;    // a step of one trivial command
-  double kernelSeconds = 0;       // a kernel that does nothing, on all threads of the device
+  int cores = 1, threads = 1;  // of the machine; a device's
+  double memoryBytes = 0;      // of the machine
+  double emptyStepSeconds = 0; // a step of one trivial command
+  double kernelSeconds = 0;    // a kernel that does nothing, on all threads of the device
   std::vector<LayerFigure> layers;
   std::vector<ProductFigure> products; // of attention and of streaming weights
   std::vector<KernelFigure> kernels;
@@ -71,7 +72,7 @@ struct MachineFigures {
   std::vector<CollectiveFigure> collectives; // none with one device
 };
 
-// Bytes of a device that no cache keeps while all devices touch as many.
+// Bytes of a device that no cache keeps while all devices touch as many; of a machine with little memory a part of it.
 int64_t farBytes(int64_t devices);
 
 struct MachineProbe {

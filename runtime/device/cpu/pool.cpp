@@ -99,8 +99,9 @@ template <typename Element> struct PlanePool {
       const Element *__restrict from = x;
       std::fill(best, best + w.out[2], -std::numeric_limits<Element>::infinity());
       w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
-        along(first, last, base, w.stride[2],
-              [=](int64_t o, int64_t i) { best[o] = ((from[i] > best[o]) | (from[i] != from[i])) ? from[i] : best[o]; });
+        along(first, last, base, w.stride[2], [=](int64_t o, int64_t i) {
+          best[o] = ((from[i] > best[o]) | (from[i] != from[i])) ? from[i] : best[o];
+        });
       });
     });
   }
@@ -110,7 +111,7 @@ template <typename Element> struct PlanePool {
     int64_t *__restrict bestAt = largestAt.data();
     const Element *__restrict from = x;
     w.forEachRow([&](int64_t z, int64_t row, int64_t at) {
-      std::fill(largestAt.begin(), largestAt.end(), -1);
+      std::fill(bestAt, bestAt + w.out[2], -1);
       w.visit(z, row, [&](int64_t base, int64_t first, int64_t last) {
         along(first, last, base, w.stride[2], [=](int64_t o, int64_t i) {
           const bool isLarger = (bestAt[o] < 0) | (from[i] > best[o]) | (from[i] != from[i]);
@@ -119,7 +120,7 @@ template <typename Element> struct PlanePool {
         });
       });
       for (int64_t o = 0; o < w.out[2]; ++o)
-        if (largestAt[size_t(o)] >= 0) dx[largestAt[size_t(o)]] += y[at + o];
+        if (bestAt[o] >= 0) dx[bestAt[o]] += y[at + o];
     });
   }
   void average(bool withPads) {

@@ -115,8 +115,7 @@ TEST(Collectives, WhatRepetitionsReadIsGatheredOnce) {
   EXPECT_DOUBLE_EQ(bytesOf(*decided, "all_gather", {"tp_col"}), 2 * whole);
 }
 
-// y = x - mean(x) over all samples: the mean is summed up, and so is its gradient, by which all samples read it. Where
-// that is computed again it is summed up again.
+// y = x - mean(x) over all samples: the mean is summed up, and so is its gradient, by which all samples read it.
 TEST(Collectives, StatisticsOfABatchAreSummedUpInBothPasses) {
   ProblemBuilder b("statistics", 16);
   int x = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 32})});

@@ -303,51 +303,56 @@ TEST_F(Commands, ConvolutionAndItsGradients) {
 }
 
 TEST_F(Commands, PoolsAndTheirGradients) {
-  for (int kind = plan::Pool::MAX; kind <= plan::Pool::AVERAGE_INCLUDE_PAD_GRAD; ++kind) {
-    SCOPED_TRACE(kind);
-    reset();
-    const int64_t H = 7, W = 9, K = 3, S = 2, low = 1, high = 1, OH = (H + low + high - K) / S + 1,
-                  OW = (W + low + high - K) / S + 1;
-    plan::Command command;
-    plan::Pool &pool = *command.mutable_pool();
-    pool.set_kind(static_cast<plan::Pool::Kind>(kind));
-    *pool.mutable_input() = buffer({2, 3, H, W}), *pool.mutable_output() = buffer({2, 3, OH, OW});
-    bool gradient = kind >= plan::Pool::MAX_GRAD, withPads = kind % 3 == 2, max = kind % 3 == 0;
-    if (gradient) *pool.mutable_grad_input() = buffer({2, 3, H, W});
-    for (int d = 0; d < 2; ++d)
-      pool.add_kernel(K), pool.add_strides(S), pool.add_pads_begin(low), pool.add_pads_end(high), pool.add_dilations(1);
-    std::vector<float> x = copyOf(pool.input()), y = copyOf(pool.output());
-    std::vector<double> forward(y.size()), backward(x.size());
-    for (int64_t p = 0; p < 6; ++p)
-      for (int64_t a = 0; a < OH; ++a)
-        for (int64_t b = 0; b < OW; ++b) {
-          double best = -INFINITY, sum = 0;
-          int64_t where = -1, inside = 0;
-          std::vector<int64_t> window;
-          for (int64_t i = a * S - low; i < a * S - low + K; ++i)
-            for (int64_t j = b * S - low; j < b * S - low + K; ++j) {
-              if (i < 0 || j < 0 || i >= H || j >= W) {
-                inside += withPads;
-                continue;
+  struct Windows {
+    int64_t size, stride, dilation;
+  };
+  for (auto [K, S, D] : {Windows{3, 2, 1}, Windows{3, 1, 1}, Windows{2, 3, 1}, Windows{3, 2, 2}})
+    for (int kind = plan::Pool::MAX; kind <= plan::Pool::AVERAGE_INCLUDE_PAD_GRAD; ++kind) {
+      SCOPED_TRACE(testing::Message() << "kind " << kind << ", windows of " << K << " by " << S << ", dilation " << D);
+      reset();
+      const int64_t H = 7, W = 9, low = 1, high = 1, extent = (K - 1) * D + 1, OH = (H + low + high - extent) / S + 1,
+                    OW = (W + low + high - extent) / S + 1;
+      plan::Command command;
+      plan::Pool &pool = *command.mutable_pool();
+      pool.set_kind(static_cast<plan::Pool::Kind>(kind));
+      *pool.mutable_input() = buffer({2, 3, H, W}), *pool.mutable_output() = buffer({2, 3, OH, OW});
+      bool gradient = kind >= plan::Pool::MAX_GRAD, withPads = kind % 3 == 2, max = kind % 3 == 0;
+      if (gradient) *pool.mutable_grad_input() = buffer({2, 3, H, W});
+      for (int d = 0; d < 2; ++d)
+        pool.add_kernel(K), pool.add_strides(S), pool.add_pads_begin(low), pool.add_pads_end(high),
+            pool.add_dilations(D);
+      std::vector<float> x = copyOf(pool.input()), y = copyOf(pool.output());
+      std::vector<double> forward(y.size()), backward(x.size());
+      for (int64_t p = 0; p < 6; ++p)
+        for (int64_t a = 0; a < OH; ++a)
+          for (int64_t b = 0; b < OW; ++b) {
+            double best = -INFINITY, sum = 0;
+            int64_t where = -1, inside = 0;
+            std::vector<int64_t> window;
+            for (int64_t i = a * S - low; i < a * S - low + extent; i += D)
+              for (int64_t j = b * S - low; j < b * S - low + extent; j += D) {
+                if (i < 0 || j < 0 || i >= H || j >= W) {
+                  inside += withPads;
+                  continue;
+                }
+                ++inside;
+                int64_t at = (p * H + i) * W + j;
+                window.push_back(at);
+                sum += x[at];
+                if (x[at] > best) best = x[at], where = at;
               }
-              ++inside;
-              int64_t at = (p * H + i) * W + j;
-              window.push_back(at);
-              sum += x[at];
-              if (x[at] > best) best = x[at], where = at;
-            }
-          int64_t o = (p * OH + a) * OW + b;
-          forward[o] = max ? best : sum / static_cast<double>(inside);
-          if (max)
-            backward[where] += y[o];
-          else
-            for (int64_t at : window) backward[at] += y[o] / static_cast<double>(inside);
-        }
-    expectRuns(command);
-    std::vector<float> got = copyOf(gradient ? pool.grad_input() : pool.output());
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_NEAR(got[i], gradient ? backward[i] : forward[i], 1e-5) << "element " << i;
-  }
+            int64_t o = (p * OH + a) * OW + b;
+            forward[o] = max ? best : sum / static_cast<double>(inside);
+            if (max)
+              backward[where] += y[o];
+            else
+              for (int64_t at : window) backward[at] += y[o] / static_cast<double>(inside);
+          }
+      expectRuns(command);
+      std::vector<float> got = copyOf(gradient ? pool.grad_input() : pool.output());
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], gradient ? backward[i] : forward[i], 1e-5) << "element " << i;
+    }
 }
 
 TEST_F(Commands, GatherAndScatterAddOfTheLocalRows) {
