@@ -174,8 +174,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   LocalWork update;
   update.memoryBound = true;
   update.isUpdate = true;
-  // GPUs: one for many parameters. A CPU starts one for each, and one for its norm.
-  update.kernels = model.cluster->device.isCpu() ? 2 : 0;
+  update.kernels = 0; // one for many parameters
   // A moving average is three operations and so is taking the step; roots and quotients are most of Adam's time.
   double averages = tensor.optimizerBytes / 4;
   update.work = averages > 1 ? ElementWork::Division : ElementWork::Arithmetic;
