@@ -185,7 +185,8 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
       model.cluster->device.updateTraffic * stateElements *
       (gradientReads * double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
   // The part that a device updates is cut out of the whole first.
-  if (ways > 1 && (zero == 1 || zero == 2)) update.bytes += 2 * stateElements * double(tensor.elementBytes);
+  if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2))
+    update.bytes += 2 * stateElements * double(tensor.elementBytes);
   update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
