@@ -1,6 +1,7 @@
 #include "compiler/import/artifacts.h"
 #include "compiler/import/checkpoint.h"
 #include "compiler/import/tensor_store.h"
+#include "compiler/import/tensor_values.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
@@ -133,14 +134,6 @@ Status restoreDropout(const ModelFile &training, ::onnx::GraphProto &graph) {
     node.set_input(2, initializer.name());
   }
   return Status::ok();
-}
-
-double number(const ::onnx::NodeProto &node, const char *name, double missing) {
-  for (const ::onnx::AttributeProto &attribute : node.attribute())
-    if (attribute.name() == name)
-      return attribute.type() == ::onnx::AttributeProto::INT ? static_cast<double>(attribute.i())
-                                                             : recipe::shortest(attribute.f());
-  return missing;
 }
 
 // Defaults are those of the operators in onnxruntime.

@@ -1,4 +1,5 @@
 #include "compiler/import/tensor_values.h"
+#include "compiler/recipe/model_training.h"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -64,6 +65,14 @@ bool looksLikeMask(const StoredTensor &tensor) {
     }
   }
   return false;
+}
+
+double number(const ::onnx::NodeProto &node, const char *name, double missing) {
+  for (const ::onnx::AttributeProto &attribute : node.attribute())
+    if (attribute.name() == name)
+      return attribute.type() == ::onnx::AttributeProto::INT ? static_cast<double>(attribute.i())
+                                                             : recipe::shortest(attribute.f());
+  return missing;
 }
 
 bool sameContent(const StoredTensor &a, const StoredTensor &b) {

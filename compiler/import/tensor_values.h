@@ -1,4 +1,4 @@
-// Looks at float tensors in place: enough to tell weights from masks and fresh constants.
+// Looks at tensors in place, and at numbers of nodes: enough to tell weights from masks and fresh constants.
 #pragma once
 #include "compiler/import/tensor_store.h"
 
@@ -10,6 +10,8 @@ bool allEqual(const StoredTensor &tensor);
 bool looksLikeMask(const StoredTensor &tensor);
 // The first element, of a float, integer or bool tensor that has one.
 std::optional<double> firstNumber(const StoredTensor &tensor);
+// A node's attribute of this name, float or integer; `missing` where it has none.
+double number(const ::onnx::NodeProto &node, const char *name, double missing);
 // Same type, shape and bytes.
 bool sameContent(const StoredTensor &a, const StoredTensor &b);
 // Both are matrices of the same type, and b[j, i] has the bytes of a[i, j].

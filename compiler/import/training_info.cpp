@@ -51,6 +51,15 @@ std::optional<double> TrainingGraph::filled(const TensorProto &tensor) {
   return firstNumber(*stored);
 }
 
+std::optional<double> TrainingGraph::constant(const NodeProto &node) {
+  for (const ::onnx::AttributeProto &attribute : node.attribute()) {
+    if (attribute.has_t()) return filled(attribute.t());
+    if (attribute.name() == "value_float") return attribute.f();
+    if (attribute.name() == "value_int") return static_cast<double>(attribute.i());
+  }
+  return std::nullopt;
+}
+
 std::optional<double> TrainingGraph::beginsWith(const std::string &value) {
   if (auto bound = begins.find(value); bound != begins.end()) {
     if (auto tensor = beginTensors.find(bound->second); tensor != beginTensors.end()) return filled(*tensor->second);
@@ -58,22 +67,12 @@ std::optional<double> TrainingGraph::beginsWith(const std::string &value) {
     if (made == beginProducers.end()) return std::nullopt;
     const NodeProto &node = *made->second;
     if (node.op_type() != "Constant" && node.op_type() != "ConstantOfShape") return std::nullopt;
-    for (const ::onnx::AttributeProto &attribute : node.attribute()) {
-      if (attribute.has_t()) return filled(attribute.t());
-      if (attribute.name() == "value_float") return attribute.f();
-      if (attribute.name() == "value_int") return static_cast<double>(attribute.i());
-    }
-    return node.op_type() == "ConstantOfShape" ? std::optional(0.0) : std::nullopt;
+    if (node.op_type() == "ConstantOfShape" && node.attribute().empty()) return 0.0;
+    return constant(node);
   }
   if (auto tensor = initializers.find(value); tensor != initializers.end()) return filled(*tensor->second);
   const NodeProto *node = producer(value);
-  if (!node || node->op_type() != "Constant") return std::nullopt;
-  for (const ::onnx::AttributeProto &attribute : node->attribute()) {
-    if (attribute.has_t()) return filled(attribute.t());
-    if (attribute.name() == "value_float") return attribute.f();
-    if (attribute.name() == "value_int") return static_cast<double>(attribute.i());
-  }
-  return std::nullopt;
+  return node && node->op_type() == "Constant" ? constant(*node) : std::nullopt;
 }
 
 std::set<const NodeProto *> TrainingGraph::ancestors(const std::string &value, std::set<std::string> &read) const {
@@ -141,12 +140,6 @@ void findLabels(const TrainingGraph &graph, recipe::ModelTraining &training) {
   if (found.size() == 1) training.labels = found[0];
 }
 
-double attributeOr(const NodeProto &node, const char *name, double missing) {
-  for (const ::onnx::AttributeProto &attribute : node.attribute())
-    if (attribute.name() == name) return recipe::shortest(attribute.f());
-  return missing;
-}
-
 // Parameters whose file is missing begin as the initialization graph says.
 void readInitialization(TrainingGraph &graph, recipe::ModelTraining &training) {
   for (const std::string &name : training.trained) {
@@ -161,12 +154,12 @@ void readInitialization(TrainingGraph &graph, recipe::ModelTraining &training) {
     std::string op = made == graph.beginProducers.end() ? "" : made->second->op_type();
     if (op == "RandomNormal" || op == "RandomNormalLike") {
       rule.kind = "normal";
-      rule.mean = attributeOr(*made->second, "mean", 0);
-      rule.std = attributeOr(*made->second, "scale", 1);
+      rule.mean = number(*made->second, "mean", 0);
+      rule.std = number(*made->second, "scale", 1);
     } else if (op == "RandomUniform" || op == "RandomUniformLike") {
       rule.kind = "uniform";
-      rule.low = attributeOr(*made->second, "low", 0);
-      rule.high = attributeOr(*made->second, "high", 1);
+      rule.low = number(*made->second, "low", 0);
+      rule.high = number(*made->second, "high", 1);
     } else if (std::optional<double> value = graph.beginsWith(name)) {
       rule.kind = "constant";
       rule.value = *value;

@@ -1,4 +1,5 @@
 #include "compiler/import/training_optimizer.h"
+#include "compiler/import/tensor_values.h"
 #include <fmt/format.h>
 
 namespace cleave::import_ {
@@ -146,12 +147,6 @@ private:
     }
     count = {*begins + (increased ? 1 : 0), bound != graph.updates.end()};
     return Status::ok();
-  }
-
-  static double number(const NodeProto &node, const char *name, double missing) {
-    for (const ::onnx::AttributeProto &attribute : node.attribute())
-      if (attribute.name() == name) return recipe::shortest(attribute.f());
-    return missing;
   }
 
   // The attributes, by the operators' defaults, and T.

@@ -31,6 +31,7 @@ struct TrainingGraph {
 
 private:
   std::optional<double> filled(const ::onnx::TensorProto &tensor);
+  std::optional<double> constant(const ::onnx::NodeProto &node); // that its attribute gives
 };
 
 // Fills `optimizer`, `trained`, `givesRate` from the nodes that update parameters. Error: a node that is none of an

@@ -15,8 +15,8 @@ namespace cleave::planner {
 // One way to split every operation; from the fastest to the one that needs the least memory.
 struct CellVariant {
   std::vector<int> choice;
-  // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, and by
-  // Setting::passesGradientsOn.
+  // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, by
+  // Setting::passesGradientsOn, and by the parts into which ZeRO cuts gradients.
   std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t>, ActivityCosts> activities;
 };
 

@@ -126,6 +126,10 @@ ElementWork elementWorkOf(const std::string &op) {
   return found == known.end() ? ElementWork::Arithmetic : found->second;
 }
 
+double edgeFactor(const Product &product, double lost) {
+  return (1 + lost / product.m) * (1 + lost / product.n) * (1 + lost / product.k);
+}
+
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
   double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance));
@@ -136,8 +140,7 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
               work.elements * device.elementSeconds[size_t(work.work)];
   } else if (work.flops > 0) {
     const Product &p = work.product;
-    double half = device.halfRateDimension;
-    double efficiency = device.computeEfficiency / ((1 + half / p.m) * (1 + half / p.n) * (1 + half / p.k));
+    double efficiency = device.computeEfficiency / edgeFactor(p, device.halfRateDimension);
     if (p.batch > 1) efficiency *= device.batchedEfficiency;
     const double starts = p.batch > 1 ? work.kernels * p.batch * device.batchStartSeconds : 0;
     const double working = work.flops / (device.flopsAt(precision) * efficiency) + starts;

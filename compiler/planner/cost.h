@@ -64,6 +64,9 @@ struct Product {
 // What an operation of this name does with an element of its result (of a reduction: of its operand).
 ElementWork elementWorkOf(const std::string &op);
 
+// By how much a product takes longer for the `lost` elements of each edge.
+double edgeFactor(const Product &product, double lost);
+
 // One operation on one device. `product` counts only where flops > 0 and it is not `memoryBound`.
 struct LocalWork {
   double flops = 0, bytes = 0; // FLOP; bytes read and written

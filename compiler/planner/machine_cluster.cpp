@@ -30,7 +30,7 @@ void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &devi
     std::vector<double> logs;
     for (const runtime::ProductFigure &p : figures.products) {
       if (!p.isStrided) continue;
-      const double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
+      const double edges = edgeFactor(p, fit.lost);
       const double seconds = flopsOf(p) / p.rate;
       const double working = std::max(0.1 * seconds, seconds - fit.start - double(p.batch) * start);
       logs.push_back(std::log(flopsOf(p) / working * edges / fit.rate));
@@ -51,7 +51,7 @@ void fitStreaming(const MachineFigures &figures, const LayerFit &fit, Device &de
   double logs = 0, count = 0, written = 0, writes = 0;
   for (const runtime::ProductFigure &p : figures.products) {
     if (!p.isStreaming) continue;
-    const double edges = (1 + fit.lost / double(p.m)) * (1 + fit.lost / double(p.n)) * (1 + fit.lost / double(p.k));
+    const double edges = edgeFactor(p, fit.lost);
     const double seconds = flopsOf(p) / p.rate;
     const double left = std::max(0.1 * seconds, seconds - fit.start - flopsOf(p) / fit.rate * edges);
     if (p.k < p.m) {

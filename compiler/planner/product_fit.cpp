@@ -1,4 +1,5 @@
 #include "compiler/planner/product_fit.h"
+#include "compiler/planner/cost.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +12,10 @@ double flopsOf(const runtime::ProductFigure &p) {
   return 2.0 * double(p.batch) * double(p.m) * double(p.n) * double(p.k);
 }
 
+double edgeFactor(const runtime::ProductFigure &p, double lost) {
+  return edgeFactor(Product{double(p.m), double(p.n), double(p.k)}, lost);
+}
+
 // For a given `lost` the best rate is a mean, so only `lost` is searched.
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start, std::optional<double> known) {
   constexpr double most = 64, step = 0.125;
@@ -21,8 +26,7 @@ ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double 
     for (const runtime::ProductFigure &p : products) {
       double seconds = flopsOf(p) / p.rate;
       double working = std::max(0.1 * seconds, seconds - start);
-      double edges = (1 + lost / double(p.m)) * (1 + lost / double(p.n)) * (1 + lost / double(p.k));
-      logs.push_back(std::log(flopsOf(p) / working * edges));
+      logs.push_back(std::log(flopsOf(p) / working * edgeFactor(p, lost)));
     }
     double mean = 0, error = 0;
     for (double value : logs) mean += value / double(logs.size());
@@ -77,8 +81,8 @@ LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
     std::vector<Row> rows;
     for (const runtime::LayerFigure &layer : layers) {
       const double s = double(layer.samples), in = double(layer.in), out = double(layer.out);
-      const double edges = (1 + lost / s) * (1 + lost / in) * (1 + lost / out);
-      const double work = 6 * s * in * out * edges, read = 4 * (2 * in * out + s * (in + out));
+      const double work = 6 * s * in * out * edgeFactor(Product{s, out, in}, lost),
+                   read = 4 * (2 * in * out + s * (in + out));
       rows.push_back({work / layer.seconds, 3 / layer.seconds, read / layer.seconds});
     }
     for (unsigned mask : {1u, 3u, 5u, 7u}) {

@@ -14,11 +14,11 @@ struct ProductFit {
 };
 
 double flopsOf(const runtime::ProductFigure &product);
+double edgeFactor(const runtime::ProductFigure &product, double lost); // cost.h
 // Least squares of the logarithms. `start`: seconds of a product that has next to nothing to do. `lost`: where it is
 // known.
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start,
                        std::optional<double> lost = std::nullopt);
-
 
 // What the products of layers take on a CPU: besides the law above a start that counts, and seconds for each byte that
 // is copied into another order first, as cost.h says.

@@ -461,10 +461,6 @@ private:
   SplitModel model;
 };
 
-} // namespace
-
-namespace {
-
 // Of larger models repetitions that lie otherwise cost as the first one does: cutting as many units into stages would
 // take minutes.
 constexpr size_t mostUntied = 512;

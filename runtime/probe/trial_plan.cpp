@@ -64,14 +64,6 @@ void TrialPlan::copy(const plan::Buffer &source, const plan::Buffer &target) {
   copy.mutable_target_offset();
 }
 
-void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch,
-                        int64_t m, int64_t n, int64_t k) {
-  if (batch > 1)
-    product(lhs, rhs, out, std::vector<int64_t>{batch}, m, n, k, {{m * k, k, 1}, {k * n, n, 1}, {m * n, n, 1}});
-  else
-    product(lhs, rhs, out, std::vector<int64_t>{}, m, n, k, {{k, 1}, {n, 1}, {n, 1}});
-}
-
 void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out,
                         const std::vector<int64_t> &batch, int64_t m, int64_t n, int64_t k, const Strides &strides) {
   plan::Contract &contract = *add("product").mutable_contract();

@@ -22,10 +22,8 @@ public:
   plan::Buffer buffer(plan::DType dtype, const std::vector<int64_t> &shape);
   void fill(const plan::Buffer &target);
   void copy(const plan::Buffer &source, const plan::Buffer &target);
-  // out[batch,m,n] = lhs[batch,m,k] rhs[batch,k,n], all dense, f32
-  void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out, int64_t batch, int64_t m,
-               int64_t n, int64_t k);
-  // With strides in elements: of the batch dimensions, then m and k, k and n, m and n.
+  // out[batch,m,n] = lhs[batch,m,k] rhs[batch,k,n], f32; strides in elements, of the batch dimensions, then m and k, k
+  // and n, m and n.
   struct Strides {
     std::vector<int64_t> lhs, rhs, out;
   };
