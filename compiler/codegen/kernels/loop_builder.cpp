@@ -1,8 +1,20 @@
 #include "compiler/codegen/kernels/loop_builder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 namespace cleave::codegen {
+
+// Loops of so many iterations LLVM would unroll before it vectorizes, and then make scalar code of a row's elements
+// with their mask beside them. Shorter ones it does not vectorize: unrolled, what lies side by side is found in them.
+// Unrolling longer ones would make too much code; it must be allowed there, or several vectors would not take turns.
+static bool isFewVectors(Value begin, Value end) {
+  constexpr int64_t fewest = 16, most = 128;
+  APInt first, last;
+  if (!matchPattern(begin, m_ConstantInt(&first)) || !matchPattern(end, m_ConstantInt(&last))) return false;
+  int64_t length = last.getSExtValue() - first.getSExtValue();
+  return length >= fewest && length <= most;
+}
 
 LoopBuilder::LoopBuilder(Location loc, ModuleOp module, StringRef symbol)
     : loc(loc), builder(module.getContext()), entryBuilder(module.getContext()) {
@@ -21,14 +33,20 @@ LoopBuilder::LoopBuilder(Location loc, ModuleOp module, StringRef symbol)
   builder.setInsertionPointToEnd(body);
 
   accesses = LLVM::AccessGroupAttr::get(context);
-  auto annotation = [&](bool disable, ArrayRef<LLVM::AccessGroupAttr> groups) {
-    auto vectorize = LLVM::LoopVectorizeAttr::get(context, builder.getBoolAttr(disable), {}, {}, {}, {}, {}, {});
+  auto annotation = [&](LLVM::LoopVectorizeAttr vectorize, bool unrolls, ArrayRef<LLVM::AccessGroupAttr> groups) {
     auto unroll = LLVM::LoopUnrollAttr::get(context, builder.getBoolAttr(true), {}, {}, {}, {}, {}, {});
-    return LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, disable ? unroll : LLVM::LoopUnrollAttr(), {}, {},
+    return LLVM::LoopAnnotationAttr::get(context, {}, vectorize, {}, unrolls ? LLVM::LoopUnrollAttr() : unroll, {}, {},
                                          {}, {}, {}, {}, builder.getBoolAttr(true), {}, {}, {}, groups);
   };
-  parallelLoop = annotation(false, {accesses});
-  orderedLoop = annotation(true, {});
+  auto vectorize = [&](bool disable, LLVM::LoopAnnotationAttr after) {
+    return LLVM::LoopVectorizeAttr::get(context, builder.getBoolAttr(disable), {}, {}, {}, {}, {}, after);
+  };
+  auto vectorized =
+      LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, builder.getBoolAttr(true),
+                                    /*isVectorized=*/builder.getBoolAttr(true), {}, {}, {accesses});
+  parallelLoop = annotation(vectorize(false, {}), true, {accesses});
+  fewVectorsLoop = annotation(vectorize(false, vectorized), false, {accesses});
+  orderedLoop = annotation(vectorize(true, {}), false, {});
 }
 
 int64_t LoopBuilder::bytesInMemory(Type element) {
@@ -72,7 +90,10 @@ Value LoopBuilder::open(Value begin, Value end, bool isParallel) {
   Value more = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, index, end);
   LLVM::CondBrOp::create(builder, loc, more, body, exit);
   builder.setInsertionPointToEnd(body);
-  loops.push_back({header, exit, index, isParallel});
+  loops.push_back({header, exit, index,
+                   !isParallel                ? orderedLoop
+                   : isFewVectors(begin, end) ? fewVectorsLoop
+                                              : parallelLoop});
   return index;
 }
 
@@ -80,7 +101,7 @@ void LoopBuilder::close() {
   Loop loop = loops.pop_back_val();
   Value next = sum(loop.index, number(1));
   auto latch = LLVM::BrOp::create(builder, loc, ValueRange{next}, loop.header);
-  latch.setLoopAnnotationAttr(loop.isParallel ? parallelLoop : orderedLoop);
+  latch.setLoopAnnotationAttr(loop.annotation);
   builder.setInsertionPointToEnd(loop.exit);
 }
 

@@ -48,7 +48,7 @@ private:
   struct Loop {
     mlir::Block *header, *exit;
     mlir::Value index;
-    bool isParallel;
+    mlir::LLVM::LoopAnnotationAttr annotation;
   };
   mlir::Type typeInMemory(mlir::Type element) const;
   mlir::Value address(mlir::OpBuilder &at, mlir::Value memory, mlir::Type element, mlir::Value index);
@@ -57,7 +57,7 @@ private:
   mlir::OpBuilder builder, entryBuilder;
   mlir::LLVM::LLVMFuncOp function;
   mlir::LLVM::AccessGroupAttr accesses;
-  mlir::LLVM::LoopAnnotationAttr parallelLoop, orderedLoop;
+  mlir::LLVM::LoopAnnotationAttr parallelLoop, fewVectorsLoop, orderedLoop;
   llvm::SmallVector<Loop> loops;
   llvm::DenseMap<int64_t, mlir::Value> buffers;
 };
