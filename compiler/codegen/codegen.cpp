@@ -100,6 +100,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createRematerializeCheapPass());
+  passes.addPass(createSelectHalvesPass());
   passes.addPass(createFormClustersPass());
   passes.addPass(createLowerKernelsToLinalgPass());
   passes.addPass(createScheduleKernelsPass(gpu));

@@ -5,6 +5,7 @@ namespace cleave::codegen {
 void registerKernelPasses() {
   mlir::registerPass([] { return createSplitReductionsPass(); });
   mlir::registerPass(createRematerializeCheapPass);
+  mlir::registerPass(createSelectHalvesPass);
   mlir::registerPass(createFormClustersPass);
   mlir::registerPass(createLowerKernelsToLinalgPass);
   mlir::registerPass([] { return createScheduleKernelsPass(); });

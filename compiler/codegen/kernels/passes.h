@@ -11,6 +11,8 @@ std::unique_ptr<mlir::Pass> createSplitReductionsPass(bool gpu = false);
 // Clones forward elementwise ops to where the backward phase needs their values, when what they are computed from is
 // alive then anyway.
 std::unique_ptr<mlir::Pass> createRematerializeCheapPass();
+// Two halves side by side that elementwise ops read, as rotary embeddings turn them, are selected from in their kernels.
+std::unique_ptr<mlir::Pass> createSelectHalvesPass();
 // Groups elementwise ops, reductions and the views between them into clusters; each becomes a plan.kernel, equal ones
 // the same, and a plan.launch.
 std::unique_ptr<mlir::Pass> createFormClustersPass();
@@ -20,8 +22,8 @@ std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 // `gpu`: the kernels are for a GPU, a grain is what a block of threads does.
 std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 
-// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -form-clusters,
-// -lower-kernels-to-linalg, -schedule-kernels.
+// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -select-halves,
+// -form-clusters, -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 
 // On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.

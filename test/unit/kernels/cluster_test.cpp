@@ -122,6 +122,26 @@ TEST(Cluster, RotaryHalves) {
         1);
 }
 
+// x cos + (its halves turned) sin, of heads that lie across: the turned halves are never in memory.
+TEST(Cluster, RotaryHalvesTurned) {
+  check(R"(func.func @f(%x: tensor<2x6x3x8xf32>, %c: tensor<6x8xf32>, %s: tensor<6x8xf32>) -> tensor<2x3x6x8xf32> {
+    %two = onnx.Constant dense<2.0> : tensor<2x3x6x8xf32>
+    %t = onnx.Transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x6x3x8xf32>) -> tensor<2x3x6x8xf32>
+    %m = onnx.Mul %t, %two : (tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x3x6x8xf32>
+    %a = onnx.Slice %m {starts = array<i64: 0, 0, 0, 4>, sizes = array<i64: 2, 3, 6, 4>, steps = array<i64: 1, 1, 1, 1>} : (tensor<2x3x6x8xf32>) -> tensor<2x3x6x4xf32>
+    %n = onnx.Neg %a : (tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32>
+    %b = onnx.Slice %m {starts = array<i64: 0, 0, 0, 0>, sizes = array<i64: 2, 3, 6, 4>, steps = array<i64: 1, 1, 1, 1>} : (tensor<2x3x6x8xf32>) -> tensor<2x3x6x4xf32>
+    %r = onnx.Concat %n, %b {axis = 3 : i64} : (tensor<2x3x6x4xf32>, tensor<2x3x6x4xf32>) -> tensor<2x3x6x8xf32>
+    %sin = onnx.Broadcast %s {shape = array<i64: 2, 3, 6, 8>, dims = array<i64: 2, 3>} : (tensor<6x8xf32>) -> tensor<2x3x6x8xf32>
+    %cos = onnx.Broadcast %c {shape = array<i64: 2, 3, 6, 8>, dims = array<i64: 2, 3>} : (tensor<6x8xf32>) -> tensor<2x3x6x8xf32>
+    %0 = onnx.Mul %r, %sin : (tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x3x6x8xf32>
+    %1 = onnx.Mul %m, %cos : (tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x3x6x8xf32>
+    %y = onnx.Add %0, %1 : (tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x3x6x8xf32>
+    return %y : tensor<2x3x6x8xf32>
+  })",
+        1);
+}
+
 TEST(Cluster, CausalMaskFromIota) {
   check(R"(func.func @f(%x: tensor<3x9x9xf32>) -> tensor<3x9x9xf32> {
     %i = onnx.Iota {type = tensor<9x9xi64>, dim = 0 : i64} : () -> tensor<9x9xi64>

@@ -75,6 +75,7 @@ bool KernelMachine::compile(Device device) {
   PassManager passes(&context);
   passes.addPass(codegen::createSplitReductionsPass(device == Device::Gpu));
   passes.addPass(codegen::createRematerializeCheapPass());
+  passes.addPass(codegen::createSelectHalvesPass());
   passes.addPass(codegen::createFormClustersPass());
   passes.addPass(codegen::createLowerKernelsToLinalgPass());
   passes.addPass(codegen::createScheduleKernelsPass(device == Device::Gpu));

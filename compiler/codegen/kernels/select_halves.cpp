@@ -1,0 +1,176 @@
+// SelectHalves: two halves side by side become a selection, which kernels hold. As a rotary embedding turns them:
+//
+//   %a = onnx.Slice %x [.., 8:16]     %n = onnx.Neg %a     %b = onnx.Slice %x [.., 0:8]
+//   %r = onnx.Concat %n, %b                    of 4x8 and 4x8: 4x16
+//   ->
+//   %s = onnx.Where (onnx.Iota dim 1 == 0), (onnx.Broadcast %n), (onnx.Broadcast %b)     4x2x8
+//   %r = onnx.Reshape %s                                                                 4x16
+//
+// Every element of the result reads both halves, which lie side by side in the cache; a Concat copies each half by
+// itself, and what it joins stands in memory before. Slices of the halves are taken of what stands in memory: they move
+// in front of cheap arithmetic and transposes, which are done for the part alone.
+#include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/codegen/kernels/passes.h"
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+namespace cleave::codegen {
+namespace {
+
+constexpr int mostMoves = 16; // of the slices of one half
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+bool isArithmetic(Operation *op) {
+  return op->hasTrait<onnx::PerElement>() && !isCostly(op) && !isa<onnx::IotaOp, onnx::RandomUniformOp>(op) &&
+         op->getNumOperands() > 0;
+}
+
+// Elementwise operations read it, through views: they take the selection into their kernels.
+bool isReadByKernels(Value value) {
+  return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) {
+    if (isa<onnx::ReshapeOp>(user)) return false; // of the whole, whose halves it may mix
+    if (isView(user)) return isClusterOp(user) && isReadByKernels(user->getResult(0));
+    return user->hasTrait<onnx::PerElement>() && isClusterOp(user);
+  });
+}
+
+bool areHalves(onnx::ConcatOp concat) {
+  if (concat.getXs().size() != 2 || concat.getXs()[0].getType() != concat.getXs()[1].getType()) return false;
+  return typeOf(concat.getY()).hasStaticShape() && typeOf(concat.getY()).getNumElements() > 0 &&
+         isReadByKernels(concat.getY());
+}
+
+void inherit(Operation *made, Operation *from) {
+  if (Attribute phase = from->getAttr("cleave.phase")) made->setAttr("cleave.phase", phase);
+  if (Attribute again = from->getAttr("cleave.again")) made->setAttr("cleave.again", again);
+}
+
+class HalfSelector {
+public:
+  explicit HalfSelector(onnx::ConcatOp concat) : concat(concat), builder(concat) {}
+
+  void run() {
+    const auto axis = int64_t(concat.getAxis());
+    RankedTensorType half = typeOf(concat.getXs()[0]), whole = typeOf(concat.getY());
+    SmallVector<int64_t> shape(half.getShape()), dims;
+    shape.insert(shape.begin() + axis, 2);
+    for (int64_t dim = 0; dim < int64_t(shape.size()); ++dim)
+      if (dim != axis) dims.push_back(dim);
+    auto of = [&](Type element) { return RankedTensorType::get(shape, element); };
+    auto i64 = of(builder.getI64Type());
+    Value which = make<onnx::IotaOp>(i64, i64, uint64_t(axis), ArrayAttr());
+    Value zero = make<onnx::ConstantOp>(DenseElementsAttr::get(i64, int64_t(0)));
+    Value isFirst = make<onnx::EqualOp>(of(builder.getI1Type()), which, zero);
+    Value parts[2];
+    for (unsigned i : {0, 1}) {
+      takeSlicesInFront(concat.getXs()[i]);
+      parts[i] = make<onnx::BroadcastOp>(of(half.getElementType()), concat.getXs()[i], shape, dims);
+    }
+    Value selected = make<onnx::WhereOp>(of(half.getElementType()), isFirst, parts[0], parts[1]);
+    Value joined = make<onnx::ReshapeOp>(whole, selected, whole.getShape());
+    concat.getY().replaceAllUsesWith(joined);
+    concat.erase();
+  }
+
+private:
+  template <typename Op, typename... Arguments> Value make(Arguments &&...arguments) {
+    auto op = Op::create(builder, concat.getLoc(), std::forward<Arguments>(arguments)...);
+    inherit(op, concat);
+    return op->getResult(0);
+  }
+
+  // The slices that the arithmetic behind `value` ends in.
+  void takeSlicesInFront(Value value) {
+    SmallVector<onnx::SliceOp> slices;
+    SmallVector<Value> work{value};
+    for (int seen = 0; !work.empty() && seen < mostMoves; ++seen) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (!op) continue;
+      if (auto slice = dyn_cast<onnx::SliceOp>(op))
+        slices.push_back(slice);
+      else if (isArithmetic(op) && op->hasOneUse())
+        work.append(op->operand_begin(), op->operand_end());
+    }
+    int moves = 0;
+    while (!slices.empty() && moves++ < mostMoves) moveInFront(slices.pop_back_val(), slices);
+  }
+
+  // Slice(f(x)) -> f(Slice(x)); the new slices are added to the list.
+  static void moveInFront(onnx::SliceOp slice, SmallVectorImpl<onnx::SliceOp> &slices) {
+    Operation *from = slice.getX().getDefiningOp();
+    if (!from) return;
+    OpBuilder builder(slice);
+    auto sliceOf = [&](Value x, ArrayRef<int64_t> starts, ArrayRef<int64_t> sizes, ArrayRef<int64_t> steps) -> Value {
+      if (sizes == typeOf(x).getShape()) return x;
+      RankedTensorType type = typeOf(x).clone(sizes);
+      if (auto constant = x.getDefiningOp<onnx::ConstantOp>())
+        if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
+          return onnx::ConstantOp::create(builder, slice.getLoc(), splat.resizeSplat(type));
+      auto made = onnx::SliceOp::create(builder, slice.getLoc(), type, x, starts, sizes, steps);
+      inherit(made, slice);
+      slices.push_back(made);
+      return made.getY();
+    };
+    ArrayRef<int64_t> starts = slice.getStarts(), sizes = slice.getSizes(), steps = slice.getSteps();
+    Value result;
+    if (auto transpose = dyn_cast<onnx::TransposeOp>(from); transpose && isClusterOp(from)) {
+      SmallVector<int64_t> inStarts(starts), inSizes(sizes), inSteps(steps);
+      for (auto [to, source] : llvm::enumerate(transpose.getPerm()))
+        inStarts[source] = starts[to], inSizes[source] = sizes[to], inSteps[source] = steps[to];
+      Value x = sliceOf(transpose.getX(), inStarts, inSizes, inSteps);
+      result = onnx::TransposeOp::create(builder, slice.getLoc(), slice.getType(), x, transpose.getPerm());
+    } else if (auto broadcast = dyn_cast<onnx::BroadcastOp>(from)) {
+      SmallVector<int64_t> inStarts, inSizes, inSteps;
+      for (auto [source, to] : llvm::enumerate(broadcast.getDims())) {
+        const bool isOne = typeOf(broadcast.getX()).getDimSize(unsigned(source)) == 1;
+        inStarts.push_back(isOne ? 0 : starts[to]);
+        inSizes.push_back(isOne ? 1 : sizes[to]);
+        inSteps.push_back(isOne ? 1 : steps[to]);
+      }
+      // A dimension of one that is repeated stands for all that are left of it.
+      Value x = sliceOf(broadcast.getX(), inStarts, inSizes, inSteps);
+      result = onnx::BroadcastOp::create(builder, slice.getLoc(), slice.getType(), x, sizes, broadcast.getDims());
+    } else if (isArithmetic(from) && from->getNumResults() == 1) {
+      SmallVector<Value> operands;
+      for (Value operand : from->getOperands()) {
+        if (typeOf(operand).getShape() != typeOf(slice.getX()).getShape()) return;
+        operands.push_back(operand);
+      }
+      for (Value &operand : operands) operand = sliceOf(operand, starts, sizes, steps);
+      Operation *clone = builder.clone(*from);
+      clone->setOperands(operands);
+      clone->getResult(0).setType(slice.getType());
+      result = clone->getResult(0);
+    } else {
+      return;
+    }
+    inherit(result.getDefiningOp(), slice);
+    slice.getY().replaceAllUsesWith(result);
+    slice.erase();
+    if (from->use_empty()) from->erase();
+  }
+
+  onnx::ConcatOp concat;
+  OpBuilder builder;
+};
+
+struct SelectHalves : PassWrapper<SelectHalves, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SelectHalves)
+  StringRef getArgument() const override { return "select-halves"; }
+  StringRef getDescription() const override {
+    return "Two halves side by side are selected from, in their readers' kernels";
+  }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto concat : llvm::make_early_inc_range(function.getOps<onnx::ConcatOp>()))
+        if (areHalves(concat)) HalfSelector(concat).run();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createSelectHalvesPass() { return std::make_unique<SelectHalves>(); }
+
+} // namespace cleave::codegen
