@@ -66,6 +66,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.snapshots = options.snapshots ? options.snapshots : "";
   train.resume = options.resume != 0;
   train.threads = options.threads;
+  if (options.step_timeout > 0) train.stepTimeout = options.step_timeout;
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
   if (!trainer) return trainer.status();
   training.trainer = std::move(*trainer);
@@ -161,7 +162,8 @@ int cleave_read_parameter(cleave_training *training, const char *name, void *out
       int64_t to = 0;
       for (size_t d = 0; d < strides.size(); ++d) to += shard.begin[d] * strides[d];
       StridedCopy(shard.size, denseStrides(shard.size), strides, element)
-          .run(executor.shard(device, *parameter, ShardAccess::Read).data(), static_cast<std::byte *>(out) + to * element);
+          .run(executor.shard(device, *parameter, ShardAccess::Read).data(),
+               static_cast<std::byte *>(out) + to * element);
     }
     return Status::ok();
   });

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 1
+#define CLEAVE_RUNTIME_VERSION 2
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -35,6 +35,7 @@ typedef struct {
   const char *snapshots; /* folder for cleave_snapshot */
   int resume;            /* begin from the newest snapshot in that folder, if there is one */
   int threads;           /* a device */
+  double step_timeout;   /* seconds: as `cleave run --step-timeout` */
 } cleave_options;
 
 typedef struct {

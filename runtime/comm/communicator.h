@@ -36,8 +36,9 @@ public:
   virtual Status openRoutes(int64_t device, std::span<const MessageRoute> routes) = 0;
   virtual Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) = 0;
   virtual int64_t messageBytes(int64_t device) const = 0; // allocated for the device's routes
-  // All processes meet; once before the first step and at snapshots. Error: another process failed.
-  virtual Status barrier() = 0;
+  // All processes meet; once before the first step and at snapshots. Error: another process failed, or does not come
+  // within so many seconds.
+  virtual Status barrier(double seconds) = 0;
   // Whether all processes hold the same bytes (a digest of the plan, of options).
   virtual Result<bool> agree(uint64_t digest) = 0;
   // The bytes of the first process, on all of them.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int mailTag = 30000; // and above, by channel: beyond those of collectives, below the 32767 of every MPI
 
-int isRaised(const void *flag) { return static_cast<const AbortFlag *>(flag)->raised(); }
+int isOver(const void *patience) { return static_cast<const Patience *>(patience)->isOver(); }
 
 class MpiTransport final : public Transport {
 public:
@@ -27,15 +27,16 @@ public:
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }
   Status exchange(int, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
-                  const AbortFlag &abort) override {
+                  const Patience &patience) override {
     static_assert(sizeof(Piece) == sizeof(CleaveMpiPiece));
     char error[256] = "";
     int result =
         plugin.exchange(channel, reinterpret_cast<const CleaveMpiPiece *>(sends.data()), static_cast<int>(sends.size()),
                         reinterpret_cast<const CleaveMpiPiece *>(receives.data()), static_cast<int>(receives.size()),
-                        isRaised, &abort, error, sizeof error);
+                        isOver, &patience, error, sizeof error);
     if (result == 0) return Status::ok();
-    return runError(result == 1 ? "the run was aborted" : fmt::format("MPI: {}", error));
+    if (result == 1) return runError(patience.isAborted() ? "the run was aborted" : "another rank does not answer");
+    return runError(fmt::format("MPI: {}", error));
   }
   bool carry(std::span<MailRoute> routes) override {
     bool moved = false;
@@ -94,7 +95,7 @@ std::vector<std::string> pluginPlaces() {
   const std::string file = "libcleave_comm_mpi.so";
   std::vector<std::string> places;
   Dl_info info;
-  if (::dladdr(reinterpret_cast<void *>(&isRaised), &info) && info.dli_fname) {
+  if (::dladdr(reinterpret_cast<void *>(&isOver), &info) && info.dli_fname) {
     std::error_code failure;
     std::filesystem::path self = std::filesystem::canonical(info.dli_fname, failure);
     if (failure) self = std::filesystem::canonical("/proc/self/exe", failure);

@@ -68,7 +68,7 @@ public:
 private:
   Status exchange(const Round &round) {
     if (round.sends.empty() && round.receives.empty()) return Status::ok();
-    return transport.exchange(lane, channel, round.sends, round.receives, abort);
+    return transport.exchange(lane, channel, round.sends, round.receives, Patience(abort));
   }
   Transport &transport;
   const AbortFlag &abort;
@@ -250,12 +250,17 @@ Result<Prepared> ProcessFabric::prepareTransfer(int64_t device, int, const plan:
 
 int64_t ProcessFabric::messageBytes(int64_t) const { return courier.allocatedBytes(); }
 
-Status ProcessFabric::barrier() {
-  Result<bool> met = agree(0);
-  return met ? Status::ok() : met.status();
+Status ProcessFabric::barrier(double seconds) {
+  const Patience patience(flag, seconds);
+  Result<bool> met = agree(0, patience);
+  if (met) return Status::ok();
+  if (!patience.isOver() || patience.isAborted()) return met.status();
+  return runError(fmt::format("{} for {:.1f} s (--step-timeout)", met.status().message(), seconds));
 }
 
-Result<bool> ProcessFabric::agree(uint64_t digest) {
+Result<bool> ProcessFabric::agree(uint64_t digest) { return agree(digest, Patience(flag)); }
+
+Result<bool> ProcessFabric::agree(uint64_t digest, const Patience &patience) {
   auto count = static_cast<size_t>(transport->size());
   std::vector<uint64_t> all(count, digest);
   std::vector<Piece> sends, receives;
@@ -264,7 +269,7 @@ Result<bool> ProcessFabric::agree(uint64_t digest) {
     sends.push_back({peer, reinterpret_cast<std::byte *>(&digest), sizeof digest});
     receives.push_back({peer, reinterpret_cast<std::byte *>(&all[static_cast<size_t>(peer)]), sizeof digest});
   }
-  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, flag));
+  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
   return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
 }
 
@@ -274,7 +279,7 @@ Status ProcessFabric::share(std::span<std::byte> bytes) {
   if (transport->rank() != 0) receives.push_back({0, bytes.data(), count});
   for (int peer = 1; transport->rank() == 0 && peer < transport->size(); ++peer)
     sends.push_back({peer, bytes.data(), count});
-  return transport->exchange(Transport::controlLane, 0, sends, receives, flag);
+  return transport->exchange(Transport::controlLane, 0, sends, receives, Patience(flag));
 }
 
 void ProcessFabric::abort(const std::string &message, int exitStatus) {

@@ -23,13 +23,15 @@ public:
   Status openRoutes(int64_t device, std::span<const MessageRoute> routes) override;
   Result<Prepared> prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) override;
   int64_t messageBytes(int64_t device) const override;
-  Status barrier() override;
+  Status barrier(double seconds) override;
   Result<bool> agree(uint64_t digest) override;
   Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
   int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:
+  Result<bool> agree(uint64_t digest, const Patience &patience);
+
   dist::Mesh mesh;
   std::unique_ptr<Transport> transport;
   Courier courier; // of transfers

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,7 +24,7 @@ namespace cleave::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto patience = std::chrono::seconds(120);
+constexpr auto meetingTime = std::chrono::seconds(120);
 
 struct Greeting {
   uint32_t magic = 0x434c5643;
@@ -83,7 +84,7 @@ public:
   int rank() const override { return self; }
   int size() const override { return count; }
   Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
-                  const AbortFlag &abort) override;
+                  const Patience &patience) override;
   bool carry(std::span<MailRoute> routes) override;
   void rest(std::span<const MailRoute> routes, int64_t idle) override;
   void notify() override {
@@ -169,7 +170,7 @@ Status TcpTransport::acceptOne(std::vector<Address> *addresses, Clock::time_poin
   pollfd poll{listener, POLLIN, 0};
   if (left <= 0 || ::poll(&poll, 1, static_cast<int>(left)) <= 0)
     return runError(
-        fmt::format("rank {}: not all of the {} processes arrived within {} s", self, count, patience.count()));
+        fmt::format("rank {}: not all of the {} processes arrived within {} s", self, count, meetingTime.count()));
   Address from;
   from.length = sizeof from.where;
   int socket = ::accept4(listener, reinterpret_cast<sockaddr *>(&from.where), &from.length, SOCK_CLOEXEC);
@@ -192,7 +193,7 @@ Status TcpTransport::acceptOne(std::vector<Address> *addresses, Clock::time_poin
 }
 
 Status TcpTransport::meet(const std::string &host, const std::string &port, std::vector<Address> &addresses) {
-  auto deadline = Clock::now() + patience;
+  auto deadline = Clock::now() + meetingTime;
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -238,7 +239,7 @@ Status TcpTransport::connect(const Launch &launch) {
   }
   std::vector<Address> addresses;
   CLEAVE_RETURN_IF_ERROR(meet(launch.host, std::to_string(launch.port), addresses));
-  auto deadline = Clock::now() + patience;
+  auto deadline = Clock::now() + meetingTime;
   for (int lane = 0; lane < lanes; ++lane)
     for (int peer = 0; peer < self; ++peer) {
       int &socket = sockets[lane][static_cast<size_t>(peer)];
@@ -267,7 +268,7 @@ Status TcpTransport::connect(const Launch &launch) {
 }
 
 Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::span<const Piece> receives,
-                              const AbortFlag &abort) {
+                              const Patience &patience) {
   LaneState &state = states[lane];
   auto enqueue = [](std::vector<Queue> &queues, std::span<const Piece> pieces) {
     for (Queue &queue : queues) queue.pieces.clear(), queue.next = 0, queue.done = 0;
@@ -302,8 +303,15 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
       if (events) state.polls.push_back({socket, events, 0});
     }
     if (state.polls.empty()) return Status::ok();
-    if (abort.raised()) return runError("the run was aborted");
-    ::poll(state.polls.data(), state.polls.size(), 50); // then looks at the abort flag again
+    if (patience.isAborted()) return runError("the run was aborted");
+    if (patience.isOver()) {
+      std::vector<int> silent;
+      for (int peer = 0; peer < count; ++peer)
+        if (pending(state.out[static_cast<size_t>(peer)]) || pending(state.in[static_cast<size_t>(peer)]))
+          silent.push_back(peer);
+      return runError(fmt::format("rank {} does not answer", fmt::join(silent, " nor rank ")));
+    }
+    ::poll(state.polls.data(), state.polls.size(), 50); // then looks at its patience again
   }
 }
 

@@ -46,9 +46,10 @@ public:
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Returns when all pieces are sent and received. Error: a peer is gone, or `abort` was raised.
+  // Returns when all pieces are sent and received. Error: a peer is gone, the run was aborted, or peers do not answer
+  // for as long as `patience` lasts.
   virtual Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
-                          const AbortFlag &abort) = 0;
+                          const Patience &patience) = 0;
   // Moves the messages of the routes as far as they go now, without waiting. True: something moved. Always the same
   // routes, on one thread.
   virtual bool carry(std::span<MailRoute> routes) = 0;

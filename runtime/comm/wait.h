@@ -3,7 +3,9 @@
 //   AbortFlag abort;  std::atomic<uint32_t> word{0};
 //   if (!waitWhile(word, 0, abort)) return aborted;    // somebody called abort.raise()
 #pragma once
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace cleave::runtime {
@@ -16,6 +18,23 @@ public:
 
 private:
   std::atomic<bool> flag{false};
+};
+
+// How long others are waited for: until the run is aborted, and at most so many seconds.
+class Patience {
+public:
+  explicit Patience(const AbortFlag &abort) : abort(abort), end(Clock::time_point::max()) {}
+  Patience(const AbortFlag &abort, double seconds)
+      : abort(abort),
+        end(Clock::now() +
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)))) {}
+  bool isAborted() const { return abort.raised(); }
+  bool isOver() const { return abort.raised() || Clock::now() > end; }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  const AbortFlag &abort;
+  const Clock::time_point end;
 };
 
 // Returns when `word` no longer is `seen` (true) or the run is aborted (false, within 50 ms).

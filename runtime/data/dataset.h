@@ -33,7 +33,10 @@ public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0; // samples
   // Writes the samples `indices` of field number `field` one after the other: indices.size() * fields[field].bytes().
+  // By several threads at a time, too.
   virtual Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const = 0;
+  // Whether a sample takes so long that a batch is better read by threads of its own, beside the step before.
+  virtual bool isSlow() const { return false; }
 
   const std::vector<Field> &fields() const { return fieldList; }
   bool shuffle() const { return shuffled; }

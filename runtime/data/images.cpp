@@ -61,6 +61,7 @@ public:
       : Dataset(std::move(fields), settings.shuffle), samples(std::move(samples)), classes(classes),
         size_(settings.size), mean(settings.mean), deviation(settings.std) {}
   int64_t size() const override { return static_cast<int64_t>(samples.size()); }
+  bool isSlow() const override { return true; } // to decode
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {

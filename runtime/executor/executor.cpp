@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <limits>
 #include <sched.h>
 #include <unistd.h>
 
@@ -128,7 +129,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
   cuda::StreamFabric *fabric = nullptr;
   if (onGpus) {
     // A process that did not get so far (its GPU's memory is taken) has ended; NCCL would wait for it without end.
-    CLEAVE_RETURN_IF_ERROR(connection->barrier());
+    CLEAVE_RETURN_IF_ERROR(connection->barrier(std::numeric_limits<double>::infinity()));
     Result<std::unique_ptr<cuda::StreamFabric>> made =
         cuda::openStreamFabric(source, meshOfPlan, std::move(connection), cudaDevices);
     if (!made) return made.status();

@@ -14,7 +14,9 @@
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
+#include <future>
 #include <numeric>
+#include <thread>
 #include <yaml-cpp/yaml.h>
 
 namespace cleave::runtime {
@@ -55,21 +57,31 @@ private:
     std::vector<Feed> inputs;                // in the order of inputsOf(routine)
     int64_t microbatches = 0, step = -1;     // whose data they have
     std::vector<const std::byte *> pointers; // as Executor::run takes them
+    std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
+    SamplerState before;                     // of the sampler, when it gave them
+    std::vector<std::future<Status>> reading;
   };
   Status openDataset();
+  Status makeFeeds();
   Result<Feeds> feedsOf(const std::string &routine);
-  Status fill(Feeds &feeds, const Dataset *data, Sampler *order);
+  Status beginFill(Feeds &feeds, const Dataset *data, Sampler *order);
+  Status endFill(Feeds &feeds);
+  Status read(Feeds &feeds, const Dataset &data, int64_t part, int64_t parts);
   bool isEvaluationDue(int64_t step) const { return evalEvery > 0 && data.evaluation && step % evalEvery == 0; }
   // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
   bool runsIntoNext(int64_t step) const {
     return uninterrupted && step + 1 < total && !isSnapshotDue(step + 1) && !isEvaluationDue(step + 1);
   }
   Feeds &feedsOfStep(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
+  Status beginData(int64_t step);
   Status readyData(int64_t step);
+  Status fetchAhead();
   Status beginStep(int64_t step);
   Status loadParameters();
   Status resume();
   Result<double> evaluate();
+  double writingSeconds() const;
+  Status meet(double seconds);
 
   const plan::Plan &source;
   const plan::Training &training;
@@ -78,12 +90,14 @@ private:
   std::vector<Field> fields;
   DataSource data;
   std::unique_ptr<Sampler> sampler;
-  std::vector<Feeds>
-      stepFeeds; // where steps run into each other: of the one that ends, the next, and what it is ahead of
+  // Of the step that runs; where steps run into each other, of the one that ends, the next, and what it is ahead of;
+  // and of the next one that is read beside them, where data is slow.
+  std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
   bool uninterrupted = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
   int64_t begun = 0;     // steps
+  int64_t drawn = 0;     // steps whose samples are taken
   int64_t endOfLast = 0; // step, on the clock
 };
 
@@ -108,6 +122,7 @@ Status PlanTrainer::open() {
   countsSkipped = std::any_of(source.parameters().begin(), source.parameters().end(),
                               [](const plan::Parameter &parameter) { return parameter.name() == skippedName; });
   CLEAVE_RETURN_IF_ERROR(openDataset());
+  CLEAVE_RETURN_IF_ERROR(makeFeeds());
   total = options.steps > 0 ? options.steps
           : sampler         ? sampler->samplesPerEpoch() / std::max<int64_t>(1, training.global_batch())
                             : 0;
@@ -123,17 +138,6 @@ Status PlanTrainer::openDataset() {
   Result<std::vector<Field>> found = dataFields(inputsOf(source, "step"));
   if (!found) return found.status();
   fields = std::move(*found);
-  stepFeeds.resize(runsOn(source) ? 3 : 1);
-  for (Feeds &feeds : stepFeeds) {
-    Result<Feeds> made = feedsOf("step");
-    if (!made) return made.status();
-    feeds = std::move(*made);
-  }
-  if (engine->has("evaluate")) {
-    Result<Feeds> made = feedsOf("evaluate");
-    if (!made) return made.status();
-    evaluateFeeds = std::move(*made);
-  }
   try {
     if (!training.eval_yaml().empty())
       if (YAML::Node eval = YAML::Load(training.eval_yaml()); eval.IsMap()) {
@@ -152,6 +156,19 @@ Status PlanTrainer::openDataset() {
   } catch (const YAML::Exception &error) {
     return inputError(fmt::format("the plan's data or eval map is not valid: {}", error.what()));
   }
+  return Status::ok();
+}
+
+Status PlanTrainer::makeFeeds() {
+  for (size_t count = (runsOn(source) ? 3 : 1) + (data.train && data.train->isSlow()); stepFeeds.size() < count;) {
+    Result<Feeds> made = feedsOf("step");
+    if (!made) return made.status();
+    stepFeeds.push_back(std::move(*made));
+  }
+  if (!engine->has("evaluate")) return Status::ok();
+  Result<Feeds> made = feedsOf("evaluate");
+  if (!made) return made.status();
+  evaluateFeeds = std::move(*made);
   return Status::ok();
 }
 
@@ -175,7 +192,8 @@ Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &routine) {
 
 Status PlanTrainer::bind(const std::string &input, const void *array, int64_t bytes) {
   bool isKnown = false;
-  for (Feeds &feeds : stepFeeds)
+  for (Feeds &feeds : stepFeeds) {
+    for (std::future<Status> &part : feeds.reading) part.wait();
     for (Feed &feed : feeds.inputs) {
       if (fields[feed.field].name != input) continue;
       int64_t wanted = feed.samples * feed.sampleBytes * feeds.microbatches;
@@ -185,20 +203,19 @@ Status PlanTrainer::bind(const std::string &input, const void *array, int64_t by
       feed.bound = static_cast<const std::byte *>(array);
       isKnown = true;
     }
+  }
   return isKnown ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
 }
 
-Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order) {
+// Takes the samples of a batch and reads them; slow ones are read by threads, which endFill waits for.
+Status PlanTrainer::beginFill(Feeds &feeds, const Dataset *from, Sampler *order) {
+  feeds.indices.clear();
+  feeds.reading.clear();
+  if (order) feeds.before = order->state();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
     std::span<const int64_t> indices;
-    for (size_t i = 0; i < feeds.inputs.size(); ++i) {
-      Feed &feed = feeds.inputs[i];
-      const std::byte *&pointer = feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i];
-      int64_t offset = microbatch * feed.samples * feed.sampleBytes;
-      if (feed.bound) {
-        pointer = feed.bound + offset;
-        continue;
-      }
+    for (const Feed &feed : feeds.inputs) {
+      if (feed.bound) continue;
       if (!from)
         return inputError(
             fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
@@ -206,12 +223,46 @@ Status PlanTrainer::fill(Feeds &feeds, const Dataset *from, Sampler *order) {
       if (static_cast<int64_t>(indices.size()) != feed.samples)
         return inputError(
             fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
-      if (!feed.read) continue;
-      CLEAVE_RETURN_IF_ERROR(from->fill(feed.field, indices, feed.bytes.data() + offset));
-      pointer = feed.bytes.data() + offset;
     }
+    feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
   }
+  if (feeds.indices.empty()) return Status::ok();
+  if (!from->isSlow()) return read(feeds, *from, 0, 1);
+  // Half of the cores: the others are the step's, or other processes'.
+  const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
+  for (int64_t part = 0; part < parts; ++part)
+    feeds.reading.push_back(
+        std::async(std::launch::async, [this, &feeds, from, part, parts] { return read(feeds, *from, part, parts); }));
   return Status::ok();
+}
+
+// The samples of one part of each microbatch, into the inputs that this process reads.
+Status PlanTrainer::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts) {
+  const int64_t samples = static_cast<int64_t>(feeds.indices.size()) / feeds.microbatches;
+  const int64_t begin = samples * part / parts, count = samples * (part + 1) / parts - begin;
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
+    for (Feed &feed : feeds.inputs) {
+      if (feed.bound || !feed.read) continue;
+      const int64_t first = microbatch * samples + begin;
+      std::span<const int64_t> indices(feeds.indices.data() + first, static_cast<size_t>(count));
+      CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, feed.bytes.data() + first * feed.sampleBytes));
+    }
+  return Status::ok();
+}
+
+Status PlanTrainer::endFill(Feeds &feeds) {
+  Status status;
+  for (std::future<Status> &part : feeds.reading)
+    if (Status read = part.get(); status) status = read;
+  feeds.reading.clear();
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
+    for (size_t i = 0; i < feeds.inputs.size(); ++i) {
+      const Feed &feed = feeds.inputs[i];
+      if (!feed.bound && !feed.read) continue;
+      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i] =
+          (feed.bound ? feed.bound : feed.bytes.data()) + microbatch * feed.samples * feed.sampleBytes;
+    }
+  return status;
 }
 
 Status PlanTrainer::loadParameters() {
@@ -250,22 +301,40 @@ Status PlanTrainer::resume() {
         CLEAVE_RETURN_IF_ERROR(weights.initialize(parameter, box, bytes));
     }
   CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
-  done = begun = resumedAt = saved.manifest().step;
+  done = begun = drawn = resumedAt = saved.manifest().step;
   Result<int64_t> before = skippedBefore(saved);
   if (!before) return before.status();
   skipped = *before;
   return sampler ? sampler->restore(saved.manifest().sampler) : Status::ok();
 }
 
+// What this process takes at most to write its devices' parameters: disks are seldom as slow as 16 MiB a second.
+double PlanTrainer::writingSeconds() const {
+  double bytes = 0;
+  for (int64_t device : engine->devices())
+    for (const plan::Parameter &parameter : source.parameters())
+      if (engine->holds(device, parameter))
+        bytes +=
+            static_cast<double>(elementCount(engine->shardShape(device, parameter).size) * byteSize(parameter.dtype()));
+  return bytes / (16 << 20);
+}
+
+// A rank that does not come to where all meet is given up as one that does not end a step is.
+Status PlanTrainer::meet(double seconds) {
+  Status met = engine->fabric().barrier(seconds);
+  if (met) return met;
+  return runError(fmt::format("rank {}, step {}, snapshot: {}", engine->devices().front(), done, met.message()));
+}
+
 Status PlanTrainer::snapshot() {
   if (options.snapshots.empty()) return inputError("no snapshot folder was given");
   SnapshotManifest manifest = manifestOf(source);
   manifest.step = done;
-  if (sampler) manifest.sampler = sampler->state();
+  const Feeds &next = feedsOfStep(done);
+  if (sampler) manifest.sampler = next.step == done ? next.before : sampler->state();
   SnapshotWriter writer(options.snapshots, manifest);
-  Fabric &fabric = engine->fabric();
   if (isFirstProcess()) CLEAVE_RETURN_IF_ERROR(writer.begin());
-  CLEAVE_RETURN_IF_ERROR(fabric.barrier());
+  CLEAVE_RETURN_IF_ERROR(meet(options.stepTimeout));
   for (int64_t device : engine->devices()) {
     std::vector<HeldBox> boxes;
     std::deque<ShardBytes> held;
@@ -276,9 +345,9 @@ Status PlanTrainer::snapshot() {
     CLEAVE_RETURN_IF_ERROR(engine->lastFailure());
     CLEAVE_RETURN_IF_ERROR(writer.writeRank(device, boxes));
   }
-  CLEAVE_RETURN_IF_ERROR(fabric.barrier());
+  CLEAVE_RETURN_IF_ERROR(meet(options.stepTimeout + writingSeconds()));
   if (isFirstProcess()) CLEAVE_RETURN_IF_ERROR(writer.commit());
-  return fabric.barrier();
+  return meet(options.stepTimeout);
 }
 
 Result<double> PlanTrainer::evaluate() {
@@ -290,7 +359,8 @@ Result<double> PlanTrainer::evaluate() {
   Sampler order(data.evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
   double sum = 0, weights = 0;
   for (int64_t run = 0; run < batches * runs; ++run) {
-    CLEAVE_RETURN_IF_ERROR(fill(evaluateFeeds, data.evaluation.get(), &order));
+    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, data.evaluation.get(), &order));
+    CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
     auto outputs = engine->run("evaluate", evaluateFeeds.pointers, done);
     if (!outputs) return outputs.status();
     double weight = outputs->count("loss_weight") ? outputs->at("loss_weight") : 1;
@@ -300,11 +370,22 @@ Result<double> PlanTrainer::evaluate() {
   return sum / weights;
 }
 
-Status PlanTrainer::readyData(int64_t step) {
+Status PlanTrainer::beginData(int64_t step) {
   Feeds &feeds = feedsOfStep(step);
   if (feeds.step == step) return Status::ok();
-  feeds.step = step;
-  return fill(feeds, data.train.get(), sampler.get());
+  feeds.step = step, drawn = step + 1;
+  return beginFill(feeds, data.train.get(), sampler.get());
+}
+
+Status PlanTrainer::readyData(int64_t step) {
+  CLEAVE_RETURN_IF_ERROR(beginData(step));
+  return endFill(feedsOfStep(step));
+}
+
+// What is wrong with the data of a step shows when that step begins.
+Status PlanTrainer::fetchAhead() {
+  bool isLast = uninterrupted && drawn >= total;
+  return data.train && data.train->isSlow() && !isLast ? beginData(drawn) : Status::ok();
 }
 
 Status PlanTrainer::beginStep(int64_t step) {
@@ -327,6 +408,7 @@ Result<StepMetrics> PlanTrainer::step() {
   if (begun == done) CLEAVE_RETURN_IF_ERROR(beginStep(done));
   // The host must know how many steps were skipped before it gives the next one its scalars.
   if (runsIntoNext(done) && !countsSkipped) CLEAVE_RETURN_IF_ERROR(beginStep(done + 1));
+  CLEAVE_RETURN_IF_ERROR(fetchAhead());
   Result<std::map<std::string, double>> outputs = engine->finish();
   if (!outputs) return outputs.status();
   endOfLast = nowNanoseconds();

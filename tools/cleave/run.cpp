@@ -114,7 +114,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
   command
       ->add_option("--step-timeout", train.stepTimeout,
-                   "GPUs: seconds after which a step is given up, with the last exchanges of every rank")
+                   "seconds after which a step on GPUs is given up, with the last exchanges of every rank, and at "
+                   "snapshots a rank that others wait for")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");

@@ -20,7 +20,7 @@ public:
       : mesh(std::move(mesh)), host(std::move(host)), devices(std::move(devices)) {}
   std::vector<int64_t> localDevices() const override { return host->localDevices(); }
   void attach(int64_t, std::byte *) override {}
-  Status barrier() override { return host->barrier(); }
+  Status barrier(double seconds) override { return host->barrier(seconds); }
   Result<bool> agree(uint64_t digest) override { return host->agree(digest); }
   Status share(std::span<std::byte> bytes) override { return host->share(bytes); }
   // The others are told first: what is stuck here may wait until they end, too.

@@ -33,7 +33,7 @@ def children(pid):
 
 
 def is_due():
-    if stops:  # a rank that is stopped where all meet to write a snapshot is waited for without a limit
+    if stops:
         return place.exists() and place.read_bytes().count(b"\n") >= 60
     return bool(list(place.glob("step-*/manifest.json")))
 

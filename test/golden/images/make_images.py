@@ -14,8 +14,9 @@ from PIL import Image
 
 HERE = pathlib.Path(__file__).parent
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
-# name -> (channels, height, width of the model, size)
-FITS = {"sized": (3, 12, 12, 15), "covered": (3, 12, 12, None), "wide": (3, 10, 16, None), "grey": (1, 12, 12, 12)}
+# name -> (channels, height, width of the model, size); raw ones are pixels as they are, without ToTensor and Normalize
+FITS = {"sized": (3, 12, 12, 15), "covered": (3, 12, 12, None), "wide": (3, 10, 16, None), "grey": (1, 12, 12, 12),
+        "raw": (3, 12, 12, 15), "raw_grey": (1, 10, 16, None)}
 
 
 def picture(random, height, width):
@@ -69,14 +70,16 @@ def cropped(image, height, width):
     return image.crop((left, top, left + width, top + height))
 
 
-def arrays(channels, height, width, size):
+def arrays(channels, height, width, size, raw=False):
     xs, labels = [], []
     for label, folder in enumerate(sorted(path for path in (HERE / "pictures").iterdir())):
         files = sorted((str(path.parent), path.name) for path in folder.rglob("*") if path.is_file())
         for parent, name in files:
             image = Image.open(pathlib.Path(parent) / name).convert("RGB")
             image = cropped(resized(image, height, width, size), height, width)
-            if channels == 1:
+            if raw:
+                pixels = np.asarray(image.convert("L"))[None] if channels == 1 else np.asarray(image).transpose(2, 0, 1)
+            elif channels == 1:
                 pixels = np.asarray(image.convert("L"), np.float32)[None] / np.float32(255)
             else:
                 pixels = np.asarray(image, np.float32).transpose(2, 0, 1) / np.float32(255)
@@ -89,6 +92,6 @@ def arrays(channels, height, width, size):
 if __name__ == "__main__":
     make_folder()
     for name, fit in FITS.items():
-        x, labels = arrays(*fit)
+        x, labels = arrays(*fit, raw=name.startswith("raw"))
         np.savez_compressed(HERE / f"{name}.npz", x=x, labels=labels)
         print(name, x.shape, x.mean(), x.std())
