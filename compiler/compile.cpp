@@ -7,6 +7,7 @@
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
+#include "compiler/recipe/glob.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <filesystem>
@@ -48,7 +49,8 @@ bool usesLibraryAttention(const CompileRequest &request) {
 // With what the model says of its training, and the GPU as this step will use it: where the library has no attention,
 // scores are written and kept, whatever the device could do.
 Result<CompileRequest> asUsed(CompileRequest request) {
-  CLEAVE_RETURN_IF_ERROR(import_::completeRecipe(request.model, request.recipe, request.notes));
+  if (!request.recipeIsWhole)
+    CLEAVE_RETURN_IF_ERROR(import_::completeRecipe(request.model, request.recipe, request.notes));
   const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
   if (isGpu && !usesLibraryAttention(request)) request.cluster.device.fusedAttention = false;
   return request;
@@ -210,7 +212,7 @@ Result<import_::Inspection> inspect(const std::string &model, const std::map<std
   if (!training) return training.status();
   if (*training) {
     if ((*training)->fault.empty()) {
-      request.recipe.trainable = (*training)->trained;
+      request.recipe.trainable = recipe::exactly((*training)->trained);
       request.recipe.ties = recipe::Ties::AsExported;
       request.recipe.loss.kind = recipe::LossKind::Output;
       request.recipe.loss.output = (*training)->loss;

@@ -14,6 +14,7 @@ namespace cleave {
 struct CompileRequest {
   std::string model; // path of the .onnx file, or of a folder of onnxruntime-training's artifacts
   recipe::Recipe recipe;
+  bool recipeIsWhole = false; // resolved before: what the model says of its training is in it
   planner::Cluster cluster;
   planner::SplitFlags split;
   std::string problemFile; // not empty: the planner's problem is written there, as text

@@ -1,6 +1,6 @@
 #include "compiler/export_snapshot.h"
-#include "compiler/import/artifacts.h"
 #include "compiler/import/import.h"
+#include "compiler/import/whole_model.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/onnx_pb.h"
@@ -8,8 +8,6 @@
 #include "runtime/plan/master_weights.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/state/snapshot.h"
-#include <filesystem>
-#include <fstream>
 
 using namespace mlir;
 namespace cleave {
@@ -130,18 +128,17 @@ Status replaceInitializer(const Snapshot &snapshot, const Weight &weight, const 
   return Status::ok();
 }
 
-Result<::onnx::ModelProto> readModel(const std::string &model) {
-  if (std::filesystem::is_directory(model)) return import_::evalModelWithWeights(model);
-  std::ifstream file(model, std::ios::binary);
-  ::onnx::ModelProto proto;
-  if (!file || !proto.ParseFromIstream(&file)) return inputError(model + ": cannot be read as an ONNX model");
-  return proto;
+Status checkFits(int64_t bytes) {
+  if (bytes <= (int64_t(2) << 30) - (64 << 20)) return Status::ok();
+  return inputError("the weights do not fit into one ONNX file (2 GiB): export to .safetensors instead");
 }
 
 Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std::string &model) {
   auto origins = originsOf(model);
   if (!origins) return origins.status();
-  auto read = readModel(model);
+  auto opened = import_::openModel(model);
+  if (!opened) return opened.status();
+  auto read = import_::readWhole(*opened);
   if (!read) return read.status();
   ::onnx::ModelProto &proto = *read;
   std::map<std::string, Weight> weights = weightsOf(snapshot.manifest());
@@ -152,8 +149,7 @@ Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std
     auto weight = weights.find(origin->second.parameter);
     if (weight == weights.end()) continue;
     CLEAVE_RETURN_IF_ERROR(replaceInitializer(snapshot, weight->second, origin->second, initializer, total));
-    if (total > (int64_t(2) << 30) - (64 << 20))
-      return inputError("the weights do not fit into one ONNX file (2 GiB): export to .safetensors instead");
+    CLEAVE_RETURN_IF_ERROR(checkFits(total));
   }
   if (total == 0) return inputError(model + " has none of the snapshot's parameters");
   // Copies that the importer untied ("bias#2") have no initializer of their own.
@@ -162,6 +158,10 @@ Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std
       return inputError("'" + name +
                         "' was untied from an initializer that several nodes share, so the model's file has " +
                         "no place for it: export to .safetensors instead");
+  // The file may go elsewhere: constants that are not trained come along.
+  auto embedded = import_::embedData(*opened, proto);
+  if (!embedded) return embedded.status();
+  CLEAVE_RETURN_IF_ERROR(checkFits(total + *embedded));
   std::string bytes;
   if (!proto.SerializeToString(&bytes)) return inputError("the model cannot be serialized");
   return runtime::writeFileAtomically(bytes, output);

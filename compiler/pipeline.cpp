@@ -37,6 +37,7 @@
 #include "compiler/planner/stage_plan.h"
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
+#include "compiler/training/parameter_names.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -108,12 +109,8 @@ Status Pipeline::readModel() {
 Status Pipeline::importModel() {
   CLEAVE_RETURN_IF_ERROR(readModel());
   std::vector<recipe::ParameterNames> parameters;
-  for (auto param : module->getOps<onnx::ParamOp>()) {
-    recipe::ParameterNames names{param.getSymName().str(), {}};
-    if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
-      for (auto node : nodes.getAsRange<StringAttr>()) names.nodes.push_back(node.str());
-    parameters.push_back(std::move(names));
-  }
+  for (auto param : module->getOps<onnx::ParamOp>())
+    parameters.push_back(training::namesOf(param->getAttrDictionary()));
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
   dump("import");
   return run("initialize",

@@ -2,11 +2,12 @@
 #include "compiler/import/checkpoint.h"
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/recipe/ranges.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <set>
+#include <unordered_map>
 
 namespace fs = std::filesystem;
 
@@ -79,13 +80,16 @@ Status checkTrained(const Paths &paths, const Checkpoint &checkpoint, const std:
                   paths.checkpoint, fmt::join(inCheckpoint, ", "), fmt::join(inGraph, ", "), paths.training));
 }
 
+using Inputs = std::unordered_map<std::string, const ::onnx::ValueInfoProto *>; // of a graph, by name
+
 // The graph's input `tensor.name` becomes an initializer whose bytes are in the checkpoint.
-Status addParameter(const Paths &paths, const CheckpointTensor &tensor, ::onnx::GraphProto &graph) {
-  auto input = std::find_if(graph.input().begin(), graph.input().end(),
-                            [&](const ::onnx::ValueInfoProto &value) { return value.name() == tensor.name; });
-  if (input == graph.input().end())
+Status addParameter(const Paths &paths, const CheckpointTensor &tensor, const Inputs &inputs,
+                    ::onnx::GraphProto &graph) {
+  auto found = inputs.find(tensor.name);
+  if (found == inputs.end())
     return inputError(fmt::format("{}: the graph has no input for the parameter '{}' of {}", paths.eval, tensor.name,
                                   paths.checkpoint));
+  const ::onnx::ValueInfoProto *input = found->second;
   std::vector<int64_t> shape;
   for (const auto &dim : input->type().tensor_type().shape().dim()) shape.push_back(dim.dim_value());
   if (shape != tensor.shape || input->type().tensor_type().elem_type() != tensor.dataType)
@@ -138,10 +142,17 @@ Status restoreDropout(const ModelFile &training, ::onnx::GraphProto &graph) {
 
 // Defaults are those of the operators in onnxruntime.
 void readOptimizer(const std::string &path, const ::onnx::GraphProto &graph, recipe::ModelTraining &training) {
+  auto refuse = [&](const ::onnx::NodeProto &node, const std::string &why) {
+    training.optimizer.reset();
+    training.clipNorm.reset();
+    training.optimizerFault = fmt::format("{}: node '{}' ({}) {}", path, node.name(), node.op_type(), why);
+  };
   for (const ::onnx::NodeProto &node : graph.node()) {
     recipe::Optimizer optimizer;
     if (node.op_type() == "InplaceClipGradNorm") {
       training.clipNorm = number(node, "max_norm", 1);
+      if (std::string wrong = recipe::faultOf("clip_norm", *training.clipNorm, recipe::clipNormRange); !wrong.empty())
+        return refuse(node, "has a number that cannot be: " + wrong);
       continue;
     }
     if (node.op_type() == "AdamWOptimizer") {
@@ -155,13 +166,11 @@ void readOptimizer(const std::string &path, const ::onnx::GraphProto &graph, rec
     } else if (node.op_type() == "SGDOptimizerV2") {
       optimizer.kind = recipe::OptimizerKind::Sgd;
     } else {
-      training.optimizer.reset();
-      training.clipNorm.reset();
-      training.optimizerFault = fmt::format("{}: node '{}' ({}) is none that is known of an optimizer (AdamWOptimizer, "
-                                            "SGDOptimizerV2, InplaceClipGradNorm)",
-                                            path, node.name(), node.op_type());
-      return;
+      return refuse(node,
+                    "is none that is known of an optimizer (AdamWOptimizer, SGDOptimizerV2, InplaceClipGradNorm)");
     }
+    if (std::string wrong = faultOf(optimizer); !wrong.empty())
+      return refuse(node, "has a number that cannot be: " + wrong);
     training.optimizer = optimizer;
   }
   if (!training.optimizer) training.optimizerFault = path + ": the graph has no optimizer";
@@ -190,6 +199,10 @@ Status describeTraining(const std::string &folder, const Paths &paths, const Che
   if (training.optimizer && checkpoint.learningRate) {
     training.optimizer->lr.peak = recipe::shortest(*checkpoint.learningRate);
     training.givesRate = true;
+    if (std::string wrong = faultOf(*training.optimizer); !wrong.empty()) {
+      training.optimizer.reset();
+      training.optimizerFault = paths.checkpoint + ": " + wrong;
+    }
   }
   return Status::ok();
 }
@@ -216,40 +229,14 @@ Result<ModelFile> openArtifacts(const std::string &folder) {
   CLEAVE_RETURN_IF_ERROR(checkTrained(*paths, *checkpoint, trained));
   ::onnx::GraphProto &graph = *model->proto.mutable_graph();
   CLEAVE_RETURN_IF_ERROR(restoreDropout(*training, graph));
+  Inputs inputs;
+  for (const ::onnx::ValueInfoProto &input : graph.input()) inputs.emplace(input.name(), &input);
   for (const auto *tensors : {&checkpoint->trained, &checkpoint->frozen})
-    for (const CheckpointTensor &tensor : *tensors) CLEAVE_RETURN_IF_ERROR(addParameter(*paths, tensor, graph));
+    for (const CheckpointTensor &tensor : *tensors) CLEAVE_RETURN_IF_ERROR(addParameter(*paths, tensor, inputs, graph));
   model->ownFile = fs::path(paths->eval).filename().string();
   CLEAVE_RETURN_IF_ERROR(describeTraining(folder, *paths, *checkpoint, *model));
   model->training->trained = trained;
   return model;
-}
-
-Result<::onnx::ModelProto> evalModelWithWeights(const std::string &folder) {
-  Result<ModelFile> model = openArtifacts(folder);
-  if (!model) return model.status();
-  ::onnx::ModelProto whole;
-  std::string_view bytes = model->file->bytes();
-  if (!whole.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return inputError(model->path + ": is not an ONNX model (it cannot be parsed)");
-  TensorStore store(*model);
-  std::set<std::string> parameters;
-  for (const ::onnx::TensorProto &initializer : model->proto.graph().initializer()) {
-    if (initializer.data_location() != ::onnx::TensorProto::EXTERNAL) continue;
-    Result<StoredTensor> stored = store.locate(initializer);
-    if (!stored) return stored.status();
-    if (!stored->bytes) return inputError(fmt::format("{}/{}: there is no such file", folder, stored->path));
-    ::onnx::TensorProto &added = *whole.mutable_graph()->add_initializer();
-    added.set_name(initializer.name());
-    added.set_data_type(initializer.data_type());
-    *added.mutable_dims() = initializer.dims();
-    added.set_raw_data(stored->bytes, static_cast<size_t>(stored->length));
-    parameters.insert(initializer.name());
-  }
-  auto &inputs = *whole.mutable_graph()->mutable_input();
-  inputs.erase(std::remove_if(inputs.begin(), inputs.end(),
-                              [&](const ::onnx::ValueInfoProto &input) { return parameters.count(input.name()) > 0; }),
-               inputs.end());
-  return whole;
 }
 
 } // namespace cleave::import_

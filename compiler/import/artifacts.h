@@ -20,7 +20,4 @@ bool isArtifactsFolder(const std::string &folder);
 // graph.
 Result<ModelFile> openArtifacts(const std::string &folder);
 
-// The eval model as one file: its parameters are initializers, with the checkpoint's values inside.
-Result<::onnx::ModelProto> evalModelWithWeights(const std::string &folder);
-
 } // namespace cleave::import_

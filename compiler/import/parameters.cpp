@@ -1,6 +1,7 @@
 #include "compiler/import/parameters.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/ties.h"
+#include "compiler/recipe/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -68,7 +69,9 @@ bool isComparison(const std::string &op) {
 class Classifier {
 public:
   Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
-      : model(model), flat(flat), store(store), options(options), index(flat) {}
+      : model(model), flat(flat), store(store), options(options),
+        isAnyTrained(std::find(options.trainable.begin(), options.trainable.end(), "*") != options.trainable.end()),
+        intended(intentions(options.trainable)), index(flat) {}
 
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
@@ -78,6 +81,11 @@ public:
   }
 
 private:
+  static std::vector<std::string> intentions(std::vector<std::string> patterns) {
+    std::erase(patterns, "*");
+    return patterns;
+  }
+
   Status collect() {
     table.dissolved.assign(flat.nodes.size(), false);
     for (const ::onnx::TensorProto &tensor : model.proto.graph().initializer()) {
@@ -202,7 +210,7 @@ private:
     std::vector<std::string> nodes;
     nodes.reserve(uses.size());
     for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
-    decideRole(initializer, uses, {name, nodes}, parameter);
+    decideRole(initializer, uses, {name, nodes, {}}, parameter);
     if (parameter.trainable && !initializer.tensor.inFile)
       return inputError(
           fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
@@ -241,11 +249,7 @@ private:
     auto compared = [&](const Use &use) { return isComparison(opOf(use)); };
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
       return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
-    // A glob other than "*" is somebody's intention; "*" means what is plausibly a weight.
-    std::vector<std::string> intended;
-    for (const std::string &glob : options.trainable)
-      if (glob != "*") intended.push_back(glob);
-    bool named = recipe::matchParameter(intended, names);
+    bool named = intended.match(names).has_value();
     if (!named) {
       if (tensor.elements() <= 1 && !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
@@ -258,8 +262,7 @@ private:
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
-    if (!recipe::matchParameter(options.trainable, names))
-      return constantUpTo(frozenConstantLimit, "not named by `trainable`");
+    if (!named && !isAnyTrained) return constantUpTo(frozenConstantLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
   }
@@ -289,8 +292,8 @@ private:
     });
   }
 
-  // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements equal,
-  // no module's dotted name, and a product with the layer's own scale comes after the Reshape back.
+  // The scale and bias that a group normalization is given to be written as an InstanceNormalization: all elements
+  // equal, no module's dotted name, and a product with the layer's own scale comes after the Reshape back.
   bool isNeutral(const StoredTensor &tensor, const std::vector<Use> &uses) const {
     if (uses.empty() || tensor.name.find('.') != std::string::npos || !allEqual(tensor)) return false;
     auto consumers = [&](size_t node) -> std::vector<size_t> {
@@ -358,6 +361,9 @@ private:
   const FlatGraph &flat;
   TensorStore &store;
   const ImportOptions &options;
+  // A pattern other than "*" is somebody's intention; "*" means what is plausibly a weight.
+  const bool isAnyTrained;
+  const recipe::ParameterPatterns intended;
   GraphIndex index;
   ParameterTable table;
   std::map<std::string, Initializer> initializers;

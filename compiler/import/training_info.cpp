@@ -2,6 +2,8 @@
 #include "compiler/import/tensor_store.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/training_optimizer.h"
+#include "compiler/recipe/glob.h"
+#include "compiler/recipe/ranges.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -149,7 +151,7 @@ void readInitialization(TrainingGraph &graph, recipe::ModelTraining &training) {
     Result<StoredTensor> stored = graph.store.locate(*tensor->second);
     if (!stored || stored->bytes) continue;
     recipe::InitRule rule;
-    rule.match = name;
+    rule.match = recipe::exactly(name);
     auto made = graph.beginProducers.find(bound->second);
     std::string op = made == graph.beginProducers.end() ? "" : made->second->op_type();
     if (op == "RandomNormal" || op == "RandomNormalLike") {
@@ -167,6 +169,12 @@ void readInitialization(TrainingGraph &graph, recipe::ModelTraining &training) {
       training.notes.push_back(fmt::format("the weights of '{}' are missing, and training_info's initialization of it "
                                            "({}) is not known; the recipe's `init` can say how it begins",
                                            name, op.empty() ? "a tensor" : op));
+      continue;
+    }
+    if (std::string wrong = faultOf(rule); !wrong.empty()) {
+      training.notes.push_back(fmt::format("the weights of '{}' are missing, and training_info's initialization of it "
+                                           "has a number that cannot be: {}",
+                                           name, wrong));
       continue;
     }
     training.initial.push_back(std::move(rule));

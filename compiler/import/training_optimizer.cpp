@@ -1,5 +1,7 @@
 #include "compiler/import/training_optimizer.h"
 #include "compiler/import/tensor_values.h"
+#include "compiler/recipe/glob.h"
+#include "compiler/recipe/ranges.h"
 #include <fmt/format.h>
 
 namespace cleave::import_ {
@@ -18,18 +20,21 @@ public:
     if (parameters.empty()) return inputError(graph.model.path + ": training_info: no node updates a parameter");
     CLEAVE_RETURN_IF_ERROR(checkBindings());
     Optimizer &optimizer = training.optimizer.emplace(*common);
+    double decayOfAll = 0;
     // Parameters may differ in whether they decay: none of those that do not is then named.
     bool some = false;
     for (const auto &[name, decay] : parameters) some |= decay != 0;
     for (const auto &[name, decay] : parameters) {
       training.trained.push_back(name);
-      if (some && decay == 0) optimizer.noDecay.push_back(name);
+      if (some && decay == 0) optimizer.noDecay.push_back(recipe::exactly(name));
       if (decay == 0) continue;
-      if (optimizer.weightDecay != 0 && optimizer.weightDecay != decay)
+      if (decayOfAll != 0 && decayOfAll != decay)
         return inputError(fmt::format("{}: training_info: parameters decay by {} and by {}, one number is possible",
-                                      graph.model.path, optimizer.weightDecay, decay));
-      optimizer.weightDecay = decay;
+                                      graph.model.path, decayOfAll, decay));
+      decayOfAll = decay;
     }
+    // (1 - norm_coefficient_post) is AdamW's (1 - lr weight_decay), whatever the rate.
+    (optimizer.kind == OptimizerKind::AdamW ? training.stepDecay : optimizer.weightDecay) = decayOfAll;
     return Status::ok();
   }
 
@@ -170,11 +175,8 @@ private:
       double after = number(node, "norm_coefficient_post", 0);
       if (after == 0) return Status::ok();
       if (decay != 0) return fault(node, "has both norm_coefficient and norm_coefficient_post; one is possible");
-      // (1 - norm_coefficient_post) is AdamW's (1 - lr weight_decay).
-      if (!training.givesRate || optimizer.lr.peak == 0)
-        return fault(node, "has a norm_coefficient_post without a constant learning rate");
       optimizer.kind = OptimizerKind::AdamW;
-      decay = after / optimizer.lr.peak;
+      decay = after;
       return Status::ok();
     }
     case OptimizerKind::Adagrad:
@@ -199,9 +201,7 @@ private:
       return fault(node, fmt::format("has an update count that begins at {}: the first gradient would be weighed by "
                                      "beta, too",
                                      count.first));
-    if (!(optimizer.momentum >= 0 && optimizer.momentum < 1) ||
-        !(optimizer.dampening >= 0 && optimizer.dampening <= 1) ||
-        (weighs && (optimizer.momentum == 0 || optimizer.nesterov)))
+    if (weighs && (optimizer.momentum == 0 || optimizer.nesterov))
       return fault(node, fmt::format("has alpha {} and beta {} in mode {}, which no optimizer here has",
                                      optimizer.momentum, beta, optimizer.nesterov ? "nesterov" : "standard"));
     if (optimizer.momentum == 0) optimizer.nesterov = false; // the same then
@@ -209,6 +209,9 @@ private:
   }
 
   Status add(const NodeProto &node, const std::string &parameter, const Optimizer &optimizer, double decay) {
+    std::string wrong = faultOf(optimizer);
+    if (wrong.empty()) wrong = recipe::faultOf("norm_coefficient", decay, {.least = 0});
+    if (!wrong.empty()) return fault(node, "has a number that cannot be: " + wrong);
     auto says = [](Optimizer as, OptimizerKind kind) {
       as.kind = kind;
       return describe(as);

@@ -1,4 +1,4 @@
-#include "compiler/recipe/recipe.h"
+#include "compiler/recipe/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
@@ -24,15 +24,38 @@ bool matchGlob(const std::string &pattern, const std::string &name) {
   return p == pattern.size();
 }
 
-bool matchAny(const std::vector<std::string> &patterns, const std::string &name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string &pattern) { return matchGlob(pattern, name); });
+std::string exactly(const std::string &name) { return "=" + name; }
+
+std::vector<std::string> exactly(std::vector<std::string> names) {
+  for (std::string &name : names) name = exactly(name);
+  return names;
 }
 
-bool matchParameter(const std::vector<std::string> &patterns, const ParameterNames &parameter) {
-  return matchAny(patterns, parameter.name) ||
-         std::any_of(parameter.nodes.begin(), parameter.nodes.end(),
-                     [&](const std::string &node) { return matchAny(patterns, node); });
+ParameterPatterns::ParameterPatterns(const std::vector<std::string> &patterns) {
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const std::string &pattern = patterns[i];
+    if (pattern.starts_with('='))
+      exact.emplace(pattern.substr(1), i);
+    else if (pattern.find_first_of("*?") == std::string::npos)
+      words.emplace(pattern, i);
+    else
+      globs.emplace_back(pattern, i);
+  }
+}
+
+std::optional<size_t> ParameterPatterns::match(const ParameterNames &parameter) const {
+  std::optional<size_t> first;
+  auto take = [&](size_t place) { first = std::min(first.value_or(place), place); };
+  auto tryName = [&](const std::string &name, bool isParameter) {
+    if (auto found = exact.find(name); isParameter && found != exact.end()) take(found->second);
+    if (auto found = words.find(name); found != words.end()) take(found->second);
+    for (const auto &[glob, place] : globs)
+      if (matchGlob(glob, name)) return take(place);
+  };
+  tryName(parameter.name, true);
+  for (const std::string &alias : parameter.aliases) tryName(alias, true);
+  for (const std::string &node : parameter.nodes) tryName(node, false);
+  return first;
 }
 
 namespace {
@@ -52,17 +75,35 @@ size_t editDistance(const std::string &a, const std::string &b) {
   return row.back();
 }
 
-Status checkGlob(const std::string &where, const std::string &key, const std::string &glob,
-                 const std::vector<ParameterNames> &parameters) {
-  if (glob == "*") return Status::ok();
-  for (const ParameterNames &parameter : parameters)
-    if (matchParameter({glob}, parameter)) return Status::ok();
-  std::vector<std::string> names;
-  for (const ParameterNames &parameter : parameters) names.push_back(parameter.name);
-  std::string nearest = nearestWord(glob, names);
+// What parameters are called, and their nodes.
+struct KnownNames {
+  explicit KnownNames(const std::vector<ParameterNames> &all) {
+    for (const ParameterNames &one : all) {
+      parameters.insert(one.name);
+      parameters.insert(one.aliases.begin(), one.aliases.end());
+      nodes.insert(one.nodes.begin(), one.nodes.end());
+    }
+  }
+  bool has(const std::string &pattern) const {
+    if (pattern == "*") return true;
+    if (pattern.starts_with('=')) return parameters.count(pattern.substr(1)) > 0;
+    if (parameters.count(pattern) || nodes.count(pattern)) return true;
+    if (pattern.find_first_of("*?") == std::string::npos) return false;
+    auto fits = [&](const std::string &name) { return matchGlob(pattern, name); };
+    return std::any_of(parameters.begin(), parameters.end(), fits) || std::any_of(nodes.begin(), nodes.end(), fits);
+  }
+  std::set<std::string> parameters, nodes;
+};
+
+Status checkGlob(const std::string &where, const std::string &key, const std::string &glob, const KnownNames &known) {
+  if (known.has(glob)) return Status::ok();
+  bool isExact = glob.starts_with('=');
+  std::string nearest =
+      nearestWord(isExact ? glob.substr(1) : glob, {known.parameters.begin(), known.parameters.end()});
   return inputError(
-      fmt::format("{}: no parameter, and no node that uses one, matches '{}' of '{}'{}; `cleave inspect` lists them",
-                  where, glob, key, nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+      fmt::format("{}: no parameter{} matches '{}' of '{}'{}; `cleave inspect` lists them", where,
+                  isExact ? "" : ", and no node that uses one,", glob, key,
+                  nearest.empty() ? "" : fmt::format("; did you mean '{}{}'?", isExact ? "=" : "", nearest)));
 }
 
 } // namespace
@@ -79,12 +120,13 @@ std::string nearestWord(const std::string &word, const std::vector<std::string> 
 }
 
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
+  const KnownNames known(parameters);
   for (const std::string &glob : recipe.trainable)
-    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, parameters));
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("trainable"), "trainable", glob, known));
   for (const std::string &glob : recipe.optimizer.noDecay)
-    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, parameters));
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("optimizer.no_decay"), "no_decay", glob, known));
   for (const InitRule &rule : recipe.init.rules)
-    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("init.rules"), "init.rules", rule.match, parameters));
+    CLEAVE_RETURN_IF_ERROR(checkGlob(recipe.at("init.rules"), "init.rules", rule.match, known));
   return Status::ok();
 }
 

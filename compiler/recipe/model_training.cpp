@@ -1,4 +1,5 @@
 #include "compiler/recipe/model_training.h"
+#include "compiler/recipe/glob.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,6 +29,23 @@ Optimizer merged(const Recipe &recipe, Optimizer of) {
   return of;
 }
 
+// What is told of the model's training, by `cleave inspect` and where a recipe takes it.
+std::string from(const ModelTraining &model, const std::string &what) {
+  return fmt::format("from {}: {}", model.source, what);
+}
+std::string lossNote(const ModelTraining &model) {
+  return from(model, fmt::format("the loss is the graph's output '{}'", model.loss));
+}
+std::string trainedNote(const ModelTraining &model) {
+  return from(model, fmt::format("{} parameters train", model.trained.size()));
+}
+std::string optimizerNote(const ModelTraining &model, const Optimizer &optimizer, const std::string &more = "") {
+  return from(model, fmt::format("the optimizer is {}{}", describe(optimizer), more));
+}
+std::string clipNote(const ModelTraining &model) {
+  return from(model, fmt::format("gradients are clipped to the norm {}", *model.clipNorm));
+}
+
 void takeLoss(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes) {
   if (recipe.gives("loss")) {
     if (recipe.loss.kind != LossKind::Output)
@@ -37,7 +55,38 @@ void takeLoss(Recipe &recipe, const ModelTraining &model, std::vector<std::strin
   recipe.loss.kind = LossKind::Output;
   recipe.loss.output = model.loss;
   if (model.labels) recipe.loss.labels.name = *model.labels;
-  notes.push_back(fmt::format("from {}: the loss is the graph's output '{}'", model.source, model.loss));
+  notes.push_back(lossNote(model));
+}
+
+// The weight decay that takes `stepDecay` off at the recipe's learning rate; parameters decay by lr weight_decay.
+Status keepStepDecay(Recipe &recipe, const ModelTraining &model) {
+  if (model.stepDecay == 0 || recipe.gives("optimizer.weight_decay")) return Status::ok();
+  const Schedule &lr = recipe.optimizer.lr;
+  bool isConstant = lr.kind == ScheduleKind::Constant && lr.warmupSteps == 0 && lr.peak > 0;
+  if (!isConstant)
+    return inputError(fmt::format("{}: {} multiplies parameters by 1 - {} in each step, whatever the learning rate "
+                                  "(norm_coefficient_post); with a rate that changes or is 0, give the recipe an "
+                                  "`optimizer.weight_decay` (parameters are multiplied by 1 - lr weight_decay)",
+                                  recipe.at("optimizer.lr"), model.source, model.stepDecay));
+  recipe.optimizer.weightDecay = model.stepDecay / lr.peak;
+  return Status::ok();
+}
+
+Status takeOptimizer(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes) {
+  if (recipe.gives("optimizer.kind")) {
+    notes.push_back(fmt::format("the recipe's optimizer is used, not that of {}", model.source));
+    return Status::ok();
+  }
+  if (!model.optimizer)
+    return inputError(fmt::format("{}; give the recipe an `optimizer` with its kind", model.optimizerFault));
+  recipe.optimizer = merged(recipe, *model.optimizer);
+  CLEAVE_RETURN_IF_ERROR(keepStepDecay(recipe, model));
+  const double rate = recipe.optimizer.lr.peak;
+  notes.push_back(optimizerNote(model, recipe.optimizer,
+                                recipe.gives("optimizer.lr") ? ", at the recipe's lr"
+                                : model.givesRate ? fmt::format(" with lr {}", rate)
+                                                  : fmt::format("; nothing gives its lr, {} is taken", rate)));
+  return Status::ok();
 }
 
 } // namespace
@@ -70,14 +119,11 @@ std::string describe(const Optimizer &optimizer) {
 
 std::vector<std::string> whatItSays(const ModelTraining &model) {
   if (!model.fault.empty()) return {model.fault};
-  std::vector<std::string> notes = {
-      fmt::format("from {}: the loss is the graph's output '{}'", model.source, model.loss),
-      fmt::format("from {}: {} parameters train", model.source, model.trained.size())};
-  notes.push_back(model.optimizer
-                      ? fmt::format("from {}: the optimizer is {}", model.source, describe(*model.optimizer))
-                      : model.optimizerFault);
-  if (model.clipNorm)
-    notes.push_back(fmt::format("from {}: gradients are clipped to the norm {}", model.source, *model.clipNorm));
+  std::vector<std::string> notes = {lossNote(model), trainedNote(model)};
+  std::string decay =
+      model.stepDecay == 0 ? "" : fmt::format("; a step multiplies what decays by 1 - {}", model.stepDecay);
+  notes.push_back(model.optimizer ? optimizerNote(model, *model.optimizer, decay) : model.optimizerFault);
+  if (model.clipNorm) notes.push_back(clipNote(model));
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());
   return notes;
 }
@@ -93,32 +139,20 @@ Status takeFromModel(Recipe &recipe, const ModelTraining &model, std::vector<std
   }
   takeLoss(recipe, model, notes);
   if (!recipe.trainableGiven) {
-    recipe.trainable = model.trained;
+    recipe.trainable = exactly(model.trained);
     recipe.trainableGiven = true;
-    notes.push_back(fmt::format("from {}: {} parameters train", model.source, model.trained.size()));
+    notes.push_back(trainedNote(model));
   }
   if (!recipe.gives("ties")) recipe.ties = Ties::AsExported;
-  if (recipe.gives("optimizer.kind")) {
-    notes.push_back(fmt::format("the recipe's optimizer is used, not that of {}", model.source));
-  } else if (!model.optimizer) {
-    return inputError(fmt::format("{}; give the recipe an `optimizer` with its kind", model.optimizerFault));
-  } else {
-    recipe.optimizer = merged(recipe, *model.optimizer);
-    bool setsRate = recipe.gives("optimizer.lr");
-    notes.push_back(fmt::format("from {}: the optimizer is {}{}", model.source, describe(recipe.optimizer),
-                                setsRate ? ", at the recipe's lr"
-                                : model.givesRate
-                                    ? fmt::format(" with lr {}", recipe.optimizer.lr.peak)
-                                    : fmt::format("; nothing gives its lr, {} is taken", recipe.optimizer.lr.peak)));
-  }
+  CLEAVE_RETURN_IF_ERROR(takeOptimizer(recipe, model, notes));
   if (!recipe.gives("clip_norm") && model.clipNorm) {
     recipe.clipNorm = model.clipNorm;
-    notes.push_back(fmt::format("from {}: gradients are clipped to the norm {}", model.source, *model.clipNorm));
+    notes.push_back(clipNote(model));
   }
   if (!recipe.gives("init") && !model.initial.empty()) {
     recipe.init.rules = model.initial;
-    notes.push_back(fmt::format("from {}: {} parameters whose weights are missing begin as its initialization says",
-                                model.source, model.initial.size()));
+    notes.push_back(from(model, fmt::format("{} parameters whose weights are missing begin as its initialization says",
+                                            model.initial.size())));
   }
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());
   return Status::ok();

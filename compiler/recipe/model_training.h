@@ -18,7 +18,9 @@ struct ModelTraining {
   std::vector<std::string> trained;   // parameters, by name
   std::optional<Optimizer> optimizer; // absent: `optimizerFault` says why
   bool givesRate = false;             // the learning rate, too
-  std::string optimizerFault;         // names file and node
+  // What a step takes off the parameters that decay, whatever its learning rate is: ONNX's norm_coefficient_post.
+  double stepDecay = 0;
+  std::string optimizerFault; // names file and node
   std::optional<double> clipNorm;
   std::vector<InitRule> initial;  // of parameters whose weights are missing
   std::vector<std::string> notes; // what else a person should know
@@ -27,7 +29,8 @@ struct ModelTraining {
 // Fills in loss, trained parameters, ties (parameters are those that the file names), optimizer and clipping where the
 // recipe leaves them open; an `optimizer` without a `kind` changes single values of the model's. Each thing that was
 // taken, or not, is a note. Errors: a recipe without an optimizer for a model whose own is not known; one without loss
-// or optimizer for a model of which nothing can be taken.
+// or optimizer for a model of which nothing can be taken; a learning rate that changes for a model whose decay does
+// not.
 Status takeFromModel(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes);
 
 // What it says, for `cleave inspect`.

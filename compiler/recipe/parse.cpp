@@ -44,14 +44,14 @@ void readLoss(MapReader reader, Loss &loss) {
 
 void readSchedule(MapReader &optimizer, Schedule &schedule) {
   if (!optimizer.has("lr")) return;
-  if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, {.least = 0});
+  if (!optimizer.node("lr").IsMap()) return optimizer.number("lr", schedule.peak, rateRange);
   MapReader reader = optimizer.map("lr");
   if (!reader.has("kind"))
     reader.fail("kind", "'optimizer.lr' as a map needs a 'kind': constant, linear, cosine or step");
   reader.word("kind", schedule.kind);
   if (!reader.has("peak")) reader.fail("peak", "'optimizer.lr' as a map needs 'peak', the highest rate");
-  reader.number("peak", schedule.peak, {.least = 0});
-  reader.number("min", schedule.min, {.least = 0});
+  reader.number("peak", schedule.peak, rateRange);
+  reader.number("min", schedule.min, rateRange);
   reader.integer("warmup_steps", schedule.warmupSteps, {.least = 0});
   reader.integer("total_steps", schedule.totalSteps, {.least = 1});
   reader.integers("milestones", schedule.milestones);
@@ -77,28 +77,13 @@ void readOptimizer(MapReader reader, Optimizer &optimizer) {
     optimizer.momentum = 0.95, optimizer.nesterov = true, optimizer.weightDecay = 0.1;
   readSchedule(reader, optimizer.lr);
   if (reader.has("betas")) {
-    std::vector<std::string> betas;
-    reader.texts("betas", betas);
+    std::vector<double> betas;
+    reader.numbers("betas", betas, betaRange);
     if (betas.size() != 2) reader.fail("betas", "'optimizer.betas' must list two numbers, such as [0.9, 0.999]");
-    double *values[] = {&optimizer.beta1, &optimizer.beta2};
-    for (int i = 0; i < 2; ++i) {
-      char *end = nullptr;
-      *values[i] = std::strtod(betas[i].c_str(), &end);
-      if (end == betas[i].c_str() || *end != '\0' || !(*values[i] >= 0 && *values[i] < 1))
-        reader.fail("betas",
-                    fmt::format("'optimizer.betas' must be numbers from 0 up to 1 (without 1), one is '{}'", betas[i]));
-    }
+    optimizer.beta1 = betas[0], optimizer.beta2 = betas[1];
   }
-  reader.number("eps", optimizer.eps, {.least = 0});
-  reader.number("weight_decay", optimizer.weightDecay, {.least = 0});
-  reader.number("momentum", optimizer.momentum, {.least = 0, .below = 1});
-  reader.number("dampening", optimizer.dampening, {.least = 0, .most = 1});
+  reader.numbersOf(optimizer, optimizerNumbers());
   reader.boolean("nesterov", optimizer.nesterov);
-  reader.number("initial_accumulator", optimizer.initialAccumulator, {.least = 0});
-  reader.number("lr_decay", optimizer.lrDecay, {.least = 0});
-  reader.number("eps2", optimizer.eps2, {.least = 0});
-  reader.number("beta2_decay", optimizer.beta2Decay, {.most = 0});
-  reader.number("d", optimizer.clipThreshold, {.above = 0});
   reader.integer("ns_steps", optimizer.newtonSchulzSteps, {.least = 1, .most = 100});
   reader.word("form", optimizer.form);
   reader.word("bias_correction", optimizer.biasCorrection);
@@ -115,12 +100,7 @@ void readInitRule(MapReader &reader, InitRule &rule) {
                                                  "kaiming_normal"};
   reader.text("kind", rule.kind);
   if (std::find(kinds.begin(), kinds.end(), rule.kind) == kinds.end()) reader.unknownWord("kind", rule.kind, kinds);
-  reader.number("mean", rule.mean);
-  reader.number("std", rule.std, {.least = 0});
-  reader.number("low", rule.low);
-  reader.number("high", rule.high);
-  reader.number("value", rule.value);
-  reader.number("gain", rule.gain, {.above = 0});
+  reader.numbersOf(rule, initNumbers());
 }
 
 void readInit(Source &source, MapReader &recipe, Init &init) {
@@ -209,7 +189,7 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   if (reader.has("dims")) readDims(reader.map("dims"), recipe.dims);
   if (reader.has("loss")) readLoss(reader.map("loss"), recipe.loss);
   readOptimizer(reader.map("optimizer"), recipe.optimizer);
-  if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), {.above = 0});
+  if (reader.has("clip_norm")) reader.number("clip_norm", recipe.clipNorm.emplace(), clipNormRange);
   reader.word("precision", recipe.precision);
   if (reader.has("loss_scale")) {
     if (recipe.precision != Precision::Fp16)

@@ -179,22 +179,7 @@ Result<Recipe> parseRecipe(const std::string &path, const std::vector<std::strin
 Result<Recipe> parseRecipeText(const std::string &text, const std::string &name = "recipe",
                                const std::vector<std::string> &overrides = {});
 
-// Shell-like match of the whole name: '*' any run of characters (also '.' and '/'), '?' one character.
-//     matchGlob("*.bias", "blocks.0.c_proj.bias")
-bool matchGlob(const std::string &pattern, const std::string &name);
-bool matchAny(const std::vector<std::string> &patterns, const std::string &name);
-
-// A parameter as globs see it: a glob that fits its name, or the name of any node that uses it, names it.
-struct ParameterNames {
-  std::string name;
-  std::vector<std::string> nodes;
-};
-bool matchParameter(const std::vector<std::string> &patterns, const ParameterNames &parameter);
-
-// Every glob of `trainable`, `no_decay` and `init.rules` must name at least one parameter ("*" may name none); and
-// `loss.output`, if given, one of `outputs`. Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the nearest
-// name is ...".
-Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
+// `loss.output`, if given, must be one of `outputs`; without it there must be one.
 Status checkOutput(const Recipe &recipe, const std::vector<std::string> &outputs);
 
 // The names of the recipe's words: toString(OptimizerKind::AdamW) == "adamw".

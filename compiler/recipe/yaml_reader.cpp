@@ -15,19 +15,6 @@ template <typename Number> bool parseWhole(const std::string &text, Number &valu
   return failure == std::errc() && at == end;
 }
 
-bool inRange(double value, const Range &range) {
-  return value >= range.least && value > range.above && value <= range.most && value < range.below;
-}
-
-std::string describe(const Range &range) {
-  std::vector<std::string> parts;
-  if (std::isfinite(range.least)) parts.push_back(fmt::format("at least {}", range.least));
-  if (std::isfinite(range.above)) parts.push_back(fmt::format("above {}", range.above));
-  if (std::isfinite(range.most)) parts.push_back(fmt::format("at most {}", range.most));
-  if (std::isfinite(range.below)) parts.push_back(fmt::format("below {}", range.below));
-  return fmt::format("{}", fmt::join(parts, " and "));
-}
-
 const char *typeName(const YAML::Node &node) {
   if (node.IsMap()) return "a map";
   if (node.IsSequence()) return "a list";
@@ -102,14 +89,14 @@ void MapReader::number(const std::string &key, double &value, Range range) {
   std::string given = scalar(key, "a number");
   if (!parseWhole(given, value) || !std::isfinite(value))
     fail(key, fmt::format("'{}' must be a number, is '{}'", dotted(key), given));
-  if (!inRange(value, range)) fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
+  if (!range.has(value)) fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
 }
 
 void MapReader::integer(const std::string &key, int64_t &value, Range range) {
   if (!has(key)) return;
   std::string given = scalar(key, "a whole number");
   if (!parseWhole(given, value)) fail(key, fmt::format("'{}' must be a whole number, is '{}'", dotted(key), given));
-  if (!inRange(static_cast<double>(value), range))
+  if (!range.has(static_cast<double>(value)))
     fail(key, fmt::format("'{}' must be {}, is {}", dotted(key), describe(range), given));
 }
 
@@ -155,7 +142,7 @@ void MapReader::numbers(const std::string &key, std::vector<double> &value, Rang
   if (!has(key)) return;
   value.clear();
   for (const std::string &text : given)
-    if (!parseWhole(text, value.emplace_back()) || !std::isfinite(value.back()) || !inRange(value.back(), range))
+    if (!parseWhole(text, value.emplace_back()) || !range.has(value.back()))
       fail(key, fmt::format("'{}' must list numbers{}{}, one is '{}'", dotted(key), describe(range).empty() ? "" : " ",
                             describe(range), text));
 }

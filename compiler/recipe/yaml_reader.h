@@ -6,8 +6,8 @@
 //     optimizer.finish();                                // gpt.yaml:8: unknown key 'optimizer.epz'; did you mean
 //     'eps'?
 #pragma once
+#include "compiler/recipe/ranges.h"
 #include "compiler/recipe/words.h"
-#include <limits>
 #include <set>
 #include <yaml-cpp/yaml.h>
 
@@ -27,13 +27,6 @@ struct Source {
   std::string where(const std::string &key, const YAML::Node &node) const;
 };
 
-struct Range {
-  double least = -std::numeric_limits<double>::infinity(); // allowed
-  double above = -std::numeric_limits<double>::infinity(); // not allowed itself
-  double most = std::numeric_limits<double>::infinity();   // allowed
-  double below = std::numeric_limits<double>::infinity();  // not allowed itself
-};
-
 class MapReader {
 public:
   // `path` is the dotted key of the map, "" for the whole recipe.
@@ -46,6 +39,9 @@ public:
 
   // Each leaves `value` alone when the key is not there.
   void number(const std::string &key, double &value, Range range = {});
+  template <typename Owner> void numbersOf(Owner &owner, std::span<const RangedNumber<Owner>> all) {
+    for (const RangedNumber<Owner> &one : all) number(one.key, owner.*one.member, one.range);
+  }
   void integer(const std::string &key, int64_t &value, Range range = {});
   void boolean(const std::string &key, bool &value);
   void text(const std::string &key, std::string &value);

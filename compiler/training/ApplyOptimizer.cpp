@@ -2,6 +2,7 @@
 // symbols named after rule and parameter ("adam.m/blocks.0.mlp.0.weight"). Afterwards @final's results are loss and
 // grad_norm.
 #include "compiler/training/optimizers.h"
+#include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -127,6 +128,7 @@ public:
     func::FuncOp final = findFunction(getOperation(), "final", "AccumulateGradients");
     if (!final) return signalPassFailure();
     const recipe::Optimizer &spec = recipe.optimizer;
+    const recipe::ParameterPatterns noDecay(spec.noDecay);
     SymbolTable symbols(getOperation());
     PhaseBuilder builder(final, Phase::Update);
     Context context(final, builder, symbols);
@@ -144,7 +146,7 @@ public:
       Location loc = param.getLoc();
       context.begin(param, loc);
       Value old = onnx::ReadOp::create(builder, loc, result.value.getType(), result.gradientOf);
-      std::optional<bool> exempt = isExempt(param);
+      std::optional<bool> exempt = isExempt(param, noDecay);
       if (!exempt) return signalPassFailure();
       double decay = *exempt ? 0 : spec.weightDecay;
       Operation *before = old.getDefiningOp();
@@ -158,27 +160,16 @@ public:
 private:
   // no_decay names the parameter, one of its aliases, or a node that uses it. Of one that is stacked of several: all of
   // them, or none; nothing after an error.
-  std::optional<bool> isExempt(onnx::ParamOp param) {
+  std::optional<bool> isExempt(onnx::ParamOp param, const recipe::ParameterPatterns &noDecay) {
+    auto names = [&](DictionaryAttr one) { return noDecay.match(namesOf(one)).has_value(); };
     auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");
-    if (!pieces) return isExempt(param->getAttrDictionary());
+    if (!pieces) return names(param->getAttrDictionary());
     SmallVector<bool> exempt;
-    for (auto piece : pieces.getAsRange<DictionaryAttr>()) exempt.push_back(isExempt(piece));
+    for (auto piece : pieces.getAsRange<DictionaryAttr>()) exempt.push_back(names(piece));
     if (llvm::all_equal(exempt)) return exempt[0];
     param.emitError("optimizer.no_decay names some of ")
         << param.getSymName() << ", which are one tensor here: name all of them, or none";
     return std::nullopt;
-  }
-  bool isExempt(DictionaryAttr param) {
-    auto name = param.getAs<StringAttr>("sym_name").str();
-    std::vector<std::string> nodes;
-    if (auto user = param.getAs<StringAttr>("used_by")) nodes.push_back(user.str());
-    if (auto users = param.getAs<ArrayAttr>("onnx.nodes"))
-      for (StringRef user : users.getAsValueRange<StringAttr>()) nodes.push_back(user.str());
-    if (recipe::matchParameter(recipe.optimizer.noDecay, {name, nodes})) return true;
-    auto aliases = param.getAs<ArrayAttr>("aliases");
-    return aliases && llvm::any_of(aliases.getAsValueRange<StringAttr>(), [&](StringRef alias) {
-             return recipe::matchAny(recipe.optimizer.noDecay, alias.str());
-           });
   }
 };
 

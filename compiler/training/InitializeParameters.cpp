@@ -5,6 +5,7 @@
 //
 //   init: {kind: normal, std: 0.02, rules: [{match: "*.bias", kind: zeros}]}
 //   onnx.param @"fc.bias" ... {fill = 0.0}    onnx.param @"fc.weight" ... {init = {kind = "normal", mean = 0.0, ...}}
+#include "compiler/training/parameter_names.h"
 #include "compiler/training/recipe_pass.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
@@ -30,11 +31,14 @@ public:
   void runOnOperation() override {
     if (recipe.init.fromModel && recipe.init.rules.empty()) return;
     findInputMajor();
+    std::vector<std::string> matches;
+    for (const recipe::InitRule &rule : recipe.init.rules) matches.push_back(rule.match);
+    const recipe::ParameterPatterns rules(matches);
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
       auto type = dyn_cast<ShapedType>(param.getType());
       if (param.getRole() != "parameter" || !param.getTrainable() || !type || !isa<FloatType>(type.getElementType()))
         continue;
-      const recipe::InitRule *rule = ruleFor(param);
+      const recipe::InitRule *rule = ruleFor(param, rules);
       if (rule && failed(applyRule(param, *rule))) signalPassFailure();
     }
   }
@@ -55,12 +59,8 @@ private:
   }
 
   // Null: as the model's file has it.
-  const recipe::InitRule *ruleFor(onnx::ParamOp param) {
-    recipe::ParameterNames names{param.getSymName().str(), {}};
-    if (auto nodes = param->getAttrOfType<ArrayAttr>("onnx.nodes"))
-      for (StringRef node : nodes.getAsValueRange<StringAttr>()) names.nodes.push_back(node.str());
-    for (const recipe::InitRule &rule : recipe.init.rules)
-      if (recipe::matchParameter({rule.match}, names)) return &rule;
+  const recipe::InitRule *ruleFor(onnx::ParamOp param, const recipe::ParameterPatterns &rules) {
+    if (std::optional<size_t> rule = rules.match(namesOf(param->getAttrDictionary()))) return &recipe.init.rules[*rule];
     return recipe.init.fromModel ? nullptr : &recipe.init.base;
   }
 

@@ -19,6 +19,7 @@ Result<plan::Plan> recompileFor(const plan::Plan &plan, int64_t devices) {
   cluster->devicesPerNode = std::min(devices, node);
   CompileRequest request;
   request.model = plan.model_path(), request.recipe = *recipe, request.cluster = *cluster;
+  request.recipeIsWhole = true;
   request.emulate = plan.has_cuda() && !plan.kernel_object().empty();
   auto compiled = compile(request);
   if (!compiled) return compiled.status();

@@ -3,6 +3,7 @@
 #include "compiler/import/import.h"
 #include "compiler/import/model_file.h"
 #include "gmock/gmock.h"
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -89,9 +90,10 @@ TEST(TrainingInfo, TheUpdateCountSaysWhatIsCorrected) {
 TEST(TrainingInfo, ParametersMayDecayOrNot) {
   recipe::ModelTraining training = edited("adam_post", [](Edit &) {});
   EXPECT_EQ(training.optimizer->kind, recipe::OptimizerKind::AdamW);
-  EXPECT_THAT(training.optimizer->noDecay, ElementsAre("fc1.bias"));
+  EXPECT_THAT(training.optimizer->noDecay, ElementsAre("=fc1.bias"));
   EXPECT_THAT(training.trained, ElementsAre("fc1.bias", "fc1.weight", "fc2.weight"));
-  EXPECT_DOUBLE_EQ(training.optimizer->weightDecay, 0.01 / 0.05);
+  EXPECT_DOUBLE_EQ(training.stepDecay, 0.01);
+  EXPECT_EQ(training.optimizer->weightDecay, 0);
   EXPECT_THAT(fault("adam_post", [](Edit &edit) { edit.attribute("Adam.2", "norm_coefficient_post", 0.5); }),
               HasSubstr("parameters decay by"));
   EXPECT_THAT(fault("adam_post", [](Edit &edit) { edit.attribute("Adam.2", "epsilon", 0.5); }),
@@ -107,7 +109,7 @@ TEST(TrainingInfo, ParametersWithoutDecayMayComeFirst) {
   EXPECT_EQ(training.optimizerFault, "");
   ASSERT_TRUE(training.optimizer);
   EXPECT_EQ(training.optimizer->kind, recipe::OptimizerKind::AdamW);
-  EXPECT_THAT(training.optimizer->noDecay, ElementsAre("fc1.bias"));
+  EXPECT_THAT(training.optimizer->noDecay, ElementsAre("=fc1.bias"));
 }
 
 TEST(TrainingInfo, FaultsNameTheNode) {
@@ -161,6 +163,40 @@ TEST(TrainingInfo, FaultsNameTheNode) {
               HasSubstr("has another number of inputs or outputs"));
 }
 
+// As a recipe's would be.
+TEST(TrainingInfo, NumbersThatCannotBeAreNamed) {
+  auto says = [](const std::string &node, const std::string &what) {
+    return HasSubstr("node '" + node + " has a number that cannot be: " + what);
+  };
+  auto changed = [](const std::string &model, const std::string &node, const std::string &name, float value) {
+    return fault(model, [&](Edit &edit) { edit.attribute(node, name, value); });
+  };
+  EXPECT_THAT(changed("adam", "Adam.1", "alpha", 1), says("Adam.1' (Adam)", "'betas' must be at least 0 and below 1"));
+  EXPECT_THAT(changed("adam", "Adam.1", "beta", -0.5F), HasSubstr("below 1, is -0.5"));
+  EXPECT_THAT(changed("adam", "Adam.1", "epsilon", -1), says("Adam.1' (Adam)", "'eps' must be at least 0, is -1"));
+  EXPECT_THAT(changed("adam", "Adam.1", "epsilon", std::nanf("")), HasSubstr("'eps' must be a number, is nan"));
+  EXPECT_THAT(changed("adam", "Adam.1", "norm_coefficient", -1), HasSubstr("'norm_coefficient' must be at least 0"));
+  EXPECT_THAT(changed("adam_post", "Adam.1", "norm_coefficient_post", -1), HasSubstr("'norm_coefficient' must be at"));
+  EXPECT_THAT(changed("momentum", "Momentum.1", "alpha", 1), HasSubstr("'momentum' must be at least 0 and below 1"));
+  EXPECT_THAT(changed("momentum", "Momentum.1", "beta", 3), HasSubstr("'dampening' must be at least 0 and at most 1"));
+  EXPECT_THAT(changed("adagrad", "Adagrad.1", "decay_factor", -1), HasSubstr("'lr_decay' must be at least 0"));
+  EXPECT_THAT(fault("adagrad",
+                    [](Edit &edit) {
+                      for (auto &tensor : *edit.algorithm().mutable_initializer())
+                        if (tensor.name().starts_with("H/")) {
+                          std::vector<float> values(tensor.raw_data().size() / 4, -1);
+                          tensor.set_raw_data(values.data(), 4 * values.size());
+                        }
+                    }),
+              HasSubstr("'initial_accumulator' must be at least 0, is -1"));
+  EXPECT_THAT(fault("adam",
+                    [](Edit &edit) {
+                      const float rate = std::nanf("");
+                      edit.tensor("R").set_raw_data(&rate, sizeof rate);
+                    }),
+              HasSubstr("'lr' must be a number, is nan"));
+}
+
 // With a fault in the optimizer alone, loss and parameters are still taken.
 TEST(TrainingInfo, TheRecipeGivesWhatIsNotKnown) {
   recipe::ModelTraining training = edited("adam", [](Edit &edit) { edit.number("T", 2); });
@@ -168,7 +204,7 @@ TEST(TrainingInfo, TheRecipeGivesWhatIsNotKnown) {
   std::vector<std::string> notes;
   ASSERT_TRUE(recipe::takeFromModel(recipe, training, notes));
   EXPECT_EQ(recipe.loss.output, "loss");
-  EXPECT_THAT(recipe.trainable, testing::UnorderedElementsAre("fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"));
+  EXPECT_THAT(recipe.trainable, testing::UnorderedElementsAre("=fc1.bias", "=fc1.weight", "=fc2.bias", "=fc2.weight"));
   training = edited("adam", [](Edit &edit) { edit.node("gradient").set_op_type("Other"); });
   recipe = *recipe::parseRecipeText("optimizer: {kind: sgd}");
   EXPECT_THAT(recipe::takeFromModel(recipe, training, notes).message(), HasSubstr("give the recipe a `loss` and an"));

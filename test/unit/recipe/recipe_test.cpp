@@ -1,4 +1,6 @@
+#include "compiler/recipe/glob.h"
 #include "compiler/recipe/model_training.h"
+#include "compiler/recipe/ranges.h"
 #include "compiler/recipe/words.h"
 #include <cmath>
 #include <gmock/gmock.h>
@@ -171,13 +173,41 @@ TEST(Glob, MatchesWholeNames) {
   EXPECT_FALSE(matchGlob("", "x"));
 }
 
+// A name that a model's file gives is no glob, and no node's.
+TEST(Glob, ExactNamesAreThoseOfParameters) {
+  const ParameterPatterns patterns({"*.bias", exactly("w*"), "node", exactly("node"), exactly("=x")});
+  EXPECT_EQ(patterns.match({"w*", {"node"}, {}}), 1u);
+  EXPECT_EQ(patterns.match({"w1", {}, {}}), std::nullopt);
+  EXPECT_EQ(patterns.match({"w1", {"w*"}, {}}), std::nullopt);
+  EXPECT_EQ(patterns.match({"w1", {"node"}, {}}), 2u);
+  EXPECT_EQ(patterns.match({"w1", {"a.bias", "node"}, {}}), 0u);
+  EXPECT_EQ(patterns.match({"w1", {}, {"w*"}}), 1u);
+  EXPECT_EQ(patterns.match({"node", {}, {}}), 2u);
+  EXPECT_EQ(patterns.match({"=x", {}, {}}), 4u);
+  EXPECT_EQ(patterns.match({"x", {}, {}}), std::nullopt);
+  Recipe recipe = parsed(withLoss("trainable: ['=w*', '=node']"));
+  EXPECT_EQ(parsed(recipe.resolved()).trainable, recipe.trainable);
+  EXPECT_TRUE(checkGlobs(recipe, {{"w*", {}, {}}, {"a", {}, {"node"}}}));
+  EXPECT_THAT(checkGlobs(recipe, {{"w1", {}, {}}, {"a", {"node"}, {}}}).message(),
+              HasSubstr("no parameter matches '=w*' of 'trainable'; did you mean '=w1'?"));
+}
+
+// 200,000 names against as many: by pairs that would be 4e10 comparisons.
+TEST(Glob, ManyExactNamesAreLookedUp) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 200'000; ++i) names.push_back("layer." + std::to_string(i) + ".weight");
+  const ParameterPatterns patterns(exactly(names));
+  for (size_t i = 0; i < names.size(); ++i) ASSERT_EQ(patterns.match({names[i], {"node"}, {}}), i);
+}
+
 TEST(Glob, OnesThatMatchNothingAreNamed) {
-  std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}}, {"fc.bias", {"node_linear"}}};
+  std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}, {}}, {"fc.bias", {"node_linear"}, {"tied"}}};
   EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']\noptimizer: {no_decay: ['*.bias']}")), names).isOk());
   Status status = checkGlobs(parsed(withLoss("optimizer:\n  no_decay: ['*.bais']")), names);
   EXPECT_THAT(status.message(), HasSubstr("r.yaml:3"));
   EXPECT_THAT(status.message(), HasSubstr("'*.bais' of 'no_decay'"));
   EXPECT_FALSE(checkGlobs(parsed(withLoss("trainable: [fc.wieght]")), names).isOk());
+  EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: [tied]")), names).isOk());
 }
 
 TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
@@ -193,6 +223,7 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
   Recipe recipe = parsed("optimizer: {lr: 0.5, betas: [0.5, 0.6]}");
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
   EXPECT_TRUE(recipe.loss.kind == LossKind::Output && recipe.loss.output == "l");
+  EXPECT_THAT(recipe.trainable, testing::ElementsAre(exactly("w")));
   EXPECT_TRUE(recipe.optimizer.lr.peak == 0.5 && recipe.optimizer.beta2 == 0.6 && recipe.optimizer.eps == 1e-6);
   EXPECT_EQ(recipe.optimizer.form, AdamForm::Onnx);
   EXPECT_EQ(recipe.optimizer.weightDecay, 0);
@@ -212,6 +243,35 @@ TEST(Recipe, TakesFromTheModelWhatItLeavesOpen) {
   ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
   recipe = parsed("optimizer: {lr: 0.5}");
   EXPECT_THAT(takeFromModel(recipe, model, notes).message(), HasSubstr("node 'n' is strange; give the recipe"));
+}
+
+// (1 - 0.01) a step at any rate: w (1 - lr weight_decay).
+TEST(Recipe, DecayOfAStepDoesNotFollowTheRate) {
+  ModelTraining model;
+  model.source = "training_info";
+  model.optimizer.emplace().kind = OptimizerKind::AdamW;
+  model.optimizer->lr.peak = 0.05;
+  model.givesRate = true;
+  model.stepDecay = 0.01;
+  std::vector<std::string> notes;
+  for (const auto &[text, decay] : std::vector<std::pair<std::string, double>>{
+           {"{}", 0.2},
+           {"optimizer: {lr: 0.1}", 0.1},
+           {"optimizer: {lr: 0.1, weight_decay: 3}", 3},
+           {"optimizer: {lr: {kind: constant, peak: 2}}", 0.005},
+           {"optimizer: {weight_decay: 0.3, lr: {kind: cosine, peak: 1, total_steps: 9}}", 0.3}}) {
+    Recipe recipe = parsed(text);
+    ASSERT_TRUE(takeFromModel(recipe, model, notes).isOk());
+    EXPECT_DOUBLE_EQ(recipe.optimizer.weightDecay, decay) << text;
+  }
+  for (const char *text : {"optimizer: {lr: {kind: cosine, peak: 1, total_steps: 9}}", "optimizer: {lr: 0}",
+                           "optimizer: {lr: {kind: constant, peak: 1, warmup_steps: 3}}"}) {
+    Recipe recipe = parsed(text);
+    EXPECT_THAT(takeFromModel(recipe, model, notes).message(),
+                testing::AllOf(HasSubstr("r.yaml:1: training_info multiplies parameters by 1 - 0.01 in each step"),
+                               HasSubstr("optimizer.weight_decay")));
+  }
+  EXPECT_THAT(whatItSays(model), testing::Contains(HasSubstr("a step multiplies what decays by 1 - 0.01")));
 }
 
 TEST(Recipe, OutputsAreChecked) {

@@ -1,0 +1,20 @@
+#include "compiler/training/parameter_names.h"
+
+using namespace mlir;
+
+namespace cleave::training {
+
+recipe::ParameterNames namesOf(DictionaryAttr param) {
+  recipe::ParameterNames names{param.getAs<StringAttr>("sym_name").str(), {}, {}};
+  auto append = [&](StringRef attribute, std::vector<std::string> &to) {
+    if (auto values = param.getAs<ArrayAttr>(attribute))
+      for (StringRef value : values.getAsValueRange<StringAttr>()) to.push_back(value.str());
+  };
+  if (auto user = param.getAs<StringAttr>("used_by")) names.nodes.push_back(user.str());
+  append("onnx.nodes", names.nodes);
+  append("aliases", names.aliases);
+  append("onnx.transposed_aliases", names.aliases);
+  return names;
+}
+
+} // namespace cleave::training
