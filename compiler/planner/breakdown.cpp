@@ -1,9 +1,9 @@
 #include "compiler/planner/breakdown.h"
+#include "compiler/planner/collective_sums.h"
 #include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
-#include <map>
 #include <set>
 
 namespace cleave::planner {
@@ -180,48 +180,15 @@ private:
   size_t scaled = 0; // collectives that are
 };
 
-// Sums by kind of collective, axes and reason.
-class CollectiveSums {
-public:
-  explicit CollectiveSums(const Setting &setting) : setting(setting) {}
-
-  void add(const ImpliedCollective &one) {
-    const dist::Axes axes = setting.namesOf(one.axes);
-    if (one.isOnRing) { // keys and values, each a shift a turn, of what one device has
-      const double turns = double(setting.cp - 1);
-      add("shift", axes, one.bytes * turns / double(setting.cp) * one.times, 2 * turns * one.times, one.seconds, false,
-          one.why);
-    } else
-      add(name(one.collective), axes, one.bytes * one.times, one.times, one.seconds, one.isHideable, one.why);
-  }
-  void add(const char *op, const dist::Axes &axes, double bytes, double times, double seconds, bool hidden,
-           const char *why) {
-    const double ranks = double(setting.pp);
-    auto &[sum, count] = sums[{op, axes, why}];
-    sum.op = op;
-    sum.axes = axes;
-    sum.bytes += bytes / ranks;
-    sum.seconds += seconds / ranks;
-    sum.hidden = hidden;
-    sum.why = why;
-    count += times / ranks;
-  }
-  std::vector<CollectiveTotal> list() {
-    std::vector<CollectiveTotal> result;
-    for (auto &[key, entry] : sums) {
-      entry.first.count = std::max<int64_t>(1, int64_t(entry.second + 0.5));
-      result.push_back(std::move(entry.first));
-    }
-    std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
-      return std::tie(b.seconds, a.op, a.why) < std::tie(a.seconds, b.op, b.why);
-    });
-    return result;
-  }
-
-private:
-  const Setting &setting;
-  std::map<std::tuple<std::string, dist::Axes, std::string>, std::pair<CollectiveTotal, double>> sums; // and count
-};
+void addTo(CollectiveSums &sums, const Setting &setting, const ImpliedCollective &one) {
+  const dist::Axes axes = setting.namesOf(one.axes);
+  if (one.isOnRing) { // keys and values, each a shift a turn, of what one device has
+    const double turns = double(setting.cp - 1);
+    sums.add("shift", axes, one.why,
+             {one.bytes * turns / double(setting.cp) * one.times, one.seconds, 2 * turns * one.times, false});
+  } else
+    sums.add(name(one.collective), axes, one.why, {one.bytes * one.times, one.seconds, one.times, one.isHideable});
+}
 
 // The fullest point of each stretch of time.
 std::vector<MemoryPoint> thinned(std::vector<MemoryPoint> points) {
@@ -318,23 +285,24 @@ Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const
 std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
   TimeLedger ledger(decided);
   ledger.list();
-  CollectiveSums sums(decided.model.setting);
-  for (const ImpliedCollective &one : ledger.collectives) sums.add(one);
+  CollectiveSums sums;
+  for (const ImpliedCollective &one : ledger.collectives) addTo(sums, decided.model.setting, one);
   const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
-    sums.add("send", {"pp"}, tied.bytes, 1, tied.seconds, false, "gradients of what several stages have are summed up");
+    sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
+             {tied.bytes, tied.seconds, 1, false});
   const double microbatches = double(decided.model.setting.microbatches);
   // What the next stage of the same rank gets is on the device already.
   const std::vector<StageDecision> &stages = evaluation.stages;
   auto send = [&](size_t from, size_t to, double bytes, double seconds, const char *why) {
     if (bytes > 0 && stages[from].rank != stages[to].rank)
-      sums.add("send", {"pp"}, bytes * microbatches, microbatches, seconds * microbatches, true, why);
+      sums.add("send", {"pp"}, why, {bytes * microbatches, seconds * microbatches, microbatches, true});
   };
   for (size_t s = 0; s + 1 < stages.size(); ++s) {
     send(s, s + 1, stages[s].bytesForward, stages[s].sendForward, "activations pass to the next stage");
     send(s + 1, s, stages[s + 1].bytesBackward, stages[s + 1].sendBackward, "gradients pass to the stage before");
   }
-  return sums.list();
+  return sums.list(double(decided.model.setting.pp));
 }
 
 std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }

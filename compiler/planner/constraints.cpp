@@ -236,8 +236,12 @@ Status applyPreset(const std::string &like, const Cluster &cluster, Constraints 
     CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
     // Tensor parallel inside a node unless the mesh says otherwise; between nodes pipeline and data parallel, as the
     // memory asks for.
-    if (!constraints.tp)
-      constraints.tp = constraints.dp ? devices / *constraints.dp / constraints.pp.value_or(1) : cluster.devicesPerNode;
+    if (!constraints.tp) {
+      const int64_t ways = devices / (constraints.dp.value_or(1) * constraints.pp.value_or(1));
+      int64_t tp = constraints.dp ? ways : std::min(ways, cluster.devicesPerNode);
+      while (tp > 1 && ways % tp != 0) --tp;
+      constraints.tp = std::max<int64_t>(1, tp);
+    }
     if (!constraints.zero) constraints.zero = 0;
     constraints.tensorSplit = TensorSplit::Megatron;
     if (like == "megatron") {

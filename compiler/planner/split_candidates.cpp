@@ -328,7 +328,9 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
       prefer(candidates, [&](const Candidate &c) { return c.factor == heads; });
     }
   }
-  if (constraints.sequenceSplit == SequenceSplit::On && node.cheap)
+  // Where nothing divides it stays whole: partial sums alone would ask neighbours for what they may not have.
+  if (constraints.sequenceSplit == SequenceSplit::On && node.cheap &&
+      std::any_of(candidates.begin(), candidates.end(), [](const Candidate &c) { return c.factor >= 0; }))
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
   if (constraints.sequenceSplit == SequenceSplit::On && facts.residual[size_t(index)])
     prefer(candidates, alongSequence);

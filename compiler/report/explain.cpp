@@ -153,11 +153,14 @@ std::string diff(const Report &left, const Report &right) {
   if (!moved.empty()) what += "collectives\n" + moved;
 
   std::map<std::string, std::string> layouts;
-  for (const ParameterLayout &row : left.parameters) layouts[row.name] = row.parameter + " state " + row.state;
+  auto described = [](const ParameterLayout &row) {
+    return row.parameter + (row.state.empty() ? " frozen" : " state " + row.state);
+  };
+  for (const ParameterLayout &row : left.parameters) layouts[row.name] = described(row);
   std::vector<std::string> changed;
   for (const ParameterLayout &row : right.parameters) {
     auto before = layouts.find(row.name);
-    std::string now = row.parameter + " state " + row.state;
+    std::string now = described(row);
     if (before == layouts.end())
       changed.push_back(fmt::format("  {:<40} new: {}", row.name, now));
     else if (before->second != now)

@@ -149,7 +149,8 @@ std::string renderHtml(const Report &report) {
     out += row(alternatives[i + 1], "td", report.alternatives[i].fits ? "" : " class=\"no\"");
   out += "</table>\n<h2>Parameters</h2>\n<table>" + row({"name", "dimensions", "layout", "optimizer state"}, "th");
   for (const ParameterLayout &one : report.parameters)
-    out += row({one.name, fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter, one.state});
+    out += row({one.name, fmt::format("{}", fmt::join(one.dims, " x ")), one.parameter,
+                one.state.empty() ? "frozen" : one.state});
   return out + "</table>\n</body></html>\n";
 }
 

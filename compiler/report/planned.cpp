@@ -1,4 +1,5 @@
 // What the report says of an emitted plan, in place of what was predicted: memory and collectives.
+#include "compiler/planner/collective_sums.h"
 #include "compiler/planner/cost.h"
 #include "compiler/report/report.h"
 #include "runtime/plan/coordinate.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 namespace cleave::report {
 namespace {
@@ -125,27 +125,10 @@ public:
 
   std::vector<planner::CollectiveTotal> list() {
     for (int program = 0; program < plan.programs_size(); ++program) add(program);
-    const double programs = plan.programs_size();
-    std::vector<planner::CollectiveTotal> result;
-    for (auto &[key, sum] : sums) {
-      sum.total.bytes /= programs;
-      sum.total.seconds /= programs;
-      sum.total.count = std::max<int64_t>(1, int64_t(sum.times / programs + 0.5));
-      sum.total.hidden = sum.besideBytes > sum.total.bytes * programs / 2;
-      result.push_back(std::move(sum.total));
-    }
-    std::sort(result.begin(), result.end(), [](const auto &a, const auto &b) {
-      return std::tie(b.bytes, a.op, a.why) < std::tie(a.bytes, b.op, b.why);
-    });
-    return result;
+    return sums.list(plan.programs_size());
   }
 
 private:
-  struct Sum {
-    planner::CollectiveTotal total;
-    double times = 0, besideBytes = 0;
-  };
-
   void add(int number) {
     const plan::Program &program = plan.programs(number);
     const plan::Routine *step = runtime::findRoutine(program, "step");
@@ -161,8 +144,9 @@ private:
           const plan::Collective &collective = command.collective();
           const dist::Axes axes(collective.axes().begin(), collective.axes().end());
           const planner::GroupShape group = groupShape(cluster, mesh, axes);
-          add(runtime::kindName(command), axes, collective.why(), bytesTogether(collective, group.size),
-              secondsAlone(cluster, group, collective), runsBesideCompute(fragment, c), double(times));
+          add(runtime::kindName(command), axes, collective.why(),
+              {bytesTogether(collective, group.size), secondsAlone(cluster, group, collective), double(times),
+               runsBesideCompute(fragment, c)});
         } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
           const plan::Transfer &transfer = command.transfer();
           const double bytes = double(runtime::byteSize(transfer.buffer()));
@@ -170,28 +154,24 @@ private:
           if (peer == device) continue; // its next stage has it already
           const bool isFar = device / cluster.devicesPerNode != peer / cluster.devicesPerNode;
           // A message buffer takes it: compute goes on.
-          add("send", {"pp"}, transfer.why(), bytes, planner::sendSeconds(cluster, isFar, bytes), true, double(times));
+          add("send", {"pp"}, transfer.why(),
+              {bytes, planner::sendSeconds(cluster, isFar, bytes), double(times), true});
         }
       }
     }
   }
 
-  void add(const std::string &op, const dist::Axes &axes, const std::string &why, double bytes, double seconds,
-           bool isBeside, double times) {
-    Sum &sum = sums[{op, axes, why}];
-    sum.total.op = op;
-    sum.total.axes = axes;
-    sum.total.why = why;
-    sum.times += times;
-    sum.total.bytes += times * bytes;
-    sum.total.seconds += times * seconds;
-    if (isBeside) sum.besideBytes += times * bytes;
+  // Of a command that runs so many times a step; bytes and seconds once.
+  void add(const std::string &op, const dist::Axes &axes, const std::string &why,
+           planner::CollectiveSums::Share share) {
+    share.bytes *= share.times, share.seconds *= share.times;
+    sums.add(op, axes, why, share);
   }
 
   const plan::Plan &plan;
   const planner::Cluster &cluster;
   const dist::Mesh &mesh;
-  std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums;
+  planner::CollectiveSums sums;
 };
 
 } // namespace

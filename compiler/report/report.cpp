@@ -93,9 +93,11 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   }
   report.stages = stagesOf(problem, decision, parameters);
   for (const planner::ParameterDecision &parameter : decision.parameters)
-    if (auto tensor = tensors.find(parameter.name); tensor != tensors.end())
-      report.parameters.push_back({parameter.name, parameter.parameter.str(), parameter.gradient.str(),
-                                   parameter.state.str(), tensor->second->dims});
+    if (auto tensor = tensors.find(parameter.name); tensor != tensors.end()) {
+      const bool trains = tensor->second->trainable;
+      report.parameters.push_back({parameter.name, parameter.parameter.str(), trains ? parameter.gradient.str() : "",
+                                   trains ? parameter.state.str() : "", tensor->second->dims});
+    }
   auto take = [&](auto result, auto &into, const char *what) {
     if (result)
       into = std::move(*result);

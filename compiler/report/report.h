@@ -17,7 +17,7 @@
 namespace cleave::report {
 
 struct ParameterLayout {
-  std::string name, parameter, gradient, state; // layouts as Sharding::str()
+  std::string name, parameter, gradient, state; // layouts as Sharding::str(); "" where it does not train
   std::vector<int64_t> dims;
 };
 

@@ -143,7 +143,10 @@ std::string renderText(const Report &report) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const ParameterLayout &row : report.parameters) {
     std::string layout = fmt::format("[{}] {}", fmt::join(row.dims, ","), row.parameter);
-    if (row.state != row.parameter) layout += " state " + row.state;
+    if (row.state.empty())
+      layout += " frozen";
+    else if (row.state != row.parameter)
+      layout += " state " + row.state;
     auto found = std::find_if(groups.begin(), groups.end(), [&](const auto &group) { return group.first == layout; });
     if (found == groups.end())
       groups.push_back({layout, {row.name}});

@@ -561,18 +561,37 @@ TEST(Search, StoppedEarlyItGivesWhatItHasAndSaysSo) {
 }
 
 TEST(Search, WhatAPresetLeavesNoSplitForIsNamed) {
-  // A sum of maxima can only pass partial sums on where its operands are sums; along the sequence it is asked to.
+  Problem problem = gpt({8, 64, 128, 8, 2, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:2");
+  // Without sequence parallelism nothing lies along the sequence.
+  Result<Constraints> constraints =
+      parseConstraints({.mesh = "tp=2", .like = "megatron", .pins = {"layers.1/gelu:0=dp,tp,-"}}, *cluster);
+  ASSERT_TRUE(constraints);
+  Result<Decision> decision = solve(problem, *cluster, *constraints, {});
+  ASSERT_FALSE(decision);
+  EXPECT_THAT(decision.status().message(),
+              ::testing::HasSubstr("no split of node 'layers.1/gelu' (Exp) gives the results their pinned layout"));
+}
+
+// A sum of maxima could only pass partial sums on, but its operands are none: it stays whole.
+TEST(Search, WhatSequenceParallelismCannotSplitStaysWhole) {
   testing::ProblemBuilder b("maxima", 16);
   int x = b.op("up", "Contract", "bsk,kh->bsh", {b.input("x", {16, 64, 64}), b.parameter("w", {64, 64})});
   int top = b.op("top", "Max", "bsh->", {x});
   b.op("twice", "Add", ",->", {top, top});
-  Result<Cluster> cluster = parseCluster("a100-80g:2");
-  Result<Constraints> constraints = parseConstraints({.mesh = "tp=2", .sequenceParallel = true}, *cluster);
-  ASSERT_TRUE(constraints);
-  Result<Decision> decision = solve(b.problem, *cluster, *constraints, {});
-  ASSERT_FALSE(decision);
-  EXPECT_THAT(decision.status().message(),
-              ::testing::HasSubstr("--sequence-parallel on mesh dp=1,tp=2 leaves node 't"));
+  SplitFlags flags{.mesh = "tp=2", .sequenceParallel = true};
+  Decision decision = mustSolve(b.problem, "a100-80g:2", flags);
+  EXPECT_TRUE(decision.findNode("twice")->split.empty());
+}
+
+// Tensor parallel as far as a node goes, and what the pipeline leaves of it.
+TEST(Search, MegatronTakesWhatThePipelineLeaves) {
+  Problem problem = gpt({8, 64, 128, 8, 4, 512});
+  for (const auto &[clusterText, mesh, tp] :
+       {std::tuple{"cpu:4", "pp=2", 2}, {"a100-80g:2x4", "", 2}, {"a100-80g:4x2", "pp=2", 4}, {"cpu:4", "dp=2", 2}}) {
+    Decision decision = mustSolve(problem, clusterText, {.mesh = mesh, .like = "megatron"});
+    EXPECT_EQ(decision.mesh.axisSize("tp"), tp) << clusterText << " " << mesh;
+  }
 }
 
 TEST(Search, TwiceTheMemoryIsNeverSlowerAndFreesRecomputation) {
