@@ -120,6 +120,7 @@ private:
           if (problem.rankOf(stage) != problem.rankOf(s)) others.insert(problem.rankOf(stage));
           gradients = std::max(gradients, of(stage).state->shared[p].gradients);
         }
+        if (gradients == 0) others.clear(); // of what does not train nothing is summed
         meets |= here && !others.empty();
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;

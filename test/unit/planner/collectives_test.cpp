@@ -142,6 +142,22 @@ TEST(Collectives, WhatAStageCanMakeByItselfIsNotSent) {
   EXPECT_DOUBLE_EQ(bytesOf(b.problem, "cpu:2", flags, "send", {"pp"}), 2 * activation / 2); // a mean of two ranks
 }
 
+// The head is tied to the embedding: of a table that does not train, rotary positions in all layers, nothing is sent.
+TEST(Collectives, OnlyGradientsOfWhatTrainsAreSummedUpBetweenStages) {
+  for (bool trains : {true, false}) {
+    Problem problem = gpt({8, 64, 128, 8, 2, 512});
+    for (Tensor &tensor : problem.tensors)
+      if (tensor.name == "tok_emb.weight") tensor.trainable = trains;
+    const Cluster cluster = *parseCluster("a100-80g:2");
+    Result<Decision> decision = decide(problem, cluster, {.mesh = "pp=2", .schedule = "1f1b"});
+    ASSERT_TRUE(decision) << decision.status().message();
+    int64_t tied = 0;
+    for (const CollectiveTotal &one : collectivesOf(*decidedModel(problem, cluster, *decision)))
+      tied += one.why == "gradients of what several stages have are summed up";
+    EXPECT_EQ(tied, trains);
+  }
+}
+
 // While a block is computed again the parameters that its gradients read stay as they were gathered.
 TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
   const Problem problem = gpt({8, 16, 32, 4, 4, 64});
