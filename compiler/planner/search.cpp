@@ -125,7 +125,6 @@ std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFact
   size_t left = presetNames().size() + 1; // and the search with more memory
   for (const std::string &preset : presetNames()) {
     const SearchOptions how = time.beside(left--, "pricing " + preset);
-    if (cluster.numDevices() == 1 && preset != "ddp") continue;
     if (preset.ends_with("-offload") && cluster.hostMemoryBytes == 0) continue; // nobody says that there is a host
     SplitFlags flags;
     flags.like = preset;
