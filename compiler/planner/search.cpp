@@ -433,8 +433,9 @@ Status checkPins(const Problem &problem, const Constraints &constraints) {
       if (!matchesGlob(pin.glob, tensor.name)) continue;
       matches = true;
       if (tensor.dims.size() != pin.dims.size())
-        return wrong(
-            fmt::format("'{}' has {} dimensions, the pin {}", tensor.name, tensor.dims.size(), pin.dims.size()));
+        return wrong(fmt::format(
+            "'{}' has {} dimensions, the pin {}; heads count for themselves where they are split: it is [{}]",
+            tensor.name, tensor.dims.size(), pin.dims.size(), fmt::join(tensor.dims, ", ")));
       for (size_t dim = 0; dim < pin.dims.size(); ++dim)
         for (const std::string &axis : pin.dims[dim]) {
           if (axis == "tp" || batchDims[t] == int64_t(dim)) continue;
