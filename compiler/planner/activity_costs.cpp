@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace cleave::planner {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 // The part of a node's backward pass that makes gradients of weights.
 double weightPart(const SplitModel &model, const Node &node) {
   int weights = 0, others = 0;
-  std::vector<bool> seen;
   for (int tensor : node.operands) {
     const Tensor &operand = model.problem->tensors[size_t(tensor)];
     if (operand.kind == TensorKind::Parameter)
@@ -68,62 +68,85 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   costs.forwardCrossing.assign(layout.units.size() + 1, 0.0);
   costs.backwardCrossing = costs.forwardCrossing;
   SplitModel model = given;
-  double microbatches = double(model.setting.microbatches), dispatch = dispatchSeconds(model);
-  for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+  const double microbatches = double(model.setting.microbatches), dispatch = dispatchSeconds(model);
+  constexpr std::array<Recompute, 3> ways = {Recompute::None, Recompute::Selective, Recompute::Full};
+  std::array<std::vector<UnitDispatch>, 3> host;
+  host.fill(std::vector<UnitDispatch>(costs.kinds.size()));
+  auto partOf = [&](const UnitShare &share) {
+    return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+  };
+  auto launch = [&](const Variable &variable, const Candidate &candidate, double weights, Recompute how, bool again) {
+    for (const UnitShare &share : variable.shares) {
+      UnitDispatch &sum = host[size_t(how)][size_t(share.kind)];
+      const double seconds = dispatch * partOf(share);
+      sum.forward += seconds * candidate.forwardLaunches;
+      sum.backwardInput += seconds * candidate.backwardLaunches * (1 - weights);
+      sum.backwardWeight += seconds * candidate.backwardLaunches * weights;
+      if (again) sum.again += seconds * candidate.forwardLaunches;
+    }
+  };
+  auto add = [&](const std::vector<UnitShare> &shares, const UnitActivity &one, Recompute how) {
+    for (const UnitShare &share : shares) {
+      UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
+      const double times = partOf(share);
+      sum.forward += times * one.forward;
+      sum.backwardInput += times * one.backwardInput;
+      sum.backwardWeight += times * one.backwardWeight;
+      sum.communication += times * one.communication;
+      sum.again += times * one.again;
+    }
+  };
+  // A thing costs one of two prices, by whether a way of recomputation does it again.
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (variable.isHome) continue;
+    const size_t chosen = size_t(choice[v]);
+    const double times = double(variable.count) * microbatches;
+    const double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
+    std::array<std::optional<UnitActivity>, 2> known;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      std::optional<UnitActivity> &one = known[size_t(isComputedAgain(model, variable))];
+      if (!one) {
+        const Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
+        one.emplace();
+        one->again = price.again / times;
+        one->forward = (price.forward + exchange.exposedForward) / times - one->again;
+        const double backward = price.backward / times;
+        one->backwardWeight = backward * weights;
+        one->backwardInput =
+            backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one->again;
+        one->communication = exchange.exposed / times;
+      }
+      add(variable.shares, *one, how);
+      launch(variable, variable.candidates[chosen], weights, how, one->again > 0);
+    }
+  }
+  for (const Flow &flow : model.flows) {
+    const Layout produced = producedLayout(model, flow, choice);
+    const UseSet uses = usesOf(model, flow, choice);
+    const double times = double(flow.count) * microbatches;
+    std::array<std::optional<UnitActivity>, 2> known;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      std::optional<UnitActivity> &one = known[size_t(isSentAgain(model, flow))];
+      if (!one) {
+        const Price price = transferPrice(model, flow, produced, uses);
+        one.emplace();
+        one->forward = price.exposedForward / times;
+        one->backwardInput = (price.exposed - price.exposedForward) / times;
+        one->communication = price.exposed / times;
+      }
+      add(flow.shares, *one, how);
+    }
+  }
+  for (Recompute how : ways) {
     model.setting.recompute = how;
-    std::vector<UnitDispatch> host(costs.kinds.size());
-    auto launch = [&](const std::vector<UnitShare> &shares, const Candidate &candidate, double weights, bool again) {
-      for (const UnitShare &share : shares) {
-        UnitDispatch &sum = host[size_t(share.kind)];
-        double seconds = dispatch * double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
-        sum.forward += seconds * candidate.forwardLaunches;
-        sum.backwardInput += seconds * candidate.backwardLaunches * (1 - weights);
-        sum.backwardWeight += seconds * candidate.backwardLaunches * weights;
-        if (again) sum.again += seconds * candidate.forwardLaunches;
-      }
-    };
-    auto add = [&](const std::vector<UnitShare> &shares, UnitActivity one) {
-      for (const UnitShare &share : shares) {
-        UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
-        double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
-        sum.forward += times * one.forward;
-        sum.backwardInput += times * one.backwardInput;
-        sum.backwardWeight += times * one.backwardWeight;
-        sum.communication += times * one.communication;
-        sum.again += times * one.again;
-      }
-    };
-    for (size_t v = 0; v < model.variables.size(); ++v) {
-      const Variable &variable = model.variables[v];
-      if (variable.isHome) continue;
-      const Node &node = model.problem->nodes[size_t(variable.index)];
-      size_t chosen = size_t(choice[v]);
-      Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
-      double times = double(variable.count) * microbatches, weights = weightPart(model, node);
-      UnitActivity one;
-      one.again = price.again / times;
-      one.forward = (price.forward + exchange.exposedForward) / times - one.again;
-      double backward = price.backward / times;
-      one.backwardWeight = backward * weights;
-      one.backwardInput = backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one.again;
-      one.communication = exchange.exposed / times;
-      add(variable.shares, one);
-      launch(variable.shares, variable.candidates[chosen], weights, one.again > 0);
-    }
-    for (const Flow &flow : model.flows) {
-      Price price = flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
-      double times = double(flow.count) * microbatches;
-      UnitActivity one;
-      one.forward = price.exposedForward / times;
-      one.backwardInput = (price.exposed - price.exposedForward) / times;
-      one.communication = price.exposed / times;
-      add(flow.shares, one);
-    }
     const std::vector<UnitMemory> memory = unitMemory(model, choice);
-    for (size_t kind = 0; kind < host.size(); ++kind) {
+    for (size_t kind = 0; kind < costs.kinds.size(); ++kind) {
       UnitActivity &one = costs.kinds[kind][size_t(how)];
       static_cast<UnitMemory &>(one) = memory[kind];
-      waitForHost(one, host[kind]);
+      waitForHost(one, host[size_t(how)][kind]);
     }
   }
   if (model.setting.exceptLast) keepLast(costs, microbatches);

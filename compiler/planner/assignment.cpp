@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <fmt/format.h>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -178,7 +179,9 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
   FactorGraph graph{domains, {}};
   graph.tables.reserve(tables.size());
   for (const PricedTable &table : tables) {
-    Table plain{table.scope, {}};
+    Table plain;
+    // What has one choice is no neighbour of anything: a weight that thousands of operations read would be of them all.
+    std::ranges::copy_if(table.scope, std::back_inserter(plain.scope), [&](int v) { return domains[size_t(v)] > 1; });
     plain.values.reserve(table.cells.size());
     for (const Cell &cell : table.cells) plain.values.push_back(value(cell));
     graph.tables.push_back(std::move(plain));

@@ -11,6 +11,15 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // What a step's time may grow by to save all of the memory, for the splits between the fastest and the leanest.
 constexpr double memoryPrices[] = {0.05, 0.5, 5};
 
+bool cutsExchanges(const SplitModel &model) {
+  auto isCut = [](const Exchange &exchange) { return exchange.isCut; };
+  return std::ranges::any_of(model.variables, [&](const Variable &variable) {
+    return std::ranges::any_of(variable.candidates, [&](const Candidate &candidate) {
+      return std::ranges::any_of(candidate.exchanges, isCut);
+    });
+  });
+}
+
 } // namespace
 
 Status Cells::nothingAllowed(const InnerProblem &inner, const Setting &setting) const {
@@ -54,6 +63,7 @@ Cell &Cells::at(const Setting &setting) {
   }
   cell.model = same->second;
   if (!isFirst) cell.model = std::make_shared<SplitModel>(modelFor(cell, setting));
+  cell.cutsExchanges = cutsExchanges(*cell.model);
   cell.secondsBound = leastPassSeconds(*cell.model, Recompute::None) / double(cell.model->setting.microbatches);
   return cell;
 }
@@ -164,7 +174,7 @@ const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitMo
   // What the last microbatch keeps counts for the more, the fewer there are.
   const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
   const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
-  const int64_t shards = model.setting.zero >= 1 ? model.setting.zeroWays() : 1; // of gradients that ZeRO cuts
+  const int64_t shards = cell.cutsExchanges && model.setting.zero >= 1 ? model.setting.zeroWays() : 1;
   auto [found, isNew] =
       of.activities.try_emplace({group.size, group.perNode, microbatches, model.setting.passesGradientsOn(), shards});
   if (isNew) found->second = costActivity(model, of.choice);

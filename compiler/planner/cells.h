@@ -16,15 +16,16 @@ namespace cleave::planner {
 struct CellVariant {
   std::vector<int> choice;
   // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, by
-  // Setting::passesGradientsOn, and by the parts into which ZeRO cuts gradients.
+  // Setting::passesGradientsOn, and by the parts into which ZeRO cuts gradients where operations exchange these.
   std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t>, ActivityCosts> activities;
 };
 
 struct Cell {
   std::shared_ptr<const SplitModel> model; // of the first setting that asked
   std::vector<CellVariant> variants;
-  double fastestValue = 0; // seconds of the first variant, as the inner problem counts them
-  double secondsBound = 0; // of one microbatch through the whole model: compute, and once solved, communication
+  double fastestValue = 0;    // seconds of the first variant, as the inner problem counts them
+  double secondsBound = 0;    // of one microbatch through the whole model: compute, and once solved, communication
+  bool cutsExchanges = false; // ZeRO cuts what some operation exchanges (Exchange::isCut)
   bool isSolved = false, hasLeaner = false, hasForced = false, isExact = true;
   Status reason; // why it cannot be built
 };

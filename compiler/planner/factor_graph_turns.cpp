@@ -54,6 +54,9 @@ Minimum improveInTurns(const FactorGraph &graph, size_t widest) {
   });
   // Start: the first value of everything, "whole" where that is a choice; a variable that this forbids takes the first
   // value its neighbours allow.
+  std::vector<std::vector<const Table *>> tablesOf(count);
+  for (const Table &table : graph.tables)
+    for (int v : table.scope) tablesOf[size_t(v)].push_back(&table);
   Minimum best{infinity, -infinity, std::vector<int>(count, 0)};
   for (int round = 0; round < 3; ++round)
     for (size_t v = count; v-- > 0;) {
@@ -61,13 +64,12 @@ Minimum improveInTurns(const FactorGraph &graph, size_t widest) {
       int value = best.assignment[v];
       for (int d = 0; d < graph.domains[v]; ++d) {
         double sum = 0;
-        for (const Table &table : graph.tables) {
-          if (std::find(table.scope.begin(), table.scope.end(), int(v)) == table.scope.end()) continue;
+        for (const Table *table : tablesOf[v]) {
           size_t offset = 0;
-          for (int other : table.scope)
+          for (int other : table->scope)
             offset = offset * size_t(graph.domains[size_t(other)]) +
                      size_t(other == int(v) ? d : best.assignment[size_t(other)]);
-          sum += table.values[offset] == infinity ? 1e6 : table.values[offset];
+          sum += table->values[offset] == infinity ? 1e6 : table->values[offset];
         }
         if (sum < least) {
           least = sum;

@@ -45,9 +45,10 @@ public:
         // What is made from nothing (random masks) is made where it is read.
         if (isCopy(node) || isCopy(problem.nodes[size_t(p)])) continue;
         bool isMadeHere = isGenerated[size_t(p)] && readers[size_t(tensor)] == 1;
-        if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(root(p))] = root(int(i));
+        if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(find(p))] = find(int(i));
       }
     }
+    for (size_t i = parent.size(); i-- > 0;) parent[i] = parent[size_t(parent[i])]; // roots stand behind the others
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       double row = 1;
       const auto &factors = problem.nodes[i].rule.factors;
@@ -57,10 +58,7 @@ public:
         breaks[size_t(root(int(i)))] = true;
     }
   }
-  int root(int node) const {
-    while (parent[size_t(node)] != node) node = parent[size_t(node)];
-    return node;
-  }
+  int root(int node) const { return parent[size_t(node)]; }
   bool isFused(int node) const { return !breaks[size_t(root(node))]; }
   // The tensor that stands in memory for one that views make, and -1 for values computed from indices.
   int stored(int tensor) const {
@@ -76,6 +74,12 @@ public:
   }
 
 private:
+  // The root while clusters still grow; halves the way there.
+  int find(int node) {
+    while (parent[size_t(node)] != node) node = parent[size_t(node)] = parent[size_t(parent[size_t(node)])];
+    return node;
+  }
+
   const Problem &problem;
   std::vector<int> producers, parent;
   std::vector<bool> breaks;

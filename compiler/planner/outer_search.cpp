@@ -44,7 +44,7 @@ public:
     doing = "the best splits again";
     if (found.best) refineBest();
     doing = "bounds of pipelines";
-    if (found.best) refinement.certify();
+    if (found.best && options.certifies) refinement.certify();
     sumBounds();
     doing = "schedules that follow the stages";
     if (found.best) refinement.tryFollowingSchedules();

@@ -13,6 +13,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr size_t mostPipelines = 3;
 constexpr double worthRefining = 1.05;
 constexpr int mostPrograms = 60;
+// Good cuts are among the first.
+constexpr int programsForCuts = 8;
 constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};
 
 } // namespace
@@ -57,7 +59,8 @@ void PipelineRefinement::refineCuts(const Solution &given) {
   StageProblem stages = space.stagesOf(model, activity, state);
   const double goal = certifiedPart * found.incumbent();
   const BoundWanted wanted{goal, boundOfWholeUnits(stages, goal)};
-  StageBound bound = boundStages(stages, found.incumbent(), mostPrograms, wanted, clock);
+  const int programs = space.options.certifies ? mostPrograms : programsForCuts;
+  StageBound bound = boundStages(stages, found.incumbent(), programs, wanted, clock);
   trials.tryCuts(stages, given.choice, given.isExact, bound.cuts);
 }
 

@@ -254,27 +254,36 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   return least;
 }
 
+bool isSentAgain(const SplitModel &model, const Flow &flow) {
+  return recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
+         (model.setting.recompute == Recompute::Full || flow.inSegment);
+}
+
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
                 double unwanted) {
+  Price price = transferPrice(model, flow, produced, uses, sink, unwanted);
+  const KeptBytes kept = flowBytes(model, flow, produced, uses);
+  price.activations = kept.here;
+  price.host = kept.onHost;
+  return price;
+}
+
+Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
+                    double unwanted) {
   const Setting &setting = model.setting;
   const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
   bool isParameter = tensor.kind == TensorKind::Parameter;
   Price price;
-  const KeptBytes kept = flowBytes(model, flow, produced, uses);
-  price.activations = kept.here;
-  price.host = kept.onHost;
   if (flow.producer < 0) {
     if (uses & partialBit) price.exposed = infinity;
     return price;
   }
   Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
   double count = double(flow.count), microbatches = double(setting.microbatches);
-  bool again = recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
-               (setting.recompute == Recompute::Full || flow.inSegment);
   if (setting.tp > 1 && uses) {
     // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
     const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
-    const double passes = again || readBack ? 2 : 1;
+    const double passes = isSentAgain(model, flow) || readBack ? 2 : 1;
     price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
     price.exposedForward = price.exposed / passes;
     // A parameter's gradient is summed over the microbatches before it is combined.

@@ -54,6 +54,9 @@ int nearLossOf(const Setting &setting, const Flow &flow);
 // `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
 Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
                 double unwanted = 1);
+// The same without what is kept.
+Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
+                    CollectiveSink *sink = nullptr, double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Is an activation that was gathered for an operation gathered again in the backward pass instead of kept? On a grid,
@@ -62,6 +65,8 @@ UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> 
 bool gathersAgain(const SplitModel &model);
 // Is the operation computed again in the backward pass?
 bool isComputedAgain(const SplitModel &model, const Variable &variable);
+// Are the collectives of this flow's forward pass carried out again in the backward pass?
+bool isSentAgain(const SplitModel &model, const Flow &flow);
 // Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.
 bool isRecomputed(const SplitModel &model, const Flow &flow);
 

@@ -73,10 +73,11 @@ public:
     one.progress = tell("");
     return one;
   }
-  // One of `parts` searches beside it, which do `what`.
+  // One of `parts` searches beside it, which do `what`; of those only the plans are of interest.
   SearchOptions beside(size_t parts, const std::string &what) const {
     SearchOptions one = options;
     one.top = 0;
+    one.certifies = false;
     one.progress = tell(what);
     one.seconds = left(1 / double(parts));
     return one;
@@ -115,6 +116,7 @@ const char *noTimeLeft = "not priced: the time that --search-seconds gives was o
 
 struct PricedPreset {
   std::string name;
+  Constraints constraints;
   Outcome outcome; // neither best nor leanest: its reason says why it cannot be built
   const std::optional<Solution> &solution() const { return outcome.best ? outcome.best : outcome.leastMemory; }
 };
@@ -130,19 +132,19 @@ std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFact
     flags.like = preset;
     Result<Constraints> constraints = parseConstraints(flags, cluster);
     if (!constraints) {
-      presets.push_back({preset, {}});
+      presets.push_back({preset, {}, {}});
       presets.back().outcome.reason = constraints.status();
       continue;
     }
     if (time.isOver()) {
-      presets.push_back({preset, {}});
+      presets.push_back({preset, {}, {}});
       presets.back().outcome.reason = {ErrorKind::NoFit, noTimeLeft};
       continue;
     }
     constraints->microbatches = given.microbatches;
     constraints->recompute = given.recompute;
     constraints->exceptLast = false; // a way to run a pipeline, and many presets are none
-    presets.push_back({preset, searchSettings(problem, facts, cluster, *constraints, how)});
+    presets.push_back({preset, *constraints, searchSettings(problem, facts, cluster, *constraints, how)});
   }
   return presets;
 }
@@ -150,20 +152,28 @@ std::vector<PricedPreset> pricePresets(const Problem &problem, const ProblemFact
 // Presets have what the search does not look at: grids, replicas of shards, sequences split where samples could be.
 // Where nothing is asked for that they would contradict, the fastest of them is chosen if it is faster. Returns its
 // name.
-std::string choosePreset(const Constraints &given, const std::vector<PricedPreset> &presets, Outcome &outcome) {
+std::string choosePreset(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                         const Constraints &given, const SearchTime &time, std::vector<PricedPreset> &presets,
+                         Outcome &outcome) {
   Constraints others = given;
   others.microbatches.reset();
   others.recompute.reset(); // presets have been priced with these two
   if (given.exceptLast || !others.str().empty()) return "";
-  const PricedPreset *fastest = nullptr;
+  PricedPreset *fastest = nullptr;
   double least = outcome.best->seconds() * (1 - tie);
-  for (const PricedPreset &preset : presets) {
+  for (PricedPreset &preset : presets) {
     const std::optional<Solution> &best = preset.outcome.best;
     if (!best || !best->model->setting.batchDivides || best->seconds() >= least) continue;
     fastest = &preset;
     least = best->seconds();
   }
   if (!fastest) return "";
+  // Presets are priced without a certificate: the one that is chosen is searched again for it.
+  SearchOptions how = time.beside(presetNames().size(), "bounds of " + fastest->name);
+  how.certifies = true;
+  if (Outcome certified = searchSettings(problem, facts, cluster, fastest->constraints, how);
+      certified.best && certified.best->seconds() <= least)
+    fastest->outcome = std::move(certified);
   const Solution &best = *fastest->outcome.best;
   outcome.notes.push_back(
       fmt::format("the preset {} was chosen: {:.1f} % faster than the best split that is searched without it",
@@ -513,7 +523,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   if (!outcome.best) return {outcome.reason};
   std::vector<PricedPreset> presets;
   if (options.alternatives) presets = pricePresets(problem, facts, cluster, constraints, time);
-  const std::string chosen = choosePreset(constraints, presets, outcome);
+  const std::string chosen = choosePreset(problem, facts, cluster, constraints, time, presets, outcome);
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = chosen.empty() ? constraints.like : chosen;
   decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());

@@ -35,6 +35,7 @@ struct SearchOptions {
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = std::numeric_limits<double>::infinity();
+  bool certifies = true; // raise the bound until it is close to the best plan; else it is what is known anyway
   int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all
 };
 

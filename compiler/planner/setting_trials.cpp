@@ -35,9 +35,13 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     for (size_t v = 0; v < cell.variants.size(); ++v) {
       std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
-      const StageProblem stages = space.stagesOf(model, cells.activityOf(cell, v, model), state);
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
-      double cheap = tryPlan(stages, choice, cell.isExact, isTight);
+      double cheap = infinity;
+      // Once plans are known only what fits is of interest: what a microbatch costs need not be known of others.
+      if (found.worthTrying() < infinity && !hasRoomForState(model, state, space.memoryLimit, setting.pp))
+        ++candidates;
+      else
+        cheap = tryPlan(space.stagesOf(model, cells.activityOf(cell, v, model), state), choice, cell.isExact, isTight);
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
         open.push_back({cheap, model.setting, &cell, v, isOnlySplit});

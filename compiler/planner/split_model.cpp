@@ -347,8 +347,7 @@ private:
   // reduced, and so are gradients of what all samples read.
   void addBatchCollectives() {
     if (model.setting.batchWays() <= 1) return;
-    const GroupShape group;                                      // exchangePrice() knows it
-    const std::vector<bool> isWeight = problem.areWeights(true); // their gradients are the parameters'
+    const GroupShape group; // exchangePrice() knows it
     std::vector<bool> seen(problem.tensors.size(), false);
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
@@ -368,7 +367,8 @@ private:
         const bool hasGradient = facts.needsGradient[size_t(tensor)];
         auto asRead = [&](const Candidate &candidate) { return candidate.uses[o].layout; };
         if (dim < 0) {
-          const bool readByAll = factor >= 0 && hasGradient && !node.stopsGradient && !isWeight[size_t(tensor)] &&
+          const bool readByAll = factor >= 0 && hasGradient && !node.stopsGradient &&
+                                 !facts.areWeights[size_t(tensor)] &&
                                  problem.tensors[size_t(tensor)].kind == TensorKind::Activation;
           if (!readByAll || seen[size_t(tensor)]) continue;
           seen[size_t(tensor)] = true;

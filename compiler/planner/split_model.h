@@ -273,7 +273,8 @@ struct ProblemFacts {
   bool mixesSamples = false;                          // Problem::mixesSamples
   std::vector<int64_t> expertCounts;                  // laid_axes.h
   std::vector<bool> needsGradient;
-  std::vector<bool> readBack; // per tensor: gradients of other operands are made of it
+  std::vector<bool> areWeights; // per tensor: trained, as it lies or laid out otherwise (Problem::areWeights)
+  std::vector<bool> readBack;   // per tensor: gradients of other operands are made of it
   std::vector<int> producers;
   std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
   std::vector<Repeat> repeats;

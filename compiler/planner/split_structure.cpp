@@ -55,7 +55,7 @@ class StructureBuilder {
 public:
   StructureBuilder(const Problem &problem, const Constraints &constraints, const ProblemFacts &facts)
       : problem(problem), constraints(constraints), facts(facts), place(places(problem, facts.repeats)),
-        isWeight(problem.areWeights(true)), layout(std::make_shared<UnitLayout>()) {
+        layout(std::make_shared<UnitLayout>()) {
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
@@ -312,7 +312,7 @@ private:
         return std::ranges::any_of(facts.readers[size_t(result)], [&](auto reader) { return trains(reader.first); });
       });
     return node.rule.linearity != dist::FactorRule::LinearJointly &&
-           std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); });
+           std::ranges::any_of(node.operands, [&](int tensor) { return bool(facts.areWeights[size_t(tensor)]); });
   }
 
   // What a product reads a slice of: the activation that stands in memory.
@@ -338,7 +338,6 @@ private:
   const Constraints &constraints;
   const ProblemFacts &facts;
   std::vector<Place> place;
-  std::vector<bool> isWeight; // per tensor: trained, as it lies or laid out otherwise
   std::shared_ptr<UnitLayout> layout;
   SplitModel model;
 };
@@ -391,6 +390,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();
+  facts.areWeights = problem.areWeights(true);
   facts.readBack = findReadBack(problem, facts.needsGradient);
   facts.producers = problem.producers();
   facts.readers.resize(problem.tensors.size());

@@ -14,23 +14,59 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // A cut whose time is so close to the bound of all cuts is not sought again for its memory.
 constexpr double closeToBound = 1.003;
 
+// Of all ranks.
+UnitState wholeState(const SplitModel &model, const StateCosts &state) {
+  UnitState sum;
+  for (size_t kind = 0; kind < state.kinds.size(); ++kind)
+    sum.add(state.kinds[kind], double(model.layout->sizeOfKind[kind]));
+  for (const UnitState &shared : state.shared) sum += shared;
+  return sum;
+}
+
+// The least number from 1 to `most` that fits, where all larger ones do too; `most` where none does. From a guess in
+// strides that double, then halve.
+template <class Fits> int fewestThatFit(int guess, int most, Fits fits) {
+  int low = 0, high = most;
+  const bool isEnough = fits(guess);
+  (isEnough ? high : low) = guess;
+  for (int stride = 1; high - low > 1; stride *= 2) {
+    const int next = isEnough ? high - stride : low + stride;
+    if (next <= low || next >= high) break;
+    const bool isNext = fits(next);
+    (isNext ? high : low) = next;
+    if (isNext != isEnough) break;
+  }
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
 // The units of one rank, by kind, and what they add up to.
 class RankLoad {
 public:
   explicit RankLoad(const StageProblem &problem) : problem(&problem) {}
 
-  void add(int unit, int stage) {
-    int kind = problem->model->layout->units[size_t(unit)].kind;
-    double live = problem->live(stage);
-    auto found = std::find_if(kinds.begin(), kinds.end(),
-                              [&](const Count &count) { return count.kind == kind && count.live == live; });
-    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, live, {0, 0, 0}});
-    ++found->units;
-    if (auto mode = problem->given(stage, unit)) ++found->modes[size_t(*mode)];
-    state += problem->state->kinds[size_t(kind)];
+  // Units [first, end) of a stage; equal ones at once.
+  void add(int first, int end, int stage) {
+    const std::vector<Unit> &units = problem->model->layout->units;
+    const double live = problem->live(stage);
+    for (int unit = first, next; unit < end; unit = next) {
+      const int kind = units[size_t(unit)].kind;
+      for (next = unit + 1; next < end && units[size_t(next)].kind == kind;) ++next;
+      auto found = std::find_if(kinds.begin(), kinds.end(),
+                                [&](const Count &count) { return count.kind == kind && count.live == live; });
+      if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, 0, live, {0, 0, 0}});
+      found->units += next - unit;
+      for (int one = unit; problem->isGiven() && one < next; ++one)
+        if (auto mode = problem->given(stage, one)) ++found->modes[size_t(*mode)];
+      state.add(problem->state->kinds[size_t(kind)], double(next - unit));
+    }
     for (size_t s = 0; s < problem->state->shared.size(); ++s) {
-      const std::vector<int> &readers = problem->model->layout->shared[s].units;
-      bool reads = std::find(readers.begin(), readers.end(), unit) != readers.end();
+      const std::vector<int> &readers = problem->model->layout->shared[s].units; // ascending
+      auto reader = std::lower_bound(readers.begin(), readers.end(), first);
+      const bool reads = reader != readers.end() && *reader < end;
       if (!reads || std::find(sharedSeen.begin(), sharedSeen.end(), s) != sharedSeen.end()) continue;
       sharedSeen.push_back(s);
       state += problem->state->shared[s];
@@ -62,7 +98,7 @@ public:
     for (const Count &count : kinds)
       for (size_t mode = 0; mode < 3; ++mode) {
         if (count.modes[mode] == 0) continue;
-        sum += problem->activity->of(count.kind, Recompute(mode)).times(double(count.modes[mode]));
+        sum.add(problem->activity->of(count.kind, Recompute(mode)), double(count.modes[mode]));
       }
     return sum;
   }
@@ -143,18 +179,12 @@ private:
         kinds[i].modes[size_t(less)] = kinds[i].units - units;
         kinds[i].modes[size_t(more)] = units;
       };
-      set(count);
       // Buffers of what leaves for the host have room for the largest, however few units need them; and what stands
       // beside may have been there already.
-      while (count < kinds[i].units && memory() > problem->memoryLimit) set(++count);
-      while (count > 1) {
-        set(count - 1);
-        if (memory() > problem->memoryLimit) {
-          set(count);
-          break;
-        }
-        --count;
-      }
+      set(fewestThatFit(count, kinds[i].units, [&](int units) {
+        set(units);
+        return memory() <= problem->memoryLimit;
+      }));
     }
     if (memory() <= problem->memoryLimit) accept();
   }
@@ -240,30 +270,22 @@ private:
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.
-    isTight = again > 0 && boundOf(before.back()) < worth && wholeState().bytes() <= problem.memoryLimit * ranks;
+    isTight = again > 0 && boundOf(before.back()) < worth &&
+              hasRoomForState(*problem.model, *problem.state, problem.memoryLimit, problem.ranks());
     return again == infinity ? infinity : boundOf(before.back() + again);
-  }
-
-  // Of all ranks.
-  UnitState wholeState() const {
-    UnitState sum;
-    for (size_t kind = 0; kind < problem.state->kinds.size(); ++kind)
-      sum += problem.state->kinds[kind].times(double(problem.model->layout->sizeOfKind[kind]));
-    for (const UnitState &shared : problem.state->shared) sum += shared;
-    return sum;
   }
 
   // What a rank does at least after its passes, on average.
   double leastAtTheEnd() const {
     const double microbatches = double(problem.model->setting.microbatches);
     Overlap overlap = overlapOf(*problem.model);
-    UnitState all = wholeState();
+    UnitState all = wholeState(*problem.model, *problem.state);
     double once = all.update + all.exposed, late = all.hideable, hidden = 0;
     for (Recompute how : ways) {
       UnitActivity work;
       const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
       for (size_t kind = 0; kind < sizes.size(); ++kind)
-        work += problem.activity->of(int(kind), how).times(double(sizes[kind]));
+        work.add(problem.activity->of(int(kind), how), double(sizes[kind]));
       double forward = work.forward / std::max(1e-30, work.seconds());
       hidden = std::max(hidden, (work.seconds() - work.communication) *
                                     (overlap.forward * forward + overlap.backward * (1 - forward)));
@@ -278,7 +300,7 @@ private:
     const UnitLayout &layout = *problem.model->layout;
     Recompute plain = problem.recompute.value_or(Recompute::None);
     // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
-    UnitState all = wholeState();
+    UnitState all = wholeState(*problem.model, *problem.state);
     double workspace = infinity, largest = 0, whenAgain = infinity;
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       double bytes = infinity;
@@ -398,8 +420,8 @@ private:
       for (int stage = 0; stage < stages; ++stage) {
         if (problem.rankOf(stage) != rank) continue;
         int end = stage + 1 < stages ? plan.firstUnits[size_t(stage) + 1] : int(units.size());
+        load.add(plan.firstUnits[size_t(stage)], end, stage);
         for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit) {
-          load.add(unit, stage);
           if (auto mode = problem.given(stage, unit)) plan.recompute[size_t(unit)] = *mode;
           mine.emplace_back(unit, stage);
         }
@@ -463,7 +485,7 @@ int StageRoom::earliestStart(int stage, int end, double slowest) const {
     bool fits = next >= stage && before[size_t(end)] - before[size_t(next)] <= slowest * (1 + 1e-9);
     if (fits) {
       RankLoad longer = load;
-      for (int unit = start; unit-- > next;) longer.add(unit, stage);
+      longer.add(next, start, stage);
       longer.buffers = transferBytes(problem, stage, next, end);
       double seconds = 0;
       fits = longer.fit(seconds) && seconds <= slowest;
@@ -512,6 +534,10 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
   const ActivityCosts &activity = *problem.activity;
   if (first > 0) bytes += problem.live(stage) * activity.forwardCrossing[size_t(first)];
   return bytes + problem.live(stage) * activity.backwardCrossing[size_t(end)];
+}
+
+bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks) {
+  return wholeState(model, state).bytes() <= memoryLimit * ranks;
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {

@@ -63,6 +63,10 @@ struct StagePlan {
 double borderBytes(const StageProblem &problem, int unit);
 double transferBytes(const StageProblem &problem, int stage, int first, int end);
 
+// Could all ranks together hold what stays from step to step (parameters, gradients, optimizer state)? Else no cut
+// fits.
+bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks);
+
 // Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());

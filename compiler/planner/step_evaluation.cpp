@@ -262,7 +262,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   state.host = homes.host;
   UnitMemory work;
   const std::vector<UnitMemory> units = unitMemory(model, choice);
-  for (size_t kind = 0; kind < units.size(); ++kind) work += units[kind].times(double(model.layout->sizeOfKind[kind]));
+  for (size_t kind = 0; kind < units.size(); ++kind) work.add(units[kind], double(model.layout->sizeOfKind[kind]));
   if (model.setting.zero >= 3 && work.isAgain) state.gatheredAgain = std::ranges::max(gatheredAgain(model, choice));
   predicted.memory = deviceMemory(model.setting, state, work, work.kept, 0);
   predicted.memory.host += work.keptOnHost;

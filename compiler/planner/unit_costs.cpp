@@ -4,72 +4,25 @@
 
 namespace cleave::planner {
 
-UnitMemory &UnitMemory::operator+=(const UnitMemory &other) {
-  kept += other.kept;
-  held += other.held;
-  keptOnHost += other.keptOnHost;
-  largestLeaving = std::max(largestLeaving, other.largestLeaving);
-  transient = std::max(transient, other.transient);
-  keptOfLast += other.keptOfLast;
-  workspace = std::max(workspace, other.workspace);
-  beside = std::max(beside, other.beside);
-  isAgain |= other.isAgain;
-  return *this;
-}
-
 double UnitMemory::passing() const {
   return keptOnHost > 0 ? 2 * std::max(keptOnHost / constants::hostBuckets, largestLeaving) : 0;
 }
 
-UnitMemory UnitMemory::times(double count) const {
-  UnitMemory all = *this;
-  for (double *part : {&all.kept, &all.held, &all.keptOnHost, &all.keptOfLast}) *part *= count;
-  return all;
-}
-
-UnitActivity &UnitActivity::operator+=(const UnitActivity &other) {
-  UnitMemory::operator+=(other);
-  forward += other.forward;
-  backwardInput += other.backwardInput;
-  backwardWeight += other.backwardWeight;
-  communication += other.communication;
-  again += other.again;
-  waiting += other.waiting;
-  return *this;
-}
-
-UnitActivity UnitActivity::times(double count) const {
-  UnitActivity all = *this;
-  static_cast<UnitMemory &>(all) = UnitMemory::times(count);
-  for (double *part :
-       {&all.forward, &all.backwardInput, &all.backwardWeight, &all.communication, &all.again, &all.waiting})
-    *part *= count;
-  return all;
-}
-
-UnitState UnitState::times(double count) const {
-  UnitState all = *this;
-  for (double *part : {&all.parameters, &all.gradients, &all.optimizer, &all.update, &all.exposed, &all.hideable,
-                       &all.hideableLower, &all.elements, &all.host, &all.hostSeconds, &all.hostExposed})
-    *part *= count;
-  return all;
-}
-
-UnitState &UnitState::operator+=(const UnitState &other) {
-  parameters += other.parameters;
-  gradients += other.gradients;
-  optimizer += other.optimizer;
-  host += other.host;
-  hostSeconds += other.hostSeconds;
-  hostExposed += other.hostExposed;
-  update += other.update;
-  exposed += other.exposed;
-  hideable += other.hideable;
-  hideableLower += other.hideableLower;
-  largestParameter = std::max(largestParameter, other.largestParameter);
-  largestGradient = std::max(largestGradient, other.largestGradient);
-  gatheredAgain = std::max(gatheredAgain, other.gatheredAgain);
-  elements += other.elements;
+UnitState &UnitState::add(const UnitState &one, double count) {
+  parameters += count * one.parameters;
+  gradients += count * one.gradients;
+  optimizer += count * one.optimizer;
+  host += count * one.host;
+  hostSeconds += count * one.hostSeconds;
+  hostExposed += count * one.hostExposed;
+  update += count * one.update;
+  exposed += count * one.exposed;
+  hideable += count * one.hideable;
+  hideableLower += count * one.hideableLower;
+  largestParameter = std::max(largestParameter, one.largestParameter);
+  largestGradient = std::max(largestGradient, one.largestGradient);
+  gatheredAgain = std::max(gatheredAgain, one.gatheredAgain);
+  elements += count * one.elements;
   return *this;
 }
 

@@ -4,6 +4,7 @@
 //   deviceMemory(setting, state, work, live * work.kept, buffers).total()
 #pragma once
 #include "compiler/planner/split_model.h"
+#include <algorithm>
 
 namespace cleave::planner {
 
@@ -19,10 +20,21 @@ struct UnitMemory {
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
   bool isAgain = false;      // a whole unit is computed again
 
-  UnitMemory &operator+=(const UnitMemory &other);
   double passing() const; // once: of what lies in the host's memory, what is on its way
-  // Of so many units one after the other: what a unit needs beside, it needs once.
-  UnitMemory times(double count) const;
+  UnitMemory &operator+=(const UnitMemory &other) { return add(other, 1); }
+  // So many units of it one after the other: what a unit needs beside, it needs once.
+  UnitMemory &add(const UnitMemory &one, double count) {
+    kept += count * one.kept;
+    held += count * one.held;
+    keptOnHost += count * one.keptOnHost;
+    largestLeaving = std::max(largestLeaving, one.largestLeaving);
+    transient = std::max(transient, one.transient);
+    keptOfLast += count * one.keptOfLast;
+    workspace = std::max(workspace, one.workspace);
+    beside = std::max(beside, one.beside);
+    isAgain |= one.isAgain;
+    return *this;
+  }
 };
 
 // And seconds of one microbatch.
@@ -33,8 +45,18 @@ struct UnitActivity : UnitMemory {
   double waiting = 0;                                        // of all three: the device waits for the host
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
-  UnitActivity &operator+=(const UnitActivity &other);
-  UnitActivity times(double count) const;
+  UnitActivity &operator+=(const UnitActivity &other) { return add(other, 1); }
+  // So many units of it: a search does little else.
+  UnitActivity &add(const UnitActivity &one, double count) {
+    UnitMemory::add(one, count);
+    forward += count * one.forward;
+    backwardInput += count * one.backwardInput;
+    backwardWeight += count * one.backwardWeight;
+    communication += count * one.communication;
+    again += count * one.again;
+    waiting += count * one.waiting;
+    return *this;
+  }
 };
 
 // What a unit costs once a step: its parameters.
@@ -49,8 +71,8 @@ struct UnitState {
   double elements = 0;                                 // of all devices together
   double largestGradient = 0;                          // bytes, likewise
   double bytes() const { return parameters + gradients + optimizer; }
-  UnitState &operator+=(const UnitState &other);
-  UnitState times(double count) const; // of so many units
+  UnitState &operator+=(const UnitState &other) { return add(other, 1); }
+  UnitState &add(const UnitState &one, double count); // of so many units
 };
 
 // What a device needs beside what is kept: `largest` unit's work, buckets under way, gathered parameters.

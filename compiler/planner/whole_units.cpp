@@ -155,8 +155,8 @@ private:
       sum.kinds.emplace_back(kind, count);
     else
       found->second += count;
-    sum.state += count == 1 ? problem.state->kinds[size_t(kind)] : problem.state->kinds[size_t(kind)].times(count);
-    sum.plain += count == 1 ? one.plain : one.plain.times(count);
+    sum.state.add(problem.state->kinds[size_t(kind)], count);
+    sum.plain.add(one.plain, count);
     sum.compute += one.compute * count;
     sum.weights += one.backwardWeight * count;
   }
