@@ -186,15 +186,13 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
     for (const Cell &cell : table.cells) plain.values.push_back(value(cell));
     graph.tables.push_back(std::move(plain));
   }
-  std::optional<Minimum> minimum = eliminate(graph);
-  if (!minimum) {
-    minimum = improveInTurns(graph);
-    isExact = false;
-    // Any assignment computes at least this, and memory costs nothing less than nothing.
-    minimum->bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model);
-  }
-  minimum->assignment.resize(model.variables.size());
-  return *minimum;
+  if (isExact && !order) order = eliminationOrder(graph); // of all weights
+  isExact = order.has_value();
+  Minimum minimum = isExact ? eliminate(graph, *order) : improveInTurns(graph);
+  // Any assignment computes at least this, and memory costs nothing less than nothing.
+  if (!isExact) minimum.bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model);
+  minimum.assignment.resize(model.variables.size());
+  return minimum;
 }
 
 // Choices that no choice of a neighbour goes with are crossed out until nothing changes.

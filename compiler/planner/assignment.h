@@ -65,7 +65,8 @@ private:
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
-  double againPart = 1; // of what is computed again, that surely counts
+  double againPart = 1;                                  // of what is computed again, that surely counts
+  mutable std::optional<std::vector<Elimination>> order; // of the first minimum on
   mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers
   std::vector<PricedTable> tables;

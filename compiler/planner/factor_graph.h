@@ -2,7 +2,7 @@
 // graph). Graphs whose tables would become too large for that are improved in turns, without a bound.
 //
 //   FactorGraph g{{2, 3}, {{{0}, {1, 0}}, {{0, 1}, {5, 6, 7, 1, 9, 2}}}};   // x0 in 0..1, x1 in 0..2
-//   eliminate(g)->value == 1, assignment {1, 0}
+//   eliminate(g, *eliminationOrder(g)).value == 1, assignment {1, 0}
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -25,8 +25,17 @@ struct Minimum {
   std::vector<int> assignment;
 };
 
-// Nothing when a table would have more than `widest` entries. value is infinite when no assignment is allowed.
-std::optional<Minimum> eliminate(const FactorGraph &graph, size_t widest = size_t(1) << 20);
+// One step of an elimination: which variable, and which tables are summed up for it.
+struct Elimination {
+  int variable = 0;
+  std::vector<int> scope;  // of the others in those tables
+  std::vector<int> tables; // the graph's, then those that the steps before have made
+};
+// The smallest table first; nothing when one would have more than `widest` entries. It follows from domains and scopes
+// alone: graphs that differ in values share it.
+std::optional<std::vector<Elimination>> eliminationOrder(const FactorGraph &graph, size_t widest = size_t(1) << 20);
+// value is infinite when no assignment is allowed.
+Minimum eliminate(const FactorGraph &graph, const std::vector<Elimination> &order);
 // For graphs too wide to eliminate: variables with most neighbours are held fixed, the others are eliminated exactly,
 // and in turns others are held, until nothing improves. A good assignment; bound is -infinity.
 Minimum improveInTurns(const FactorGraph &graph, size_t widest = size_t(1) << 15);

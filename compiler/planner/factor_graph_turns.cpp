@@ -89,14 +89,16 @@ Minimum improveInTurns(const FactorGraph &graph, size_t widest) {
         held[size_t(order[i])] = true;
         ++taken;
       }
-      std::optional<Minimum> found = eliminate(condition(graph, held, best.assignment), widest);
-      if (!found) continue;
+      const FactorGraph rest = condition(graph, held, best.assignment);
+      const std::optional<std::vector<Elimination>> steps = eliminationOrder(rest, widest);
+      if (!steps) continue;
+      Minimum found = eliminate(rest, *steps);
       for (size_t v = 0; v < count; ++v)
-        if (held[v]) found->assignment[v] = best.assignment[v];
-      double value = valueOf(graph, found->assignment);
+        if (held[v]) found.assignment[v] = best.assignment[v];
+      double value = valueOf(graph, found.assignment);
       if (value < best.value) {
         best.value = value;
-        best.assignment = std::move(found->assignment);
+        best.assignment = std::move(found.assignment);
       }
       break;
     }

@@ -25,6 +25,11 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
+  std::vector<bool> isLeft; // by variant: too slow with any ZeRO stage
+  auto leave = [&](size_t v) {
+    if (v == isLeft.size()) isLeft.push_back(!isSettled && isTooSlow(setting, cell, v, zeros));
+    return bool(isLeft[v]);
+  };
   for (int zero : zeros) {
     if (clock.isOver() && (found.best || space.options.worth < infinity)) {
       bound = std::min(bound, known);
@@ -33,6 +38,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     model.setting.zero = zero;
     double ofStage = infinity;
     for (size_t v = 0; v < cell.variants.size(); ++v) {
+      if (leave(v)) continue;
       std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
@@ -64,11 +70,28 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   return Status::ok();
 }
 
+// Whatever its ZeRO stage: with the bytes of the highest and what a microbatch costs with the lowest, which are the
+// least.
+bool SettingTrials::isTooSlow(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros) {
+  if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return false;
+  SplitModel model = cells.modelFor(cell, setting);
+  model.setting.zero = zeros.front();
+  const ActivityCosts &activity = cells.activityOf(cell, variant, model);
+  model.setting.zero = zeros.back();
+  const StateCosts state = costState(model, cell.variants[variant].choice);
+  const double worth = worthPlanning(setting);
+  bool isTight = false;
+  const double least = leastOfAnyStage(space.stagesOf(model, activity, state), worth, isTight);
+  if (least < std::max(worth, found.worthTrying())) return false;
+  ++candidates;
+  if (isTight && variant == 0) cells.addLeaner(cell);
+  return true;
+}
+
 double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
   ++candidates;
   const Setting &setting = stages.model->setting;
-  std::optional<StagePlan> plan =
-      planStages(stages, std::min(found.secondsOf(setting), worthKeeping(setting) * found.worthTrying()));
+  std::optional<StagePlan> plan = planStages(stages, worthPlanning(setting));
   if (!plan) return infinity;
   if (plan->isPruned) {
     isTight = plan->isTight;
@@ -84,6 +107,11 @@ double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int>
 // Times the best plan: others that are slower are left.
 double SettingTrials::worthKeeping(const Setting &setting) const {
   return setting.pp == 1 && openZeroStages(space.constraints, setting).size() > 1 ? worthMixing : worthImproving;
+}
+
+// Seconds: plans that are not faster are of no interest.
+double SettingTrials::worthPlanning(const Setting &setting) const {
+  return std::min(found.secondsOf(setting), worthKeeping(setting) * found.worthTrying());
 }
 
 void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,

@@ -48,7 +48,9 @@ public:
 
 private:
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
+  bool isTooSlow(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
   double worthKeeping(const Setting &setting) const;
+  double worthPlanning(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
   double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
   double leastOfAnyMemory(SplitModel &model) const;

@@ -207,10 +207,10 @@ public:
     if (int(units.size()) < stages) return std::nullopt;
     StagePlan result;
     // Most settings are left by what needs no cut.
-    result.bound = leastSeconds(0, worth, result.isTight);
+    result.bound = leastSeconds(0, worth, {}, result.isTight);
     const bool isLeft = worth < infinity && result.bound >= worth && !result.isTight;
     const double slowest = isLeft ? 0 : slowestStage();
-    if (!isLeft) result.bound = leastSeconds(slowest, worth, result.isTight);
+    if (!isLeft) result.bound = leastSeconds(slowest, worth, {}, result.isTight);
     if (worth < infinity && result.bound >= worth) {
       result.isPruned = true;
       return result;
@@ -235,6 +235,10 @@ public:
     return result;
   }
 
+  double leastOfAnyStage(double worth, bool &isTight) const {
+    return leastSeconds(0, worth, {.once = false, .workspace = false}, isTight);
+  }
+
   StagePlan planCut(const std::vector<int> &firstUnits) const {
     StagePlan plan;
     plan.firstUnits = firstUnits;
@@ -243,6 +247,12 @@ public:
   }
 
 private:
+  // Of what follows from the ZeRO stage beside the bytes that stay.
+  struct Counted {
+    bool once = true;      // what is done once a step
+    bool workspace = true; // buckets under way, gathered parameters
+  };
+
   const Device &device() const { return problem.model->cluster->device; }
 
   // A step's seconds when the slowest rank needs `slowest` for each chunk of a microbatch and all need `sum`.
@@ -257,9 +267,9 @@ private:
   }
 
   // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
-  double leastSeconds(double slowest, double worth, bool &isTight) const {
+  double leastSeconds(double slowest, double worth, Counted counted, bool &isTight) const {
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
-    const double once = leastAtTheEnd(), again = leastRecomputation();
+    const double once = counted.once ? leastAtTheEnd() : 0, again = leastRecomputation(counted);
     auto boundOf = [&](double all) {                    // of one microbatch
       const double passes = all / ranks * microbatches; // the mean rank's
       double least = passes + once;
@@ -296,7 +306,7 @@ private:
 
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
   // together can keep, the rest computed again where that saves most bytes for the time. Infinite when it cannot fit.
-  double leastRecomputation() const {
+  double leastRecomputation(Counted counted) const {
     const UnitLayout &layout = *problem.model->layout;
     Recompute plain = problem.recompute.value_or(Recompute::None);
     // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
@@ -313,7 +323,7 @@ private:
       largest = std::max(largest, bytes);
     }
     bool isOne = problem.ranks() == 1;
-    if (isOne) workspace = workspaceBytes(problem.model->setting, largest, all);
+    if (isOne) workspace = counted.workspace ? workspaceBytes(problem.model->setting, largest, all) : largest;
     double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       mostLive = std::max(mostLive, problem.leastLive(rank));
@@ -538,6 +548,10 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
 
 bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks) {
   return wholeState(model, state).bytes() <= memoryLimit * ranks;
+}
+
+double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight) {
+  return StagePlanner({&problem, 1}).leastOfAnyStage(worth, isTight);
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {

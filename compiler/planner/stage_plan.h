@@ -67,6 +67,10 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
 // fits.
 bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks);
 
+// No cut that fits is faster, whatever ZeRO stage the parameters have: of `problem.state`, the highest one's, no more
+// than its bytes count. `isTight` as in StagePlan, against `worth`.
+double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight);
+
 // Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());

@@ -98,7 +98,7 @@ Plans enumerate(const StageProblem &problem) {
 TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   std::mt19937 random(3);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};
-  int checked = 0, tight = 0, feasible = 0;
+  int checked = 0, tight = 0, feasible = 0, again = 0, near = 0;
   for (int round = 0; round < 60; ++round) {
     Problem problem = chain(random);
     Result<Cluster> cluster = parseCluster(round % 2 ? "a100-80g:2x4" : "v100-32g:8");
@@ -151,9 +151,27 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
       if (seconds < fastest) bytesOfFastest = bytes;
       fastest = std::min(fastest, seconds);
     }
+    SplitModel lowest = *model, highest = *model;
+    lowest.setting.zero = 0;
+    highest.setting.zero = setting.dp > 1 ? 3 : 0;
+    const ActivityCosts leastActivity = costActivity(lowest, choice);
+    const StateCosts leastState = costState(highest, choice);
     for (double part : {2.0, 0.5, 0.05, -0.2}) {
       stages.memoryLimit = part > 1 ? 2 * bytesOfFastest : leanest + part * (bytesOfFastest - leanest);
       double best = plans.best(stages.memoryLimit);
+      if (best < infinity) EXPECT_TRUE(hasRoomForState(*model, state, stages.memoryLimit, stages.ranks()));
+      StageProblem any = stages;
+      any.model = &highest;
+      any.activity = &leastActivity;
+      any.state = &leastState;
+      bool isTight = false;
+      const double ofAny = leastOfAnyStage(any, infinity, isTight);
+      EXPECT_LE(ofAny, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
+      near += best < infinity && ofAny >= 0.7 * best;
+      any.memoryLimit = infinity;
+      const double withRoom = leastOfAnyStage(any, infinity, isTight);
+      any.memoryLimit = 0.5 * leanest;
+      again += leastOfAnyStage(any, infinity, isTight) > withRoom;
       double whole = boundOfWholeUnits(stages, infinity);
       EXPECT_LE(whole, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
       // Asked whether it is over a goal, it says so or gives what it can.
@@ -181,6 +199,8 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     }
   }
   EXPECT_GE(checked, 100);
+  EXPECT_GE(near, 20);
+  EXPECT_GE(again, 20); // half of what is needed leaves no room, or makes all stages compute something again
   EXPECT_GE(tight * 10,
             feasible * 6); // a mixture of recomputations can be faster than each of them
 }
