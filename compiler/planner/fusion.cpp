@@ -13,8 +13,26 @@ bool isView(const Node &node) {
   return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
 }
 
-// Operations that copy what stands in memory to where it is to stand.
-bool isCopy(const Node &node) { return node.op == "Concat"; }
+bool isReduction(const Node &node) {
+  return std::ranges::any_of(node.rule.factors,
+                             [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; });
+}
+
+// Per node: copies what stands in memory to where it is to stand. Two halves that elementwise operations read are not
+// copied but selected from where they are read (codegen/kernels/select_halves.cpp).
+std::vector<bool> findCopies(const Problem &problem) {
+  std::vector<bool> copies(problem.nodes.size(), false), inMemory(problem.tensors.size(), false);
+  for (const Node &node : problem.nodes)
+    for (int tensor : node.operands)
+      if (!node.cheap || isReduction(node) || node.op == "Reshape") inMemory[size_t(tensor)] = true;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    if (node.op != "Concat") continue;
+    auto dims = [&](size_t operand) { return problem.tensors[size_t(node.operands[operand])].dims; };
+    copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || inMemory[size_t(node.results[0])];
+  }
+  return copies;
+}
 
 // Operations that read of an operand only what they give.
 bool readsPart(const Node &node) { return node.op == "Slice" || node.op == "Gather"; }
@@ -22,7 +40,8 @@ bool readsPart(const Node &node) { return node.op == "Slice" || node.op == "Gath
 class Clusters {
 public:
   Clusters(const Problem &problem, const std::vector<int64_t> &batchFactors)
-      : problem(problem), producers(problem.producers()), parent(problem.nodes.size()), breaks(problem.nodes.size()) {
+      : copies(findCopies(problem)), problem(problem), producers(problem.producers()), parent(problem.nodes.size()),
+        breaks(problem.nodes.size()) {
     std::iota(parent.begin(), parent.end(), 0);
     std::vector<int> depth(problem.nodes.size(), 0); // heavy operations on the longest way to the node
     std::vector<bool> isGenerated(problem.nodes.size(), false);
@@ -43,7 +62,7 @@ public:
         int p = producers[size_t(tensor)];
         if (p < 0 || !problem.nodes[size_t(p)].cheap) continue;
         // What is made from nothing (random masks) is made where it is read.
-        if (isCopy(node) || isCopy(problem.nodes[size_t(p)])) continue;
+        if (copies[i] || copies[size_t(p)]) continue;
         bool isMadeHere = isGenerated[size_t(p)] && readers[size_t(tensor)] == 1;
         if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(find(p))] = find(int(i));
       }
@@ -72,6 +91,7 @@ public:
     int p = producers[size_t(tensor)];
     return p >= 0 && problem.nodes[size_t(p)].cheap && root(p) == root(node);
   }
+  const std::vector<bool> copies;
 
 private:
   // The root while clusters still grow; halves the way there.
@@ -84,6 +104,36 @@ private:
   std::vector<int> producers, parent;
   std::vector<bool> breaks;
 };
+
+// Gradients of parameters in clusters that sum up rows.
+void addColumnSums(const Problem &problem, const Clusters &clusters, std::vector<FusedWork> &work) {
+  const std::vector<int> producers = problem.producers();
+  enum Side { Before, After };
+  std::vector<bool> isBefore(problem.nodes.size(), false); // of a sum of rows in its cluster
+  std::set<int> sumsRows;
+  for (size_t i = problem.nodes.size(); i-- > 0;) {
+    const Node &node = problem.nodes[i];
+    if (!node.cheap || !clusters.isFused(int(i))) continue;
+    if (isReduction(node)) sumsRows.insert(clusters.root(int(i)));
+    if (!isReduction(node) && !isBefore[i]) continue;
+    for (int tensor : node.operands)
+      if (clusters.isInside(int(i), tensor)) isBefore[size_t(producers[size_t(tensor)])] = true;
+  }
+  std::map<std::pair<int, Side>, std::vector<size_t>> readers; // of trained parameters
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    if (!node.cheap || isView(node) || !sumsRows.contains(clusters.root(int(i)))) continue;
+    auto isTrained = [&](int tensor) {
+      const int source = clusters.stored(tensor);
+      return source >= 0 && problem.tensors[size_t(source)].kind == TensorKind::Parameter &&
+             problem.tensors[size_t(source)].trainable;
+    };
+    if (std::ranges::any_of(node.operands, isTrained))
+      readers[{clusters.root(int(i)), isBefore[i] ? Before : After}].push_back(i);
+  }
+  for (const auto &[cluster, nodes] : readers)
+    for (size_t i : nodes) work[i].columnSums = 1 / double(nodes.size());
+}
 
 class KeptTensors {
 public:
@@ -139,8 +189,7 @@ private:
   bool isMadeAgain(const Node &node, int index, int tensor) const {
     if (!node.cheap || !clusters.isFused(index) || isWritten[size_t(tensor)]) return false;
     if (problem.tensors[size_t(tensor)].elementBytes == 1) return false;
-    return std::ranges::none_of(node.rule.factors,
-                                [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; });
+    return !isReduction(node);
   }
 
   const Problem &problem;
@@ -232,8 +281,11 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
     if (!node.cheap || isView(node) || own[i] <= 0) continue;
-    work[i].kernels = work[i].isFused ? own[i] / traffic[clusters.root(int(i))] : 1;
+    work[i].kernels = clusters.copies[i] ? double(node.operands.size())
+                      : work[i].isFused  ? own[i] / traffic[clusters.root(int(i))]
+                                         : 1;
   }
+  addColumnSums(problem, clusters, work);
   return work;
 }
 

@@ -5,6 +5,10 @@
 //   y = Contract x, w;  a = Add y, b;  g = Gelu a (5 operations);  z = Contract g, v
 //   one cluster: reads y and b, writes g; a and what is inside of Gelu never reach memory
 //
+// Halves side by side are selected from, other parts copied, each by itself. Where a cluster sums up rows, as a
+// normalization does, the gradients of parameters, which are sums over columns, are kernels of their own: one for what is
+// added before the rows' sums (a bias), one for what comes after (scale and shift).
+//
 // A reduction over rows longer than a kernel can hold (constants::fusedRow) breaks fusion: every operation of such a
 // cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
 #pragma once
@@ -16,6 +20,7 @@ namespace cleave::planner {
 // Of one cheap node; all zero for heavy ones.
 struct FusedWork {
   double kernels = 0;         // launches of its cluster, shared out among the cluster's nodes by their traffic
+  double columnSums = 0;      // launches of its cluster's backward pass besides, shared out likewise
   bool isFused = true;        // false: a kernel of its own
   int cluster = -1;           // a node of its cluster, the same for all of them
   std::vector<int> sources;   // an operand each: the tensor in memory that it is read from, views looked through

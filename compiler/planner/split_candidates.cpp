@@ -194,6 +194,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     // Pooling finds its windows' elements again to give them their gradients.
     if (fused.isFused) work.bytes *= 2;
     if (fused.isFused || work.work == ElementWork::Window) work.elements *= 2;
+    // What GPUs launch is known of other software, by its passes.
+    if (cluster.device.isCpu()) work.kernels += fused.columnSums;
     candidate.backward = operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches = work.kernels;
     return;
