@@ -101,6 +101,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createSplitReductionsPass(gpu));
   passes.addPass(createRematerializeCheapPass());
   passes.addPass(createSelectHalvesPass());
+  passes.addPass(createAddInPlace());
   passes.addPass(createFormClustersPass());
   passes.addPass(createLowerKernelsToLinalgPass());
   passes.addPass(createScheduleKernelsPass(gpu));

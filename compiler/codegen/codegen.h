@@ -1,6 +1,7 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
 //   Sum of padded parts of a tensor     -> Concat                       JoinParts
+//   sum of a product and what a param holds, stored there -> plan.contract that adds  AddInPlace
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
@@ -56,6 +57,7 @@ void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool fo
 std::unique_ptr<mlir::Pass> createJoinParts();
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp
+std::unique_ptr<mlir::Pass> createAddInPlace();
 std::unique_ptr<mlir::Pass> createLowerLibraryOps();
 std::unique_ptr<mlir::Pass> createLowerCollectives();
 std::unique_ptr<mlir::Pass> createCopyKeptValues();

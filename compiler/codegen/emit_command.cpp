@@ -105,6 +105,11 @@ private:
     *contract.mutable_lhs() = from(op.getLhs(), op.getLhsOffset());
     *contract.mutable_rhs() = from(op.getRhs(), op.getRhsOffset());
     *contract.mutable_out() = bufferOf(op.getY());
+    if (op.getSum()) {
+      if (bufferOf(op.getSum()).offset() != contract.out().offset())
+        return op.emitOpError("is added to a tensor that lies elsewhere; this is a defect of plan-memory");
+      contract.set_accumulate(true);
+    }
     if (op.getBias()) *contract.mutable_bias() = bufferOf(op.getBias());
     assign(*contract.mutable_batch(), op.getBatch());
     contract.set_m(op.getM());

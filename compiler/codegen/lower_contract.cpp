@@ -76,7 +76,7 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
   }
   if (layout.swapped) std::swap(lhs, rhs);
   auto product = plan::ContractCommandOp::create(
-      builder, op.getLoc(), productType, TypeRange(), lhs.view.base, rhs.view.base, Value(), Value(),
+      builder, op.getLoc(), productType, TypeRange(), lhs.view.base, rhs.view.base, Value(), Value(), Value(),
       builder.getDenseI64ArrayAttr(layout.batch), builder.getI64IntegerAttr(layout.m),
       builder.getI64IntegerAttr(layout.n), builder.getI64IntegerAttr(layout.k),
       builder.getDenseI64ArrayAttr(layout.lhsStrides), builder.getDenseI64ArrayAttr(layout.rhsStrides),
@@ -94,6 +94,18 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
       constantAffine(builder, 0), builder.getI64IntegerAttr(0), FloatAttr());
   inherit(copy, op);
   return copy.getY();
+}
+
+LoweredProduct::LoweredProduct(OpBuilder place, onnx::ContractOp contract) {
+  Recorder recorder(made);
+  place.setListener(&recorder);
+  command = lowerContract(place, contract).getDefiningOp<plan::ContractCommandOp>();
+  if (command)
+    if (Attribute again = contract->getAttr("cleave.again")) command->setAttr("cleave.again", again);
+}
+
+void LoweredProduct::undo() {
+  for (Operation *op : llvm::reverse(made)) op->erase();
 }
 
 } // namespace cleave::codegen

@@ -5,7 +5,8 @@
 // One arena a program. Slots (slot_layout.h) hold what passes between a pipeline stage's fragments. The scratch part is
 // shared by all fragments of the program, each of which is laid out by lifetimes (memory_plan.h). A stored value
 // is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
-// operand that dies there (its `inplace` pairs); parts of a concatenation are written where they end up.
+// operand that dies there (its `inplace` pairs); a product is added to what lies where it is stored; parts of a
+// concatenation are written where they end up.
 //
 //   %u = plan.launch @sgd(%p, %g) {inplace = [0, 0], plan.offsets = [0]}       onnx.read @w has plan.offset = 0
 //   plan.store %u, @w {in_place}
@@ -209,8 +210,10 @@ private:
       for (OpOperand *use : list.usesOf(read)) {
         Operation *reader = use->getOwner();
         auto launch = dyn_cast<plan::LaunchOp>(reader);
-        bool sharesIndex =
-            reader == producer && launch && paired(launch, read, cast<OpResult>(storage->root).getResultNumber());
+        auto product = dyn_cast<plan::ContractCommandOp>(reader);
+        bool sharesIndex = reader == producer &&
+                           (launch ? paired(launch, read, cast<OpResult>(storage->root).getResultNumber())
+                                   : product && use->get() == product.getSum() && placeOf(use->get()).offset == 0);
         if (!sharesIndex && list.busyUntil(reader) >= storage->first) return;
       }
     storage->fixed = slot->offset;

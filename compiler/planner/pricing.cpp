@@ -188,8 +188,11 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2))
     update.bytes += 2 * stateElements * double(tensor.elementBytes);
   update.distance = distance;
-  // Every microbatch but one adds its gradient to the sum: reads both, writes the sum.
-  update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
+  // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. On a CPU the product that makes
+  // it does (codegen/add_in_place.cpp) and only reads the sum besides, if the gradient is not scattered first. GPUs do
+  // likewise, but what is known of them is of software that does not.
+  const double passes = model.cluster->device.isCpu() && zero < 2 ? 1 : 3;
+  update.bytes += (microbatches - 1) * passes * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
   if (movesState(setting.offload)) {

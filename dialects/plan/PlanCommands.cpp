@@ -12,6 +12,8 @@ LogicalResult ContractCommandOp::verify() {
   for (int64_t size : getBatch()) elements *= size;
   if (cast<RankedTensorType>(getY().getType()).getNumElements() != elements)
     return emitOpError() << "computes " << elements << " elements for a result of type " << getY().getType();
+  if (getSum() && (cast<RankedTensorType>(getSum().getType()).getNumElements() != elements || getActivation()))
+    return emitOpError("adds to a tensor of as many elements, and ends with that");
   if (getMore().size() != size_t(getKeepsPreActivation()) + getSumOf().has_value())
     return emitOpError() << "has " << getMore().size() << " results besides the product";
   bool isGradient = getActivation() == "gelu_gradient";

@@ -14,17 +14,18 @@ class Plan_Command<string mnemonic, list<Trait> traits = []> : Plan_Op<mnemonic,
 }
 
 def ContractCommandOp : Plan_Command<"contract", [AttrSizedOperandSegments]> {
-  let summary = "y[batch, m, n] = activation(sum over k of lhs[batch, m, k] * rhs[batch, k, n] (+ bias[n]))";
+  let summary = "y[batch, m, n] = activation(sum over k of lhs[batch, m, k] * rhs[batch, k, n] (+ sum) (+ bias[n]))";
   let description = [{
     Every group is one strided dimension. `*_strides` are batch..., then m k | k n | m n; the operands start at
     `lhs_offset`, `rhs_offset`. `rhs_is_parameter`: the weights change only once a step and may be kept packed.
+    `sum`: what the product is added to; y lies where it lies (AddInPlace).
 
     What a GPU's library does besides (FoldEpilogues): `activation` is gelu, or gelu_gradient at `pre_activation`. The
     results after y are, in this order: with `keeps_pre_activation` what gelu is applied to; with `sum_of` lhs or rhs
     that operand's sums over k.
   }];
   let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias,
-                   Optional<AnyRankedTensor>:$pre_activation,
+                   Optional<AnyRankedTensor>:$pre_activation, Optional<AnyRankedTensor>:$sum,
                    DenseI64ArrayAttr:$batch, I64Attr:$m, I64Attr:$n, I64Attr:$k, DenseI64ArrayAttr:$lhs_strides,
                    DenseI64ArrayAttr:$rhs_strides, DenseI64ArrayAttr:$out_strides,
                    DefaultValuedAttr<I64Attr, "0">:$lhs_offset, DefaultValuedAttr<I64Attr, "0">:$rhs_offset,

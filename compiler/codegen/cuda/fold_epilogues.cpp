@@ -86,31 +86,6 @@ bool isReadByBorder(Value value) {
   });
 }
 
-// A product as a command, with what lowering it made besides: undone where it does not lie as it must.
-class LoweredProduct {
-public:
-  LoweredProduct(OpBuilder place, onnx::ContractOp contract) {
-    Recorder recorder(made);
-    place.setListener(&recorder);
-    command = lowerContract(place, contract).getDefiningOp<plan::ContractCommandOp>();
-    if (command)
-      if (Attribute again = contract->getAttr("cleave.again")) command->setAttr("cleave.again", again);
-  }
-  plan::ContractCommandOp get() const { return command; } // null: its result is copied afterwards
-  void undo() {
-    for (Operation *op : llvm::reverse(made)) op->erase();
-  }
-
-private:
-  struct Recorder : OpBuilder::Listener {
-    explicit Recorder(SmallVector<Operation *> &made) : made(made) {}
-    void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override { made.push_back(op); }
-    SmallVector<Operation *> &made;
-  };
-  SmallVector<Operation *> made;
-  plan::ContractCommandOp command;
-};
-
 struct Epilogue {
   Value bias = {}, preActivation = {};
   StringRef activation = {}, sumOf = {};
@@ -123,7 +98,7 @@ plan::ContractCommandOp rebuild(plan::ContractCommandOp from, const Epilogue &ep
   auto text = [&](StringRef value) { return value.empty() ? StringAttr() : builder.getStringAttr(value); };
   auto made = plan::ContractCommandOp::create(
       builder, from.getLoc(), from.getY().getType(), more, from.getLhs(), from.getRhs(), epilogue.bias,
-      epilogue.preActivation, from.getBatchAttr(), from.getMAttr(), from.getNAttr(), from.getKAttr(),
+      epilogue.preActivation, /*sum=*/Value(), from.getBatchAttr(), from.getMAttr(), from.getNAttr(), from.getKAttr(),
       from.getLhsStridesAttr(), from.getRhsStridesAttr(), from.getOutStridesAttr(), from.getLhsOffsetAttr(),
       from.getRhsOffsetAttr(), from.getRhsIsParameterAttr(), text(epilogue.activation),
       epilogue.keepsPreActivation ? builder.getUnitAttr() : UnitAttr(), text(epilogue.sumOf));

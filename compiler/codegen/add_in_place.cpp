@@ -1,0 +1,97 @@
+// AddInPlace: the gradient of a weight is added to those of earlier microbatches by the product that makes it.
+//
+//   %g = onnx.Contract %x, %dy                 %s = onnx.read @sum
+//   %s = onnx.read @sum                        %n = plan.contract %x, %dy sum %s
+//   %n = onnx.Add %s, %g                 ->    onnx.write @sum, %n
+//   onnx.write @sum, %n
+//
+// The gradient never stands in memory by itself, and no kernel reads and writes the sum. PlanMemory lays %n where @sum
+// lies: nothing else may read or write @sum in the function.
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/lower_contract.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave::codegen {
+using namespace mlir;
+namespace {
+
+// The value behind reshapes that nobody else looks at.
+Value behindReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<onnx::ReshapeOp>()) {
+    if (!value.hasOneUse()) break;
+    value = reshape.getX();
+  }
+  return value;
+}
+
+class SumOfProduct {
+public:
+  explicit SumOfProduct(onnx::WriteOp write) : write(write) {
+    add = behindReshapes(write.getValue()).getDefiningOp<onnx::AddOp>();
+    if (!add || !add->hasOneUse()) return;
+    for (auto [before, term] : {std::pair{add.getA(), add.getB()}, {add.getB(), add.getA()}}) {
+      read = behindReshapes(before).getDefiningOp<onnx::ReadOp>();
+      product = behindReshapes(term).getDefiningOp<onnx::ContractOp>();
+      if (read && product) break;
+    }
+  }
+  bool isWhole() {
+    return add && read && product && product->hasOneUse() && read->hasOneUse() &&
+           read.getParamAttr() == write.getParamAttr();
+  }
+  FlatSymbolRefAttr param() { return write.getParamAttr(); }
+
+  void fold() {
+    LoweredProduct lowered(OpBuilder(product), product);
+    plan::ContractCommandOp command = lowered.get();
+    if (!command) return lowered.undo();
+    OpBuilder builder(command);
+    auto sum = onnx::ReadOp::create(builder, read.getLoc(), read.getValue().getType(), read.getParamAttr());
+    command.getSumMutable().assign(sum.getValue());
+    builder.setInsertionPoint(add);
+    Value result = command.getY();
+    if (result.getType() != add.getY().getType())
+      result = onnx::ReshapeOp::create(builder, add.getLoc(), add.getY().getType(), result,
+                                       cast<RankedTensorType>(add.getY().getType()).getShape());
+    add.getY().replaceAllUsesWith(result);
+    for (Value unused : {add.getY(), add.getA(), add.getB()}) eraseUnused(unused.getDefiningOp());
+  }
+
+private:
+  static void eraseUnused(Operation *op) {
+    while (op && op->use_empty()) {
+      Operation *next = op->getNumOperands() == 1 ? op->getOperand(0).getDefiningOp() : nullptr;
+      op->erase();
+      op = next;
+    }
+  }
+
+  onnx::WriteOp write;
+  onnx::AddOp add;
+  onnx::ReadOp read;
+  onnx::ContractOp product;
+};
+
+struct AddInPlace : PassWrapper<AddInPlace, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AddInPlace)
+  StringRef getArgument() const override { return "add-in-place"; }
+  StringRef getDescription() const override { return "products add to what lies where they are stored"; }
+  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      llvm::DenseMap<Attribute, int> reads, writes;
+      for (auto read : function.getOps<onnx::ReadOp>()) ++reads[read.getParamAttr()];
+      for (auto write : function.getOps<onnx::WriteOp>()) ++writes[write.getParamAttr()];
+      for (auto write : function.getOps<onnx::WriteOp>()) {
+        SumOfProduct sum(write);
+        if (sum.isWhole() && reads[sum.param()] == 1 && writes[sum.param()] == 1) sum.fold();
+      }
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAddInPlace() { return std::make_unique<AddInPlace>(); }
+
+} // namespace cleave::codegen
