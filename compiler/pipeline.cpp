@@ -19,8 +19,8 @@
 //               of a pipeline: AssignStages after the first, SplitStages before the last
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
-//   codegen     JoinParts, AbsorbTransposes, FormClusters, LowerLibraryOps, LowerCollectives, CopyKeptValues,
-//               ScheduleCommands, PlanMemory
+//   codegen     JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters, LowerLibraryOps, LowerCollectives,
+//               CopyKeptValues, ScheduleCommands, PlanMemory
 //               VerifyPlan                no two live buffers overlap, collectives in one order
 //
 // Each phase's own header lists its passes with what they do.

@@ -1,7 +1,7 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
 //   Sum of padded parts of a tensor     -> Concat                       JoinParts
-//   sum of a product and what a param holds, stored there -> plan.contract that adds  AddInPlace
+//   onnx.Add of a product, stored       -> plan.contract that adds           AddInPlace
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
@@ -10,8 +10,8 @@
 //   lifetimes                           -> plan.offsets, plan.arena_bytes     PlanMemory
 //   everything                          -> plan::Plan (plan.proto)            generate
 //
-// The passes stand in this order; each has its own file and lit test. FormClusters (kernels/) runs between
-// AbsorbContractTransposes and LowerLibraryOps and leaves plan.launch.
+// The passes stand in this order; each has its own file and lit test. AddInPlace stands between
+// SelectHalves and FormClusters (both in kernels/), which leaves plan.launch.
 #pragma once
 #include "dialects/dist/algebra/mesh.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -184,9 +184,11 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   update.bytes =
       model.cluster->device.updateTraffic * stateElements *
       (gradientReads * double(tensor.gradientBytes) + 2 * double(tensor.elementBytes) + 2 * tensor.optimizerBytes);
-  // The part that a device updates is cut out of the whole first.
-  if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2))
+  // The part that a device updates is cut out of the whole first, by a copy for each parameter.
+  if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2)) {
     update.bytes += 2 * stateElements * double(tensor.elementBytes);
+    update.kernels = 1;
+  }
   update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. On a CPU the product that makes
   // it does (codegen/add_in_place.cpp) and only reads the sum besides, if the gradient is not scattered first. GPUs do
