@@ -70,6 +70,21 @@ public:
     }
   }
 
+  // A gradient in 16 bits that only earlier stages read is sent as it is and widened there.
+  void widenWhereRead() {
+    for (Operation &op : block) {
+      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      auto bits = [](Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); };
+      if (bits(op.getOperand(0)) >= bits(op.getResult(0))) continue;
+      const int64_t own = stageOf[&op];
+      std::optional<int64_t> reader;
+      for (Operation *user : op.getUsers())
+        if (auto found = stageOf.find(user); found != stageOf.end())
+          reader = std::max(reader.value_or(0), found->second);
+      if (reader && *reader < own && op.getOperand(0).hasOneUse()) adopt(&op, *reader);
+    }
+  }
+
   // The parts of a sum of contributions, by the stage that makes them; one of no stage counts to `last`.
   llvm::MapVector<int64_t, SmallVector<Value>> partsOf(Value gradient, int64_t last) {
     llvm::MapVector<int64_t, SmallVector<Value>> parts;
@@ -270,6 +285,7 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
     StageAssignment assignment(accumulate);
     if (failed(assignment.run(stages))) return signalPassFailure();
     assignment.sumWhereMade();
+    assignment.widenWhereRead();
     if (failed(accumulateApart(accumulate, final, assignment))) return signalPassFailure();
     if (evaluate && failed(StageAssignment(evaluate).run(stages))) return signalPassFailure();
   }

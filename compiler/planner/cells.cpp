@@ -175,8 +175,9 @@ const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitMo
   const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
   const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
   const int64_t shards = cell.cutsExchanges && model.setting.zero >= 1 ? model.setting.zeroWays() : 1;
-  auto [found, isNew] =
-      of.activities.try_emplace({group.size, group.perNode, microbatches, model.setting.passesGradientsOn(), shards});
+  const int64_t sums = model.setting.zero >= 2 ? model.setting.zeroWays() : 1; // parts of a gradient's sum
+  auto [found, isNew] = of.activities.try_emplace(
+      {group.size, group.perNode, microbatches, model.setting.passesGradientsOn(), sums, shards});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

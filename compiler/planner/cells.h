@@ -16,8 +16,9 @@ namespace cleave::planner {
 struct CellVariant {
   std::vector<int> choice;
   // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, by
-  // Setting::passesGradientsOn, and by the parts into which ZeRO cuts gradients where operations exchange these.
-  std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t>, ActivityCosts> activities;
+  // Setting::passesGradientsOn, by the parts into which ZeRO cuts sums of gradients, and by those into which it cuts
+  // gradients where operations exchange these.
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t, int64_t>, ActivityCosts> activities;
 };
 
 struct Cell {

@@ -27,6 +27,7 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.recompute = decision.recompute;
   setting.exceptLast = decision.exceptLast;
   setting.offload = decision.offload;
+  setting.meetsAtUpdate = problem.meetsAtUpdate;
   for (const Tensor &tensor : problem.tensors)
     if (tensor.trainable)
       setting.stateRatio = std::max(setting.stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));

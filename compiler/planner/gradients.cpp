@@ -45,9 +45,9 @@ void addTerms(const Problem &problem, const std::vector<int> &kernels, const std
   std::map<int, WaitingGradients::One::Term> ofKernel;
   for (int reader : readers) {
     const Node &node = problem.nodes[size_t(reader)];
-    const bool isPart = node.op == "Slice";
     auto [term, isNew] = ofKernel.try_emplace(kernels[size_t(reader)]);
-    term->second = {reader, isPart && isNew ? node.results[0] : -1};
+    const bool isAsResult = node.op == "Concat" || (node.op == "Slice" && isNew);
+    term->second = {reader, isAsResult ? node.results[0] : -1};
   }
   for (const auto &[kernel, term] : ofKernel) gradient.terms.push_back(term);
   std::ranges::sort(gradient.terms, {}, &WaitingGradients::One::Term::at);
@@ -108,7 +108,7 @@ std::vector<double> WaitingGradients::past(const std::function<double(int)> &byt
     double most = 0;
     for (int tensor : gradient.tensors) most = std::max(most, bytes(tensor));
     for (const One::Term &term : gradient.terms) {
-      const double size = term.slice >= 0 ? bytes(term.slice) : most;
+      const double size = term.like >= 0 ? bytes(term.like) : most;
       change[size_t(gradient.first) + 1] += size;
       change[size_t(term.at)] -= size;
     }
@@ -118,6 +118,20 @@ std::vector<double> WaitingGradients::past(const std::function<double(int)> &byt
   change.pop_back();
   for (size_t i = 0; i < change.size(); ++i) change[i] = hasBackward[i] ? change[i] - own[i] : 0;
   return change;
+}
+
+std::vector<double> gradientRatios(const Problem &problem) {
+  const std::vector<bool> isWeight = problem.areWeights(true);
+  std::vector<double> ratios(problem.tensors.size(), 1.0);
+  for (size_t t = 0; t < problem.tensors.size(); ++t)
+    if (const Tensor &tensor = problem.tensors[t]; tensor.kind == TensorKind::Parameter)
+      ratios[t] = double(tensor.gradientBytes) / double(tensor.elementBytes);
+  for (const Node &node : problem.nodes)
+    for (int result : node.results)
+      for (int operand : node.operands)
+        if (isWeight[size_t(result)] && isWeight[size_t(operand)])
+          ratios[size_t(result)] = std::max(ratios[size_t(result)], ratios[size_t(operand)]);
+  return ratios;
 }
 
 std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept) {

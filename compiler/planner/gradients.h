@@ -5,7 +5,7 @@
 //
 // Each kernel that reads a tensor makes a term of its gradient, and all of them wait for the last, which is the first
 // to read it. The term of a slice is as large as the slice: terms that lie side by side are joined (codegen:
-// JoinParts).
+// JoinParts). That of a concatenation's operand is read where it lies, in the gradient of all of it.
 #pragma once
 #include "compiler/planner/problem.h"
 #include <functional>
@@ -17,8 +17,8 @@ namespace cleave::planner {
 struct WaitingGradients {
   struct One {
     struct Term {
-      int at = 0;     // node: it waits past those between `first` and this
-      int slice = -1; // tensor that is as large; -1: as large as the gradient
+      int at = 0;    // node: it waits past those between `first` and this
+      int like = -1; // tensor that is as large; -1: as large as the gradient
     };
     std::vector<int> tensors; // that it is the gradient of and that stand in memory; a sum's is also its terms'
     int first = 0, last = 0;  // the node that makes the tensor, and the last that reads it
@@ -35,6 +35,10 @@ struct WaitingGradients {
 // `inMemory`: per tensor. `kernels`: per node, the same number for what one kernel does.
 WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
                                   const std::vector<int> &kernels);
+
+// Per tensor: bytes of its gradient for a byte of it. Gradients of weights in 16 bits, and of what they are cut into
+// before they are used, are sums in 32.
+std::vector<double> gradientRatios(const Problem &problem);
 
 // Where a backward pass is two functions, what stays of a node from the first to the second, for the gradient of its
 // weight.

@@ -270,6 +270,7 @@ Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseS
   const KeptBytes kept = flowBytes(model, flow, produced, uses);
   price.activations = kept.here;
   price.host = kept.onHost;
+  price.gradients = sumBytes(model, flow, produced, uses);
   return price;
 }
 
@@ -326,6 +327,14 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   if (!movesActivations(setting.offload)) return {count * kept};
   const double here = double(nearLossOf(setting, flow));
   return {here * kept, (count - here) * kept};
+}
+
+double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient) return 0;
+  if (produced < 0 || !(uses & wholeBits) || !model.setting.addsUpGradients()) return 0;
+  const double ways = model.zeroStage(flow.tensor) >= 2 ? double(model.setting.zeroWays()) : 1;
+  return double(flow.count) / ways *
+         (model.gradientBytesOf(flow.tensor, whole) - model.gradientBytesOf(flow.tensor, produced));
 }
 
 int nearLossOf(const Setting &setting, const Flow &flow) {

@@ -164,6 +164,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             setting.exceptLast = constraints.exceptLast;
             setting.offload = constraints.offload.value_or(Offload::None);
             setting.stateRatio = stateRatio;
+            setting.meetsAtUpdate = problem.meetsAtUpdate;
             setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
             if (setting.batchDivides != mustDivide) continue;
             if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;

@@ -130,14 +130,15 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     const bool passes = producer >= 0 && facts.core[size_t(producer)] && model.isOnRing(producer);
     const double size = bytes(tensor, layout) / (passes ? double(setting.cp) : 1);
     if (!facts.kept[size_t(tensor)] || passes) candidate.values += size;
-    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += size;
+    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += size * facts.gradientRatios[size_t(tensor)];
   };
   for (size_t o = 0; o < node.operands.size(); ++o) {
     // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.
     const bool isFirst = std::find(node.operands.begin(), node.operands.begin() + ptrdiff_t(o), node.operands[o]) ==
                          node.operands.begin() + ptrdiff_t(o);
     if (isFirst && facts.waitingGradients.waitsForOperand[size_t(index)][o])
-      candidate.gradients += bytes(fused.sources[o], candidate.uses[o].layout);
+      candidate.gradients +=
+          bytes(fused.sources[o], candidate.uses[o].layout) * facts.gradientRatios[size_t(fused.sources[o])];
     if (!node.cheap || fused.reads[o] != 0) inHand(fused.sources[o], candidate.uses[o].layout);
   }
   for (size_t r = 0; r < node.results.size(); ++r)

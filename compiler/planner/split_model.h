@@ -89,6 +89,7 @@ struct Setting {
   bool exceptLast = false; // the last microbatch keeps all it makes
   Offload offload = Offload::None;
   double stateRatio = 0;         // most bytes of optimizer state for a byte of a parameter
+  bool meetsAtUpdate = false;    // Problem::meetsAtUpdate
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline
   int weightVersions = 1;        // that its schedule keeps
@@ -109,9 +110,10 @@ struct Setting {
   GroupShape group(const Cluster &cluster, AxisSet axes) const;
   AxisSet batchSet() const; // the axes of batchWays()
   AxisSet zeroSet() const;  // and of zeroWays()
-  // Are a parameter's gradients made apart from where they stay, to be added to those of other microbatches or
-  // scattered?
-  bool passesGradientsOn() const { return microbatches > 1 || zero >= 2; }
+  // Is a parameter's gradient added to a sum over the microbatches? A stage does, whatever their number.
+  bool addsUpGradients() const { return microbatches > 1 || pp > 1; }
+  // Is it made apart from where it stays, to be added to that sum or scattered?
+  bool passesGradientsOn() const { return addsUpGradients() || zero >= 2; }
   // Does what one pipeline rank sends another pass between nodes?
   bool crossesNodes(const Cluster &cluster, int from, int to) const;
   // Samples of one microbatch on one device.
@@ -281,6 +283,7 @@ struct ProblemFacts {
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<bool> kept;                      // per tensor (fusion.h)
+  std::vector<double> gradientRatios;          // per tensor (gradients.h)
   std::vector<HeldForWeights> held;            // per node: what Candidate::held counts (gradients.h)
   WaitingGradients waitingGradients;           // gradients.h
   std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)

@@ -387,6 +387,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   for (size_t i = 0; i < problem.nodes.size(); ++i)
     kernels[i] = problem.nodes[i].cheap && facts.fused[i].isFused ? facts.fused[i].cluster : int(i);
   facts.waitingGradients = waitingGradients(problem, inMemory, kernels);
+  facts.gradientRatios = gradientRatios(problem);
   facts.vocabularyFactors = findVocabularyFactors(problem);
   facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
   facts.needsGradient = problem.needsGradient();

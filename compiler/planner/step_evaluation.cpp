@@ -146,7 +146,10 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
   std::map<int, double> ofSegment; // computed again
   std::map<int, double> leaving;   // by use: what comes back at once, of one
   for (const Flow &flow : model.flows) {
-    const KeptBytes bytes = flowBytes(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
+    const Layout produced = producedLayout(model, flow, choice);
+    const UseSet uses = usesOf(model, flow, choice);
+    const KeptBytes bytes = flowBytes(model, flow, produced, uses);
+    const double sums = sumBytes(model, flow, produced, uses);
     const bool isAgain = isRecomputed(model, flow);
     if (isAgain)
       ofSegment[model.segments.segmentOf[size_t(model.variables[size_t(flow.producer)].index)]] += bytes.here;
@@ -154,6 +157,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
       UnitMemory &sum = memory[size_t(share.kind)];
       (isAgain ? sum.transient : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
+      sum.sums += partOf(share) * sums / double(flow.count);
       sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
     }
     if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - nearLossOf(setting, flow));

@@ -28,6 +28,9 @@ UnitState &UnitState::add(const UnitState &one, double count) {
 
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
   double bytes = largest;
+  // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
+  if (setting.addsUpGradients() && setting.meetsAtUpdate)
+    bytes = std::max(bytes, state.gradients / double(setting.zero == 1 ? setting.zeroWays() : 1));
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
@@ -46,7 +49,7 @@ MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, con
                              double buffers) {
   const double gathered = setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
   return {state.parameters,
-          state.gradients,
+          state.gradients + work.sums,
           state.optimizer,
           kept + work.keptOfLast + work.passing() + work.transient,
           buffers - work.transient + gathered + workspaceBytes(setting, work.beside, state),

@@ -16,6 +16,7 @@ struct UnitMemory {
   double largestLeaving = 0; // of that: most that comes back at once
   double transient = 0;      // once, while the unit is computed again
   double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
+  double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes)
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
   bool isAgain = false;      // a whole unit is computed again
@@ -30,6 +31,7 @@ struct UnitMemory {
     largestLeaving = std::max(largestLeaving, one.largestLeaving);
     transient = std::max(transient, one.transient);
     keptOfLast += count * one.keptOfLast;
+    sums += count * one.sums;
     workspace = std::max(workspace, one.workspace);
     beside = std::max(beside, one.beside);
     isAgain |= one.isAgain;

@@ -70,6 +70,49 @@ TEST(Collectives, AParameterThatLiesOtherwiseIsGatheredForEachPassThatReadsIt) {
   EXPECT_EQ(times["v"], 4);
 }
 
+// Both weights lie along their rows and are wanted whole: so lies the sum of their gradients over the microbatches, of
+// which a stage makes one whatever their number. ZeRO-2 cuts it; it is combined once.
+TEST(Collectives, TheSumOfAGradientLiesAsReadersLeaveIt) {
+  ProblemBuilder b("one", 16);
+  const int x = b.op("in", "Relu", "bk->bk", {b.input("x", {16, 64})});
+  b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {x, b.parameter("w", {64, 32})})});
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const Cluster cluster = *parseCluster("cpu:8");
+  Constraints constraints;
+  constraints.allowRedundantWork = true;
+  struct Found {
+    double more = 0, scatters = 0;
+    bool passesOn = false;
+  };
+  auto find = [&](int64_t pp, int64_t microbatches, int zero) {
+    Setting setting;
+    setting.tp = 2;
+    setting.dp = 2;
+    setting.pp = pp;
+    setting.microbatches = microbatches;
+    setting.zero = zero;
+    const SplitModel model = *buildModel(b.problem, facts, cluster, constraints, setting);
+    Found found{0, 0, setting.passesGradientsOn()};
+    for (const Flow &flow : model.flows) {
+      if (b.problem.tensors[size_t(flow.tensor)].kind != TensorKind::Parameter) continue;
+      found.more += sumBytes(model, flow, 0, bit({whole, true}));
+      CollectiveSink sink;
+      flowPrice(model, flow, 0, bit({whole, true}), &sink);
+      for (const ImpliedCollective &one : sink)
+        if (one.collective == Collective::ReduceScatter) found.scatters += one.times;
+    }
+    return found;
+  };
+  EXPECT_EQ(find(1, 1, 0).more, 0);
+  EXPECT_FALSE(find(1, 1, 0).passesOn);
+  EXPECT_EQ(find(1, 2, 0).more, 4.0 * 64 * 32 / 2);
+  EXPECT_EQ(find(2, 1, 0).more, 4.0 * 64 * 32 / 2);
+  EXPECT_TRUE(find(2, 1, 0).passesOn);
+  EXPECT_EQ(find(1, 2, 1).scatters, 1);
+  EXPECT_EQ(find(1, 2, 2).more, 4.0 * 64 * 32 / 2 / 2);
+  EXPECT_EQ(find(1, 2, 2).scatters, 1);
+}
+
 // One product a block: on a cube the next block has rows and columns exchanged, and gathers what the first does not.
 TEST(Collectives, BlocksThatLieOtherwiseOnACubeArePricedByThemselves) {
   ProblemBuilder b("chain", 16);
@@ -179,6 +222,20 @@ TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
   const double without = deviceMemory(setting, state, work, 0, 0).total();
   work.isAgain = true;
   EXPECT_DOUBLE_EQ(deviceMemory(setting, state, work, 0, 0).total(), without + most);
+}
+
+// Where the norm of all gradients is needed, what an update makes of their sums stands in memory together.
+TEST(Collectives, GradientsThatMeetAtTheUpdateAreInMemoryTogether) {
+  UnitState state;
+  state.gradients = 1e6;
+  Setting setting;
+  setting.microbatches = 2;
+  EXPECT_EQ(workspaceBytes(setting, 1e3, state), 1e3);
+  setting.meetsAtUpdate = true;
+  EXPECT_EQ(workspaceBytes(setting, 1e3, state), 1e6);
+  EXPECT_EQ(workspaceBytes(setting, 2e6, state), 2e6);
+  setting.microbatches = 1;
+  EXPECT_EQ(workspaceBytes(setting, 1e3, state), 1e3);
 }
 
 } // namespace

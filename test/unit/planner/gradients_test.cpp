@@ -49,6 +49,32 @@ TEST(Gradients, WaitWhileABranchIsComputed) {
   EXPECT_EQ(past[4], 0);
 }
 
+// c = (h, y): h's gradient lies in c's, all of which waits while y's is made: of it, "up" counts h's part itself.
+TEST(Gradients, OfAConcatenationWaitsAsAWhole) {
+  ProblemBuilder b("skip", 16);
+  const int h = b.op("in", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("e", {64, 64})});
+  const int y = b.op("up", "Contract", "bk,kn->bn", {h, b.parameter("w", {64, 64})});
+  const int c = b.op("join", "Concat", "bn,bn->bn", {h, y});
+  b.op("loss", "Sum", "bn->", {c});
+  b.problem.tensors[size_t(c)].dims = {16, 128};
+  const WaitingGradients waiting =
+      waitingGradients(b.problem, std::vector<bool>(b.problem.tensors.size(), true), ofItself(b.problem));
+  EXPECT_EQ(waiting.past([&](int tensor) { return b.problem.tensors[size_t(tensor)].bytes(); })[1],
+            4.0 * 16 * 128 - 4.0 * 16 * 64);
+}
+
+// A weight in 16 bits is cut before it is used: gradients of its parts are sums in 32 bits, those of activations not.
+TEST(Gradients, OfWeightsInLowPrecisionAreWide) {
+  ProblemBuilder b("low", 16);
+  const int x = b.input("x", {16, 64}), w = b.parameter("w", {64, 64});
+  const int part = b.op("part", "Slice", "kn->kn", {w}), y = b.op("up", "Contract", "bk,kn->bn", {x, part});
+  for (int tensor : {x, w, part, y}) b.problem.tensors[size_t(tensor)].elementBytes = 2;
+  const std::vector<double> ratios = gradientRatios(b.problem);
+  EXPECT_EQ(ratios[size_t(w)], 2);
+  EXPECT_EQ(ratios[size_t(part)], 2);
+  EXPECT_EQ(ratios[size_t(y)], 1);
+}
+
 // h = x e;  q = h u;  k = h v;  c = h w: the terms of h's gradient that c and k make wait while q makes its own.
 TEST(Gradients, AllTermsOfAGradientWait) {
   ProblemBuilder b("terms", 16);
