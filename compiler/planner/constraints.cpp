@@ -316,6 +316,10 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
     return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
                              flags.recompute));
+  if (constraints.exceptLast && constraints.microbatches == 1)
+    return usage(fmt::format("--recompute {} --microbatches 1: the last microbatch is the only one, and nothing would be "
+                             "computed again; leave ':except-last' out or ask for more microbatches",
+                             flags.recompute));
   if (constraints.exceptLast && constraints.offload && movesActivations(*constraints.offload))
     return usage(fmt::format("--recompute {} --offload {}: what the last microbatch keeps is not offloaded yet; leave "
                              "':except-last' out or offload the optimizer only",

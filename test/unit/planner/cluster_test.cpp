@@ -193,6 +193,8 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_THAT(message({.recompute = "some"}), HasSubstr("none, selective or full"));
   EXPECT_THAT(message({.mesh = "pp=2", .recompute = "full:except-last", .offload = "activations"}),
               HasSubstr("not offloaded yet"));
+  EXPECT_THAT(message({.mesh = "pp=2", .microbatches = "1", .recompute = "full:except-last"}),
+              HasSubstr("the only one"));
   EXPECT_THAT(message({.like = "ddpp"}), HasSubstr("the presets are ddp"));
   EXPECT_THAT(message({.zero = "1", .like = "ddp"}), HasSubstr("contradict"));
   EXPECT_THAT(message({.pins = {"w"}}), HasSubstr("GLOB="));
