@@ -36,8 +36,9 @@ public:
     }
   }
   bool isWhole() {
-    return add && read && product && product->hasOneUse() && read->hasOneUse() &&
-           read.getParamAttr() == write.getParamAttr();
+    if (!add || !read || !product || !product->hasOneUse() || !read->hasOneUse()) return false;
+    auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(write, write.getParamAttr());
+    return read.getParamAttr() == write.getParamAttr() && param && param.getRole() == "accumulator";
   }
   FlatSymbolRefAttr param() { return write.getParamAttr(); }
 

@@ -243,7 +243,8 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
                     largest,
                     0,
                     double(tensor.elements()),
-                    model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])])};
+                    model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
+                    price.means / count};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -255,6 +256,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
       sum.parameters += times * state.parameters;
       sum.gradients += times * state.gradients;
+      sum.means += times * state.means;
       sum.optimizer += times * state.optimizer;
       sum.host += times * state.host;
       sum.hostSeconds += times * state.hostSeconds;

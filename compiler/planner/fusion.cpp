@@ -25,11 +25,22 @@ std::vector<bool> findCopies(const Problem &problem) {
   for (const Node &node : problem.nodes)
     for (int tensor : node.operands)
       if (!node.cheap || isReduction(node) || node.op == "Reshape") inMemory[size_t(tensor)] = true;
+  std::vector<bool> isRead(problem.tensors.size(), false);
+  for (size_t i = problem.nodes.size(); i-- > 0;) { // what is read through views, too
+    const Node &node = problem.nodes[i];
+    const bool isLook = node.op == "Transpose" || node.op == "Slice" || node.op == "Broadcast";
+    for (int tensor : node.operands) {
+      isRead[size_t(tensor)] = true;
+      if (isLook && (inMemory[size_t(node.results[0])] || !isRead[size_t(node.results[0])]))
+        inMemory[size_t(tensor)] = true;
+    }
+  }
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
     if (node.op != "Concat") continue;
     auto dims = [&](size_t operand) { return problem.tensors[size_t(node.operands[operand])].dims; };
-    copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || inMemory[size_t(node.results[0])];
+    copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || inMemory[size_t(node.results[0])] ||
+                !isRead[size_t(node.results[0])];
   }
   return copies;
 }

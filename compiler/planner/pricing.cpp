@@ -124,6 +124,7 @@ Price &Price::operator+=(const Price &other) {
   hideableLower += other.hideableLower;
   parameters += other.parameters;
   gradients += other.gradients;
+  means += other.means;
   optimizer += other.optimizer;
   host += other.host;
   hostSeconds += other.hostSeconds;
@@ -167,6 +168,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
   price.gradients = count * (zero >= 2 ? gradientShard : gradient);
+  price.means = count * (zero >= 1 ? gradientShard : gradient);
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
   price.optimizer = count * stateElements * tensor.optimizerBytes;
   const double distance = model.stateBytes / double(zero >= 1 ? ways : 1); // all of it comes by once a step
@@ -190,11 +192,9 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
     update.kernels = 1;
   }
   update.distance = distance;
-  // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. On a CPU the product that makes
-  // it does (codegen/add_in_place.cpp) and only reads the sum besides, if the gradient is not scattered first. GPUs do
-  // likewise, but what is known of them is of software that does not.
-  const double passes = model.cluster->device.isCpu() && zero < 2 ? 1 : 3;
-  update.bytes += (microbatches - 1) * passes * (zero >= 2 ? gradientShard : gradient);
+  // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. (A product that adds to what is
+  // there, codegen/add_in_place.cpp, does with less.)
+  update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
   if (movesState(setting.offload)) {
@@ -253,7 +253,7 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   for (int zero = 1; zero <= 3; ++zero) {
     const Price other = stagePrice(model, variable, home, zero, nullptr);
     for (auto part : {&Price::update, &Price::exposed, &Price::hideable, &Price::parameters, &Price::gradients,
-                      &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
+                      &Price::means, &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
       least.*part = std::min(least.*part, other.*part);
   }
   return least;

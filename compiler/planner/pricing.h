@@ -15,6 +15,7 @@ struct Price {
   double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
   double hideableLower = 0;                                             // of these: of parameters with lowerZero
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
+  double means = 0; // bytes of gradients as the update reads them: with ZeRO of shards where the parameter can be cut
   double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
 
   double memory() const { return parameters + gradients + optimizer + activations; }

@@ -262,6 +262,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
   state.parameters = homes.parameters;
   state.gradients = homes.gradients;
+  state.means = homes.means;
   state.optimizer = homes.optimizer;
   state.host = homes.host;
   UnitMemory work;

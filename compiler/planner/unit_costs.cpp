@@ -11,6 +11,7 @@ double UnitMemory::passing() const {
 UnitState &UnitState::add(const UnitState &one, double count) {
   parameters += count * one.parameters;
   gradients += count * one.gradients;
+  means += count * one.means;
   optimizer += count * one.optimizer;
   host += count * one.host;
   hostSeconds += count * one.hostSeconds;
@@ -29,8 +30,7 @@ UnitState &UnitState::add(const UnitState &one, double count) {
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
   double bytes = largest;
   // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
-  if (setting.addsUpGradients() && setting.meetsAtUpdate)
-    bytes = std::max(bytes, state.gradients / double(setting.zero == 1 ? setting.zeroWays() : 1));
+  if (setting.addsUpGradients() && setting.meetsAtUpdate) bytes = std::max(bytes, state.means);
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {

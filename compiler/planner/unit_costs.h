@@ -72,6 +72,7 @@ struct UnitState {
                                                        // segment is computed again and its gradients are made
   double elements = 0;                                 // of all devices together
   double largestGradient = 0;                          // bytes, likewise
+  double means = 0;                                    // bytes of gradients as the update reads them
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other) { return add(other, 1); }
   UnitState &add(const UnitState &one, double count); // of so many units

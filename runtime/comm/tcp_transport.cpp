@@ -309,7 +309,7 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
       for (int peer = 0; peer < count; ++peer)
         if (pending(state.out[static_cast<size_t>(peer)]) || pending(state.in[static_cast<size_t>(peer)]))
           silent.push_back(peer);
-      return runError(fmt::format("rank {} does not answer", fmt::join(silent, " nor rank ")));
+      return runError(fmt::format("rank {} does not answer", fmt::join(silent, ", rank ")));
     }
     ::poll(state.polls.data(), state.polls.size(), 50); // then looks at its patience again
   }

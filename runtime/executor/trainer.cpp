@@ -37,7 +37,10 @@ public:
   int64_t stepsRun() const { return done - resumedAt; }
   // From here on all steps are taken by step(), and snapshots where `isSnapshotDue` says so: steps may run into each
   // other.
-  void runToTheEnd() { uninterrupted = runsOn(source); }
+  void runToTheEnd() {
+    toTheEnd = true;
+    uninterrupted = runsOn(source);
+  }
   bool isSnapshotDue(int64_t step) const { // after so many steps
     bool isLast = step == total;
     return !options.snapshots.empty() && (isLast || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
@@ -94,7 +97,7 @@ private:
   // and of the next one that is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
-  bool uninterrupted = false, isFilled = false, countsSkipped = false;
+  bool toTheEnd = false, uninterrupted = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
   int64_t begun = 0;     // steps
   int64_t drawn = 0;     // steps whose samples are taken
@@ -308,14 +311,12 @@ Status PlanTrainer::resume() {
   return sampler ? sampler->restore(saved.manifest().sampler) : Status::ok();
 }
 
-// What this process takes at most to write its devices' parameters: disks are seldom as slow as 16 MiB a second.
+// What a process takes at most to write its devices' parameters, another one's too: disks are seldom as slow as 16 MiB
+// a second.
 double PlanTrainer::writingSeconds() const {
   double bytes = 0;
-  for (int64_t device : engine->devices())
-    for (const plan::Parameter &parameter : source.parameters())
-      if (engine->holds(device, parameter))
-        bytes +=
-            static_cast<double>(elementCount(engine->shardShape(device, parameter).size) * byteSize(parameter.dtype()));
+  for (const plan::Parameter &parameter : source.parameters())
+    bytes += static_cast<double>(elementCount(parameter.shape()) * byteSize(parameter.dtype()));
   return bytes / (16 << 20);
 }
 
@@ -384,7 +385,7 @@ Status PlanTrainer::readyData(int64_t step) {
 
 // What is wrong with the data of a step shows when that step begins.
 Status PlanTrainer::fetchAhead() {
-  bool isLast = uninterrupted && drawn >= total;
+  bool isLast = toTheEnd && drawn >= total;
   return data.train && data.train->isSlow() && !isLast ? beginData(drawn) : Status::ok();
 }
 

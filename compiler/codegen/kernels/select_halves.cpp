@@ -13,6 +13,7 @@
 #include "compiler/codegen/kernels/passes.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 namespace cleave::codegen {
@@ -40,6 +41,12 @@ bool areHalves(onnx::ConcatOp concat) {
   if (concat.getXs().size() != 2 || concat.getXs()[0].getType() != concat.getXs()[1].getType()) return false;
   return typeOf(concat.getY()).hasStaticShape() && typeOf(concat.getY()).getNumElements() > 0 &&
          isReadByKernels(concat.getY());
+}
+
+// What the forward pass made and kept is not made again of what it did not keep.
+bool isOfOnePass(Operation *a, Operation *b) {
+  return a->getAttr("cleave.phase") == b->getAttr("cleave.phase") &&
+         a->getAttr("cleave.again") == b->getAttr("cleave.again");
 }
 
 void inherit(Operation *made, Operation *from) {
@@ -75,6 +82,8 @@ public:
   }
 
 private:
+  using Slices = llvm::SmallSetVector<Operation *, 4>; // one may be reached twice
+
   template <typename Op, typename... Arguments> Value make(Arguments &&...arguments) {
     auto op = Op::create(builder, concat.getLoc(), std::forward<Arguments>(arguments)...);
     inherit(op, concat);
@@ -83,22 +92,22 @@ private:
 
   // The slices that the arithmetic behind `value` ends in.
   void takeSlicesInFront(Value value) {
-    SmallVector<onnx::SliceOp> slices;
+    Slices slices;
     SmallVector<Value> work{value};
     for (int seen = 0; !work.empty() && seen < mostMoves; ++seen) {
       Operation *op = work.pop_back_val().getDefiningOp();
       if (!op) continue;
       if (auto slice = dyn_cast<onnx::SliceOp>(op))
-        slices.push_back(slice);
+        slices.insert(slice);
       else if (isArithmetic(op) && op->hasOneUse())
         work.append(op->operand_begin(), op->operand_end());
     }
     int moves = 0;
-    while (!slices.empty() && moves++ < mostMoves) moveInFront(slices.pop_back_val(), slices);
+    while (!slices.empty() && moves++ < mostMoves) moveInFront(cast<onnx::SliceOp>(slices.pop_back_val()), slices);
   }
 
   // Slice(f(x)) -> f(Slice(x)); the new slices are added to the list.
-  static void moveInFront(onnx::SliceOp slice, SmallVectorImpl<onnx::SliceOp> &slices) {
+  static void moveInFront(onnx::SliceOp slice, Slices &slices) {
     Operation *from = slice.getX().getDefiningOp();
     if (!from) return;
     OpBuilder builder(slice);
@@ -110,7 +119,7 @@ private:
           return onnx::ConstantOp::create(builder, slice.getLoc(), splat.resizeSplat(type));
       auto made = onnx::SliceOp::create(builder, slice.getLoc(), type, x, starts, sizes, steps);
       inherit(made, slice);
-      slices.push_back(made);
+      slices.insert(made);
       return made.getY();
     };
     ArrayRef<int64_t> starts = slice.getStarts(), sizes = slice.getSizes(), steps = slice.getSteps();
@@ -132,7 +141,7 @@ private:
       // A dimension of one that is repeated stands for all that are left of it.
       Value x = sliceOf(broadcast.getX(), inStarts, inSizes, inSteps);
       result = onnx::BroadcastOp::create(builder, slice.getLoc(), slice.getType(), x, sizes, broadcast.getDims());
-    } else if (isArithmetic(from) && from->getNumResults() == 1) {
+    } else if (isArithmetic(from) && from->getNumResults() == 1 && isOfOnePass(from, slice)) {
       SmallVector<Value> operands;
       for (Value operand : from->getOperands()) {
         if (typeOf(operand).getShape() != typeOf(slice.getX()).getShape()) return;

@@ -142,6 +142,21 @@ TEST(Cluster, RotaryHalvesTurned) {
         1);
 }
 
+// A slice that is reached twice.
+TEST(Cluster, HalvesOfSquares) {
+  check(R"(func.func @f(%x: tensor<6x4x8xf32>) -> tensor<4x6x8xf32> {
+    %t = onnx.Transpose %x {perm = array<i64: 1, 0, 2>} : (tensor<6x4x8xf32>) -> tensor<4x6x8xf32>
+    %a = onnx.Slice %t {starts = array<i64: 0, 0, 4>, sizes = array<i64: 4, 6, 4>, steps = array<i64: 1, 1, 1>} : (tensor<4x6x8xf32>) -> tensor<4x6x4xf32>
+    %aa = onnx.Mul %a, %a : (tensor<4x6x4xf32>, tensor<4x6x4xf32>) -> tensor<4x6x4xf32>
+    %b = onnx.Slice %t {starts = array<i64: 0, 0, 0>, sizes = array<i64: 4, 6, 4>, steps = array<i64: 1, 1, 1>} : (tensor<4x6x8xf32>) -> tensor<4x6x4xf32>
+    %bb = onnx.Mul %b, %b : (tensor<4x6x4xf32>, tensor<4x6x4xf32>) -> tensor<4x6x4xf32>
+    %r = onnx.Concat %aa, %bb {axis = 2 : i64} : (tensor<4x6x4xf32>, tensor<4x6x4xf32>) -> tensor<4x6x8xf32>
+    %y = onnx.Add %r, %t : (tensor<4x6x8xf32>, tensor<4x6x8xf32>) -> tensor<4x6x8xf32>
+    return %y : tensor<4x6x8xf32>
+  })",
+        1);
+}
+
 TEST(Cluster, CausalMaskFromIota) {
   check(R"(func.func @f(%x: tensor<3x9x9xf32>) -> tensor<3x9x9xf32> {
     %i = onnx.Iota {type = tensor<9x9xi64>, dim = 0 : i64} : () -> tensor<9x9xi64>

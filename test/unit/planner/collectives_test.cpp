@@ -227,7 +227,7 @@ TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
 // Where the norm of all gradients is needed, what an update makes of their sums stands in memory together.
 TEST(Collectives, GradientsThatMeetAtTheUpdateAreInMemoryTogether) {
   UnitState state;
-  state.gradients = 1e6;
+  state.means = 1e6;
   Setting setting;
   setting.microbatches = 2;
   EXPECT_EQ(workspaceBytes(setting, 1e3, state), 1e3);

@@ -386,27 +386,6 @@ TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
 }
 
 // Nothing that a search does is quadratic in operations, also where one weight is read by all of them.
-TEST(Search, ARecurrenceOfFourTimesTheStepsTakesAboutFourTimesAsLong) {
-  auto seconds = [](int steps) {
-    testing::ProblemBuilder b("recurrence", 64);
-    const int weight = b.parameter("w", {64, 64});
-    int state = b.op("first", "Contract", "bk,kh->bh", {b.input("x", {64, 64}), weight});
-    for (int i = 0; i < steps; ++i) {
-      const std::string at = "step" + std::to_string(i);
-      const int next = b.op(at, "Contract", "bk,kh->bh", {state, weight});
-      state = b.op(at + "/tanh", "Tanh", "bh->bh", {next});
-      if (i % 3 == 0) state = b.op(at + "/skip", "Add", "bh,bh->bh", {state, next}); // no run of equal blocks
-      if (i % 7 == 0) state = b.op(at + "/twice", "Tanh", "bh->bh", {state});
-    }
-    b.op("loss", "Sum", "bh->", {state});
-    const std::clock_t start = std::clock(); // processor time: the machine may have other work
-    mustSolve(b.problem, "a100-80g:4", {.mesh = "pp=1"}, {.alternatives = false});
-    return double(std::clock() - start) / CLOCKS_PER_SEC;
-  };
-  const double few = seconds(400), many = seconds(1600);
-  EXPECT_LT(many, 9 * few) << few;
-}
-
 TEST(Search, RunnersUpAreDistinctAndInOrder) {
   Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {}, {.alternatives = false, .top = 5});
   ASSERT_EQ(decision.alternatives.size(), 5u);
