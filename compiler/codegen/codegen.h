@@ -1,7 +1,7 @@
 // Code generation: the local training functions become the plan that the runtime executes.
 //
 //   Sum of padded parts of a tensor     -> Concat                       JoinParts
-//   onnx.Add of a product, stored       -> plan.contract that adds           AddInPlace
+//   onnx.Add of a product, stored       -> plan.contract that adds      AddInPlace
 //   onnx.Contract %x, %w                -> plan.contract with strides         LowerLibraryOps
 //   dist.all_reduce %g over dp          -> plan.collective, sequence 3        LowerCollectives
 //   what stays in slots                 -> plan.copy where it is a view       CopyKeptValues
