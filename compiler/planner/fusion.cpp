@@ -21,26 +21,21 @@ bool isReduction(const Node &node) {
 // Per node: copies what stands in memory to where it is to stand. Two halves that elementwise operations read are not
 // copied but selected from where they are read (codegen/kernels/select_halves.cpp).
 std::vector<bool> findCopies(const Problem &problem) {
-  std::vector<bool> copies(problem.nodes.size(), false), inMemory(problem.tensors.size(), false);
-  for (const Node &node : problem.nodes)
-    for (int tensor : node.operands)
-      if (!node.cheap || isReduction(node) || node.op == "Reshape") inMemory[size_t(tensor)] = true;
-  std::vector<bool> isRead(problem.tensors.size(), false);
-  for (size_t i = problem.nodes.size(); i-- > 0;) { // what is read through views, too
+  std::vector<bool> copies(problem.nodes.size(), false), inMemory(problem.tensors.size(), false),
+      isRead(problem.tensors.size(), false);
+  for (size_t i = problem.nodes.size(); i-- > 0;) { // readers stand behind what they read
     const Node &node = problem.nodes[i];
+    auto isLeft = [&](int result) { return inMemory[size_t(result)] || !isRead[size_t(result)]; };
     const bool isLook = node.op == "Transpose" || node.op == "Slice" || node.op == "Broadcast";
+    const bool readsMemory =
+        !node.cheap || isReduction(node) || node.op == "Reshape" || (isLook && isLeft(node.results[0]));
     for (int tensor : node.operands) {
       isRead[size_t(tensor)] = true;
-      if (isLook && (inMemory[size_t(node.results[0])] || !isRead[size_t(node.results[0])]))
-        inMemory[size_t(tensor)] = true;
+      if (readsMemory) inMemory[size_t(tensor)] = true;
     }
-  }
-  for (size_t i = 0; i < problem.nodes.size(); ++i) {
-    const Node &node = problem.nodes[i];
     if (node.op != "Concat") continue;
     auto dims = [&](size_t operand) { return problem.tensors[size_t(node.operands[operand])].dims; };
-    copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || inMemory[size_t(node.results[0])] ||
-                !isRead[size_t(node.results[0])];
+    copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || isLeft(node.results[0]);
   }
   return copies;
 }

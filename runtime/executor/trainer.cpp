@@ -37,10 +37,7 @@ public:
   int64_t stepsRun() const { return done - resumedAt; }
   // From here on all steps are taken by step(), and snapshots where `isSnapshotDue` says so: steps may run into each
   // other.
-  void runToTheEnd() {
-    toTheEnd = true;
-    uninterrupted = runsOn(source);
-  }
+  void runToTheEnd() { toTheEnd = true; }
   bool isSnapshotDue(int64_t step) const { // after so many steps
     bool isLast = step == total;
     return !options.snapshots.empty() && (isLast || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
@@ -73,7 +70,7 @@ private:
   bool isEvaluationDue(int64_t step) const { return evalEvery > 0 && data.evaluation && step % evalEvery == 0; }
   // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
   bool runsIntoNext(int64_t step) const {
-    return uninterrupted && step + 1 < total && !isSnapshotDue(step + 1) && !isEvaluationDue(step + 1);
+    return toTheEnd && runsOn(source) && step + 1 < total && !isSnapshotDue(step + 1) && !isEvaluationDue(step + 1);
   }
   Feeds &feedsOfStep(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
   Status beginData(int64_t step);
@@ -97,7 +94,7 @@ private:
   // and of the next one that is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
-  bool toTheEnd = false, uninterrupted = false, isFilled = false, countsSkipped = false;
+  bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0, evalEvery = 0, evalBatches = 0;
   int64_t begun = 0;     // steps
   int64_t drawn = 0;     // steps whose samples are taken

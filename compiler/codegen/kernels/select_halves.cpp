@@ -132,13 +132,11 @@ private:
       result = onnx::TransposeOp::create(builder, slice.getLoc(), slice.getType(), x, transpose.getPerm());
     } else if (auto broadcast = dyn_cast<onnx::BroadcastOp>(from)) {
       SmallVector<int64_t> inStarts, inSizes, inSteps;
-      for (auto [source, to] : llvm::enumerate(broadcast.getDims())) {
-        const bool isOne = typeOf(broadcast.getX()).getDimSize(unsigned(source)) == 1;
-        inStarts.push_back(isOne ? 0 : starts[to]);
-        inSizes.push_back(isOne ? 1 : sizes[to]);
-        inSteps.push_back(isOne ? 1 : steps[to]);
+      for (int64_t to : broadcast.getDims()) { // each is as long as in the operand
+        inStarts.push_back(starts[to]);
+        inSizes.push_back(sizes[to]);
+        inSteps.push_back(steps[to]);
       }
-      // A dimension of one that is repeated stands for all that are left of it.
       Value x = sliceOf(broadcast.getX(), inStarts, inSizes, inSteps);
       result = onnx::BroadcastOp::create(builder, slice.getLoc(), slice.getType(), x, sizes, broadcast.getDims());
     } else if (isArithmetic(from) && from->getNumResults() == 1 && isOfOnePass(from, slice)) {
