@@ -62,6 +62,7 @@ private:
     }
     if (!parameter.aliases.empty()) set("aliases", strings(parameter.aliases));
     if (!parameter.transposedAliases.empty()) set("onnx.transposed_aliases", strings(parameter.transposedAliases));
+    if (!parameter.foldedFrom.empty()) set("onnx.folded_from", strings(parameter.foldedFrom));
     if (!nodes.empty()) {
       set("used_by", builder.getStringAttr(nodes.front()));
       set("onnx.nodes", strings(nodes));

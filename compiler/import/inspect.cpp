@@ -61,6 +61,7 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
   parameter.aliases = stringsOf(op->getAttr("aliases"));
   for (const std::string &alias : stringsOf(op->getAttr("onnx.transposed_aliases")))
     parameter.aliases.push_back(alias + " (transposed)");
+  parameter.foldedFrom = stringsOf(op->getAttr("onnx.folded_from"));
   parameter.file = op.getPath().value_or("").str();
   bool isFloat = isa<FloatType>(type.getElementType());
   (parameter.role == "running_statistic" ? seen.statisticElements

@@ -32,8 +32,9 @@ struct InspectedParameter {
   bool trainable = false;
   std::string why; // it trains, or does not
   std::vector<std::string> nodes;
-  std::vector<std::string> aliases; // tied to it
-  std::string file;                 // relative to the model; "" is the .onnx file itself
+  std::vector<std::string> aliases;    // tied to it
+  std::vector<std::string> foldedFrom; // what the exporter made it from
+  std::string file;                    // relative to the model; "" is the .onnx file itself
 };
 struct InspectedConstant {
   std::string name, dtype;

@@ -51,6 +51,7 @@ Json parametersJson(const std::vector<InspectedParameter> &parameters) {
                     {"why", p.why},
                     {"nodes", p.nodes},
                     {"aliases", p.aliases},
+                    {"folded_from", p.foldedFrom},
                     {"file", p.file}});
   return list;
 }
@@ -79,6 +80,10 @@ std::string Inspection::text() const {
     out += fmt::format("  {:<{}} {:<16} {:<8} {:<9} used by {}{}\n", p.name, width, bracketed(p.shape), p.dtype, state,
                        firstFew(p.nodes, 3), p.trainable ? "" : "; " + p.why);
     if (!p.aliases.empty()) out += fmt::format("  {:<{}} tied with {}\n", "", width, firstFew(p.aliases, 4));
+    if (p.foldedFrom.size() == 1) out += fmt::format("  {:<{}} made from {}\n", "", width, p.foldedFrom.front());
+    if (p.foldedFrom.size() > 1 && p.trainable)
+      out += fmt::format("  {:<{}} computed by the exporter from {}, and trained as it is\n", "", width,
+                         firstFew(p.foldedFrom, 4));
   }
   if (!ties.empty()) out += "\nshared initializers:\n";
   for (const std::string &tie : ties) out += fmt::format("  {}\n", tie);

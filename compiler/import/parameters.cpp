@@ -1,4 +1,5 @@
 #include "compiler/import/parameters.h"
+#include "compiler/import/exporter_statements.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/ties.h"
 #include "compiler/recipe/glob.h"
@@ -71,11 +72,12 @@ public:
   Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
       : model(model), flat(flat), store(store), options(options),
         isAnyTrained(std::find(options.trainable.begin(), options.trainable.end(), "*") != options.trainable.end()),
-        intended(intentions(options.trainable)), index(flat) {}
+        intended(intentions(options.trainable)), index(flat), statements(exporterStatements(model.proto.graph())) {}
 
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
     mergeEqualMatrices();
+    mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
     return std::move(table);
   }
@@ -178,6 +180,36 @@ private:
     }
   }
 
+  // A weight that several nodes read, which the exporter wrote for each of them anew.
+  void mergeFoldedCopies() {
+    if (options.ties != recipe::Ties::Auto) return;
+    std::map<std::string, std::string> firstOf; // by origin
+    for (const std::string &name : order) {
+      const std::string origin = renamedFrom(name);
+      if (origin.empty() || aliasOf.count(name)) continue;
+      auto [first, isFirst] = firstOf.try_emplace(origin, initializers.count(origin) ? origin : name);
+      if (first->second == name) continue;
+      auto tied = aliasOf.find(first->second);
+      const std::string &target = tied == aliasOf.end() ? first->second : tied->second.first;
+      const StoredTensor &kept = initializers.at(target).tensor, &copy = initializers.at(name).tensor;
+      if (!copy.isFloat()) continue;
+      bool same = sameContent(kept, copy);
+      if (!same && !transposedContent(kept, copy)) continue;
+      aliasOf[name] = {target, !same};
+      table.ties.push_back(fmt::format("'{}' was made from '{}'{}: one parameter with '{}'; `ties: as_exported` "
+                                       "separates them",
+                                       name, origin, same || target != origin ? "" : ", transposed", target));
+    }
+  }
+
+  // The one value that the exporter made this initializer from, as when it transposes a weight; "": none, or several.
+  std::string renamedFrom(const std::string &name) const {
+    auto found = statements.find(name);
+    bool isRenamed = found != statements.end() && found->second.foldedFrom.size() == 1 &&
+                     initializers.at(name).tensor.elements() > 1;
+    return isRenamed ? found->second.foldedFrom.front() : "";
+  }
+
   Status classify(const std::string &name, Initializer &initializer) {
     if (aliasOf.count(name)) return Status::ok(); // with its embedding
     std::vector<Use> statistics, shapes, others;
@@ -210,7 +242,9 @@ private:
     std::vector<std::string> nodes;
     nodes.reserve(uses.size());
     for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
-    decideRole(initializer, uses, {name, nodes, {}}, parameter);
+    std::vector<std::string> aliases;
+    if (std::string origin = renamedFrom(name); !origin.empty()) aliases.push_back(origin);
+    decideRole(initializer, uses, {name, nodes, aliases}, parameter);
     if (parameter.trainable && !initializer.tensor.inFile)
       return inputError(
           fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
@@ -250,14 +284,20 @@ private:
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
       return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
     bool named = intended.match(names).has_value();
-    if (!named) {
-      if (tensor.elements() <= 1 && !hasWeightUse(initializer, uses))
+    auto stated = statements.find(names.name);
+    auto kind = stated == statements.end() ? ExporterStatement::Kind::None : stated->second.kind;
+    if (!named && kind == ExporterStatement::Kind::Buffer)
+      return constantUpTo(frozenConstantLimit, "a buffer, as the exporter says; name it in `trainable` to train it");
+    if (!named && kind == ExporterStatement::Kind::None) {
+      if (tensor.elements() <= 1 && !isOfModule(names.name) && !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
       if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
       if (isRotary(tensor, uses))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
+      if (!isLargeWeight(tensor, uses) && isSinusoidal(tensor))
+        return constantUpTo(frozenConstantLimit, "a table of sinusoidal positions; name it in `trainable` to train it");
       if (isNeutral(tensor, uses))
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
@@ -265,6 +305,17 @@ private:
     if (!named && !isAnyTrained) return constantUpTo(frozenConstantLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
+  }
+
+  // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha", and "alpha" where the model came
+  // from TorchScript, whose nodes are called "/blocks.0/Mul" and its own constants "onnx::Mul_7".
+  bool isOfModule(const std::string &name) const {
+    bool isPath = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '.';
+    }) && !std::isdigit(static_cast<unsigned char>(name.front()));
+    if (name.find('.') != std::string::npos || !isPath) return isPath;
+    return std::any_of(flat.nodes.begin(), flat.nodes.end(),
+                       [](const FlatNode &node) { return node.name.starts_with('/'); });
   }
 
   // The bias of a layer with one output: an operand that is always a weight, or added to a product.
@@ -339,6 +390,8 @@ private:
 
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
+    if (auto stated = statements.find(name); stated != statements.end())
+      parameter.foldedFrom = stated->second.foldedFrom;
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -365,6 +418,7 @@ private:
   const bool isAnyTrained;
   const recipe::ParameterPatterns intended;
   GraphIndex index;
+  const ExporterStatements statements;
   ParameterTable table;
   std::map<std::string, Initializer> initializers;
   std::vector<std::string> order;

@@ -7,6 +7,7 @@
 //     bias [64], all zero, used by Add "fc1" and Add "fc2" behind different weights   -> "bias", "bias#2"   untied
 //     wte [50257, 768], used by Gather and through a Transpose by MatMul              -> "wte"              tied
 //     wte and val_9 = its transpose, used by Gather and by MatMul                     -> "wte", alias val_9 tied
+//     val_4 and val_9, both written by the exporter from "fc.weight"                  -> "val_4", alias val_9 tied
 #pragma once
 #include "compiler/import/flatten.h"
 #include "compiler/import/tensor_store.h"
@@ -37,6 +38,7 @@ struct Parameter {
   std::string why;                  // "matches trainable '*'", "mask (holds -inf)", ...
   std::vector<std::string> aliases; // other initializers that are this one
   std::vector<std::string> transposedAliases;
+  std::vector<std::string> foldedFrom; // what the exporter says that it was computed from
   std::vector<Use> uses;
 };
 

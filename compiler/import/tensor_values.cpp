@@ -15,7 +15,27 @@ template <typename Element> Element load(const char *at) {
   return element;
 }
 
-bool maskValue(double value) { return !std::isfinite(value) || value <= -1e30; }
+double fromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+  const double size = exponent == 31  ? (fraction ? NAN : INFINITY)
+                      : exponent == 0 ? std::ldexp(fraction, -24)
+                                      : std::ldexp(fraction + 1024, exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+
+// Of a float tensor whose bytes are known.
+double elementAt(const StoredTensor &tensor, int64_t i) {
+  switch (tensor.dataType) {
+  case TensorProto::FLOAT:
+    return load<float>(tensor.bytes + 4 * i);
+  case TensorProto::DOUBLE:
+    return load<double>(tensor.bytes + 8 * i);
+  case TensorProto::BFLOAT16:
+    return std::bit_cast<float>(uint32_t(load<uint16_t>(tensor.bytes + 2 * i)) << 16);
+  default:
+    return fromHalf(load<uint16_t>(tensor.bytes + 2 * i));
+  }
+}
 
 } // namespace
 
@@ -46,25 +66,41 @@ std::optional<double> firstNumber(const StoredTensor &tensor) {
 
 bool looksLikeMask(const StoredTensor &tensor) {
   if (!tensor.bytes || !tensor.isFloat()) return false;
-  int64_t count = tensor.elements();
-  for (int64_t i = 0; i < count; ++i) {
-    switch (tensor.dataType) {
-    case TensorProto::FLOAT:
-      if (maskValue(load<float>(tensor.bytes + 4 * i))) return true;
-      break;
-    case TensorProto::DOUBLE:
-      if (maskValue(load<double>(tensor.bytes + 8 * i))) return true;
-      break;
-    case TensorProto::BFLOAT16:
-      if (maskValue(std::bit_cast<float>(uint32_t(load<uint16_t>(tensor.bytes + 2 * i)) << 16))) return true;
-      break;
-    default: { // float16: all ones in the exponent, or its lowest finite value
-      uint16_t bits = load<uint16_t>(tensor.bytes + 2 * i);
-      if ((bits & 0x7c00) == 0x7c00 || bits == 0xfbff) return true;
-    }
-    }
+  const double lowest = tensor.dataType == TensorProto::FLOAT16 ? -65504 : -1e30;
+  double away = 0; // the number beside the zeros
+  bool hasZeros = false, isTwoValued = true;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = elementAt(tensor, i);
+    if (!std::isfinite(value) || value <= lowest) return true;
+    if (value == 0)
+      hasZeros = true;
+    else if (away == 0)
+      away = value;
+    else
+      isTwoValued &= value == away;
   }
-  return false;
+  return isTwoValued && hasZeros && away <= -100;
+}
+
+bool isSinusoidal(const StoredTensor &tensor) {
+  if (!tensor.bytes || (tensor.dataType != TensorProto::FLOAT && tensor.dataType != TensorProto::DOUBLE)) return false;
+  const int64_t width = tensor.shape.empty() ? 0 : tensor.shape.back();
+  if (width < 4 || width % 2 != 0) return false;
+  int64_t rows = 0; // that are not zero
+  bool hasFractions = false;
+  for (int64_t begin = 0; begin < tensor.elements(); begin += width) {
+    double squares = 0;
+    for (int64_t i = begin; i < begin + width; ++i) {
+      const double value = elementAt(tensor, i);
+      if (!(std::abs(value) <= 1 + 1e-6)) return false;
+      hasFractions |= value != 0 && std::abs(value) != 1;
+      squares += value * value;
+    }
+    if (squares == 0) continue;
+    if (std::abs(squares - static_cast<double>(width) / 2) > 1e-4 * static_cast<double>(width)) return false;
+    ++rows;
+  }
+  return rows >= 2 && hasFractions;
 }
 
 double number(const ::onnx::NodeProto &node, const char *name, double missing) {

@@ -6,8 +6,12 @@ namespace cleave::import_ {
 
 // Every element has the bytes of the first. False when the bytes are unknown; stops at the first difference.
 bool allEqual(const StoredTensor &tensor);
-// Holds an infinity, a NaN or a number <= -1e30: what attention masks are made of. False when the bytes are unknown.
+// Holds an infinity, a NaN or a number <= -1e30, or nothing but zeros and one number <= -100: what attention masks are
+// made of. False when the bytes are unknown.
 bool looksLikeMask(const StoredTensor &tensor);
+// A table of sines and cosines of positions, in whatever order: the squares of every row [.., d] that is not zero sum
+// up to d/2 (a sine and a cosine for each frequency). Of float32 and float64; false when the bytes are unknown.
+bool isSinusoidal(const StoredTensor &tensor);
 // The first element, of a float, integer or bool tensor that has one.
 std::optional<double> firstNumber(const StoredTensor &tensor);
 // A node's attribute of this name, float or integer; `missing` where it has none.

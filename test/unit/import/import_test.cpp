@@ -157,6 +157,88 @@ TEST(Import, RolesFollowUse) {
   EXPECT_TRUE(param(model.import({{"node_n"}}), "bias").getTrainable()); // by the node that uses it
 }
 
+// A model that multiplies its input by each of these, and what trains of it.
+std::vector<std::string> trainedFactors(ModelBuilder &model, const std::vector<std::string> &factors,
+                                        const std::vector<std::string> &trainable = {"*"}) {
+  model.input("x", {-1, 4});
+  std::string last = "x";
+  for (const std::string &factor : factors) {
+    model.node("Add", {last, factor}, {last + "'"});
+    last += "'";
+  }
+  model.output(last);
+  std::vector<std::string> names;
+  Imported seen = model.import({trainable});
+  for (const std::string &factor : factors)
+    if (onnx::ParamOp op = param(seen, factor); op && op.getTrainable()) names.push_back(factor);
+  return names;
+}
+
+TEST(Import, WhatPyTorchCallsABufferDoesNotTrain) {
+  const char *kind = "pkg.torch.export.graph_signature.InputSpec.kind";
+  for (bool named : {false, true}) {
+    ModelBuilder model;
+    for (const char *name : {"scale", "number"}) model.weight(name, {}, {2.0f});
+    for (const char *name : {"table", "buffer", "constant"}) model.weight(name, {4});
+    for (const char *name : {"scale", "table"}) model.state(name, kind, "PARAMETER");
+    model.state("buffer", kind, "BUFFER");
+    model.state("constant", kind, "CONSTANT_TENSOR");
+    auto trained =
+        trainedFactors(model, {"scale", "number", "table", "buffer", "constant"}, {"*", named ? "buffer" : "table"});
+    EXPECT_EQ(trained, named ? std::vector<std::string>({"scale", "table", "buffer"})
+                             : std::vector<std::string>({"scale", "table"}));
+  }
+}
+
+TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
+  for (bool torchScript : {false, true}) { // whose nodes are called after modules
+    ModelBuilder model;
+    for (const char *name : {"blocks.0.alpha", "alpha", "onnx::Add_7", "const_fold_opt__1:0"})
+      model.weight(name, {}, {2.0f});
+    model.weight("w", {4});
+    if (torchScript) model.node("Add", {"w", "w"}, {"twice"})->set_name("/blocks.0/Add");
+    auto trained = trainedFactors(model, {"blocks.0.alpha", "alpha", "onnx::Add_7", "const_fold_opt__1:0"});
+    EXPECT_EQ(trained, torchScript ? std::vector<std::string>({"blocks.0.alpha", "alpha"})
+                                   : std::vector<std::string>({"blocks.0.alpha"}));
+  }
+}
+
+TEST(Import, PatternsNameWhatTheExporterRenamed) {
+  ModelBuilder model;
+  for (const char *name : {"val_1", "val_2", "val_3"}) model.weight(name, {4});
+  model.state("val_1", "pkg.onnxscript.optimizer.folded_from", "['q.lora_A']");
+  model.state("val_2", "pkg.onnxscript.optimizer.folded_from", "['q.weight']");
+  EXPECT_EQ(trainedFactors(model, {"val_1", "val_2", "val_3"}, {"*lora*"}), std::vector<std::string>({"val_1"}));
+}
+
+// Sines and cosines by turns, or one half after the other; a row of zeros in front, as for padding.
+TEST(Import, SinusoidalPositionsAndMasksDoNotTrain) {
+  const int64_t rows = 6, width = 8;
+  std::vector<float> turns(rows * width, 0), halves(rows * width), other;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < width / 2; ++i) {
+      double angle = static_cast<double>(row) * std::pow(10000.0, -2.0 * static_cast<double>(i) / width);
+      if (row > 0) turns[row * width + 2 * i] = static_cast<float>(std::sin(angle));
+      if (row > 0) turns[row * width + 2 * i + 1] = static_cast<float>(std::cos(angle));
+      halves[row * width + i] = static_cast<float>(std::sin(angle));
+      halves[row * width + i + width / 2] = static_cast<float>(std::cos(angle));
+    }
+  other = halves;
+  other[13] += 0.1f;
+  std::vector<float> windows(16, 0), numbers(16, 0);
+  windows[3] = windows[9] = -100;
+  numbers[3] = -100, numbers[9] = -101;
+  ModelBuilder model;
+  model.weight("turns", {rows, width}, turns);
+  model.weight("halves", {1, rows, width}, halves);
+  model.weight("other", {rows, width}, other);
+  model.weight("windows", {4, 4}, windows);
+  model.weight("numbers", {4, 4}, numbers);
+  model.weight("signs", {2, 4}, {1, 0, 0, 1, 0, 1, 1, 0});
+  EXPECT_EQ(trainedFactors(model, {"turns", "halves", "other", "windows", "numbers", "signs"}),
+            std::vector<std::string>({"other", "numbers", "signs"}));
+}
+
 // A group normalization as exporters write it for opsets that have none.
 TEST(Import, ANeutralScaleBeforeTheLayersOwnDoesNotTrain) {
   for (bool written : {true, false}) { // false: an instance normalization of the model's own

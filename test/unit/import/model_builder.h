@@ -105,6 +105,14 @@ public:
     pair->set_key(key);
     pair->set_value(value);
   }
+  // What an exporter says of a value, in its metadata.
+  void state(const std::string &value, const std::string &key, const std::string &text) {
+    ::onnx::ValueInfoProto *info = proto.mutable_graph()->add_value_info();
+    info->set_name(value);
+    ::onnx::StringStringEntryProto *entry = info->add_metadata_props();
+    entry->set_key(key);
+    entry->set_value(text);
+  }
   ::onnx::NodeProto *node(const std::string &op, std::vector<std::string> inputs, std::vector<std::string> outputs,
                           const std::string &domain = "") {
     return fill(proto.mutable_graph()->add_node(), op, inputs, outputs, domain);

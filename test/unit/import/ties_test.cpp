@@ -129,5 +129,44 @@ TEST(Ties, AnEmbeddingReadThroughATransposeIsTied) {
   EXPECT_THAT(seen.text, HasSubstr("an embedding and its head"));
 }
 
+// PyTorch's exporter transposes a weight for each node that reads it, and says from what.
+TEST(Ties, CopiesMadeFromOneParameterAreOne) {
+  for (bool sameNumbers : {true, false}) {
+    ModelBuilder model;
+    model.input("x", {-1, 4});
+    model.filled("val_1", {4, 4}, 3);
+    model.filled("val_2", {4, 4}, sameNumbers ? 3 : 4);
+    model.filled("val_3", {4, 4}, 3); // the same numbers, of another parameter
+    for (const auto &[copy, origin] : {std::pair("val_1", "fc.weight"), {"val_2", "fc.weight"}, {"val_3", "o.weight"}})
+      model.state(copy, "pkg.onnxscript.optimizer.folded_from", std::string("['") + origin + "']");
+    model.node("MatMul", {"x", "val_1"}, {"a"});
+    model.node("MatMul", {"a", "val_2"}, {"b"});
+    model.node("MatMul", {"b", "val_3"}, {"y"});
+    model.output("y");
+    Imported seen = model.import();
+    if (!sameNumbers) {
+      EXPECT_THAT(params(seen), ElementsAre("val_1", "val_2", "val_3"));
+      continue;
+    }
+    EXPECT_THAT(params(seen), ElementsAre("val_1", "val_3"));
+    EXPECT_THAT(seen.text, HasSubstr("'val_2' was made from 'fc.weight': one parameter with 'val_1'"));
+    EXPECT_THAT(params(model.import({{"*"}, recipe::Ties::AsExported})), ElementsAre("val_1", "val_2", "val_3"));
+  }
+}
+
+TEST(Ties, ACopyIsOneWithTheParameterItWasMadeFrom) {
+  ModelBuilder model;
+  model.input("x", {-1, 2});
+  model.weight("fc.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
+  model.weight("val_1", {2, 3}, {1, 3, 5, 2, 4, 6});
+  model.state("val_1", "pkg.onnxscript.optimizer.folded_from", "['fc.weight']");
+  model.node("MatMul", {"x", "val_1"}, {"a"});
+  model.node("MatMul", {"a", "fc.weight"}, {"y"});
+  model.output("y", {-1, 2});
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("fc.weight"));
+  EXPECT_THAT(seen.text, HasSubstr("'val_1' was made from 'fc.weight', transposed"));
+}
+
 } // namespace
 } // namespace cleave::import_
