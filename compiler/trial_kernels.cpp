@@ -21,6 +21,9 @@ constexpr int64_t rows = 512, columns = 64;
 // on all threads.
 constexpr int64_t fewRows = 128;
 
+// A step's samples: few and more.
+constexpr int64_t stepSamples[] = {64, 256};
+
 struct Body {
   ElementWork work;
   double operations; // of its kind, an element
@@ -80,6 +83,19 @@ constexpr double updateOperations = 3, updateAccesses = 5;
 constexpr const char *updateMore = "onnx.param @z : T \"parameter\" {trainable = false, fill = 0.0}\n";
 constexpr int64_t updateTensors = 3;
 
+// A step of one routine.
+std::string module(const std::string &parameters, const std::string &body) {
+  return fmt::format(R"(
+module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
+                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
+{}func.func @final() {{
+{}  return
+}}
+}}
+)",
+                     parameters, body);
+}
+
 // A max pool as residual networks have it.
 constexpr const char *pool = R"(
 module attributes {cleave.routines = [{program = 0 : i64, name = "step", fragments = [@final],
@@ -98,19 +114,56 @@ func.func @final() {
 )";
 constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, poolWindow = 3 * 3;
 
+// A training step of some layers, of products and of kernels between them, as compiled plans have it: every command is
+// another one, and reads what was written a while ago, on whatever core.
+std::string stepOf(int64_t samples) {
+  constexpr int layers = 8;
+  const std::string rowsType = fmt::format("tensor<{}x{}xf32>", samples, columns),
+                    weightsType = fmt::format("tensor<{0}x{0}xf32>", columns);
+  std::string parameters =
+      fmt::format("onnx.param @x : {} \"parameter\" {{trainable = false, fill = 0.0}}\n", rowsType);
+  std::string body = fmt::format("  %a0 = onnx.read @x : {}\n", rowsType);
+  auto product = [&](const std::string &result, const std::string &lhs, const std::string &rhs, const char *indices,
+                     const std::string &rhsType, const std::string &type) {
+    body += fmt::format("  %{} = onnx.Contract %{}, %{} {{{}, cleave.phase = \"forward\"}} : ({}, {}) -> {}\n", result,
+                        lhs, rhs, indices, rowsType, rhsType, type);
+  };
+  auto kernel = [&](const std::string &result, const char *op, const std::string &lhs, const std::string &rhs) {
+    body += fmt::format("  %{} = onnx.{} %{}, %{} {{cleave.phase = \"forward\"}} : ({}, {}) -> {}\n", result, op, lhs,
+                        rhs, rowsType, rowsType, rowsType);
+  };
+  for (int i = 0; i < layers; ++i) {
+    parameters += fmt::format("onnx.param @w{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n"
+                              "onnx.param @d{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n",
+                              i, weightsType);
+    body += fmt::format("  %w{0} = onnx.read @w{0} : {1}\n", i, weightsType);
+    product(fmt::format("h{}", i), fmt::format("a{}", i), fmt::format("w{}", i),
+            "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>",
+            weightsType, rowsType);
+    kernel(fmt::format("a{}", i + 1), "Max", fmt::format("h{}", i), fmt::format("a{}", i));
+  }
+  std::string gradient = fmt::format("a{}", layers);
+  for (int i = layers; i-- > 0;) {
+    kernel(fmt::format("k{}", i), "Mul", gradient, fmt::format("h{}", i));
+    product(fmt::format("d{}", i), fmt::format("a{}", i), fmt::format("k{}", i),
+            "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>",
+            rowsType, weightsType);
+    product(fmt::format("g{}", i), fmt::format("k{}", i), fmt::format("w{}", i),
+            "lhs_indices = array<i64: 0, 2>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 1>",
+            weightsType, rowsType);
+    body += fmt::format("  onnx.write @d{0}, %d{0} : {1}\n", i, weightsType);
+    gradient = fmt::format("g{}", i);
+  }
+  body += fmt::format("  onnx.write @x, %{} : {}\n", gradient, rowsType);
+  return module(parameters, body);
+}
+
 // `more`: parameters beside x and y.
 std::string moduleOf(const std::string &body, int64_t height, const std::string &more = "") {
-  std::string text = fmt::format(R"(
-module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
-                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
-onnx.param @x : T "parameter" {{trainable = false, fill = 0.0}}
-onnx.param @y : T "parameter" {{trainable = false, fill = 0.0}}
-{}func.func @final() {{
-{}  return
-}}
-}}
-)",
-                                 more, body);
+  std::string text = module("onnx.param @x : T \"parameter\" {trainable = false, fill = 0.0}\n"
+                            "onnx.param @y : T \"parameter\" {trainable = false, fill = 0.0}\n" +
+                                more,
+                            body);
   const std::string type = fmt::format("tensor<{}x{}xf32>", height, columns);
   for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) {
     auto isLetter = [&](size_t i) { return i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])); };
@@ -144,7 +197,8 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   auto add = [&](const std::string &work, const std::string &module, double operations, double accesses) -> Status {
     Result<plan::Plan> plan = compileTrial(module, dist::Mesh{{{"dp", devices}}});
     if (!plan) return plan.status();
-    trials.push_back({work, operations, 4 * accesses, std::make_shared<plan::Plan>(std::move(*plan))});
+    const int commands = plan->programs(0).fragments(0).commands_size();
+    trials.push_back({work, operations, 4 * accesses, commands, std::make_shared<plan::Plan>(std::move(*plan))});
     return Status::ok();
   };
   auto addBody = [&](const Body &body, int64_t height) {
@@ -155,6 +209,8 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   };
   CLEAVE_RETURN_IF_ERROR(addBody(bodies[0], fewRows));
   for (const Body &body : bodies) CLEAVE_RETURN_IF_ERROR(addBody(body, rows));
+  for (int64_t samples : stepSamples)
+    CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::step, stepOf(samples), double(samples * columns), 0));
   const int64_t updateRows = runtime::farBytes(devices) / updateTensors / (4 * columns);
   const double updated = double(updateRows * columns);
   CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)], pool, poolWindow * poolOutputs,

@@ -97,6 +97,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "overlap",
                                             "compute_efficiency",
                                             "bandwidth_efficiency",
+                                            "solo_launch_us",
                                             "half_rate_dimension",
                                             "kernel_traffic",
                                             "score_traffic",
@@ -119,12 +120,14 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   std::optional<Device> preset = devicePreset(device.kind);
   if (preset) {
     device = *preset;
-    device.tensorOverlap = device.gradientOverlap = -1; // they follow from what the file says of others
+    device.tensorOverlap = device.gradientOverlap = device.soloLaunchSeconds =
+        -1; // they follow from what the file says of others
   }
   bool required = !preset; // a known kind may leave out what its data sheet says
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gbps", 1e9, 1e-6, device.memoryBandwidth, required));
   CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("solo_launch_us", 1e-6, 0, device.soloLaunchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(readCaches(reader.child("caches"), reader, file, device.caches));
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
@@ -357,10 +360,9 @@ std::string Cluster::yaml() const {
   for (const CacheLevel &level : device.caches)
     caches += fmt::format("{}{{mib: {:.12g}, gbps: {:.12g}}}", caches.empty() ? "" : ", ", level.bytes / mib,
                           level.bandwidth / 1e9);
-  const std::string productStart =
-      device.productStartSeconds >= 0
-          ? fmt::format("  product_start_us: {:.12g}\n", device.productStartSeconds * 1e6)
-          : "";
+  const std::string productStart = device.productStartSeconds >= 0
+                                       ? fmt::format("  product_start_us: {:.12g}\n", device.productStartSeconds * 1e6)
+                                       : "";
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of, const std::string &more = "") {
@@ -372,7 +374,8 @@ std::string Cluster::yaml() const {
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"
       "device:\n  kind: {}\n  memory_gib: {:.12g}\n  tflops: {{{}}}\n  memory_gbps: {:.12g}\n  launch_us: {:.12g}\n"
-      "  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  score_traffic: {:.12g}\n"
+      "  solo_launch_us: {:.12g}\n  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  "
+      "score_traffic: {:.12g}\n"
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
@@ -382,13 +385,13 @@ std::string Cluster::yaml() const {
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
-      device.launchSeconds * 1e6, device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic,
-      device.scoreTraffic, device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap,
-      device.gradientOverlap, device.computeEfficiency, device.bandwidthEfficiency, caches, device.coreShare,
-      device.batchedEfficiency, device.batchStartSeconds * 1e9, productStart,
-      device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, works, link(node),
-      link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9, host.latency * 1e6,
-      hostSharedBy, hostMemoryBytes / gib);
+      device.launchSeconds * 1e6, device.soloLaunchSeconds * 1e6, device.dispatchSeconds * 1e6,
+      device.halfRateDimension, device.kernelTraffic, device.scoreTraffic, device.tensorOverlap, device.fusedAttention,
+      device.updateTraffic, device.overlap, device.gradientOverlap, device.computeEfficiency,
+      device.bandwidthEfficiency, caches, device.coreShare, device.batchedEfficiency, device.batchStartSeconds * 1e9,
+      productStart, device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, works,
+      link(node), link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9,
+      host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }
 
 } // namespace cleave::planner

@@ -44,6 +44,7 @@ struct Device {
   std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
   double memoryBandwidth = 0;          // bytes/s of one device
   double launchSeconds = 0;            // fixed cost of one kernel on the device
+  double soloLaunchSeconds = -1;       // CPU: the same of one that is too small to be shared among a device's threads
   double dispatchSeconds = -1;         // what the host needs to hand one kernel over
   double overlap = 0;                  // part of compute time behind which communication can hide, 0..1
   double gradientOverlap = -1;         // the same for gradients that are summed once a step (ZeRO 0 and 1)
@@ -53,12 +54,12 @@ struct Device {
   double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
   // Cores of a device's own: below 1 devices take turns, and the rates above are those with all of them at work.
   double coreShare = 1;
-  double batchedEfficiency = 1;        // part of that rate of products in batches, whose rows lie apart (attention)
-  double batchStartSeconds = 0;        // and what each product of a batch takes beside its work
-  double productStartSeconds = -1;     // what a product takes beside its work; a launch where it is not told
-  double productReadSeconds = 0;       // CPU: a byte that a product copies into another order before it works (cost.h)
-  double productTraffic = 1;           // bytes that a product moves for each that it must
-  double productWriteTraffic = 0;      // CPU: the same of what it writes to memory, beside its work
+  double batchedEfficiency = 1;    // part of that rate of products in batches, whose rows lie apart (attention)
+  double batchStartSeconds = 0;    // and what each product of a batch takes beside its work
+  double productStartSeconds = -1; // what a product takes beside its work; a launch where it is not told
+  double productReadSeconds = 0;   // CPU: a byte that a product copies into another order before it works (cost.h)
+  double productTraffic = 1;       // bytes that a product moves for each that it must
+  double productWriteTraffic = 0;  // CPU: the same of what it writes to memory, beside its work
   // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
   std::array<double, elementWorks> elementSeconds{};
   bool fusedAttention = false; // scores stay on the chip (FlashAttention)

@@ -152,7 +152,7 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
            work.read * std::max(device.productReadSeconds, far * device.productTraffic) +
            work.written * device.productWriteTraffic * (far - device.secondsPerByte(0));
   }
-  return work.kernels * device.launchSeconds + seconds;
+  return work.kernels * (work.isSolo ? device.soloLaunchSeconds : device.launchSeconds) + seconds;
 }
 
 double keptSeconds(const Cluster &cluster, const LocalWork &work, double far) {

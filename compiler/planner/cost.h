@@ -76,6 +76,7 @@ struct LocalWork {
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
   bool isUpdate = false;                // memory bound, of the optimizer
+  bool isSolo = false;                  // memory bound, with too few elements to share (constants::soloElements)
   ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
   double elements = 0;
   double distance = 0; // bytes that others touched since it touched its own; 0: none
@@ -83,12 +84,12 @@ struct LocalWork {
 };
 
 // What the device needs to run it:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth), and of
-// memory-bound operations  kernels * launch + bytes / bandwidth + elements * elementSeconds
-// with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's edge are lost in
-// each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n). Products in a
-// batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does not read
-// while it works: weights are copied into another order first, and for their gradient what it is made of; what it
-// writes to memory is written beside its work for a part. There, of products that are not in batches,
+// memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth + elements
+// * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's
+// edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n).
+// Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does
+// not read while it works: weights are copied into another order first, and for their gradient what it is made of; what
+// it writes to memory is written beside its work for a part. There, of products that are not in batches,
 //   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
 //         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
 // The host hands

@@ -117,6 +117,8 @@ void fillDefaults(Device &device) {
   if (device.updateTraffic <= 0) device.updateTraffic = cpu ? 1.0 : constants::gpuUpdateTraffic;
   // A command of the CPU executor with its barrier costs about 4 us.
   if (device.launchSeconds <= 0) device.launchSeconds = cpu ? 4e-6 : constants::gpuLaunchSeconds;
+  fill(device.soloLaunchSeconds,
+       cpu ? std::min(constants::cpuSoloLaunchSeconds, device.launchSeconds) : device.launchSeconds);
   fill(device.scoreTraffic, cpu ? device.kernelTraffic : constants::gpuScoreTraffic);
   fill(device.tensorOverlap, device.fusedAttention ? constants::gpuTensorOverlap : 0.0);
   fill(device.dispatchSeconds, cpu ? 0.0 : constants::gpuDispatchSeconds);

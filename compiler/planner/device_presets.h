@@ -34,6 +34,10 @@ inline constexpr double bucketBytes = 25.0 * (1 << 20);
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // What is no larger is kept for the backward pass rather than made again (codegen/kernels/rematerialize_cheap.cpp).
 inline constexpr double smallBytes = 65536;
+// Kernels of no more elements run on one of a CPU's threads (codegen/kernels/kernel_schedule.cpp).
+inline constexpr double soloElements = 4096;
+// A command without a barrier, from one to the next in traces of steps.
+inline constexpr double cpuSoloLaunchSeconds = 3e-7;
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
 // Estimate; CUDA context, cuBLAS and NCCL take 1 to 3 GiB of an 80 GiB device.
 inline constexpr double usableMemory = 0.94;

@@ -85,13 +85,16 @@ double workingSeconds(const Device &device, const runtime::KernelFigure &kernel)
   return kernel.seconds - kernel.bytes * device.secondsPerByte(kernel.bytes);
 }
 
-// What starting a kernel takes: of two that do the same with fewer and more elements, what no element explains.
-double fitStart(const MachineFigures &figures, const Device &device) {
+// What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
+// step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
+double fitStart(const MachineFigures &figures, const Device &device, bool inStep) {
   for (const runtime::KernelFigure &few : figures.kernels)
     for (const runtime::KernelFigure &many : figures.kernels) {
+      if ((few.work == runtime::KernelTrial::step) != inStep) continue;
       if (few.work != many.work || few.elements >= many.elements) continue;
-      double ratio = few.elements / many.elements;
-      return std::max(0.0, (workingSeconds(device, few) - ratio * workingSeconds(device, many)) / (1 - ratio));
+      const double ratio = few.elements / many.elements,
+                   more = workingSeconds(device, few) - ratio * workingSeconds(device, many);
+      return std::max(0.0, more / (1 - ratio) / few.commands);
     }
   return 0;
 }
@@ -158,8 +161,9 @@ Cluster clusterOf(const MachineFigures &figures) {
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
   fitMemory(figures, device);
-  const double start = fitStart(figures, device);
-  device.launchSeconds = std::max(figures.kernelSeconds, start); // most of what is launched are kernels
+  const double alone = std::max(figures.kernelSeconds, fitStart(figures, device, false));
+  device.launchSeconds = std::max(alone, fitStart(figures, device, true));
+  device.soloLaunchSeconds = figures.soloSeconds;
   if (!figures.layers.empty()) {
     const LayerFit fit = fitLayers(figures.layers);
     double peak = fit.rate;
@@ -168,17 +172,14 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
-    device.productStartSeconds = fit.start;
-    // Trials of products read what other threads wrote, those of kernels do not: where several threads start, a kernel
-    // of a training step starts no sooner.
-    if (figures.threads > 1) device.launchSeconds = std::max(device.launchSeconds, fit.start);
+    device.productStartSeconds = std::max(device.launchSeconds, fit.start);
     device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);
     fitStreaming(figures, fit, device);
   }
   device.elementSeconds.fill(0);
-  fitElements(figures, std::max(start, figures.kernelSeconds), device);
-  fitUpdate(figures, std::max(start, figures.kernelSeconds), device);
+  fitElements(figures, alone, device);
+  fitUpdate(figures, alone, device);
   cluster.node = cluster.network = fitLink(figures, cluster);
   cluster.host = cpuHostLink(figures.devices);
   return cluster;

@@ -40,21 +40,29 @@ ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double 
 
 namespace {
 
-constexpr size_t terms = 3; // of a layer's time: its work at a rate of one, its starts, the bytes it copies
+constexpr size_t terms = 3; // of some products' time: their work at a rate of one, their starts, the bytes they copy
 using Row = std::array<double, terms>;
 
-// Least squares of `rows` x = 1 over the terms in `mask`, the others zero; none when they do not determine it.
-std::optional<Row> leastSquares(const std::vector<Row> &rows, unsigned mask) {
+// What of the measured time the terms explain.
+double explained(const Row &row, const Row &x) {
+  double sum = 0;
+  for (size_t i = 0; i < terms; ++i) sum += row[i] * x[i];
+  return sum;
+}
+
+// Weighted least squares of `rows` x = 1 over the terms in `mask`, the others zero; none when they do not determine it.
+std::optional<Row> leastSquares(const std::vector<Row> &rows, const std::vector<double> &weights, unsigned mask) {
   double a[terms][terms + 1] = {};
   for (size_t i = 0; i < terms; ++i) {
     if (!(mask >> i & 1)) {
       a[i][i] = 1;
       continue;
     }
-    for (const Row &row : rows) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const double weighted = weights[r] * rows[r][i];
       for (size_t j = 0; j < terms; ++j)
-        if (mask >> j & 1) a[i][j] += row[i] * row[j];
-      a[i][terms] += row[i];
+        if (mask >> j & 1) a[i][j] += weighted * rows[r][j];
+      a[i][terms] += weighted;
     }
   }
   for (size_t i = 0; i < terms; ++i) { // positive definite: no pivots
@@ -70,9 +78,23 @@ std::optional<Row> leastSquares(const std::vector<Row> &rows, unsigned mask) {
   return x;
 }
 
+// Least absolute errors, by least squares whose weights are one over the last errors (Schlossmacher 1973).
+std::optional<Row> leastErrors(const std::vector<Row> &rows, unsigned mask) {
+  constexpr int rounds = 12;
+  constexpr double least = 1e-3; // relative errors below that are none
+  std::vector<double> weights(rows.size(), 1);
+  std::optional<Row> x = leastSquares(rows, weights, mask);
+  for (int round = 0; round < rounds && x; ++round) {
+    for (size_t r = 0; r < rows.size(); ++r) weights[r] = 1 / std::max(least, std::abs(explained(rows[r], *x) - 1));
+    x = leastSquares(rows, weights, mask);
+  }
+  return x;
+}
+
 } // namespace
 
-// For a given `lost` the time is linear in the other three, none of which is negative.
+// For a given `lost` the time is linear in the other three, none of which is negative. The products that make rows read
+// weights, the one that makes the weights' gradient reads rows; which costs what only the two apart tell.
 LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
   constexpr double most = 64, step = 0.25;
   LayerFit best;
@@ -81,18 +103,16 @@ LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
     std::vector<Row> rows;
     for (const runtime::LayerFigure &layer : layers) {
       const double s = double(layer.samples), in = double(layer.in), out = double(layer.out);
-      const double work = 6 * s * in * out * edgeFactor(Product{s, out, in}, lost),
-                   read = 4 * (2 * in * out + s * (in + out));
-      rows.push_back({work / layer.seconds, 3 / layer.seconds, read / layer.seconds});
+      const double product = 2 * s * in * out * edgeFactor(Product{s, out, in}, lost);
+      const double made = layer.rowSeconds, gradient = std::max(0.1 * layer.seconds, layer.seconds - made);
+      rows.push_back({2 * product / made, 2 / made, 4 * 2 * in * out / made});
+      rows.push_back({product / gradient, 1 / gradient, 4 * s * (in + out) / gradient});
     }
     for (unsigned mask : {1u, 3u, 5u, 7u}) {
-      std::optional<Row> x = leastSquares(rows, mask);
+      std::optional<Row> x = leastErrors(rows, mask);
       if (!x || (*x)[0] <= 0 || (*x)[1] < 0 || (*x)[2] < 0) continue;
       double error = 0;
-      for (const Row &row : rows) {
-        const double off = row[0] * (*x)[0] + row[1] * (*x)[1] + row[2] * (*x)[2] - 1;
-        error += off * off;
-      }
+      for (const Row &row : rows) error += std::abs(explained(row, *x) - 1);
       if (error >= least * (1 - 1e-9)) continue;
       least = error;
       best = {1 / (*x)[0], lost, (*x)[1], (*x)[2]};

@@ -25,7 +25,7 @@ ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double 
 struct LayerFit {
   double rate = 0, lost = 0, start = 0, readSeconds = 0;
 };
-// Least squares of relative errors.
+// Least sum of relative errors: a trial that something else disturbed moves nothing.
 LayerFit fitLayers(std::span<const runtime::LayerFigure> layers);
 
 } // namespace cleave::planner

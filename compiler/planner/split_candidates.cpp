@@ -35,6 +35,12 @@ struct LocalSizes {
   double contextScale = 1;
   std::vector<std::pair<int64_t, double>> laid; // factors of laid axes and what is left of them
 
+  double elements(const Node &node) const {
+    double count = 1;
+    for (size_t f = 0; f < node.rule.factors.size(); ++f) count *= of(node, int64_t(f));
+    return count;
+  }
+
   double of(const Node &node, int64_t factor) const {
     double size = double(node.rule.factors[size_t(factor)].size);
     if (factor == split) size /= double(ways);
@@ -100,7 +106,10 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   bool fusedCore = cluster.device.fusedAttention && facts.core[size_t(index)];
   work.memoryBound = node.cheap;
   work.isScores = facts.core[size_t(index)];
-  if (node.cheap) work.kernels = fusedCore ? 0 : fused.kernels;
+  if (node.cheap) {
+    work.kernels = fusedCore ? 0 : fused.kernels;
+    work.isSolo = local.elements(node) <= constants::soloElements;
+  }
   for (size_t o = 0; o < node.operands.size(); ++o)
     work.bytes += node.cheap ? bytes(fused.sources[o], candidate.uses[o].layout) * fused.reads[o]
                              : bytes(node.operands[o], candidate.uses[o].layout);

@@ -24,13 +24,10 @@ public:
     step.fill(byte);
     CLEAVE_RETURN_IF_ERROR(store(step.time(figures.threads), figures.emptyStepSeconds));
 
-    constexpr int repeats = 2000;
-    TrialPlan kernels(all());
-    plan::Buffer target = kernels.buffer(plan::BOOL, {int64_t(figures.threads) << 14}); // one grain of Fill a thread
-    for (int i = 0; i < repeats; ++i) kernels.fill(target);
-    CLEAVE_RETURN_IF_ERROR(each(kernels, repeats, figures.kernelSeconds));
-    probe.say(fmt::format("overheads        empty step {:.1f} us, kernel {:.2f} us", 1e6 * figures.emptyStepSeconds,
-                          1e6 * figures.kernelSeconds));
+    CLEAVE_RETURN_IF_ERROR(kernel(int64_t(figures.threads) << 14, figures.kernelSeconds)); // one grain of Fill a thread
+    CLEAVE_RETURN_IF_ERROR(kernel(1, figures.soloSeconds));
+    probe.say(fmt::format("overheads        empty step {:.1f} us, kernel {:.2f} us, on one thread {:.2f} us",
+                          1e6 * figures.emptyStepSeconds, 1e6 * figures.kernelSeconds, 1e6 * figures.soloSeconds));
     return Status::ok();
   }
 
@@ -53,21 +50,24 @@ public:
                                                                                  {256, 512, 512},
                                                                                  {32, 1024, 1024},
                                                                                  {512, 1024, 1024}}) {
-      TrialPlan trial(all());
-      plan::Buffer x = trial.buffer(plan::F32, {samples, in}), y = trial.buffer(plan::F32, {samples, out}),
-                   weights = trial.buffer(plan::F32, {in, out}), gradient = trial.buffer(plan::F32, {in, out});
       double flops = 6.0 * double(samples) * double(in) * double(out);
-      LayerFigure figure{samples, in, out, 0};
+      LayerFigure figure{samples, in, out, 0, 0};
       int repeats = repeatsFor(flops / 5e10);
-      for (int i = 0; i < repeats; ++i) {
-        trial.product(x, weights, y, {}, samples, out, in, {{in, 1}, {out, 1}, {out, 1}});
-        trial.product(x, y, gradient, {}, in, out, samples, {{1, in}, {out, 1}, {out, 1}});
-        trial.product(y, weights, x, {}, samples, in, out, {{out, 1}, {1, out}, {in, 1}});
+      for (bool isWhole : {false, true}) {
+        TrialPlan trial(all());
+        plan::Buffer x = trial.buffer(plan::F32, {samples, in}), y = trial.buffer(plan::F32, {samples, out}),
+                     weights = trial.buffer(plan::F32, {in, out}), gradient = trial.buffer(plan::F32, {in, out});
+        for (int i = 0; i < repeats; ++i) {
+          trial.product(x, weights, y, {}, samples, out, in, {{in, 1}, {out, 1}, {out, 1}});
+          if (isWhole) trial.product(x, y, gradient, {}, in, out, samples, {{1, in}, {out, 1}, {out, 1}});
+          trial.product(y, weights, x, {}, samples, in, out, {{out, 1}, {1, out}, {in, 1}});
+        }
+        CLEAVE_RETURN_IF_ERROR(each(trial, repeats, isWhole ? figure.seconds : figure.rowSeconds));
       }
-      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
       figures.layers.push_back(figure);
-      probe.say(fmt::format("layer            [{}, {}] [{}, {}] and gradients: {:.1f} GFLOP/s a device", samples, in,
-                            in, out, flops / figure.seconds / 1e9));
+      probe.say(fmt::format("layer            [{}, {}] [{}, {}] and gradients: {:.1f} GFLOP/s a device, {:.1f} without "
+                            "the weights'",
+                            samples, in, in, out, flops / figure.seconds / 1e9, flops / 1.5 / figure.rowSeconds / 1e9));
     }
     return Status::ok();
   }
@@ -137,11 +137,14 @@ public:
 
   Status kernels() {
     for (const KernelTrial &kernel : probe.kernels) {
-      int repeats = repeatsFor(kernel.elements * 0.2e-9);
+      int repeats = repeatsFor(kernel.elements * 0.2e-9 * kernel.commands);
       TrialPlan trial(*kernel.plan, repeats);
-      KernelFigure figure{kernel.work, kernel.elements, kernel.bytes, 0};
+      KernelFigure figure{kernel.work, kernel.elements, kernel.bytes, kernel.commands, 0};
       CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
-      probe.say(kernel.work == KernelTrial::update
+      probe.say(kernel.work == KernelTrial::step
+                    ? fmt::format("step             of {} commands, {:>5.0f} elements each: {:.1f} us", kernel.commands,
+                                  kernel.elements, 1e6 * figure.seconds)
+                : kernel.work == KernelTrial::update
                     ? fmt::format("kernel           {:>10}: {:.1f} GB/s a device", kernel.work,
                                   kernel.bytes / figure.seconds / 1e9)
                     : fmt::format("kernel           {:>10}: {:.1f} ps an element and operation", kernel.work,
@@ -190,6 +193,15 @@ private:
     CLEAVE_RETURN_IF_ERROR(store(trial.time(figures.threads), value));
     value = std::max(value - figures.emptyStepSeconds, 0.1 * value) / repeats;
     return Status::ok();
+  }
+
+  // One that does nothing with so many bytes.
+  Status kernel(int64_t bytes, double &seconds) {
+    constexpr int repeats = 2000;
+    TrialPlan trial(all());
+    plan::Buffer target = trial.buffer(plan::BOOL, {bytes});
+    for (int i = 0; i < repeats; ++i) trial.fill(target);
+    return each(trial, repeats, seconds);
   }
 
   Status stream(const Axes &axes, int64_t bytes, double &rate) {

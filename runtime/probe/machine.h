@@ -24,7 +24,8 @@ namespace cleave::runtime {
 // Each product reads what the one before has written, on whatever cores.
 struct LayerFigure {
   int64_t samples = 0, in = 0, out = 0;
-  double seconds = 0; // of the three products
+  double seconds = 0;    // of the three products
+  double rowSeconds = 0; // of the two that make rows, one after the other without the third
 };
 // Matrix products, f32: `batch` of out[m,n] = a[m,k] b[k,n].
 struct ProductFigure {
@@ -34,17 +35,20 @@ struct ProductFigure {
   bool isStreaming = false; // b, or where m is larger than k the result, lies in memory, each time elsewhere
 };
 // A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
-// planner/cluster.h, or `update`: arithmetic in memory as an optimizer does it), and the bytes that it reads and
-// writes.
+// planner/cluster.h), and the bytes that it reads and writes. `update`: arithmetic in memory as an optimizer does it.
+// `step`: products and kernels of a training step, so many commands, on rows of so many elements together.
 struct KernelTrial {
-  static constexpr const char *update = "update";
+  static constexpr const char *update = "update", *step = "step";
   std::string work;
   double elements = 0, bytes = 0;
+  int commands = 1;
   std::shared_ptr<const plan::Plan> plan;
 };
 struct KernelFigure {
   std::string work;
-  double elements = 0, bytes = 0, seconds = 0;
+  double elements = 0, bytes = 0;
+  int commands = 1;
+  double seconds = 0;
 };
 // A copy: reads and writes `bytes` together, over and over the same ones.
 struct StreamFigure {
@@ -65,6 +69,7 @@ struct MachineFigures {
   double memoryBytes = 0;      // of the machine
   double emptyStepSeconds = 0; // a step of one trivial command
   double kernelSeconds = 0;    // a kernel that does nothing, on all threads of the device
+  double soloSeconds = 0;      // the same with too little to share: on one thread
   std::vector<LayerFigure> layers;
   std::vector<ProductFigure> products; // of attention and of streaming weights
   std::vector<KernelFigure> kernels;
