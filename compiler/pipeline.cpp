@@ -112,6 +112,8 @@ Status Pipeline::importModel() {
   for (auto param : module->getOps<onnx::ParamOp>())
     parameters.push_back(training::namesOf(param->getAttrDictionary()));
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
+  for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
+    warned.push_back(note.str());
   dump("import");
   return run("initialize",
              [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });

@@ -1,7 +1,10 @@
 #include "compiler/import/exporter_statements.h"
+#include <sstream>
 
 namespace cleave::import_ {
 namespace {
+
+using Kind = ExporterStatement::Kind;
 
 // The strings of a Python list: ['a', "b's"].
 std::vector<std::string> stringsOf(const std::string &list) {
@@ -15,18 +18,40 @@ std::vector<std::string> stringsOf(const std::string &list) {
   return strings;
 }
 
+// The signature's lines: "p_fc_weight: PARAMETER target='fc.weight'".
+void readSignature(const std::string &signature, ExporterStatements &statements) {
+  std::istringstream lines(signature);
+  for (std::string line; std::getline(lines, line);) {
+    size_t kind = line.find(": "), target = line.find(" target=");
+    if (kind == std::string::npos || target == std::string::npos || target < kind) continue;
+    bool isParameter = line.compare(kind + 2, target - kind - 2, "PARAMETER") == 0;
+    for (const std::string &name : stringsOf(line.substr(target)))
+      statements[name].kind = isParameter ? Kind::Parameter : Kind::Buffer;
+  }
+}
+
 } // namespace
 
 ExporterStatements exporterStatements(const ::onnx::GraphProto &graph) {
   ExporterStatements statements;
+  for (const ::onnx::StringStringEntryProto &entry : graph.metadata_props())
+    if (entry.key() == "pkg.torch.export.ExportedProgram.graph_signature") readSignature(entry.value(), statements);
+  const bool isSigned = !statements.empty();
+  std::vector<std::string> folded;
   for (const ::onnx::ValueInfoProto &value : graph.value_info())
     for (const ::onnx::StringStringEntryProto &entry : value.metadata_props()) {
-      if (entry.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
-        statements[value.name()].kind =
-            entry.value() == "PARAMETER" ? ExporterStatement::Kind::Parameter : ExporterStatement::Kind::Buffer;
-      if (entry.key() == "pkg.onnxscript.optimizer.folded_from")
-        statements[value.name()].foldedFrom = stringsOf(entry.value());
+      if (entry.key() != "pkg.onnxscript.optimizer.folded_from") continue;
+      statements[value.name()].foldedFrom = stringsOf(entry.value());
+      folded.push_back(value.name());
     }
+  if (!isSigned) return statements;
+  for (const std::string &name : folded) {
+    ExporterStatement &statement = statements[name];
+    for (const std::string &origin : statement.foldedFrom)
+      if (auto found = statements.find(origin); found != statements.end() && found->second.kind == Kind::Parameter)
+        statement.parameters.push_back(origin);
+    if (statement.parameters.empty() && statement.kind == Kind::None) statement.kind = Kind::Buffer;
+  }
   return statements;
 }
 

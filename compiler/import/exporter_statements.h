@@ -1,8 +1,10 @@
-// What PyTorch's exporter says of initializers, in the metadata of their value_info entries.
+// What PyTorch's exporter says of a model's parameters, in the metadata of its graph.
 //
-//     scale   InputSpec.kind = PARAMETER                 a parameter, whatever its size
-//     pos     InputSpec.kind = BUFFER                    not trained in PyTorch
-//     val_9   folded_from = "['blocks.0.fc.weight']"     written anew by the exporter, here transposed
+//     scale    its signature calls it a PARAMETER             a parameter, whatever its size
+//     pos      its signature calls it a BUFFER                not trained in PyTorch
+//     val_9    folded_from = "['blocks.0.fc.weight']"         written anew by the exporter, here transposed
+//     exp      folded_from = "['neg', 'scale', 'val_3']"      computed from a parameter, which is gone
+//     f        folded_from = "['arange', 'val_4']"            computed from no parameter: a constant
 #pragma once
 #include "onnx/onnx_pb.h"
 #include <map>
@@ -13,8 +15,9 @@ namespace cleave::import_ {
 
 struct ExporterStatement {
   enum class Kind { None, Parameter, Buffer };
-  Kind kind = Kind::None;              // Buffer: or another tensor that is no parameter
-  std::vector<std::string> foldedFrom; // the values that it was computed from
+  Kind kind = Kind::None;              // Buffer: or another tensor that is no parameter, or computed from none
+  std::vector<std::string> foldedFrom; // all values that it was computed from
+  std::vector<std::string> parameters; // those of them that are parameters
 };
 
 using ExporterStatements = std::map<std::string, ExporterStatement>; // by initializer

@@ -19,7 +19,7 @@ ArrayAttr strings(Builder &builder, const std::vector<std::string> &values) {
 
 Status describe(ModuleOp module, const ModelFile &model, const TensorStore &store, const ParameterTable &table) {
   Builder builder(module.getContext());
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = table.notes;
   for (const std::string &file : store.missingFiles())
     notes.push_back(
         fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));

@@ -204,10 +204,14 @@ private:
 
   // The one value that the exporter made this initializer from, as when it transposes a weight; "": none, or several.
   std::string renamedFrom(const std::string &name) const {
+    const std::vector<std::string> &origins = statementOf(name).foldedFrom;
+    return origins.size() == 1 && initializers.at(name).tensor.elements() > 1 ? origins.front() : "";
+  }
+
+  const ExporterStatement &statementOf(const std::string &name) const {
+    static const ExporterStatement nothing;
     auto found = statements.find(name);
-    bool isRenamed = found != statements.end() && found->second.foldedFrom.size() == 1 &&
-                     initializers.at(name).tensor.elements() > 1;
-    return isRenamed ? found->second.foldedFrom.front() : "";
+    return found == statements.end() ? nothing : found->second;
   }
 
   Status classify(const std::string &name, Initializer &initializer) {
@@ -284,11 +288,13 @@ private:
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
       return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
     bool named = intended.match(names).has_value();
-    auto stated = statements.find(names.name);
-    auto kind = stated == statements.end() ? ExporterStatement::Kind::None : stated->second.kind;
-    if (!named && kind == ExporterStatement::Kind::Buffer)
-      return constantUpTo(frozenConstantLimit, "a buffer, as the exporter says; name it in `trainable` to train it");
-    if (!named && kind == ExporterStatement::Kind::None) {
+    const ExporterStatement &stated = statementOf(names.name);
+    const bool isComputed = !stated.foldedFrom.empty();
+    if (!named && stated.kind == ExporterStatement::Kind::Buffer && !(isComputed && hasWeightUse(initializer, uses)))
+      return constantUpTo(frozenConstantLimit,
+                          isComputed ? "computed from no parameter, as the exporter says"
+                                     : "a buffer, as the exporter says; name it in `trainable` to train it");
+    if (!named && stated.kind != ExporterStatement::Kind::Parameter) {
       if (tensor.elements() <= 1 && !isOfModule(names.name) && !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
       if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
@@ -390,8 +396,10 @@ private:
 
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
-    if (auto stated = statements.find(name); stated != statements.end())
-      parameter.foldedFrom = stated->second.foldedFrom;
+    const ExporterStatement &stated = statementOf(name);
+    parameter.foldedFrom = stated.foldedFrom;
+    if (keepsName && isAnyTrained && stated.foldedFrom.size() > 1)
+      noteComputed(name, parameter.trainable, stated.parameters);
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -408,6 +416,19 @@ private:
       }
     }
     table.parameters.push_back(std::move(parameter));
+  }
+
+  // Of a tensor that was computed from parameters which the file has no longer.
+  void noteComputed(const std::string &computed, bool trains, const std::vector<std::string> &parameters) {
+    std::vector<std::string> gone;
+    for (const std::string &origin : parameters)
+      if (!initializers.count(origin)) gone.push_back("'" + origin + "'");
+    if (gone.empty()) return;
+    table.notes.push_back(fmt::format(
+        "{} {}: the exporter computed '{}' from {}, which {}; torch.onnx.export(..., optimize=False) leaves parameters "
+        "as they are",
+        fmt::join(gone, ", "), gone.size() == 1 ? "does not train" : "do not train", computed,
+        gone.size() == 1 ? "it" : "them", trains ? "trains instead" : "is a constant"));
   }
 
   const ModelFile &model;

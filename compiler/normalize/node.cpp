@@ -94,6 +94,7 @@ const Rules &Rules::all() {
     addBatchNormalization(rules);
     addRandom(rules);
     addRecurrences(rules);
+    addSequences(rules);
     return rules;
   }();
   return rules;

@@ -23,6 +23,7 @@ struct FunctionState {
   mlir::Value dropoutKey;                                                    // made by the first active dropout
   int64_t dropouts = 0;                                                      // streams given out
   llvm::SmallVector<std::pair<mlir::FlatSymbolRefAttr, mlir::Value>> writes; // onnx.write at the function's end
+  llvm::DenseMap<mlir::Value, Values> sequences{}; // what stands for a sequence -> its elements
 };
 
 class Node {
@@ -86,5 +87,9 @@ void addNormalizations(Rules &rules);
 void addBatchNormalization(Rules &rules);
 void addRandom(Rules &rules);
 void addRecurrences(Rules &rules);
+void addSequences(Rules &rules);
+
+// The parts of these sizes along an axis, which they must add up to.
+Values splitAlong(Node &n, mlir::Value x, int64_t axis, llvm::ArrayRef<int64_t> sizes);
 
 } // namespace cleave::normalize

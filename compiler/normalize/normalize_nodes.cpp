@@ -5,6 +5,7 @@
 //   %s = onnx.node "Shape"(%x) ... ; %r = onnx.node "Reshape"(%y, %s) ...   ->   %r = onnx.Reshape %y {shape = [8, 64]}
 //
 // Unsupported operators are all listed in one error, with the nodes that use them.
+#include "compiler/normalize/control_flow.h"
 #include "compiler/normalize/function_bodies.h"
 #include "compiler/normalize/node.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,11 +14,8 @@
 using namespace mlir;
 namespace cleave::normalize {
 
-// If with a known condition is replaced by the nodes of its branch.
-static constexpr StringRef conditional = "If";
-
 static Support supportWithin(const std::string &domain, const std::string &op, int64_t version, int depth) {
-  if (Rules::all().find(domain, op) || (domain.empty() && op == conditional)) return Support::Rule;
+  if (Rules::all().find(domain, op) || isControlFlow(domain, op)) return Support::Rule;
   if (depth > 8 || !hasFunctionBody(domain, op, version)) return Support::None;
   for (const BodyOperator &inner : operatorsOfBody(domain, op, version))
     if (supportWithin(inner.domain, inner.op, inner.version, depth + 1) == Support::None) return Support::None;
@@ -71,24 +69,8 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
                          llvm::cl::init(-1)};
   NormalizeOptions options;
 
-  // The nodes of the branch that the condition takes, in front of the node, which they replace.
-  void inlineBranch(Node &view) {
-    onnx::NodeOp node = view.op;
-    bool taken = view.constantReal(0) != 0;
-    int64_t which = view.integer(taken ? "then_branch" : "else_branch", -1);
-    if (which < 0 || which >= int64_t(node->getNumRegions())) view.fail("has no branch for its condition");
-    Block &branch = node->getRegion(unsigned(which)).front();
-    auto end = dyn_cast_or_null<onnx::NodeOp>(branch.empty() ? nullptr : &branch.back());
-    if (!end || end.getOpType() != "yield" || end.getInputs().size() != node.getNumResults())
-      view.fail("has a branch that does not give its outputs");
-    SmallVector<Value> results(end.getInputs());
-    end.erase();
-    node->getBlock()->getOperations().splice(node->getIterator(), branch.getOperations());
-    node.replaceAllUsesWith(results);
-    node.erase();
-  }
-
-  // Core values for the node's results. False: the node was replaced by a function body's nodes.
+  // Core values for the node's results. False: nodes of a function's body or of a graph of its own stand in front of
+  // it.
   bool rewrite(onnx::NodeOp node, FunctionState &state) {
     OpBuilder builder(node);
     Rule rule = Rules::all().find(node.getDomain(), node.getOpType());
@@ -99,10 +81,10 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
                          << operand.getType() << "; a static tensor is needed";
       throw Failure();
     }
-    if (!rule && node.getOpType() == conditional) {
+    if (!rule && isControlFlow(node.getDomain(), node.getOpType())) {
       CoreBuilder b(builder, node.getLoc());
       Node view(node, b, state);
-      inlineBranch(view);
+      expandControlFlow(view);
       return false;
     }
     if (!rule) {
@@ -142,6 +124,8 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
         return failure();
       }
     }
+    for (Value output : block.getTerminator()->getOperands())
+      if (state.sequences.count(output)) return function.emitError("an output of the model is a sequence of tensors");
     OpBuilder builder(block.getTerminator());
     for (auto &[symbol, value] : state.writes) onnx::WriteOp::create(builder, value.getLoc(), symbol, value);
     function.setType(

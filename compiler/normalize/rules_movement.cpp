@@ -102,25 +102,8 @@ Values split(Node &n) {
     sizes = Dims(count, part);
     sizes->back() = size - part * (count - 1);
   }
-  Values parts;
-  // Equal parts become a dimension of their own, which PushReshapes then carries into the product that made them: the
-  // heads of fused q, k, v can be split over devices.
-  if (count > 1 && int64_t(sizes->size()) == count && llvm::all_equal(*sizes) && sizes->front() * count == size) {
-    Dims view(shapeOf(x)), shape(shapeOf(x));
-    view[axis] = shape[axis] = size / count;
-    view.insert(view.begin() + axis, count);
-    Value viewed = n.b.reshape(x, view);
-    for (int64_t i = 0; i < count; ++i) parts.push_back(n.b.reshape(n.b.slice(viewed, axis, i, 1), shape));
-    return parts;
-  }
-  int64_t start = 0;
-  for (int64_t part : *sizes) {
-    if (start + part > size) n.fail("its parts are larger than the whole");
-    parts.push_back(n.b.slice(x, axis, start, part));
-    start += part;
-  }
-  if (int64_t(parts.size()) != count || start != size) n.fail("its parts do not add up to the whole");
-  return parts;
+  if (int64_t(sizes->size()) != count) n.fail("its parts do not add up to the whole");
+  return splitAlong(n, x, axis, *sizes);
 }
 
 Values slice(Node &n) {
@@ -228,6 +211,29 @@ Values spaceToDepth(Node &n) {
 }
 
 } // namespace
+
+Values splitAlong(Node &n, Value x, int64_t axis, ArrayRef<int64_t> sizes) {
+  Values parts;
+  const int64_t whole = shapeOf(x)[axis], count = int64_t(sizes.size());
+  // Equal parts become a dimension of their own, which PushReshapes then carries into the product that made them: the
+  // heads of fused q, k, v can be split over devices.
+  if (count > 1 && llvm::all_equal(sizes) && sizes.front() * count == whole) {
+    Dims view(shapeOf(x)), shape(shapeOf(x));
+    view[axis] = shape[axis] = whole / count;
+    view.insert(view.begin() + axis, count);
+    Value viewed = n.b.reshape(x, view);
+    for (int64_t i = 0; i < count; ++i) parts.push_back(n.b.reshape(n.b.slice(viewed, axis, i, 1), shape));
+    return parts;
+  }
+  int64_t start = 0;
+  for (int64_t part : sizes) {
+    if (start + part > whole) n.fail("its parts are larger than the whole");
+    parts.push_back(n.b.slice(x, axis, start, part));
+    start += part;
+  }
+  if (start != whole) n.fail("its parts do not add up to the whole");
+  return parts;
+}
 
 void addMovement(Rules &rules) {
   rules.add("Reshape", reshape);

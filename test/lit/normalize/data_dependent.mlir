@@ -1,7 +1,19 @@
-// RUN: not cleave-opt %s --normalize-nodes 2>&1 | FileCheck %s
+// RUN: not cleave-opt %s -split-input-file --normalize-nodes 2>&1 | FileCheck %s
 
 // CHECK: node 'reshape' (Reshape, opset 20): its input 1 must be known once dimensions are bound
 func.func @model(%x: tensor<4xf32>, %shape: tensor<2xi64>) -> tensor<*xf32> {
   %r = onnx.node "Reshape"(%x, %shape) attributes {domain = "", version = 20 : i64, node_name = "reshape", onnx_attributes = {}} : (tensor<4xf32>, tensor<2xi64>) -> tensor<*xf32>
+  return %r : tensor<*xf32>
+}
+
+// -----
+// A Loop is written out where its condition is known.
+// CHECK: node 'loop' (Loop, opset 20): its input 1 must be known once dimensions are bound
+func.func @model(%x: tensor<2xf32>, %go: tensor<i1>) -> tensor<*xf32> {
+  %trips = onnx.Constant dense<2> : tensor<i64>
+  %r = onnx.node "Loop"(%trips, %go, %x) attributes {domain = "", version = 20 : i64, node_name = "loop", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>, tensor<2xf32>) -> tensor<*xf32> {
+  ^bb0(%i: tensor<i64>, %c: tensor<i1>, %h: tensor<2xf32>):
+    onnx.node "yield"(%c, %h) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<i1>, tensor<2xf32>) -> ()
+  }
   return %r : tensor<*xf32>
 }

@@ -175,19 +175,43 @@ std::vector<std::string> trainedFactors(ModelBuilder &model, const std::vector<s
 }
 
 TEST(Import, WhatPyTorchCallsABufferDoesNotTrain) {
-  const char *kind = "pkg.torch.export.graph_signature.InputSpec.kind";
   for (bool named : {false, true}) {
     ModelBuilder model;
     for (const char *name : {"scale", "number"}) model.weight(name, {}, {2.0f});
-    for (const char *name : {"table", "buffer", "constant"}) model.weight(name, {4});
-    for (const char *name : {"scale", "table"}) model.state(name, kind, "PARAMETER");
-    model.state("buffer", kind, "BUFFER");
-    model.state("constant", kind, "CONSTANT_TENSOR");
-    auto trained =
-        trainedFactors(model, {"scale", "number", "table", "buffer", "constant"}, {"*", named ? "buffer" : "table"});
-    EXPECT_EQ(trained, named ? std::vector<std::string>({"scale", "table", "buffer"})
-                             : std::vector<std::string>({"scale", "table"}));
+    for (const char *name : {"table", "buffer", "constant", "unknown"}) model.weight(name, {4});
+    model.sign("p_scale: PARAMETER target='scale'");
+    model.sign("p_table: PARAMETER target='table'");
+    model.sign("b_buffer: BUFFER target='buffer' persistent=True");
+    model.sign("c_constant: CONSTANT_TENSOR target='constant'");
+    model.sign("x: USER_INPUT");
+    auto trained = trainedFactors(model, {"scale", "number", "table", "buffer", "constant", "unknown"},
+                                  {"*", named ? "buffer" : "table"});
+    EXPECT_EQ(trained, named ? std::vector<std::string>({"scale", "table", "buffer", "unknown"})
+                             : std::vector<std::string>({"scale", "table", "unknown"}));
   }
+}
+
+// What the exporter has computed trains only where a parameter went into it, and that is told.
+TEST(Import, WhatTheExporterComputed) {
+  ModelBuilder model;
+  for (const char *name : {"frequencies", "bias", "rows"}) model.weight(name, {4});
+  model.weight("exp", {}, {2.0f});
+  model.weight("kept", {4});
+  model.sign("p_table: PARAMETER target='table'");
+  model.sign("p_scale: PARAMETER target='scale'");
+  model.sign("p_kept: PARAMETER target='kept'");
+  model.sign("b_angles: BUFFER target='angles' persistent=False");
+  model.computed("frequencies", "['angles', 'arange', 'val_3']");
+  model.computed("bias", "['index', 'table']");
+  model.computed("rows", "['kept', 'val_7']");
+  model.computed("exp", "['neg', 'scale']");
+  EXPECT_EQ(trainedFactors(model, {"frequencies", "bias", "rows", "exp", "kept"}),
+            std::vector<std::string>({"bias", "rows", "kept"}));
+  Imported seen = model.import();
+  EXPECT_THAT(seen.text,
+              HasSubstr("'table' does not train: the exporter computed 'bias' from it, which trains instead"));
+  EXPECT_THAT(seen.text, HasSubstr("'scale' does not train: the exporter computed 'exp' from it, which is a constant"));
+  EXPECT_THAT(seen.text, Not(HasSubstr("computed 'rows'")));
 }
 
 TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
@@ -206,8 +230,8 @@ TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
 TEST(Import, PatternsNameWhatTheExporterRenamed) {
   ModelBuilder model;
   for (const char *name : {"val_1", "val_2", "val_3"}) model.weight(name, {4});
-  model.state("val_1", "pkg.onnxscript.optimizer.folded_from", "['q.lora_A']");
-  model.state("val_2", "pkg.onnxscript.optimizer.folded_from", "['q.weight']");
+  model.computed("val_1", "['q.lora_A']");
+  model.computed("val_2", "['q.weight']");
   EXPECT_EQ(trainedFactors(model, {"val_1", "val_2", "val_3"}, {"*lora*"}), std::vector<std::string>({"val_1"}));
 }
 

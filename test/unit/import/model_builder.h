@@ -105,13 +105,14 @@ public:
     pair->set_key(key);
     pair->set_value(value);
   }
-  // What an exporter says of a value, in its metadata.
-  void state(const std::string &value, const std::string &key, const std::string &text) {
+  // What PyTorch's exporter says: a line of its signature; from which values it has computed a tensor.
+  void sign(const std::string &line) { signature += "\n" + line; }
+  void computed(const std::string &value, const std::string &from) {
     ::onnx::ValueInfoProto *info = proto.mutable_graph()->add_value_info();
     info->set_name(value);
     ::onnx::StringStringEntryProto *entry = info->add_metadata_props();
-    entry->set_key(key);
-    entry->set_value(text);
+    entry->set_key("pkg.onnxscript.optimizer.folded_from");
+    entry->set_value(from);
   }
   ::onnx::NodeProto *node(const std::string &op, std::vector<std::string> inputs, std::vector<std::string> outputs,
                           const std::string &domain = "") {
@@ -131,7 +132,15 @@ public:
     std::ofstream(folder / name, std::ios::binary) << bytes;
     return (folder / name).string();
   }
-  std::string bytes() const { return proto.SerializeAsString(); }
+  std::string bytes() const {
+    ::onnx::ModelProto all = proto;
+    if (!signature.empty()) {
+      ::onnx::StringStringEntryProto *entry = all.mutable_graph()->add_metadata_props();
+      entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+      entry->set_value(signature);
+    }
+    return all.SerializeAsString();
+  }
   Imported import(const ImportOptions &options = {}) const { return importFile(write("model.onnx", bytes()), options); }
 
   static std::vector<float> numbers(const std::vector<int64_t> &shape) {
@@ -144,6 +153,7 @@ public:
   }
 
   ::onnx::ModelProto proto;
+  std::string signature;
   std::filesystem::path folder;
 
 private:

@@ -138,7 +138,7 @@ TEST(Ties, CopiesMadeFromOneParameterAreOne) {
     model.filled("val_2", {4, 4}, sameNumbers ? 3 : 4);
     model.filled("val_3", {4, 4}, 3); // the same numbers, of another parameter
     for (const auto &[copy, origin] : {std::pair("val_1", "fc.weight"), {"val_2", "fc.weight"}, {"val_3", "o.weight"}})
-      model.state(copy, "pkg.onnxscript.optimizer.folded_from", std::string("['") + origin + "']");
+      model.computed(copy, std::string("['") + origin + "']");
     model.node("MatMul", {"x", "val_1"}, {"a"});
     model.node("MatMul", {"a", "val_2"}, {"b"});
     model.node("MatMul", {"b", "val_3"}, {"y"});
@@ -159,7 +159,7 @@ TEST(Ties, ACopyIsOneWithTheParameterItWasMadeFrom) {
   model.input("x", {-1, 2});
   model.weight("fc.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
   model.weight("val_1", {2, 3}, {1, 3, 5, 2, 4, 6});
-  model.state("val_1", "pkg.onnxscript.optimizer.folded_from", "['fc.weight']");
+  model.computed("val_1", "['fc.weight']");
   model.node("MatMul", {"x", "val_1"}, {"a"});
   model.node("MatMul", {"a", "fc.weight"}, {"y"});
   model.output("y", {-1, 2});

@@ -1,0 +1,105 @@
+// Sequences of tensors, whose length must be known: no sequence is left in the graph, its elements are.
+//
+//   %s = onnx.node "SplitToSequence"(%x, %sizes) ; %y = onnx.node "SequenceAt"(%s, %one)
+//   ->   %a = onnx.Slice %x ... ; %y = onnx.Slice %x ...
+//
+// While nodes are rewritten an onnx.none stands for each sequence; FunctionState knows the elements.
+#include "compiler/normalize/node.h"
+
+using namespace mlir;
+namespace cleave::normalize {
+namespace {
+
+Values held(Node &n, Values elements) {
+  Value sequence = onnx::NoneOp::create(n.b.builder, n.op.getLoc(), n.b.builder.getNoneType());
+  n.state.sequences[sequence] = std::move(elements);
+  return {sequence};
+}
+
+Values elementsOf(Node &n, size_t input) {
+  if (input < n.op.getInputs().size())
+    if (auto found = n.state.sequences.find(n.op.getInputs()[input]); found != n.state.sequences.end())
+      return found->second;
+  n.fail("its input " + Twine(input) + " is no sequence of known length");
+}
+
+// The position that input `i` gives, or `otherwise`; negative counts from the end.
+size_t position(Node &n, size_t i, int64_t otherwise, size_t count) {
+  int64_t at = n.has(i) ? int64_t(n.constantReal(i)) : otherwise;
+  if (at < 0) at += int64_t(count);
+  if (at < 0 || at >= int64_t(count)) n.fail("position " + Twine(at) + " of " + Twine(count) + " elements");
+  return size_t(at);
+}
+
+Values sequenceConstruct(Node &n) { return held(n, Values(n.inputs.begin(), n.inputs.end())); }
+
+Values sequenceInsert(Node &n) {
+  Values elements = elementsOf(n, 0);
+  size_t at = position(n, 2, int64_t(elements.size()), elements.size() + 1);
+  elements.insert(elements.begin() + at, n.in(1));
+  return held(n, std::move(elements));
+}
+
+Values sequenceErase(Node &n) {
+  Values elements = elementsOf(n, 0);
+  elements.erase(elements.begin() + position(n, 1, -1, elements.size()));
+  return held(n, std::move(elements));
+}
+
+Values sequenceAt(Node &n) {
+  Values elements = elementsOf(n, 0);
+  return {elements[position(n, 1, 0, elements.size())]};
+}
+
+Values sequenceLength(Node &n) {
+  return {n.b.constant(runtime::HostTensor::ofIntegers(plan::I64, {}, {int64_t(elementsOf(n, 0).size())}))};
+}
+
+// Without sizes: one position each, whose dimension goes unless `keepdims`.
+Values splitToSequence(Node &n) {
+  Value x = n.in(0);
+  int64_t axis = n.axis(n.integer("axis", 0), rankOf(x)), whole = shapeOf(x)[axis];
+  Dims sizes(whole, 1);
+  if (n.has(1)) {
+    sizes = n.constantInts(1);
+    if (shapeOf(n.in(1)).empty()) { // the last part may be smaller
+      const int64_t part = sizes.front();
+      if (part < 1) n.fail("needs parts of one position or more");
+      sizes = Dims(whole / part, part);
+      if (whole % part) sizes.push_back(whole % part);
+    }
+  }
+  Values elements = splitAlong(n, x, axis, sizes);
+  if (!n.has(1) && !n.integer("keepdims", 1))
+    for (Value &element : elements) {
+      Dims shape(shapeOf(element));
+      shape.erase(shape.begin() + axis);
+      element = n.b.reshape(element, shape);
+    }
+  return held(n, std::move(elements));
+}
+
+Values concatFromSequence(Node &n) {
+  Values elements = elementsOf(n, 0);
+  if (elements.empty()) n.fail("needs an element");
+  const bool isNew = n.integer("new_axis", 0) != 0;
+  int64_t axis = n.axis(n.integer("axis", 0), rankOf(elements.front()) + isNew);
+  if (isNew)
+    for (Value &element : elements) element = n.b.insertOnes(element, {axis});
+  return {n.b.concat(elements, axis)};
+}
+
+} // namespace
+
+void addSequences(Rules &rules) {
+  rules.add("SequenceEmpty", sequenceConstruct);
+  rules.add("SequenceConstruct", sequenceConstruct);
+  rules.add("SequenceInsert", sequenceInsert);
+  rules.add("SequenceErase", sequenceErase);
+  rules.add("SequenceAt", sequenceAt);
+  rules.add("SequenceLength", sequenceLength);
+  rules.add("SplitToSequence", splitToSequence);
+  rules.add("ConcatFromSequence", concatFromSequence);
+}
+
+} // namespace cleave::normalize
