@@ -33,8 +33,9 @@ const char *name(Collective collective) {
 namespace {
 
 // Devices that read each other's memory: every rank sums up its part of all (reads n parts, writes one) and copies the
-// others' sums. `bandwidth` counts reads and writes; `latency` is of a collective of all devices, of fewer (measured on
-// four devices that share two cores: 50 us all, 26 us two) it grows with log2.
+// others' sums; of what is gathered or exchanged it copies its own part too. `bandwidth` counts reads and writes;
+// `latency` is of a collective of all devices, of fewer (measured on four devices that share two cores: 50 us all, 26
+// us two) it grows with log2.
 double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes, double distance) {
   Link link = cluster.node;
   link.latency *= std::log2(n) / std::max(1.0, std::log2(double(cluster.devicesPerNode)));
@@ -47,9 +48,9 @@ double sharedMemorySeconds(const Cluster &cluster, Collective collective, double
   case Collective::ReduceScatter:
     return link.latency + reduced / link.bandwidth;
   case Collective::AllGather:
-    return link.latency + copied / link.bandwidth;
+    return link.latency + 2 * bytes / link.bandwidth;
   case Collective::AllToAll:
-    return link.latency + copied / n / link.bandwidth;
+    return link.latency + 2 * bytes / n / link.bandwidth;
   }
   return 0;
 }
@@ -149,8 +150,8 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
       return work.kernels * launch + std::max(seconds * device.productTraffic, working);
     const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
     return work.kernels * launch + working +
-           work.read * std::max(device.productReadSeconds, far * device.productTraffic) +
-           work.written * device.productWriteTraffic * (far - device.secondsPerByte(0));
+           work.read * std::max(device.productReadSeconds, std::max(far, work.readSeconds) * device.productTraffic) +
+           work.written * device.productWriteTraffic * (std::max(far, work.writtenSeconds) - device.secondsPerByte(0));
   }
   return work.kernels * (work.isSolo ? device.soloLaunchSeconds : device.launchSeconds) + seconds;
 }

@@ -73,6 +73,7 @@ struct LocalWork {
   double kept = 0;             // bytes of them that wait for the other pass, and are touched late (keptSeconds)
   Product product;
   double read = 0, written = 0; // bytes of them that a product on a CPU reorders before it works; those of its result
+  double readSeconds = 0, writtenSeconds = 0; // what a byte of either takes at least, where it comes from afar
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
   bool isUpdate = false;                // memory bound, of the optimizer
@@ -92,6 +93,7 @@ struct LocalWork {
 // it writes to memory is written beside its work for a part. There, of products that are not in batches,
 //   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
 //         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
+// where weights, and their gradients, have the bandwidth of memory that all weights pass through.
 // The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);

@@ -118,15 +118,16 @@ void fitUpdate(const MachineFigures &figures, double start, Device &device) {
   }
 }
 
-// Mean rate of collectives of sizes in (least, most] after their latency.
-double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link &link, double least, double most) {
+// Mean rate of collectives of bytes in memory or in a cache, after their latency.
+double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link &link, bool isFar) {
+  constexpr double small = 1 << 20; // bytes: less is mostly latency
   // collectiveSeconds() with a bandwidth of 1 and no latency tells what a collective moves.
   Cluster unit = cluster;
   unit.node = {1, 0, Link::Topology::Memory, 0};
   double logs = 0, count = 0;
   for (const CollectiveFigure &c : figures.collectives) {
     std::optional<Collective> collective = collectiveNamed(c.op);
-    if (!collective || double(c.bytes) <= least || double(c.bytes) > most) continue;
+    if (!collective || c.isFar != isFar || double(c.bytes) < small) continue;
     double moved = collectiveSeconds(unit, *collective, {c.members, c.members}, double(c.bytes));
     double waits = std::log2(double(c.members)) / std::log2(double(figures.devices));
     logs += std::log(moved / std::max(0.1 * c.seconds, c.seconds - waits * link.latency));
@@ -143,12 +144,8 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   if (latencies.empty()) return link; // one device
   std::sort(latencies.begin(), latencies.end());
   link.latency = latencies[latencies.size() / 2];
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  constexpr double small = (1 << 20) - 1; // bytes: mostly latency
-  double cache = std::max(small, cluster.device.cacheBytes());
-  if (double rate = fitRate(figures, cluster, link, cache, infinity); rate > 0) link.bandwidth = rate;
-  if (cluster.device.cacheBytes() > 0)
-    link.cacheBandwidth = fitRate(figures, cluster, link, small, cluster.device.cacheBytes());
+  if (double rate = fitRate(figures, cluster, link, true); rate > 0) link.bandwidth = rate;
+  if (cluster.device.cacheBytes() > 0) link.cacheBandwidth = fitRate(figures, cluster, link, false);
   return link;
 }
 

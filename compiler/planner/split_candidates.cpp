@@ -103,6 +103,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     return layout >= 0 ? size / double(setting.tp) : size;
   };
   LocalWork work;
+  const bool hasWeights = node.operands.size() > 1 && facts.producers[size_t(node.operands[1])] < 0 &&
+                          problem.tensors[size_t(node.operands[1])].kind == TensorKind::Parameter;
   bool fusedCore = cluster.device.fusedAttention && facts.core[size_t(index)];
   work.memoryBound = node.cheap;
   work.isScores = facts.core[size_t(index)];
@@ -171,6 +173,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (!node.cheap) {
     work.product = productOf(node, local);
     if (node.operands.size() > 1) work.read = bytes(node.operands[1], candidate.uses[1].layout);
+    if (hasWeights) work.readSeconds = model.weightSecondsPerByte;
     if (!node.results.empty()) work.written = bytes(node.results[0], candidate.results[0]);
   }
   // Queries meet the keys of each device in a product and in kernels of their own.
@@ -220,6 +223,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
                           : Product{forward.k, forward.n, forward.m, forward.batch};
     work.read = o == 0 ? weights : rows + result;
     work.written = o == 0 ? rows : bytes(node.operands[o], candidate.uses[o].layout);
+    work.readSeconds = hasWeights && o == 0 ? model.weightSecondsPerByte : 0;
+    work.writtenSeconds = hasWeights && o > 0 ? model.weightSecondsPerByte : 0;
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }

@@ -198,6 +198,7 @@ public:
     model.setting = setting;
     model.gradientBytes /= double(setting.tp);
     model.stateBytes /= double(setting.tp);
+    model.weightBytes /= double(setting.tp);
     model.onlyAllReduces =
         constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
   }
@@ -213,8 +214,13 @@ public:
       if (flow.saved && flow.producer >= 0 && problem.tensors[size_t(flow.tensor)].kind == TensorKind::Activation)
         kept += flow.bytes * flow.count / double(model.setting.tp);
     }
-    if (const Device &device = model.cluster->device; !device.caches.empty())
+    if (const Device &device = model.cluster->device; !device.caches.empty()) {
       model.keptSecondsPerByte = device.meanSecondsPerByte(2 * kept);
+      // Between a weight's two passes lie the layers after it, and from its backward pass to the next forward pass
+      // those before it: their weights twice, and their gradients.
+      model.weightSecondsPerByte =
+          device.meanSecondsPerByte((2 * model.weightBytes + model.gradientBytes) / double(model.setting.pp));
+    }
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     CLEAVE_RETURN_IF_ERROR(fillHomes());
     addBatchCollectives();

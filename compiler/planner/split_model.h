@@ -240,9 +240,11 @@ struct SplitModel {
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
   RecomputeSegments segments;
-  double keptSecondsPerByte = 0; // of what is kept between the passes, where the device has caches
-  double stateBytes = 0;         // parameters, gradients and optimizer state, before ZeRO: what a step touches once
-  double gradientBytes = 0;      // of all parameters, on a device that has them whole: no bucket is larger
+  double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
+  double weightSecondsPerByte = 0; // the same of weights, which a pass leaves and the next one comes back to
+  double weightBytes = 0;          // parameters, before ZeRO
+  double stateBytes = 0;           // parameters, gradients and optimizer state, before ZeRO: what a step touches once
+  double gradientBytes = 0;        // of all parameters, on a device that has them whole: no bucket is larger
 
   // Does this node, of an attention, see the keys of one device at a time? Then its scores are made again in the
   // backward pass, and no more than those of one device's keys are there at a time.

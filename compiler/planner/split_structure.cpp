@@ -82,6 +82,7 @@ public:
         layout->heavyFlops += node.backwardFlops;
     }
     for (const Tensor &tensor : problem.tensors) {
+      if (tensor.kind == TensorKind::Parameter) model.weightBytes += tensor.bytes();
       if (!tensor.trainable) continue;
       const double elements = double(tensor.elements()), gradient = double(tensor.gradientBytes);
       model.gradientBytes += elements * gradient;

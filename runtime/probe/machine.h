@@ -61,6 +61,7 @@ struct CollectiveFigure {
   int64_t members = 0;
   int64_t bytes = 0; // of the whole tensor (see planner/cost.h)
   double seconds = 0;
+  bool isFar = false; // they come from memory, not from a cache
 };
 
 struct MachineFigures {

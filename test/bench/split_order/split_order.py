@@ -5,9 +5,10 @@
     split_order.py --build BUILD [--models a,b] [--devices 1,2,4] [--keep FOLDER] [--clusters FOLDER] [--realtime]
 
 `cleave probe` measures the machine for cpu:1, cpu:2 and cpu:4; then small models are compiled with several splits each
-and run. A split's time is its shortest step; the runs are short and take turns, so that another process' load hits all
-of them alike. Two splits whose shortest steps differ by less than 10 % are a tie. Any other pair is out of order when
-the prediction has it the other way round.
+and run. A split's time is that of its quick steps (the twentieth part that is the quickest takes no longer; the very
+shortest of thousands of steps of 50 us is a fluke), in the quickest of several runs; the runs are short and take turns, so
+that another process' load hits all of them alike. Two splits whose times differ by less than 10 % are a tie. Any other
+pair is out of order when the prediction has it the other way round.
 """
 import argparse
 import itertools
@@ -73,25 +74,25 @@ def write_recipe(model, folder):
     return path
 
 
-def steps_of(cleave, plan, folder, steps, realtime):
-    """Seconds of each step."""
+def time_of(cleave, plan, folder, steps, realtime):
+    """Seconds of a quick step of so many."""
     metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
     prefix = ["chrt", "-f", "1"] if realtime else []
     call(prefix + [cleave, "run", plan, "--steps", steps, "--metrics", metrics, "--quiet"])
-    return [json.loads(line)["step_time_s"] for line in metrics.read_text().splitlines() if '"loss"' in line]
+    times = sorted(json.loads(line)["step_time_s"] for line in metrics.read_text().splitlines() if '"loss"' in line)
+    return times[len(times) // 20]
 
 
 def measure(cleave, plans, folder, realtime):
-    """Shortest step of every plan, in seconds."""
+    """Step time of every plan, in seconds."""
     best, steps = {}, {}
     for name, plan in plans.items():  # also warms up
-        times = steps_of(cleave, plan, folder, 5, realtime)
-        best[name] = min(times)
-        steps[name] = max(5, min(8000, int(ROUND_SECONDS / min(times))))
+        best[name] = time_of(cleave, plan, folder, 5, realtime)
+        steps[name] = max(5, min(8000, int(ROUND_SECONDS / best[name])))
     for _ in range(ROUNDS):
         for name, plan in plans.items():
-            best[name] = min(best[name], *steps_of(cleave, plan, folder, steps[name], realtime))
+            best[name] = min(best[name], time_of(cleave, plan, folder, steps[name], realtime))
     return best
 
 

@@ -235,6 +235,41 @@ TEST(Caches, KeptBytesComeFromFurtherAway) {
   EXPECT_EQ(seconds(1 << 21), 0);
 }
 
+// A kernel that one thread does wakes no others.
+TEST(Cost, SmallKernelsStartOnOneThread) {
+  Cluster cluster = *parseCluster("cpu:1");
+  LocalWork work;
+  work.memoryBound = true;
+  work.kernels = 3;
+  const double shared = operationSeconds(cluster, "fp32", work);
+  work.isSolo = true;
+  const double alone = operationSeconds(cluster, "fp32", work);
+  EXPECT_NEAR(shared - alone, 3 * (cluster.device.launchSeconds - cluster.device.soloLaunchSeconds), 1e-15);
+  EXPECT_LT(alone, shared / 4);
+  EXPECT_DOUBLE_EQ(parseCluster("a100-80g:8")->device.soloLaunchSeconds,
+                   parseCluster("a100-80g:8")->device.launchSeconds);
+}
+
+// Weights that lie further away than their own size says take that long to be read.
+TEST(Caches, ProductsReadWeightsFromAfar) {
+  Cluster cluster = *parseCluster("cpu:1");
+  Device &device = cluster.device;
+  device.memoryBandwidth = 10e9;
+  device.bandwidthEfficiency = device.productTraffic = 1;
+  device.productWriteTraffic = 0.5;
+  device.caches = {{1 << 20, 100e9}};
+  LocalWork work;
+  work.product = {16, 64, 64};
+  work.flops = 2 * 16 * 64 * 64;
+  work.read = work.written = 4 * 64 * 64;
+  const double near = operationSeconds(cluster, "fp32", work);
+  work.readSeconds = 1 / 10e9;
+  const double more = work.read * (1 / 10e9 - 1 / 100e9);
+  EXPECT_NEAR(operationSeconds(cluster, "fp32", work) - near, more, 1e-15);
+  work.writtenSeconds = 1 / 10e9;
+  EXPECT_NEAR(operationSeconds(cluster, "fp32", work) - near, 1.5 * more, 1e-15);
+}
+
 TEST(Constraints, Globs) {
   EXPECT_TRUE(matchesGlob("*.weight", "a.b.weight"));
   EXPECT_TRUE(matchesGlob("a.?.w*", "a.0.weight"));

@@ -50,10 +50,12 @@ runtime::MachineFigures lawful(int64_t devices) {
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
-      double rate = bytes > 1 << 20 ? 25e9 : 75e9;
+      const bool isFar = bytes > 1 << 20;
+      double rate = isFar ? 25e9 : 75e9;
       double waits = std::log2(double(members)) / std::log2(double(devices));
       double moved = bytes <= 4096 ? 0 : 1 + 1 / double(members); // every rank reads all inputs' part and writes it
-      figures.collectives.push_back({"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / rate});
+      figures.collectives.push_back(
+          {"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / rate, isFar});
     }
   return figures;
 }

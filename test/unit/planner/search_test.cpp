@@ -386,6 +386,22 @@ TEST(Search, LayersThatReadAllLayersBeforeThemAreSolvedInTime) {
 }
 
 // Nothing that a search does is quadratic in operations, also where one weight is read by all of them.
+// Two weights of 1 MiB: between a weight's two passes lie up to 6 MiB (twice the weights, once their gradients), a
+// third of that past a cache of 4 MiB.
+TEST(Search, WeightsThatTheCacheDoesNotKeepComeFromMemory) {
+  Cluster cluster = *parseCluster("cpu:1");
+  cluster.device.memoryBandwidth = 10e9;
+  cluster.device.bandwidthEfficiency = 1;
+  auto seconds = [&](double cache) {
+    cluster.device.caches = {{cache, 100e9}};
+    return mustSolve(mlp(4, 512, 512, 512), cluster, {.microbatches = "1", .recompute = "none"}).predicted.computeSeconds;
+  };
+  // Read by both forward products and by the second's gradient of its input.
+  const double reads = 3 * 4 * 512 * 512, slower = 1 / 10e9 - 1 / 100e9;
+  EXPECT_GT(seconds(4 << 20) - seconds(64 << 20), 0.3 * reads * slower);
+  EXPECT_DOUBLE_EQ(seconds(16 << 20), seconds(64 << 20)); // nothing that a step touches lies that far
+}
+
 TEST(Search, RunnersUpAreDistinctAndInOrder) {
   Decision decision = mustSolve(gpt({64, 64, 128, 8, 8, 512}), "a100-80g:2x4", {}, {.alternatives = false, .top = 5});
   ASSERT_EQ(decision.alternatives.size(), 5u);
