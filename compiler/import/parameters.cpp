@@ -79,6 +79,7 @@ public:
     mergeEqualMatrices();
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
+    tellComputed();
     return std::move(table);
   }
 
@@ -289,11 +290,11 @@ private:
       return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
     bool named = intended.match(names).has_value();
     const ExporterStatement &stated = statementOf(names.name);
-    const bool isComputed = !stated.foldedFrom.empty();
-    if (!named && stated.kind == ExporterStatement::Kind::Buffer && !(isComputed && hasWeightUse(initializer, uses)))
+    if (!named && stated.kind == ExporterStatement::Kind::Buffer)
       return constantUpTo(frozenConstantLimit,
-                          isComputed ? "computed from no parameter, as the exporter says"
-                                     : "a buffer, as the exporter says; name it in `trainable` to train it");
+                          stated.foldedFrom.empty()
+                              ? "a buffer, as the exporter says; name it in `trainable` to train it"
+                              : "computed from no parameter, as the exporter says");
     if (!named && stated.kind != ExporterStatement::Kind::Parameter) {
       if (tensor.elements() <= 1 && !isOfModule(names.name) && !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
@@ -396,10 +397,8 @@ private:
 
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
-    const ExporterStatement &stated = statementOf(name);
-    parameter.foldedFrom = stated.foldedFrom;
-    if (keepsName && isAnyTrained && stated.foldedFrom.size() > 1)
-      noteComputed(name, parameter.trainable, stated.parameters);
+    parameter.foldedFrom = statementOf(name).foldedFrom;
+    if (keepsName && isAnyTrained && renamedFrom(name).empty()) noteComputed(name, parameter.trainable);
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -419,16 +418,32 @@ private:
   }
 
   // Of a tensor that was computed from parameters which the file has no longer.
-  void noteComputed(const std::string &computed, bool trains, const std::vector<std::string> &parameters) {
-    std::vector<std::string> gone;
-    for (const std::string &origin : parameters)
-      if (!initializers.count(origin)) gone.push_back("'" + origin + "'");
-    if (gone.empty()) return;
-    table.notes.push_back(fmt::format(
-        "{} {}: the exporter computed '{}' from {}, which {}; torch.onnx.export(..., optimize=False) leaves parameters "
-        "as they are",
-        fmt::join(gone, ", "), gone.size() == 1 ? "does not train" : "do not train", computed,
-        gone.size() == 1 ? "it" : "them", trains ? "trains instead" : "is a constant"));
+  void noteComputed(const std::string &computed, bool trains) {
+    for (const std::string &origin : statementOf(computed).parameters) {
+      if (initializers.count(origin)) continue;
+      if (trains)
+        changed.push_back(fmt::format("'{}' as '{}'", origin, computed));
+      else
+        lost.insert("'" + origin + "'");
+    }
+  }
+
+  // What the exporter's computations mean, one line for all parameters that train as something else, one for those that
+  // do not.
+  void tellComputed() {
+    const std::string advice = "; torch.onnx.export(..., optimize=False) leaves them as they are";
+    if (const size_t number = changed.size(); number > 4) {
+      changed.resize(4);
+      changed.push_back(fmt::format("... ({} in all)", number));
+    }
+    if (!changed.empty())
+      table.notes.push_back(fmt::format("parameters that train as what the exporter computed from them: {}{}",
+                                        fmt::join(changed, ", "), advice));
+    if (!lost.empty())
+      table.notes.push_back(
+          fmt::format("parameters that do not train, since the exporter computed constants from them: "
+                      "{}{}",
+                      fmt::join(lost, ", "), advice));
   }
 
   const ModelFile &model;
@@ -448,6 +463,8 @@ private:
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
   std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
+  std::vector<std::string> changed; // parameters that the exporter computed something from that trains
+  std::set<std::string> lost;       // or a constant
 };
 
 } // namespace
