@@ -274,9 +274,11 @@ private:
         for (const auto &dim : node.rule.results[r])
           if (std::find(dim.begin(), dim.end(), factor) != dim.end()) contextSplit[size_t(node.results[r])] = true;
       if (factor >= 0 || node.cheap || node.flops == 0 || node.flops < facts.expensiveFlops) continue;
-      std::string why =
-          positions < 0 ? "it has no sequence"
-                        : fmt::format("its sequence of {} does not divide", node.rule.factors[size_t(positions)].size);
+      const int64_t length = positions < 0 ? 0 : node.rule.factors[size_t(positions)].size;
+      std::string why = positions < 0 ? "it has no sequence"
+                        : length % model.setting.cp != 0
+                            ? fmt::format("its sequence of {} does not divide", length)
+                            : fmt::format("its sequence of {} cannot be computed in parts", length);
       return {ErrorKind::Usage, fmt::format("cp={} cannot split node '{}' ({}): {}; choose another --mesh cp",
                                             model.setting.cp, node.name, node.op, why)};
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Small models: three whose values pass over several pipeline stages, one whose gradient hangs on a rounding.
+"""Small models: three whose values pass over several pipeline stages, one whose gradient hangs on a rounding, one with
+a convolution along its sequence.
 
     make_models.py chain FILE    eight layers of 256 features, 2 MiB of weights
     make_models.py unet FILE     every layer of the way down is read again on the way up; a second input in
@@ -7,6 +8,7 @@
     make_models.py seq2seq FILE  an encoder whose result every layer of the decoder reads; one embedding for
                                  both sides and the head
     make_models.py kink FILE     what enters its ReLU is zero but for the weights' rounding
+    make_models.py waves FILE    a convolution over 8 positions, and a layer for each of them
 """
 import pathlib
 import sys
@@ -86,8 +88,15 @@ def kink():
     return [("x", FLOAT, ["batch", 1])], ("y", ["batch", 4])
 
 
+def waves():
+    x = add("Conv", ["x", weight("filter", 8, 8, 3)], "convolved", pads=[1, 1])
+    add("Identity", [layer(add("Transpose", [x], "positions", perm=[0, 2, 1]), "head", 8, 4, None)], "y")
+    return [("x", FLOAT, ["batch", 8, 8])], ("y", ["batch", 8, 4])
+
+
 def main():
-    inputs, (output, shape) = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink}[sys.argv[1]]()
+    models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "waves": waves}
+    inputs, (output, shape) = models[sys.argv[1]]()
     graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
     graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)
     graph += chunk(12, value_info(output, FLOAT, shape))
