@@ -76,6 +76,7 @@ public:
 
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
+    collectModules();
     mergeEqualMatrices();
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
@@ -178,6 +179,16 @@ private:
                         "`ties: as_exported` separates them",
                         headName, tableName, same ? "" : " transposed"));
       }
+    }
+  }
+
+  // Where weights are: "blocks" of "blocks.0.attention.weight".
+  void collectModules() {
+    for (const auto &[name, initializer] : initializers) {
+      auto isWeight = [&](const Use &use) { return isWeightOperand(opOf(use), use.operand); };
+      if (initializer.tensor.isFloat() && initializer.tensor.elements() > 1 &&
+          std::ranges::any_of(initializer.uses, isWeight))
+        modules.insert(name.substr(0, name.find('.')));
     }
   }
 
@@ -314,13 +325,15 @@ private:
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
   }
 
-  // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha", and "alpha" where the model came
-  // from TorchScript, whose nodes are called "/blocks.0/Mul" and its own constants "onnx::Mul_7".
+  // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha" beside weights of "blocks", and
+  // "alpha" where the model came from TorchScript, whose nodes are called "/blocks.0/Mul" and its own constants
+  // "onnx::Mul_7".
   bool isOfModule(const std::string &name) const {
     bool isPath = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '.';
     }) && !std::isdigit(static_cast<unsigned char>(name.front()));
-    if (name.find('.') != std::string::npos || !isPath) return isPath;
+    if (!isPath) return false;
+    if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
     return std::any_of(flat.nodes.begin(), flat.nodes.end(),
                        [](const FlatNode &node) { return node.name.starts_with('/'); });
   }
@@ -460,6 +473,7 @@ private:
   std::vector<std::string> order;
   std::map<std::string, std::string> resolved;                 // value -> initializer, through Identity
   std::map<std::string, std::vector<std::string>> valuesOf;    // the inverse
+  std::set<std::string> modules;                               // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
   std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
