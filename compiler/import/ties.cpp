@@ -68,6 +68,42 @@ std::vector<std::vector<Use>> groupByLayer(const GraphIndex &index, const std::v
   return result;
 }
 
+// The module of a TorchScript node, "/layers.1/linear1/MatMul" -> "/layers.1/linear1"; "" for other nodes.
+std::string moduleOf(const FlatNode &node) {
+  return node.name.starts_with('/') ? node.name.substr(0, node.name.rfind('/')) : "";
+}
+
+// The same without places in lists: "/layers.*/linear1". A module that runs again is "/layers.0_1", which is no place.
+std::string withoutPlaces(const std::string &module) {
+  std::string path;
+  for (size_t at = 0; at < module.size();) {
+    size_t end = std::min(module.find('/', at + 1), module.size());
+    std::string part = module.substr(at, end - at);
+    size_t dot = part.rfind('.');
+    bool isPlace = dot != std::string::npos && dot + 1 < part.size() &&
+                   part.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+    path += isPlace ? part.substr(0, dot) + ".*" : part;
+    at = end;
+  }
+  return path;
+}
+
+// Uses by module, where these are one another's copies in a list: nn.TransformerEncoder begins with equal layers, whose
+// weights TorchScript merges. One group where they are not.
+std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::vector<Use> &uses) {
+  std::map<std::string, std::vector<Use>> byModule;
+  std::set<std::string> kinds;
+  for (const Use &use : uses) {
+    const std::string module = moduleOf(index.flat.nodes[use.node]);
+    byModule[module].push_back(use);
+    kinds.insert(withoutPlaces(module));
+  }
+  if (kinds.size() != 1) return {uses};
+  std::vector<std::vector<Use>> copies;
+  for (auto &[module, group] : byModule) copies.push_back(std::move(group));
+  return copies;
+}
+
 std::string nodeNames(const GraphIndex &index, const std::vector<Use> &uses) {
   std::vector<std::string> names;
   for (const Use &use : uses) {
@@ -149,6 +185,12 @@ std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTen
   }
   bool embeddingAndHead = readByGather(index, uses) && readByProduct(index, uses);
   bool mergedConstant = allEqual(tensor) || (!tensor.bytes && tensor.shape.size() <= 1);
+  if (std::vector<std::vector<Use>> copies = groupByCopy(index, uses); !embeddingAndHead && copies.size() > 1) {
+    decision = of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
+                                "`ties: as_exported` keeps one",
+                                copies.size());
+    return copies;
+  }
   if (embeddingAndHead || !mergedConstant) {
     decision = of + fmt::format("one parameter ({}); `ties: none` separates them",
                                 embeddingAndHead ? "an embedding and its head" : "its values are not a constant's");

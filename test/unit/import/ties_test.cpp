@@ -53,6 +53,28 @@ TEST(Ties, TrainedSharedBiasesStayShared) {
   EXPECT_THAT(params(model.import()), ElementsAre("w1", "w2", "b"));
 }
 
+// Layers of a list that began as copies, merged by TorchScript; a layer that runs twice; two layers that are not alike.
+TEST(Ties, CopiedLayersAreUntied) {
+  struct Case {
+    const char *first, *second;
+    bool areCopies;
+  };
+  for (const Case &tried :
+       {Case{"/layers.0/fc/MatMul", "/layers.1/fc/MatMul", true}, Case{"/layers.0/MatMul", "/layers.0_1/MatMul", false},
+        Case{"/encoder/MatMul", "/decoder/MatMul", false}, Case{"mm.0", "mm.1", false}}) {
+    ModelBuilder model;
+    model.input("x", {-1, 4});
+    model.weight("w", {4, 4});
+    model.node("MatMul", {"x", "w"}, {"a"})->set_name(tried.first);
+    model.node("MatMul", {"a", "w"}, {"y"})->set_name(tried.second);
+    model.output("y");
+    Imported seen = model.import();
+    EXPECT_EQ(params(seen).size(), tried.areCopies ? 2u : 1u) << tried.second;
+    EXPECT_EQ(seen.text.find("copies of one another") != std::string::npos, tried.areCopies);
+    EXPECT_THAT(params(model.import({{"*"}, recipe::Ties::AsExported})), ElementsAre("w"));
+  }
+}
+
 TEST(Ties, OnesOfManyLayerNormsAreUntied) {
   ModelBuilder model;
   model.input("x", {-1, 4});
