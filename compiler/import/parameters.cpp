@@ -326,16 +326,16 @@ private:
   }
 
   // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha" beside weights of "blocks", and
-  // "alpha" where the model came from TorchScript, whose nodes are called "/blocks.0/Mul" and its own constants
-  // "onnx::Mul_7".
+  // "alpha" where PyTorch exported the model by way of TorchScript, whose nodes are called "/blocks.0/Mul" and its own
+  // constants "onnx::Mul_7".
   bool isOfModule(const std::string &name) const {
     bool isPath = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '.';
     }) && !std::isdigit(static_cast<unsigned char>(name.front()));
     if (!isPath) return false;
     if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
-    return std::any_of(flat.nodes.begin(), flat.nodes.end(),
-                       [](const FlatNode &node) { return node.name.starts_with('/'); });
+    return model.proto.producer_name() == "pytorch" &&
+           std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
   }
 
   // The bias of a layer with one output: an operand that is always a weight, or added to a product.

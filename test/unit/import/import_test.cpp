@@ -216,14 +216,15 @@ TEST(Import, WhatTheExporterComputed) {
 }
 
 TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
-  for (bool torchScript : {false, true}) { // whose nodes are called after modules
+  for (bool torchScript : {false, true}) { // whose nodes are called after modules, as others' may be too
     ModelBuilder model;
+    if (torchScript) model.proto.set_producer_name("pytorch");
     for (const char *name : {"blocks.0.alpha", "alpha", "const.scale", "onnx::Add_7", "const_fold_opt__1:0"})
       model.weight(name, {}, {2.0f});
     model.weight("w", {4});
     model.weight("blocks.0.weight", {4, 4});
     model.node("MatMul", {"w", "blocks.0.weight"}, {"product"});
-    if (torchScript) model.node("Add", {"w", "w"}, {"twice"})->set_name("/blocks.0/Add");
+    model.node("Add", {"w", "w"}, {"twice"})->set_name("/blocks.0/Add");
     auto trained =
         trainedFactors(model, {"blocks.0.alpha", "alpha", "const.scale", "onnx::Add_7", "const_fold_opt__1:0"});
     EXPECT_EQ(trained, torchScript ? std::vector<std::string>({"blocks.0.alpha", "alpha"})
