@@ -32,6 +32,16 @@ void readSignature(const std::string &signature, ExporterStatements &statements)
 
 } // namespace
 
+// ['', 'layers', 'layers.1', 'layers.1.linear1', 'linear_6']: modules, and last the operation.
+std::string statedModule(const ::onnx::NodeProto &node) {
+  for (const ::onnx::StringStringEntryProto &entry : node.metadata_props()) {
+    if (entry.key() != "pkg.torch.onnx.name_scopes") continue;
+    std::vector<std::string> scopes = stringsOf(entry.value());
+    return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+  }
+  return "";
+}
+
 ExporterStatements exporterStatements(const ::onnx::GraphProto &graph) {
   ExporterStatements statements;
   for (const ::onnx::StringStringEntryProto &entry : graph.metadata_props())

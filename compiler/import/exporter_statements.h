@@ -22,6 +22,9 @@ struct ExporterStatement {
 
 using ExporterStatements = std::map<std::string, ExporterStatement>; // by initializer
 
+// The module that a node is of, "layers.1.linear1", from pkg.torch.onnx.name_scopes; "" where nothing is said.
+std::string statedModule(const ::onnx::NodeProto &node);
+
 ExporterStatements exporterStatements(const ::onnx::GraphProto &graph);
 
 } // namespace cleave::import_

@@ -1,10 +1,13 @@
 #include "compiler/import/ties.h"
+#include "compiler/import/exporter_statements.h"
 #include "compiler/import/tensor_values.h"
+#include <algorithm>
 #include <deque>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
 #include <set>
+#include <sstream>
 
 namespace cleave::import_ {
 namespace {
@@ -68,37 +71,39 @@ std::vector<std::vector<Use>> groupByLayer(const GraphIndex &index, const std::v
   return result;
 }
 
-// The module of a TorchScript node, "/layers.1/linear1/MatMul" -> "/layers.1/linear1"; "" for other nodes.
+// The module of a node, "layers.1.linear1": of TorchScript's "/layers.1/linear1/MatMul", or as the exporter says.
 std::string moduleOf(const FlatNode &node) {
-  return node.name.starts_with('/') ? node.name.substr(0, node.name.rfind('/')) : "";
+  if (!node.name.starts_with('/')) return statedModule(*node.node);
+  std::string module = node.name.substr(1, std::max<size_t>(node.name.rfind('/'), 1) - 1);
+  std::replace(module.begin(), module.end(), '/', '.');
+  return module;
 }
 
-// The same without places in lists: "/layers.*/linear1". A module that runs again is "/layers.0_1", which is no place.
+// The same without places in lists: "layers.*.linear1". A module that runs again is "layers.0_1", which is no place.
 std::string withoutPlaces(const std::string &module) {
   std::string path;
-  for (size_t at = 0; at < module.size();) {
-    size_t end = std::min(module.find('/', at + 1), module.size());
-    std::string part = module.substr(at, end - at);
-    size_t dot = part.rfind('.');
-    bool isPlace = dot != std::string::npos && dot + 1 < part.size() &&
-                   part.find_first_not_of("0123456789", dot + 1) == std::string::npos;
-    path += isPlace ? part.substr(0, dot) + ".*" : part;
-    at = end;
-  }
+  std::istringstream parts(module);
+  for (std::string part; std::getline(parts, part, '.');)
+    path += part.find_first_not_of("0123456789") == std::string::npos ? ".*" : "." + part;
   return path;
 }
 
 // Uses by module, where these are one another's copies in a list: nn.TransformerEncoder begins with equal layers, whose
-// weights TorchScript merges. One group where they are not.
-std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::vector<Use> &uses) {
+// weights exporters merge. One group where they are not. Outside of TorchScript a module that runs again has a place of
+// its own, too: there copies have weights of their own beside what was merged.
+std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::vector<Use> &uses,
+                                          const IsMatrix &isMatrix) {
   std::map<std::string, std::vector<Use>> byModule;
   std::set<std::string> kinds;
+  bool isTorchScript = true;
   for (const Use &use : uses) {
-    const std::string module = moduleOf(index.flat.nodes[use.node]);
-    byModule[module].push_back(use);
-    kinds.insert(withoutPlaces(module));
+    const FlatNode &node = index.flat.nodes[use.node];
+    isTorchScript &= node.name.starts_with('/');
+    byModule[moduleOf(node)].push_back(use);
+    kinds.insert(withoutPlaces(moduleOf(node)));
   }
   if (kinds.size() != 1) return {uses};
+  if (!isTorchScript && groupByLayer(index, uses, isMatrix).size() != byModule.size()) return {uses};
   std::vector<std::vector<Use>> copies;
   for (auto &[module, group] : byModule) copies.push_back(std::move(group));
   return copies;
@@ -185,7 +190,8 @@ std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTen
   }
   bool embeddingAndHead = readByGather(index, uses) && readByProduct(index, uses);
   bool mergedConstant = allEqual(tensor) || (!tensor.bytes && tensor.shape.size() <= 1);
-  if (std::vector<std::vector<Use>> copies = groupByCopy(index, uses); !embeddingAndHead && copies.size() > 1) {
+  if (std::vector<std::vector<Use>> copies = groupByCopy(index, uses, isMatrix);
+      !embeddingAndHead && copies.size() > 1) {
     decision = of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
                                 "`ties: as_exported` keeps one",
                                 copies.size());

@@ -75,6 +75,23 @@ TEST(Ties, CopiedLayersAreUntied) {
   }
 }
 
+// PyTorch's other exporter merges small tensors alone: copies have larger weights of their own beside them.
+TEST(Ties, BiasesOfCopiedLayersAreUntied) {
+  for (bool ownWeights : {true, false}) {
+    ModelBuilder model;
+    twoLayers(model, ownWeights ? "w2" : "w1", false);
+    for (int i = 0; i < model.proto.graph().node_size(); ++i) {
+      ::onnx::StringStringEntryProto *entry = model.proto.mutable_graph()->mutable_node(i)->add_metadata_props();
+      entry->set_key("pkg.torch.onnx.name_scopes");
+      entry->set_value(i < 2 ? "['', 'layers', 'layers.0', 'linear']" : "['', 'layers', 'layers.1', 'linear_1']");
+    }
+    if (ownWeights)
+      EXPECT_THAT(params(model.import()), ElementsAre("w1", "w2", "b", "b#2"));
+    else
+      EXPECT_THAT(params(model.import()), ElementsAre("w1", "b"));
+  }
+}
+
 TEST(Ties, OnesOfManyLayerNormsAreUntied) {
   ModelBuilder model;
   model.input("x", {-1, 4});
