@@ -75,6 +75,7 @@ def megatron(t):
 
 
 def megatron_sp(t):
+    # The head has its part of the positions, embedding and head are whole on every device.
     half = L * 2 * B * S * H * ring_pass(t) * F32  # two of a layer's reduce-scatters, or all-gathers
     parts = {
         ("forward", "all_gather"): [("activations", "2bsh(t-1)/t a layer", half)],
@@ -83,13 +84,6 @@ def megatron_sp(t):
         ("backward", "reduce_scatter"): [("activations' gradients", "2bsh(t-1)/t a layer", half)],
         ("backward", "all_reduce"): [loss(t)],
     }
-    if t > 2:  # V classes do not divide: the head has its part of the positions, and the table lies split along h
-        table = V * H * ring_pass(t) * F32
-        parts["forward", "all_gather"].append(("the table, split along h, for the head", "Vh(t-1)/t", table))
-        parts["backward", "all_gather"].append(("the table again", "Vh(t-1)/t", table))
-        parts["backward", "reduce_scatter"].append(("its gradient", "Vh(t-1)/t", table))
-        parts["backward", "all_to_all"] = [("the embeddings' gradient, split along h", "bsh(t-1)/t²",
-                                            B * S * H * ring_pass(t) / t * F32)]
     return Row(f"Megatron sequence parallelism, t={t}", t, ["--like", "megatron-sp"], parts)
 
 
