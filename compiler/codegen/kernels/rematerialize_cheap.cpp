@@ -9,6 +9,8 @@
 // The sum of a residual stream is not made again: the next layer reads it, so it stands in memory anyway, and the two
 // tensors that it was made from would have to be kept and read in its place.
 //
+// A wider copy of a value is made again whatever its size: what it was made from takes less in its place.
+//
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
 //
 // Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what
@@ -44,6 +46,10 @@ int64_t stageOf(Operation *op) {
 double bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+bool isWidening(Operation *op) {
+  return isa<onnx::CastOp>(op) && bytesOf(op->getOperand(0)) < bytesOf(op->getResult(0));
 }
 
 class Rematerializer {
@@ -153,7 +159,7 @@ private:
     for (Operation *user : value.getUsers())
       if (isBackward(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
-    bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op);
+    bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op) || isWidening(op);
     if (bytesOf(value) <= smallBytes && !isFree) return;
     expanded.clear();
     double again = costOfOperands(op, 0);

@@ -50,3 +50,15 @@ func.func @residual(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %d: tensor
   %g = onnx.Mul %d, %s {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
   return %t, %g : tensor<256x256xf32>, tensor<256x256xf32>
 }
+
+// Small values are kept as they are, but not two of them: the wider one is made again from the other.
+// CHECK-LABEL: func.func @widened
+// CHECK: %[[D:.*]] = onnx.Mul %{{.*}} {cleave.phase = "forward"}
+// CHECK: %[[AGAIN:.*]] = onnx.Cast %arg0 {cleave.phase = "backward"
+// CHECK: onnx.Mul %[[AGAIN]], %[[D]] {cleave.phase = "backward"}
+func.func @widened(%x: tensor<16x16xbf16>) -> (tensor<16x16xf32>, tensor<16x16xf32>) {
+  %w = onnx.Cast %x {to = f32, cleave.phase = "forward"} : (tensor<16x16xbf16>) -> tensor<16x16xf32>
+  %d = onnx.Mul %w, %w {cleave.phase = "forward"} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %g = onnx.Mul %w, %d {cleave.phase = "backward"} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %d, %g : tensor<16x16xf32>, tensor<16x16xf32>
+}
