@@ -13,18 +13,20 @@ namespace {
 
 // Limits that keep one kernel's code and registers within reason.
 constexpr size_t maxOps = 96, maxBuffers = 28;
-// Statistics of rows, scalars: kept without a second thought.
-constexpr int64_t smallBytes = 65536;
+// Statistics of rows, scalars: kept without a second thought; and what is no more than a page beside any result.
+constexpr int64_t smallBytes = 65536, fewBytes = 4096;
 
 int64_t bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Alive for the whole function, or so small that keeping it costs nothing: reading it late is free.
-bool isAlwaysThere(Value value) {
+// Alive for the whole function, or so small, by itself and beside the result that waits for it, that keeping it costs
+// nothing: reading it late is free.
+bool isAlwaysThere(Value value, int64_t resultBytes) {
   Operation *op = value.getDefiningOp();
-  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes;
+  return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) ||
+         bytesOf(value) <= std::min(smallBytes, std::max(resultBytes, fewBytes));
 }
 
 // What must be kept so that the value can be had later for nothing: the source of a view, nothing for an Iota.
@@ -177,11 +179,12 @@ int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const
         if (canBeLate(operand.getDefiningOp())) grows |= late.insert(operand.getDefiningOp());
   }
   llvm::SmallDenseSet<Value> kept;
+  const int64_t resultBytes = bytesOf(op->getResult(0));
   int64_t bytes = 0;
   for (Operation *one : late)
     for (Value seen : one->getOperands()) {
       Value operand = behindFree(seen);
-      if (isAlwaysThere(operand) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
+      if (isAlwaysThere(operand, resultBytes) || isa<onnx::IotaOp>(operand.getDefiningOp())) continue;
       if (late.contains(operand.getDefiningOp())) continue;
       // A product that stands right before has it, too: an activation whose sign the kernel behind wants.
       bool isAliveThen = llvm::any_of(operand.getUsers(), [&](Operation *user) {
@@ -196,7 +199,7 @@ int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const
 // from, which can then be late, too.
 bool ClusterGraph::isWorthDelaying(Operation *op, int64_t until) const {
   int64_t result = bytesOf(op->getResult(0)), most = result + result / 8; // statistics of rows come with the rows
-  return keptFor(op, until, 0) <= most || keptFor(op, until, 16) <= most;
+  return keptFor(op, until, 0) <= most || keptFor(op, until, 32) <= most;
 }
 
 //===--- merging

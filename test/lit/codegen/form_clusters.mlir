@@ -79,6 +79,59 @@ func.func @rows_and_columns(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf
   return %0, %1 : tensor<8xf32>, tensor<16xf32>
 }
 
+// A sum is not put off for what is small itself but large beside the sum: %y would stay until %u has been made.
+// CHECK-LABEL: func.func @sum_of_small
+// CHECK: %[[Y:.*]] = onnx.Contract
+// CHECK: %[[S:.*]] = plan.launch @{{k[0-9]+_reducesum}}(%[[Y]])
+// CHECK: onnx.Contract
+// CHECK: %[[U:.*]] = onnx.Contract
+// CHECK: plan.launch @{{k[0-9]+_mul}}(%[[S]], %[[U]])
+func.func @sum_of_small(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>, %v: tensor<64xf32>) -> tensor<64xf32> {
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %s = onnx.ReduceSum %y {axes = array<i64: 0>} : (tensor<64x64xf32>) -> tensor<64xf32>
+  %z = onnx.Contract %y, %v {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1>, result_indices = array<i64: 0>} : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %u = onnx.Contract %w, %z {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1>, result_indices = array<i64: 0>} : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %m = onnx.Mul %s, %u : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  return %m : tensor<64xf32>
+}
+
+// What 18 operations make of %y is made where it is wanted: %y stays until then, which the sum reads early.
+// CHECK-LABEL: func.func @long_way
+// CHECK: %[[Y:.*]] = onnx.Contract
+// CHECK: plan.launch @{{k[0-9]+_reducesum}}(%[[Y]])
+// CHECK-COUNT-2: onnx.Contract
+// CHECK: %[[U:.*]] = onnx.Contract
+// CHECK-NEXT: plan.launch @{{k[0-9]+_exp_neg_add_mul}}(%[[Y]], %[[U]])
+func.func @long_way(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %v: tensor<256xf32>) -> (tensor<256x256xf32>, tensor<256xf32>) {
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %s = onnx.ReduceSum %y {axes = array<i64: 0>} : (tensor<256x256xf32>) -> tensor<256xf32>
+  %z = onnx.Contract %w, %v {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1>, result_indices = array<i64: 0>} : (tensor<256x256xf32>, tensor<256xf32>) -> tensor<256xf32>
+  %t = onnx.Contract %w, %z {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1>, result_indices = array<i64: 0>} : (tensor<256x256xf32>, tensor<256xf32>) -> tensor<256xf32>
+  %u = onnx.Contract %w, %t {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1>, result_indices = array<i64: 0>} : (tensor<256x256xf32>, tensor<256xf32>) -> tensor<256xf32>
+  %a0 = onnx.Exp %y : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b0 = onnx.Neg %y : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a1 = onnx.Exp %a0 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b1 = onnx.Neg %b0 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a2 = onnx.Exp %a1 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b2 = onnx.Neg %b1 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a3 = onnx.Exp %a2 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b3 = onnx.Neg %b2 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a4 = onnx.Exp %a3 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b4 = onnx.Neg %b3 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a5 = onnx.Exp %a4 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b5 = onnx.Neg %b4 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a6 = onnx.Exp %a5 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b6 = onnx.Neg %b5 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a7 = onnx.Exp %a6 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b7 = onnx.Neg %b6 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %a8 = onnx.Exp %a7 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b8 = onnx.Neg %b7 : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %sum = onnx.Add %a8, %b8 : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %b = onnx.Broadcast %u {shape = array<i64: 256, 256>, dims = array<i64: 1>} : (tensor<256xf32>) -> tensor<256x256xf32>
+  %m = onnx.Mul %sum, %b : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %m, %s : tensor<256x256xf32>, tensor<256xf32>
+}
+
 // An update's kernel rounds every operation by itself: on two stages that hold a tied parameter, other operations are
 // merged with the same update, and a multiplication and an addition must not be fused in one of them only.
 // CHECK-LABEL: func.func @update
