@@ -7,8 +7,8 @@
 //                                                   %e = plan.copy %m1 {plan.link = "evict"}
 //   plan.store %m1, @adam.m                         plan.store %e, @adam.m            the copy writes it there
 //
-// ScheduleCommands puts the copies on streams of their own and lets fetches run ahead. What is smaller than a page
-// stays on the device: it would be all latency.
+// ScheduleCommands puts the copies on streams of their own and lets fetches run ahead. A parameter's state that is
+// smaller than a page stays on the device: it would be all latency.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
@@ -29,21 +29,34 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     if (!offloads(getOperation(), "optimizer")) return;
-    llvm::DenseSet<Attribute> moved;
-    for (auto param : getOperation().getOps<onnx::ParamOp>())
-      if (param.getRole() == "optimizer_state") moved.insert(FlatSymbolRefAttr::get(param.getSymNameAttr()));
-    SmallVector<onnx::ReadOp> reads;
+    llvm::DenseMap<Attribute, int64_t> bytesHere; // of each as it lies on this device
     for (auto function : getOperation().getOps<func::FuncOp>())
-      for (auto read : function.getOps<onnx::ReadOp>()) {
-        if (tensorBytes(read.getValue().getType()) < leastBytes) moved.erase(read.getParamAttr());
-        reads.push_back(read);
+      for (auto read : function.getOps<onnx::ReadOp>())
+        bytesHere[read.getParamAttr()] = tensorBytes(read.getValue().getType());
+    llvm::SmallVector<std::pair<onnx::ParamOp, Attribute>> states;
+    llvm::StringMap<int64_t> bytesOf; // by parameter
+    for (auto param : getOperation().getOps<onnx::ParamOp>()) {
+      if (param.getRole() != "optimizer_state") continue;
+      states.emplace_back(param, FlatSymbolRefAttr::get(param.getSymNameAttr()));
+      bytesOf[parameterOf(param)] += bytesHere.lookup(states.back().second);
+    }
+    llvm::DenseSet<Attribute> moved, used;
+    for (auto [param, name] : states)
+      if (bytesOf[parameterOf(param)] >= leastBytes) moved.insert(name);
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      llvm::DenseMap<Attribute, Value> fetched; // once for all that read it
+      for (auto read : llvm::make_early_inc_range(function.getOps<onnx::ReadOp>())) {
+        if (!moved.contains(read.getParamAttr()) || read.getValue().use_empty()) continue;
+        used.insert(read.getParamAttr());
+        Value &copy = fetched[read.getParamAttr()];
+        if (copy) {
+          read.getValue().replaceAllUsesWith(copy);
+          continue;
+        }
+        plan::CopyCommandOp fetch = copyAfter(read.getValue(), "fetch");
+        copy = fetch.getY();
+        read.getValue().replaceAllUsesExcept(copy, fetch);
       }
-    llvm::DenseSet<Attribute> used;
-    for (onnx::ReadOp read : reads) {
-      if (!moved.contains(read.getParamAttr()) || read.getValue().use_empty()) continue;
-      used.insert(read.getParamAttr());
-      plan::CopyCommandOp copy = copyAfter(read.getValue(), "fetch");
-      read.getValue().replaceAllUsesExcept(copy.getY(), copy);
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto store : llvm::make_early_inc_range(function.getOps<plan::StoreOp>()))
@@ -54,6 +67,10 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
   }
 
 private:
+  // What the state is of; itself where nothing says.
+  static StringRef parameterOf(onnx::ParamOp state) {
+    return state.getOf() ? *state.getOf() : state.getSymName();
+  }
   static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
     OpBuilder builder(value.getContext());
     builder.setInsertionPointAfterValue(value);

@@ -80,6 +80,8 @@ inline constexpr double hostLatency = 10e-6;
 // What has less than this part of both passes' commands behind it until it is wanted again stays on the device
 // (offload_activations.cpp: leastWay).
 inline constexpr double leastWayBack = 8;
+// A parameter's optimizer state that has fewer bytes stays, too (offload_state.cpp: leastBytes).
+inline constexpr double leastOnHost = 4096;
 // The rest leaves and comes in so many buckets, or with all that one kernel reads; two are on the device
 // (schedule_commands.cpp).
 inline constexpr double hostBuckets = 16;

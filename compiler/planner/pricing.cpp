@@ -197,7 +197,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
 
-  if (movesState(setting.offload)) {
+  if (movesState(setting.offload) && price.optimizer >= count * constants::leastOnHost) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
     price.host = std::exchange(price.optimizer, 0);
     price.hostSeconds = hostCopySeconds(*model.cluster, price.host, count);

@@ -248,6 +248,16 @@ TEST(Search, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
   EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
 }
 
+// Of parameters whose optimizer state on a device, of so many parts, is less than a page: it does not leave.
+double stateOfLessThanAPage(const Problem &problem, int64_t parts) {
+  double bytes = 0;
+  for (const Tensor &tensor : problem.tensors)
+    if (const double own = double(tensor.elements()) * tensor.optimizerBytes / double(parts);
+        tensor.kind == TensorKind::Parameter && own < 4096)
+      bytes += own;
+  return bytes;
+}
+
 // State in the hosts' memory: 8 bytes a parameter each way at once at the link's rate, beside the updates; what is on
 // the device is what is under way.
 TEST(Search, OffloadedStateIsPricedByTheHostLink) {
@@ -272,8 +282,10 @@ TEST(Search, OffloadedStateIsPricedByTheHostLink) {
     double held = state / (*zero == '0' ? 1 : 2);
     EXPECT_EQ(there.predicted.memory.host, 0);
     EXPECT_NEAR(there.predicted.memory.optimizer, held, 0.02 * held);
-    EXPECT_EQ(here.predicted.memory.optimizer, 0);
-    EXPECT_NEAR(here.predicted.memory.host, held, 0.02 * held);
+    const double stays = stateOfLessThanAPage(problem, *zero == '0' ? 1 : 2);
+    EXPECT_GT(stays, 0);
+    EXPECT_EQ(here.predicted.memory.optimizer, stays);
+    EXPECT_NEAR(here.predicted.memory.host, held - stays, 0.02 * held);
     // 8 Gbit/s for two devices, of which 0.8 are reached.
     EXPECT_NEAR(here.predicted.hostSeconds, here.predicted.memory.host / (0.8 * 8e9 / 8 / 2), 1e-12);
     EXPECT_LT(here.predicted.exposedHostSeconds, here.predicted.hostSeconds);
@@ -319,7 +331,7 @@ TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
     EXPECT_EQ(fast.predicted.exposedHostSeconds, 0);
     EXPECT_NEAR(fast.predicted.stepSeconds, there.predicted.stepSeconds, 1e-9 * there.predicted.stepSeconds);
     flags.offload = "all";
-    EXPECT_EQ(decide(8, flags).predicted.memory.optimizer, 0);
+    EXPECT_EQ(decide(8, flags).predicted.memory.optimizer, stateOfLessThanAPage(problem, 1));
   }
 }
 
