@@ -270,8 +270,11 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
     }
   }
-  for (const UnitLayout::SharedParameter &parameter : layout.shared)
-    costs.shared.push_back(one(size_t(parameter.variable)));
+  const std::vector<double> sums = sumsOfShared(model, choice);
+  for (size_t i = 0; i < layout.shared.size(); ++i) {
+    costs.shared.push_back(one(size_t(layout.shared[i].variable)));
+    costs.shared.back().sums = sums[i];
+  }
   if (model.setting.zero >= 3) {
     const std::vector<double> gathered = gatheredAgain(model, choice);
     for (size_t kind = 0; kind < costs.kinds.size(); ++kind) costs.kinds[kind].gatheredAgain = gathered[kind];

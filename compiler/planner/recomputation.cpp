@@ -4,9 +4,9 @@
 namespace cleave::planner {
 namespace {
 
-// Where a graph that is not made of repeated blocks is cut: segments of at least `target` kept bytes each, for targets
-// that double; those with the least sum of what crosses the cuts and the largest segment.
-std::vector<int> cutFreely(const Problem &problem) {
+// Where a graph that is not made of repeated blocks is cut, between units: segments of at least `target` kept bytes
+// each, for targets that double; those with the least sum of what crosses the cuts and the largest segment.
+std::vector<int> cutFreely(const Problem &problem, const std::vector<Unit> &units) {
   int count = int(problem.nodes.size());
   std::vector<double> crossing = problem.liveBytes(), kept(size_t(count) + 1, 0);
   for (int i = 0; i < count; ++i) {
@@ -22,13 +22,16 @@ std::vector<int> cutFreely(const Problem &problem) {
     int start = 0;
     double stored = 0, largest = 0;
     while (between(start, count) > target) {
-      // The narrowest place at which the segment holds between one and two targets; the later of equals.
+      // The narrowest place at which the segment holds between one and two targets, the later of equals; or the first
+      // behind that.
       int cut = -1;
-      for (int i = start + 1; i < count && between(start, i) <= 2 * target; ++i)
-        if (between(start, i) >= target && (cut < 0 || crossing[size_t(i)] <= crossing[size_t(cut)])) cut = i;
-      if (cut < 0)
-        for (cut = start + 1; cut < count && between(start, cut) < target;) ++cut;
-      if (cut >= count) break;
+      for (const Unit &unit : units) {
+        const double held = unit.first > start ? between(start, unit.first) : 0;
+        if (unit.first <= start || held < target || (held > 2 * target && cut >= 0)) continue;
+        if (cut < 0 || crossing[size_t(unit.first)] <= crossing[size_t(cut)]) cut = unit.first;
+        if (held > 2 * target) break;
+      }
+      if (cut < 0) break;
       largest = std::max(largest, between(start, cut));
       stored += crossing[size_t(cut)];
       cuts.push_back(cut);
@@ -117,7 +120,7 @@ RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &
       if (units[size_t(unitOfNode[i])].isBlock) segments.segmentOf[i] = unitOfNode[i];
     return withNeeded(problem, std::move(segments), all);
   }
-  std::vector<int> cuts = cutFreely(problem);
+  std::vector<int> cuts = cutFreely(problem, units);
   if (cuts.empty()) return withNeeded(problem, std::move(segments), all);
   // The last segment's gradients come right after it.
   for (size_t i = 0; i < size_t(cuts.back()); ++i)

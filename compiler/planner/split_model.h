@@ -186,6 +186,9 @@ struct UnitLayout {
   std::vector<Unit> units;
   int kinds = 0;
   std::vector<int> sizeOfKind; // units of each kind
+  // By kind: units with the same number, of one stage, are computed again in full together or not at all: they share a
+  // segment, inside of which what one hands another is neither kept nor made again by itself. -1: each by itself.
+  std::vector<int> togetherAgain;
   std::vector<int> unitOfNode;
   std::vector<std::vector<int>> crossings; // by unit: flows made before it and read in it or later
   std::vector<SharedParameter> shared;

@@ -10,6 +10,7 @@
 #include "compiler/planner/vocabulary.h"
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace cleave::planner {
@@ -69,6 +70,7 @@ public:
     layOutUnits();
     model.segments =
         findSegments(problem, layout->units, layout->unitOfNode, facts.sequence, constraints.recomputesAll);
+    groupUnits();
     addNodes();
     addHomes();
     addFlows();
@@ -104,6 +106,25 @@ private:
     layout->sizeOfKind.assign(size_t(layout->kinds), 0);
     for (const Unit &unit : layout->units) ++layout->sizeOfKind[size_t(unit.kind)];
     layout->crossings.resize(layout->units.size() + 1);
+  }
+
+  // Kinds of units that share a segment, and those that share another one with one of them.
+  void groupUnits() {
+    std::vector<int> group(size_t(layout->kinds));
+    std::iota(group.begin(), group.end(), 0);
+    std::map<int, int> unitOfSegment;
+    std::vector<bool> shares(size_t(layout->kinds), false);
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const int segment = segmentOf(int(i)), unit = layout->unitOfNode[i];
+      if (segment < 0) continue;
+      const int first = unitOfSegment.try_emplace(segment, unit).first->second;
+      if (first == unit) continue;
+      const int kind = layout->units[size_t(unit)].kind, other = layout->units[size_t(first)].kind;
+      shares[size_t(kind)] = shares[size_t(other)] = true;
+      if (const int from = group[size_t(kind)], to = group[size_t(other)]; from != to)
+        std::ranges::replace(group, from, to);
+    }
+    for (size_t kind = 0; kind < group.size(); ++kind) layout->togetherAgain.push_back(shares[kind] ? group[kind] : -1);
   }
 
   void share(std::vector<UnitShare> &shares, int unit) {

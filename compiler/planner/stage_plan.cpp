@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace cleave::planner {
@@ -157,34 +158,54 @@ private:
     double over = memory() - problem->memoryLimit;
     if (over <= 0) return accept();
     if (less == more) return;
-    std::vector<size_t> order; // most bytes saved for the time first
-    std::vector<double> saved(kinds.size()), price(kinds.size());
+    auto saved = [&](const Count &count) {
+      const UnitActivity &a = problem->activity->of(count.kind, less), &b = problem->activity->of(count.kind, more);
+      return (a.kept - b.kept) * count.live + a.keptOfLast - b.keptOfLast +
+             2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
+    };
+    struct Step {
+      std::vector<size_t> counts; // units that are computed again together; of one count each by itself
+      double saved = 0, seconds = 0;
+      bool operator<(const Step &other) const {
+        return std::pair(seconds / saved, counts[0]) < std::pair(other.seconds / other.saved, other.counts[0]);
+      }
+    };
+    std::vector<Step> order; // most bytes saved for the time first
+    std::map<int, size_t> ofGroup;
     for (size_t i = 0; i < kinds.size(); ++i) {
-      const UnitActivity &a = problem->activity->of(kinds[i].kind, less),
-                         &b = problem->activity->of(kinds[i].kind, more);
-      saved[i] = (a.kept - b.kept) * kinds[i].live + a.keptOfLast - b.keptOfLast +
-                 2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
-      price[i] = (b.seconds() - a.seconds()) / saved[i];
-      if (saved[i] > 0) order.push_back(i);
+      const int group = more == Recompute::Full ? problem->model->layout->togetherAgain[size_t(kinds[i].kind)] : -1;
+      const auto [found, isNew] = group < 0 ? std::pair(ofGroup.end(), true) : ofGroup.try_emplace(group, order.size());
+      if (isNew) order.emplace_back();
+      Step &step = isNew ? order.back() : order[found->second];
+      const double units = group < 0 ? 1 : kinds[i].units;
+      step.counts.push_back(i);
+      step.saved += units * saved(kinds[i]);
+      step.seconds += units * (problem->activity->of(kinds[i].kind, more).seconds() -
+                               problem->activity->of(kinds[i].kind, less).seconds());
     }
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return std::pair(price[a], a) < std::pair(price[b], b); });
-    for (size_t i : order) {
+    std::erase_if(order, [](const Step &step) { return step.saved <= 0; });
+    std::sort(order.begin(), order.end());
+    for (const Step &step : order) {
       over = memory() - problem->memoryLimit;
       if (over <= 0) break;
-      // The first recomputed unit brings its transient bytes with it.
-      double needed = over + problem->activity->of(kinds[i].kind, more).beside;
-      int count = std::min(kinds[i].units, int(std::min(1e9, std::ceil(needed / saved[i]))));
-      auto set = [&](int units) {
+      auto set = [&](size_t i, int units) {
         kinds[i].modes[size_t(less)] = kinds[i].units - units;
         kinds[i].modes[size_t(more)] = units;
       };
+      const size_t first = step.counts[0];
+      if (more == Recompute::Full && problem->model->layout->togetherAgain[size_t(kinds[first].kind)] >= 0) {
+        for (size_t i : step.counts) set(i, kinds[i].units);
+        continue;
+      }
+      // The first recomputed unit brings its transient bytes with it.
+      double needed = over + problem->activity->of(kinds[first].kind, more).beside;
+      int count = std::min(kinds[first].units, int(std::min(1e9, std::ceil(needed / step.saved))));
       // Buffers of what leaves for the host have room for the largest, however few units need them; and what stands
       // beside may have been there already.
-      set(fewestThatFit(count, kinds[i].units, [&](int units) {
-        set(units);
-        return memory() <= problem->memoryLimit;
-      }));
+      set(first, fewestThatFit(count, kinds[first].units, [&](int units) {
+            set(first, units);
+            return memory() <= problem->memoryLimit;
+          }));
     }
     if (memory() <= problem->memoryLimit) accept();
   }

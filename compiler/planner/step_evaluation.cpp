@@ -127,6 +127,16 @@ void besideGradients(const SplitModel &model, const std::vector<int> &choice, st
 
 } // namespace
 
+std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int> &choice) {
+  std::vector<double> sums(model.layout->shared.size(), 0.0);
+  if (sums.empty()) return sums;
+  for (const Flow &flow : model.flows)
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (model.layout->shared[i].variable == flow.producer)
+        sums[i] += sumBytes(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice));
+  return sums;
+}
+
 std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice) {
   const UnitLayout &layout = *model.layout;
   const Setting &setting = model.setting;
@@ -149,7 +159,9 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     const Layout produced = producedLayout(model, flow, choice);
     const UseSet uses = usesOf(model, flow, choice);
     const KeptBytes bytes = flowBytes(model, flow, produced, uses);
-    const double sums = sumBytes(model, flow, produced, uses);
+    double sums = sumBytes(model, flow, produced, uses);
+    if (sums > 0 && std::ranges::any_of(layout.shared, [&](const auto &one) { return one.variable == flow.producer; }))
+      sums = 0; // sumsOfShared
     const bool isAgain = isRecomputed(model, flow);
     if (isAgain)
       ofSegment[model.segments.segmentOf[size_t(model.variables[size_t(flow.producer)].index)]] += bytes.here;
@@ -265,6 +277,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   state.means = homes.means;
   state.optimizer = homes.optimizer;
   state.host = homes.host;
+  for (double sums : sumsOfShared(model, choice)) state.sums += sums;
   UnitMemory work;
   const std::vector<UnitMemory> units = unitMemory(model, choice);
   for (size_t kind = 0; kind < units.size(); ++kind) work.add(units[kind], double(model.layout->sizeOfKind[kind]));

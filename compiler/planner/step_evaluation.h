@@ -33,6 +33,9 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
 // By unit kind, with the setting's recomputation.
 std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice);
 
+// Beside UnitLayout::shared, sumBytes of each: every stage that reads such a parameter has a sum as large.
+std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int> &choice);
+
 // By unit kind: bytes of the parameters that ZeRO-3 has gathered at once where a segment is computed again. Gathered
 // when that begins, they stay until the segment's gradients have been made.
 std::vector<double> gatheredAgain(const SplitModel &model, const std::vector<int> &choice);

@@ -12,6 +12,7 @@ UnitState &UnitState::add(const UnitState &one, double count) {
   parameters += count * one.parameters;
   gradients += count * one.gradients;
   means += count * one.means;
+  sums += count * one.sums;
   optimizer += count * one.optimizer;
   host += count * one.host;
   hostSeconds += count * one.hostSeconds;
@@ -49,7 +50,7 @@ MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, con
                              double buffers) {
   const double gathered = setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
   return {state.parameters,
-          state.gradients + work.sums,
+          state.gradients + state.sums + work.sums,
           state.optimizer,
           kept + work.keptOfLast + work.passing() + work.transient,
           buffers - work.transient + gathered + workspaceBytes(setting, work.beside, state),

@@ -16,7 +16,8 @@ struct UnitMemory {
   double largestLeaving = 0; // of that: most that comes back at once
   double transient = 0;      // once, while the unit is computed again
   double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
-  double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes)
+  double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes); of
+                             // parameters that several units read it is in UnitState
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
   bool isAgain = false;      // a whole unit is computed again
@@ -73,6 +74,7 @@ struct UnitState {
   double elements = 0;                                 // of all devices together
   double largestGradient = 0;                          // bytes, likewise
   double means = 0;                                    // bytes of gradients as the update reads them
+  double sums = 0;                                     // bytes: what sums of gradients take more (UnitMemory::sums)
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other) { return add(other, 1); }
   UnitState &add(const UnitState &one, double count); // of so many units

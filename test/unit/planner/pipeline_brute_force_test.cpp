@@ -47,7 +47,12 @@ void eachRecomputation(const std::vector<Unit> &units, const RecomputeSegments &
   std::function<void(size_t)> set = [&](size_t unit) {
     if (unit == units.size()) return visit(recompute);
     for (Recompute way : ways) {
-      if (segments.segmentOf[size_t(units[unit].first)] < 0 && way != Recompute::None) continue;
+      const int segment = segments.segmentOf[size_t(units[unit].first)];
+      if (segment < 0 && way != Recompute::None) continue;
+      // Units of one segment are computed again in full together or not at all.
+      const bool isWithLast = unit > 0 && segment >= 0 && segments.segmentOf[size_t(units[unit].end) - 1] == segment &&
+                              segments.segmentOf[size_t(units[unit - 1].end) - 1] == segment;
+      if (isWithLast && (way == Recompute::Full) != (recompute[unit - 1] == Recompute::Full)) continue;
       recompute[unit] = way;
       set(unit + 1);
     }

@@ -42,6 +42,41 @@ TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
         }
 }
 
+// A table that the first unit reads whole and the last one in parts lies in parts: every stage that reads it has a sum
+// of whole gradients, and a step without stages has one.
+TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
+  ProblemBuilder b("tied", 16);
+  const int table = b.parameter("table", {64, 64});
+  int x = b.op("in", "Contract", "bv,vh->bh", {b.input("x", {16, 64}), table});
+  x = b.op("middle", "Contract", "bh,hk->bk", {x, b.parameter("w", {64, 64})});
+  b.op("loss", "Sum", "bv->", {b.op("out", "Contract", "bh,vh->bv", {x, table})});
+  Constraints constraints;
+  constraints.allowRedundantWork = true;
+  const ProblemFacts facts = gatherFacts(b.problem, constraints);
+  const Cluster cluster = *parseCluster("cpu:4");
+  Setting setting;
+  setting.tp = 2;
+  setting.microbatches = 2;
+  for (int64_t pp : {1, 2}) {
+    setting.pp = pp;
+    const SplitModel model = *buildModel(b.problem, facts, cluster, constraints, setting);
+    std::vector<int> choice(model.variables.size(), 0);
+    const size_t home = size_t(model.variableOfTensor[size_t(table)]);
+    for (size_t i = 0; i < model.variables[home].homes.size(); ++i)
+      if (model.variables[home].homes[i] == 0) choice[home] = int(i);
+    // The last product splits what it makes: of the table the first dimension.
+    const Variable &last = model.variables[size_t(model.variableOfNode[2])];
+    for (size_t c = 0; c < last.candidates.size(); ++c)
+      if (last.candidates[c].uses[1].layout == 0) choice[size_t(model.variableOfNode[2])] = int(c);
+    ASSERT_NE(choice[size_t(model.variableOfNode[2])], 0);
+    const double more = 4.0 * 64 * 64 / 2;
+    ASSERT_EQ(model.layout->shared.size(), 1U);
+    EXPECT_EQ(costState(model, choice).shared[0].sums, more);
+    for (const UnitMemory &unit : unitMemory(model, choice)) EXPECT_EQ(unit.sums, 0);
+    if (pp == 1) EXPECT_EQ(evaluate(model, choice).predicted.memory.gradients, 4.0 * (64 * 64 / 2 + 64 * 64) + more);
+  }
+}
+
 TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   Setting setting;
   setting.dp = 4;
