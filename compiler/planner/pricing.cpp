@@ -190,6 +190,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2)) {
     update.bytes += 2 * stateElements * double(tensor.elementBytes);
     update.kernels = 1;
+    update.isSolo = stateElements <= constants::soloElements;
   }
   update.distance = distance;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. (A product that adds to what is
