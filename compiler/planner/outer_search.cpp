@@ -219,8 +219,8 @@ private:
       for (Recompute how : space.openWays()) {
         model.setting.recompute = how;
         if (clock.isOver()) return;
-        Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
-        if (assignment && !assignment->isPruned) trials.offer(model, *assignment);
+        const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
+        if (!assignment.isPruned) trials.offer(model, assignment);
       }
     }
   }

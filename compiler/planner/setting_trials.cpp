@@ -18,7 +18,8 @@ bool SettingTrials::isSettledBy(const Setting &setting, const SplitModel &model)
 }
 
 Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least) {
-  double fastest = infinity; // of all ZeRO stages
+  if (setting.pp > 1 && !space.profileOf(setting)) return Status::ok(); // no table for so many microbatches
+  double fastest = infinity;                                            // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
   const bool isUniform = ways.size() == 1;
@@ -82,6 +83,7 @@ std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell 
   const SplitModel model = cells.modelFor(cell, setting);
   if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
   if (isSettledBy(setting, model) || !space.givenRecomputation(setting)) return {};
+  if (setting.pp > 1 && !space.profileOf(setting)) return {};
   boundsAllSplits = boundsAllSplits && setting.pp > 1 && space.openOperations(model) == 0;
   std::vector<double> least;
   for (size_t v = 0; v < cell.variants.size(); ++v) least.push_back(leastOfVariant(setting, cell, v, zeros));
@@ -172,10 +174,9 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
-    if (!assignment) continue;
-    least = std::min(least, std::max(assignment->bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
-    if (!assignment->isPruned) offer(model, *assignment);
+    const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
+    least = std::min(least, std::max(assignment.bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
+    if (!assignment.isPruned) offer(model, assignment);
   }
   model.setting.recompute = Recompute::None;
   return least;
@@ -188,8 +189,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model).solve(infinity, infinity, clock);
-    if (assignment) least = std::min(least, assignment->bound);
+    least = std::min(least, InnerProblem(model).solve(infinity, infinity, clock).bound);
   }
   return least;
 }
@@ -197,8 +197,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
 // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
 double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
   model.setting.recompute = Recompute::None;
-  Result<Assignment> assignment = InnerProblem(model).solve(infinity, found.incumbent(), clock);
-  return assignment ? assignment->bound : 0;
+  return InnerProblem(model).solve(infinity, found.incumbent(), clock).bound;
 }
 
 void SettingTrials::offer(const SplitModel &model, const Assignment &assignment) {

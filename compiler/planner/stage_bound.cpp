@@ -102,7 +102,7 @@ void StageRelaxation::gatherColumns() {
   const double rate =
       microbatches * std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   // Blocks of one rank, where it is no slower than the incumbent and leaves every other stage a unit.
-  double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks : 1);
+  double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks() : 1);
   if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / microbatches / fastest));
   most = std::max(1.0, most);
   std::vector<bool> isBlock(size_t(layout.kinds), false);

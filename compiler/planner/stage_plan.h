@@ -99,7 +99,7 @@ private:
 };
 
 // A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
-double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);
+double leastOfAnyCut(const ScheduleShape &shape, int64_t microbatches, double seconds);
 
 // A rank's part in summing up the gradient of a parameter that several ranks have.
 struct TiedGradient {
