@@ -293,11 +293,10 @@ private:
     const double once = counted.once ? leastAtTheEnd() : 0, again = leastRecomputation(counted);
     auto boundOf = [&](double all) {                    // of one microbatch
       const double passes = all / ranks * microbatches; // the mean rank's
-      double least = passes + once;
-      if (!problem.profile) return least;
-      least = std::max(least, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
+      if (!problem.profile) return passes + once;
+      double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
       if (problem.profile->chunks() == 1) least = std::max(least, slowest * microbatches);
-      return leastOnSharedCores(device(), least, passes + once);
+      return std::max(passes + once, leastOnSharedCores(device(), least, passes));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.

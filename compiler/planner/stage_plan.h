@@ -112,6 +112,7 @@ struct PlanEvaluation {
   std::vector<StageDecision> stages;
   std::vector<TiedGradient> tied; // of all ranks
   double notHidden = 0; // seconds of a rank's collectives that compute could hide if there were more of it, at most
+  double least = 0;     // a step's seconds if passes were longer, but for that: on shared cores waits may fill better
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);

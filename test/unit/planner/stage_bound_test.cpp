@@ -98,11 +98,12 @@ Plans enumerate(const StageProblem &problem) {
 TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   std::mt19937 random(3);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};
-  int checked = 0, tight = 0, feasible = 0, again = 0, near = 0;
-  for (int round = 0; round < 60; ++round) {
+  int checked = 0, tight = 0, feasible = 0, again = 0, near = 0, onSharedCores = 0;
+  for (int round = 0; round < 90; ++round) {
     Problem problem = chain(random);
     Result<Cluster> cluster = parseCluster(round % 2 ? "a100-80g:2x4" : "v100-32g:8");
     ASSERT_TRUE(cluster);
+    if (round >= 60) cluster->device.coreShare = round % 4 < 2 ? 0.5 : 0.25; // they take turns on cores
     Constraints constraints;
     ProblemFacts facts = gatherFacts(problem, constraints);
     Setting setting;
@@ -193,6 +194,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
           EXPECT_GE(std::max(known, other.bound()), relaxation.bound() * (1 - 1e-3)) << setting.str();
         }
         if (best == infinity) continue;
+        if (cluster->device.coreShare < 1) onSharedCores += all.seconds >= 0.95 * best;
         ++feasible;
         tight += std::max(whole, all.seconds) >= 0.97 * best;
       }
@@ -200,6 +202,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   }
   EXPECT_GE(checked, 100);
   EXPECT_GE(near, 20);
+  EXPECT_GE(onSharedCores, 20);
   EXPECT_GE(again, 20); // half of what is needed leaves no room, or makes all stages compute something again
   EXPECT_GE(tight * 10,
             feasible * 6); // a mixture of recomputations can be faster than each of them
