@@ -295,6 +295,7 @@ private:
       const double passes = all / ranks * microbatches; // the mean rank's
       if (!problem.profile) return passes + once;
       double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
+      if (problem.profile->isFlushed()) least = std::max(least, leastWay());
       if (problem.profile->chunks() == 1) least = std::max(least, slowest * microbatches);
       return std::max(passes + once, leastOnSharedCores(device(), least, passes));
     };
@@ -303,6 +304,22 @@ private:
     isTight = again > 0 && boundOf(before.back()) < worth &&
               hasRoomForState(*problem.model, *problem.state, problem.memoryLimit, problem.ranks());
     return again == infinity ? infinity : boundOf(before.back() + again);
+  }
+
+  // One microbatch's way through all units and its gradient's back. Weights' gradients may come after that where they
+  // are passes of their own.
+  double leastWay() const {
+    double seconds = 0;
+    for (size_t kind = 0; kind < problem.model->layout->sizeOfKind.size(); ++kind) {
+      double least = infinity;
+      for (Recompute how : ways) {
+        const UnitActivity &one = problem.activity->of(int(kind), how);
+        least = std::min(least,
+                         one.forward + one.backwardInput + (problem.profile->splitsBackward ? 0 : one.backwardWeight));
+      }
+      seconds += least * double(problem.model->layout->sizeOfKind[kind]);
+    }
+    return seconds;
   }
 
   // What a rank does at least after its passes, on average.
