@@ -161,6 +161,19 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   return costs;
 }
 
+bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice) {
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    if (model.variables[v].isHome) continue;
+    for (const Exchange &exchange : model.variables[v].candidates[size_t(choice[v])].exchanges)
+      if (exchange.isOverBatch() || exchange.onceAStep) return true;
+  }
+  // A parameter's gradient is combined once a step.
+  return std::ranges::any_of(model.flows, [&](const Flow &flow) {
+    if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient) return false;
+    return transferPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice)).exposed > 0;
+  });
+}
+
 double leastPassSeconds(const SplitModel &model, Recompute how) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   struct Least {

@@ -20,6 +20,9 @@ struct ActivityCosts {
   const UnitActivity &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
 };
 ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choice);
+// Does a microbatch cost something else with other batch axes, or other microbatches, but as many samples on a device?
+// Operations may exchange over these axes, and what is exchanged once a step is shared by all microbatches.
+bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice);
 
 // A step without pipeline takes at least so long, whatever is chosen: every unit the least compute of its operations,
 // or their dispatch.

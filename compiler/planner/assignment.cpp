@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fmt/format.h>
 #include <iterator>
 #include <limits>
 #include <set>
@@ -168,7 +167,7 @@ double InnerProblem::mostUpdateSeconds() const {
   return sum;
 }
 
-Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
+Minimum InnerProblem::minimize(const Weights &weights) const {
   Overlap overlap = overlapOf(model);
   auto value = [&](const Cell &cell) {
     if (cell.seconds == infinity || cell.workspace > weights.workspace) return infinity;
@@ -188,60 +187,12 @@ Result<Minimum> InnerProblem::minimize(const Weights &weights) const {
   }
   if (isExact && !order) order = eliminationOrder(graph); // of all weights
   isExact = order.has_value();
-  Minimum minimum = isExact ? eliminate(graph, *order) : improveInTurns(graph);
+  if (!isExact && turns.empty()) turns = turnsOf(graph);
+  Minimum minimum = isExact ? eliminate(graph, *order) : improveInTurns(graph, turns);
   // Any assignment computes at least this, and memory costs nothing less than nothing.
   if (!isExact) minimum.bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model);
   minimum.assignment.resize(model.variables.size());
   return minimum;
-}
-
-// Choices that no choice of a neighbour goes with are crossed out until nothing changes.
-std::string InnerProblem::contradiction() const {
-  std::vector<std::vector<bool>> open;
-  for (int domain : domains) open.emplace_back(size_t(domain), true);
-  auto nameOf = [&](int v) -> std::string {
-    if (size_t(v) >= model.variables.size()) return "";
-    const Variable &variable = model.variables[size_t(v)];
-    return variable.isHome ? "parameter '" + model.problem->tensors[size_t(variable.index)].name + "'"
-                           : "node '" + model.problem->nodes[size_t(variable.index)].name + "' (" +
-                                 model.problem->nodes[size_t(variable.index)].op + ")";
-  };
-  for (bool isChanging = true; isChanging;) {
-    isChanging = false;
-    for (const PricedTable &table : tables) {
-      std::vector<std::vector<bool>> supported;
-      for (int v : table.scope) supported.emplace_back(size_t(domains[size_t(v)]), false);
-      for (size_t cell = 0; cell < table.cells.size(); ++cell) {
-        if (table.cells[cell].seconds == infinity) continue;
-        std::vector<size_t> values(table.scope.size());
-        size_t rest = cell;
-        bool isOpen = true;
-        for (size_t i = table.scope.size(); i-- > 0;) {
-          size_t domain = size_t(domains[size_t(table.scope[i])]);
-          values[i] = rest % domain;
-          rest /= domain;
-          isOpen = isOpen && open[size_t(table.scope[i])][values[i]];
-        }
-        for (size_t i = 0; isOpen && i < values.size(); ++i) supported[i][values[i]] = true;
-      }
-      for (size_t i = 0; i < table.scope.size(); ++i) {
-        std::vector<bool> &values = open[size_t(table.scope[i])];
-        for (size_t d = 0; d < values.size(); ++d)
-          if (values[d] && !supported[i][d]) {
-            values[d] = false;
-            isChanging = true;
-          }
-        if (std::find(values.begin(), values.end(), true) != values.end()) continue;
-        std::string name;
-        for (size_t j = i; j < i + table.scope.size() && name.empty(); ++j)
-          name = nameOf(table.scope[j % table.scope.size()]);
-        for (int other : table.scope)
-          if (std::string beside = nameOf(other); !beside.empty() && beside != name) return name + " beside " + beside;
-        return name;
-      }
-    }
-  }
-  return "";
 }
 
 void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const {
@@ -259,59 +210,52 @@ void InnerProblem::offer(const std::vector<int> &choice, double memoryLimit, Ass
 }
 
 // Bisection over the price of memory.
-Status InnerProblem::improve(double theta, double workspace, double memoryLimit, Assignment &best,
-                             const SearchClock &clock) const {
+void InnerProblem::improve(double theta, double workspace, double memoryLimit, Assignment &best,
+                           const SearchClock &clock) const {
   double low = 0, high = 0;
-  auto attempt = [&](double lambda) -> Result<bool> {
-    Result<Minimum> minimum = minimize({theta, lambda, 1, workspace});
-    if (!minimum) return minimum.status();
-    if (workspace == infinity) best.bound = std::max(best.bound, minimum->bound - lambda * memoryLimit);
-    offer(minimum->assignment, memoryLimit, best);
-    return evaluate(model, minimum->assignment).predicted.memory.total() <= memoryLimit;
+  auto attempt = [&](double lambda) {
+    const Minimum minimum = minimize({theta, lambda, 1, workspace});
+    if (workspace == infinity) best.bound = std::max(best.bound, minimum.bound - lambda * memoryLimit);
+    offer(minimum.assignment, memoryLimit, best);
+    return evaluate(model, minimum.assignment).predicted.memory.total() <= memoryLimit;
   };
   double lambda = best.evaluation.predicted.stepSeconds / std::max(1.0, memoryLimit) * 0.01;
   for (int i = 0; i < 24 && high == 0 && !clock.isOver(); ++i, lambda *= 4) {
-    Result<bool> fits = attempt(lambda);
-    if (!fits) return fits.status();
-    if (*fits)
+    if (attempt(lambda))
       high = lambda;
     else
       low = lambda;
   }
   for (int i = 0; i < 10 && high > 0 && !clock.isOver(); ++i) {
     double middle = low > 0 ? std::sqrt(low * high) : high / 2;
-    Result<bool> fits = attempt(middle);
-    if (!fits) return fits.status();
-    (*fits ? high : low) = middle;
+    (attempt(middle) ? high : low) = middle;
     if (best.fits && best.evaluation.predicted.stepSeconds <= best.bound * 1.0001) break;
   }
-  return Status::ok();
 }
 
-Result<double> InnerProblem::findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const {
+double InnerProblem::findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const {
   double workspace = infinity;
   for (int i = 0; i < 24 && !clock.isOver(); ++i) {
-    Result<Minimum> least = minimize({0, 1, 1e-6, workspace});
-    if (!least) return least.status();
-    if (least->value == infinity) return 0.0; // some operation needs more, whatever its split
-    offer(least->assignment, memoryLimit, best);
-    if (evaluate(model, least->assignment).predicted.memory.total() <= memoryLimit) return workspace;
+    const Minimum least = minimize({0, 1, 1e-6, workspace});
+    if (least.value == infinity) return 0.0; // some operation needs more, whatever its split
+    offer(least.assignment, memoryLimit, best);
+    if (evaluate(model, least.assignment).predicted.memory.total() <= memoryLimit) return workspace;
     double largest = 0;
     for (size_t v = 0; v < model.variables.size(); ++v)
       if (!model.variables[v].isHome)
-        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least->assignment[v])));
+        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least.assignment[v])));
     workspace = largest * (1 - 1e-9);
   }
   return 0.0;
 }
 
-Result<Assignment> InnerProblem::solve(double memoryLimit, double incumbent, const SearchClock &clock) const {
-  Result<Assignment> solved = search(memoryLimit, incumbent, clock);
-  if (solved) solved->isExact = isExact;
+Assignment InnerProblem::solve(double memoryLimit, double incumbent, const SearchClock &clock) const {
+  Assignment solved = search(memoryLimit, incumbent, clock);
+  solved.isExact = isExact;
   return solved;
 }
 
-Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent, const SearchClock &clock) const {
+Assignment InnerProblem::search(double memoryLimit, double incumbent, const SearchClock &clock) const {
   Assignment best;
   if (std::all_of(domains.begin(), domains.end(), [](int domain) { return domain == 1; })) {
     best.choice.assign(model.variables.size(), 0);
@@ -323,29 +267,25 @@ Result<Assignment> InnerProblem::search(double memoryLimit, double incumbent, co
   }
   bool isTight = false;
   for (double theta : {1.0, 0.0}) {
-    Result<Minimum> minimum = minimize({theta, 0, 1});
-    if (!minimum) return minimum.status();
-    if (minimum->bound == infinity)
-      return {Status(ErrorKind::NoFit, fmt::format("no assignment of {} is allowed by the pins", model.setting.str()))};
-    double seconds = evaluate(model, minimum->assignment).predicted.stepSeconds;
+    const Minimum minimum = minimize({theta, 0, 1});
+    double seconds = evaluate(model, minimum.assignment).predicted.stepSeconds;
     // Where the preset's wish could not be met, its weight is part of the minimum.
-    best.bound = std::max(best.bound, std::min(minimum->bound, seconds));
+    best.bound = std::max(best.bound, std::min(minimum.bound, seconds));
     if (best.bound >= incumbent) {
       best.isPruned = true;
       return best;
     }
-    offer(minimum->assignment, memoryLimit, best);
-    isTight = seconds <= minimum->value * (1 + 1e-9);
+    offer(minimum.assignment, memoryLimit, best);
+    isTight = seconds <= minimum.value * (1 + 1e-9);
     if (isTight) break;
   }
   if (best.fits) return best;
-  Result<double> workspace = findWorkspace(memoryLimit, best, clock);
-  if (!workspace) return workspace.status();
+  const double workspace = findWorkspace(memoryLimit, best, clock);
   if (!best.fits) return best;
   for (double theta : {1.0, 0.0}) {
     if (theta == 0 && isTight) continue;
-    CLEAVE_RETURN_IF_ERROR(improve(theta, infinity, memoryLimit, best, clock));
-    if (*workspace < infinity) CLEAVE_RETURN_IF_ERROR(improve(theta, *workspace, memoryLimit, best, clock));
+    improve(theta, infinity, memoryLimit, best, clock);
+    if (workspace < infinity) improve(theta, workspace, memoryLimit, best, clock);
   }
   return best;
 }

@@ -28,18 +28,15 @@ public:
   explicit InnerProblem(const SplitModel &model);
   // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds, and with the best
   // known when the clock is over.
-  Result<Assignment> solve(double memoryLimit, double incumbent, const SearchClock &clock = {}) const;
+  Assignment solve(double memoryLimit, double incumbent, const SearchClock &clock = {}) const;
   // No assignment of this model is faster, whatever its communication.
   static double computeBound(const SplitModel &model);
   // The assignment with the least compute and communication that nothing hides, memory and gradient reductions aside.
-  Result<Minimum> fastest() const { return minimize({0, 0, 1}); }
+  Minimum fastest() const { return minimize({0, 0, 1}); }
   // The same where a byte costs `lambda` seconds; where only bytes count.
-  Result<Minimum> weighted(double lambda) const { return minimize({0, lambda, 1}); }
-  Result<Minimum> leanest() const { return minimize({0, 1, 1e-6}); }
+  Minimum weighted(double lambda) const { return minimize({0, lambda, 1}); }
+  Minimum leanest() const { return minimize({0, 1, 1e-6}); }
   bool wasExact() const { return isExact; }
-  // The operation or tensor that has no allowed choice left, by what its neighbours can still be; empty when each has
-  // one.
-  std::string contradiction() const;
   // Of all parameters, however they lie.
   double mostUpdateSeconds() const;
 
@@ -57,16 +54,17 @@ private:
   };
 
   void addFlow(const Flow &flow);
-  Result<Assignment> search(double memoryLimit, double incumbent, const SearchClock &clock) const;
-  Result<Minimum> minimize(const Weights &weights) const;
-  Status improve(double theta, double workspace, double memoryLimit, Assignment &best, const SearchClock &clock) const;
+  Assignment search(double memoryLimit, double incumbent, const SearchClock &clock) const;
+  Minimum minimize(const Weights &weights) const;
+  void improve(double theta, double workspace, double memoryLimit, Assignment &best, const SearchClock &clock) const;
   // Bounds the workspace by ever less until the leanest assignment fits; 0 when none does.
-  Result<double> findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const;
+  double findWorkspace(double memoryLimit, Assignment &best, const SearchClock &clock) const;
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
   double againPart = 1;                                  // of what is computed again, that surely counts
   mutable std::optional<std::vector<Elimination>> order; // of the first minimum on
+  mutable std::vector<Turn> turns;                       // likewise, where there is no order
   mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers
   std::vector<PricedTable> tables;

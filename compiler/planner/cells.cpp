@@ -1,8 +1,6 @@
 #include "compiler/planner/cells.h"
 #include <algorithm>
-#include <fmt/format.h>
 #include <limits>
-#include <string_view>
 
 namespace cleave::planner {
 namespace {
@@ -21,18 +19,6 @@ bool cutsExchanges(const SplitModel &model) {
 }
 
 } // namespace
-
-Status Cells::nothingAllowed(const InnerProblem &inner, const Setting &setting) const {
-  std::string where = inner.contradiction(), asked = constraints.like.empty() ? "" : "--like " + constraints.like;
-  for (const Pin &pin : constraints.pins) asked += (asked.empty() ? "--pin " : ", --pin ") + pin.text;
-  if (constraints.like.empty() && constraints.sequenceSplit == SequenceSplit::On)
-    asked += asked.empty() ? "--sequence-parallel" : ", --sequence-parallel";
-  return {ErrorKind::NoFit,
-          fmt::format("{} on mesh {} leaves {} no split that fits what its neighbours make and read; choose another "
-                      "--mesh, or leave it out",
-                      asked.empty() ? "the model" : asked, setting.mesh().str(),
-                      where.empty() ? "some operation" : where)};
-}
 
 Cell &Cells::at(const Setting &setting) {
   Placement placement = microbatchPlacement(cluster, setting);
@@ -88,11 +74,11 @@ SplitModel plainModel(const Cell &cell) {
   return model;
 }
 
-void add(Cell &cell, Result<Minimum> minimum) {
-  if (!minimum || minimum->value == infinity) return;
+void add(Cell &cell, Minimum minimum) {
   for (const CellVariant &variant : cell.variants)
-    if (variant.choice == minimum->assignment) return;
-  cell.variants.push_back({std::move(minimum->assignment), {}});
+    if (variant.choice == minimum.assignment) return;
+  const bool ofBatch = dependsOnBatchWays(*cell.model, minimum.assignment);
+  cell.variants.push_back({std::move(minimum.assignment), ofBatch, {}});
 }
 
 // What the exchanges of gradients that ZeRO cuts take at most where it does not: with it they take less.
@@ -120,20 +106,15 @@ void Cells::solve(Cell &cell) {
   cell.isSolved = true;
   SplitModel model = plainModel(cell);
   InnerProblem inner(model);
-  Result<Minimum> fastest = inner.fastest();
-  if (!fastest || fastest->value == infinity) {
-    cell.reason = fastest ? nothingAllowed(inner, model.setting) : fastest.status();
-    cell.secondsBound = infinity;
-    return;
-  }
+  Minimum fastest = inner.fastest(); // every operation has a way that goes with all of its neighbours'
   cell.isExact = inner.wasExact();
   // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
-  Price price = evaluate(model, fastest->assignment).price;
+  Price price = evaluate(model, fastest.assignment).price;
   double seconds = price.forward + price.backward + price.update + price.exposed;
   const double onceAStep = inner.mostUpdateSeconds() + mostCutSeconds(model);
   cell.secondsBound =
-      std::max(cell.secondsBound, (std::min(fastest->bound, seconds) - onceAStep) / double(model.setting.microbatches));
-  cell.fastestValue = fastest->value;
+      std::max(cell.secondsBound, (std::min(fastest.bound, seconds) - onceAStep) / double(model.setting.microbatches));
+  cell.fastestValue = fastest.value;
   add(cell, std::move(fastest));
 }
 
@@ -156,8 +137,9 @@ void Cells::addForced(Cell &cell) {
     for (size_t c = 0; c < all.size() && all.size() > 1; ++c) {
       SplitModel model = plain;
       model.variables.edit()[v].candidates = {all[c]};
-      Result<Minimum> minimum = InnerProblem(model).fastest();
-      if (minimum && minimum->value < infinity) minimum->assignment[v] = int(c);
+      Minimum minimum = InnerProblem(model).fastest();
+      if (minimum.value == infinity) continue; // no neighbour passes on partial sums
+      minimum.assignment[v] = int(c);
       add(cell, std::move(minimum));
     }
   }
@@ -171,13 +153,14 @@ SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
 
 const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitModel &model) const {
   CellVariant &of = cell.variants[variant];
+  const Setting &setting = model.setting;
   // What the last microbatch keeps counts for the more, the fewer there are.
-  const GroupShape group = model.setting.group(cluster, model.setting.batchSet());
-  const int64_t microbatches = model.setting.exceptLast ? model.setting.microbatches : 0;
-  const int64_t shards = cell.cutsExchanges && model.setting.zero >= 1 ? model.setting.zeroWays() : 1;
-  const int64_t sums = model.setting.zero >= 2 ? model.setting.zeroWays() : 1; // parts of a gradient's sum
+  const GroupShape group = of.ofBatchWays ? setting.group(cluster, setting.batchSet()) : GroupShape{};
+  const int64_t microbatches = setting.exceptLast ? setting.microbatches : 0;
+  const int64_t shards = cell.cutsExchanges && setting.zero >= 1 ? setting.zeroWays() : 1;
+  const int64_t sums = setting.zero >= 2 ? setting.zeroWays() : 0; // parts of a gradient's sum
   auto [found, isNew] = of.activities.try_emplace(
-      {group.size, group.perNode, microbatches, model.setting.passesGradientsOn(), sums, shards});
+      {group.size, group.perNode, microbatches, setting.pp > 1, setting.addsUpGradients(), sums, shards});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

@@ -15,10 +15,12 @@ namespace cleave::planner {
 // One way to split every operation; from the fastest to the one that needs the least memory.
 struct CellVariant {
   std::vector<int> choice;
-  // By the group of the batch axes, over which some operations communicate, by microbatches where these differ, by
-  // Setting::passesGradientsOn, by the parts into which ZeRO cuts sums of gradients, and by those into which it cuts
-  // gradients where operations exchange these.
-  std::map<std::tuple<int64_t, int64_t, int64_t, bool, int64_t, int64_t>, ActivityCosts> activities;
+  bool ofBatchWays = false; // dependsOnBatchWays
+  // By the group of the batch axes where it is of these, by microbatches where these differ, by whether there are
+  // stages and gradients are added up (Setting::addsUpGradients), by the parts into which ZeRO cuts their sums, and by
+  // those into which it cuts gradients where operations exchange these.
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int64_t, int64_t>;
+  std::map<Key, ActivityCosts> activities;
 };
 
 struct Cell {
@@ -51,8 +53,6 @@ public:
   const ActivityCosts &activityOf(Cell &cell, size_t variant, const SplitModel &model) const;
 
 private:
-  Status nothingAllowed(const InnerProblem &inner, const Setting &setting) const;
-
   const Problem &problem;
   const ProblemFacts &facts;
   const Cluster &cluster;

@@ -106,7 +106,9 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
 double chainShare(const Device &device) { return device.coreShare + (1 - device.coreShare) * constants::unfilledWaits; }
 
 double leastOnSharedCores(const Device &device, double seconds, double busy) {
-  return device.coreShare < 1 ? std::max(busy, chainShare(device) * seconds) : seconds;
+  if (device.coreShare >= 1) return seconds;
+  const double alone = std::max(seconds, busy), filled = std::max(busy, device.coreShare * alone);
+  return constants::unfilledWaits * alone + (1 - constants::unfilledWaits) * filled;
 }
 
 ElementWork elementWorkOf(const std::string &op) {

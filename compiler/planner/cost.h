@@ -49,8 +49,9 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
 // Where devices take turns on the cores (Device::coreShare): what a chain of one after the other takes at least, as a
 // part of its time with all devices at work; others fill most of what the rest of them wait.
 double chainShare(const Device &device);
-// And at least what a step takes there that takes `seconds` where devices have cores of their own at the same rates,
-// and in which they work for `busy` seconds on average: all need that together.
+// And at least what passes take there that take `seconds` where devices have cores of their own at the same rates, and
+// in which they work for `busy` seconds on average: all need that together, and of their waits a part is not filled.
+// It grows with both, so that bounds of them give a bound.
 double leastOnSharedCores(const Device &device, double seconds, double busy);
 
 // Seconds until `bytes` of one device have come from its host's memory, or have gone there, in so many copies.

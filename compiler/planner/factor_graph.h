@@ -37,8 +37,14 @@ std::optional<std::vector<Elimination>> eliminationOrder(const FactorGraph &grap
 // value is infinite when no assignment is allowed.
 Minimum eliminate(const FactorGraph &graph, const std::vector<Elimination> &order);
 // For graphs too wide to eliminate: variables with most neighbours are held fixed, the others are eliminated exactly,
-// and in turns others are held, until nothing improves. A good assignment; bound is -infinity.
-Minimum improveInTurns(const FactorGraph &graph, size_t widest = size_t(1) << 15);
+// and in turns others are held. Which, and in what order the others go, follows from domains and scopes alone, too.
+struct Turn {
+  std::vector<bool> held; // by variable
+  std::vector<Elimination> order;
+};
+std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest = size_t(1) << 15);
+// Until nothing improves. A good assignment; bound is -infinity.
+Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns);
 
 double valueOf(const FactorGraph &graph, const std::vector<int> &assignment);
 

@@ -7,8 +7,8 @@
 namespace cleave::planner {
 namespace {
 
-// The graph with some variables held at a value: their tables shrink to the others.
-FactorGraph condition(const FactorGraph &graph, const std::vector<bool> &held, const std::vector<int> &assignment) {
+// Its domains and scopes where some variables are held at a value.
+FactorGraph shapeWithout(const FactorGraph &graph, const std::vector<bool> &held) {
   FactorGraph result{graph.domains, {}};
   for (size_t v = 0; v < held.size(); ++v)
     if (held[v]) result.domains[v] = 1;
@@ -16,17 +16,41 @@ FactorGraph condition(const FactorGraph &graph, const std::vector<bool> &held, c
     Table smaller;
     for (int v : table.scope)
       if (!held[size_t(v)]) smaller.scope.push_back(v);
-    for (size_t entry = 0; entry < table.values.size(); ++entry) {
-      size_t rest = entry;
-      bool matches = true;
-      for (size_t i = table.scope.size(); i-- > 0 && matches;) {
-        size_t v = size_t(table.scope[i]), domain = size_t(graph.domains[v]);
-        matches = !held[v] || int(rest % domain) == assignment[v];
-        rest /= domain;
-      }
-      if (matches) smaller.values.push_back(table.values[entry]);
-    }
     result.tables.push_back(std::move(smaller));
+  }
+  return result;
+}
+
+// The same with the values that the tables have there.
+FactorGraph condition(const FactorGraph &graph, const std::vector<bool> &held, const std::vector<int> &assignment) {
+  FactorGraph result = shapeWithout(graph, held);
+  for (size_t t = 0; t < graph.tables.size(); ++t) {
+    const Table &table = graph.tables[t];
+    std::vector<size_t> strides; // of the variables that are left
+    size_t stride = 1, offset = 0, entries = 1;
+    for (size_t i = table.scope.size(); i-- > 0;) {
+      const size_t v = size_t(table.scope[i]), domain = size_t(graph.domains[v]);
+      if (held[v]) {
+        offset += stride * size_t(assignment[v]);
+      } else {
+        strides.insert(strides.begin(), stride);
+        entries *= domain;
+      }
+      stride *= domain;
+    }
+    Table &smaller = result.tables[t];
+    std::vector<int> at(strides.size(), 0);
+    smaller.values.reserve(entries);
+    for (size_t entry = 0; entry < entries; ++entry) {
+      smaller.values.push_back(table.values[offset]);
+      for (size_t i = strides.size(); i-- > 0;) {
+        const int domain = graph.domains[size_t(smaller.scope[i])];
+        offset += strides[i];
+        if (++at[i] < domain) break;
+        offset -= strides[i] * size_t(domain);
+        at[i] = 0;
+      }
+    }
   }
   return result;
 }
@@ -43,15 +67,35 @@ std::vector<std::set<int>> neighboursOf(const FactorGraph &graph) {
 
 } // namespace
 
-Minimum improveInTurns(const FactorGraph &graph, size_t widest) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  size_t count = graph.domains.size();
-  std::vector<std::set<int>> neighbours = neighboursOf(graph);
+std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest) {
+  constexpr size_t different = 3;
+  const size_t count = graph.domains.size();
+  const std::vector<std::set<int>> neighbours = neighboursOf(graph);
   std::vector<int> order(count);
   for (size_t v = 0; v < count; ++v) order[v] = int(v);
   std::sort(order.begin(), order.end(), [&](int a, int b) {
     return std::pair(neighbours[size_t(b)].size(), a) < std::pair(neighbours[size_t(a)].size(), b);
   });
+  std::vector<Turn> turns;
+  for (size_t turn = 0; turn < different; ++turn)
+    for (size_t hold = std::max<size_t>(1, count / 32); hold < count; hold *= 2) { // as few as it takes
+      std::vector<bool> held(count, false);
+      for (size_t i = 0, taken = 0; i < count && taken < hold; ++i) {
+        if ((i + turn) % different == different - 1) continue; // every turn lets other ones go
+        held[size_t(order[i])] = true;
+        ++taken;
+      }
+      std::optional<std::vector<Elimination>> steps = eliminationOrder(shapeWithout(graph, held), widest);
+      if (!steps) continue;
+      turns.push_back({std::move(held), std::move(*steps)});
+      break;
+    }
+  return turns;
+}
+
+Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const size_t count = graph.domains.size();
   // Start: the first value of everything, "whole" where that is a choice; a variable that this forbids takes the first
   // value its neighbours allow.
   std::vector<std::vector<const Table *>> tablesOf(count);
@@ -79,30 +123,19 @@ Minimum improveInTurns(const FactorGraph &graph, size_t widest) {
       best.assignment[v] = value;
     }
   best.value = valueOf(graph, best.assignment);
-  // Hold as few as it takes; start with other ones each turn.
-  for (size_t turn = 0; turn < 6; ++turn) {
-    double before = best.value;
-    for (size_t hold = std::max<size_t>(1, count / 32); hold < count; hold *= 2) {
-      std::vector<bool> held(count, false);
-      for (size_t i = 0, taken = 0; i < count && taken < hold; ++i) {
-        if ((i + turn) % 3 == 2) continue; // every turn lets other ones go
-        held[size_t(order[i])] = true;
-        ++taken;
-      }
-      const FactorGraph rest = condition(graph, held, best.assignment);
-      const std::optional<std::vector<Elimination>> steps = eliminationOrder(rest, widest);
-      if (!steps) continue;
-      Minimum found = eliminate(rest, *steps);
+  for (size_t round = 0; round < 2; ++round) {
+    const double before = best.value;
+    for (const Turn &turn : turns) {
+      Minimum found = eliminate(condition(graph, turn.held, best.assignment), turn.order);
       for (size_t v = 0; v < count; ++v)
-        if (held[v]) found.assignment[v] = best.assignment[v];
-      double value = valueOf(graph, found.assignment);
+        if (turn.held[v]) found.assignment[v] = best.assignment[v];
+      const double value = valueOf(graph, found.assignment);
       if (value < best.value) {
         best.value = value;
         best.assignment = std::move(found.assignment);
       }
-      break;
     }
-    if (turn >= 3 && best.value >= before) break;
+    if (best.value >= before) break;
   }
   return best;
 }

@@ -41,7 +41,6 @@ private:
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
     if (movesActivations(setting.offload)) return false;
     if (problem.isGiven()) return true;
-    if (share < 1 && ways.size() > 1) return false; // a longer pass may leave its core to others at a better time
     for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
       const UnitActivity &plain = problem.activity->of(kind, ways.front());
       for (Recompute how : ways) {
@@ -99,8 +98,10 @@ private:
   void add() {
     if (!isTimed) return found.push_back({plan.firstUnits, 0, false});
     const PlanEvaluation evaluation = evaluatePlan(problem, plan);
-    const double seconds = evaluation.predicted.stepSeconds - std::min(evaluation.notHidden, mostHiddenByMore());
     const bool isOpen = !problem.isGiven() && ways.size() > 1;
+    // A longer pass may leave its core to others at a better time.
+    const double asItIs = isOpen ? evaluation.least : evaluation.predicted.stepSeconds;
+    const double seconds = asItIs - std::min(evaluation.notHidden, mostHiddenByMore());
     if (seconds < worth && (evaluation.fits || isOpen)) found.push_back({plan.firstUnits, seconds, evaluation.fits});
   }
 

@@ -13,11 +13,6 @@ bool isView(const Node &node) {
   return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
 }
 
-bool isReduction(const Node &node) {
-  return std::ranges::any_of(node.rule.factors,
-                             [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; });
-}
-
 // Per node: copies what stands in memory to where it is to stand. Two halves that elementwise operations read are not
 // copied but selected from where they are read (codegen/kernels/select_halves.cpp).
 std::vector<bool> findCopies(const Problem &problem) {
@@ -28,7 +23,7 @@ std::vector<bool> findCopies(const Problem &problem) {
     auto isLeft = [&](int result) { return inMemory[size_t(result)] || !isRead[size_t(result)]; };
     const bool isLook = node.op == "Transpose" || node.op == "Slice" || node.op == "Broadcast";
     const bool readsMemory =
-        !node.cheap || isReduction(node) || node.op == "Reshape" || (isLook && isLeft(node.results[0]));
+        !node.cheap || node.reduces() || node.op == "Reshape" || (isLook && isLeft(node.results[0]));
     for (int tensor : node.operands) {
       isRead[size_t(tensor)] = true;
       if (readsMemory) inMemory[size_t(tensor)] = true;
@@ -120,8 +115,8 @@ void addColumnSums(const Problem &problem, const Clusters &clusters, std::vector
   for (size_t i = problem.nodes.size(); i-- > 0;) {
     const Node &node = problem.nodes[i];
     if (!node.cheap || !clusters.isFused(int(i))) continue;
-    if (isReduction(node)) sumsRows.insert(clusters.root(int(i)));
-    if (!isReduction(node) && !isBefore[i]) continue;
+    if (node.reduces()) sumsRows.insert(clusters.root(int(i)));
+    if (!node.reduces() && !isBefore[i]) continue;
     for (int tensor : node.operands)
       if (clusters.isInside(int(i), tensor)) isBefore[size_t(producers[size_t(tensor)])] = true;
   }
@@ -195,7 +190,7 @@ private:
   bool isMadeAgain(const Node &node, int index, int tensor) const {
     if (!node.cheap || !clusters.isFused(index) || isWritten[size_t(tensor)]) return false;
     if (problem.tensors[size_t(tensor)].elementBytes == 1) return false;
-    return !isReduction(node);
+    return !node.reduces();
   }
 
   const Problem &problem;

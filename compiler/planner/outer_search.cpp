@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
 #include <queue>
 
 namespace cleave::planner {
@@ -80,11 +81,11 @@ private:
   }
 
   // A setting that may still be the best: first with the bound of its FLOPs, then of its cell's compute, then of its
-  // cell's solution.
+  // cell's solution, then with the memory of the splits that are looked at.
   struct Entry {
     double bound = 0;
     size_t setting = 0;
-    enum Known : uint8_t { Flops, Compute, Solved } known = Flops;
+    enum Known : uint8_t { Flops, Compute, Solved, WithMemory } known = Flops;
     bool operator<(const Entry &other) const { // the smallest bound on top; in order where equal
       return std::pair(bound, setting) > std::pair(other.bound, other.setting);
     }
@@ -164,17 +165,31 @@ private:
 
   void advance(Entry entry) {
     const Setting &setting = space.settings[entry.setting];
-    if (entry.known == Entry::Solved) {
+    if (entry.known >= Entry::Solved) {
       Cell &cell = cells.at(setting);
       cells.solve(cell); // if it was another's that is known
       const double bound = space.stepBound(setting, cell.secondsBound);
-      if (bound <= entry.bound) {
-        if (Status tried = trials.trySetting(setting, cell, entry.bound); !tried) outcome.reason = tried;
+      if (bound > entry.bound) {
+        entry.bound = bound;
+        if (!cell.reason) outcome.reason = cell.reason;
+        if (bound < infinity) queue.push(entry);
         return;
       }
-      entry.bound = bound;
-      if (!cell.reason) outcome.reason = cell.reason;
-      if (bound < infinity) queue.push(entry);
+      if (entry.known == Entry::Solved) {
+        entry.known = Entry::WithMemory;
+        std::vector<double> least = trials.leastOfVariants(setting, cell);
+        const double ofAll = least.empty() ? 0 : std::ranges::min(least);
+        if (ofAll > entry.bound) {
+          entry.bound = ofAll;
+          leastOfVariants[entry.setting] = std::move(least);
+          if (ofAll < infinity) queue.push(entry);
+          return;
+        }
+      }
+      auto least = leastOfVariants.extract(entry.setting);
+      Status tried =
+          trials.trySetting(setting, cell, entry.bound, least ? std::move(least.mapped()) : std::vector<double>());
+      if (!tried) outcome.reason = tried;
       return;
     }
     Cell &cell = cells.at(withoutFar(setting));
@@ -204,8 +219,8 @@ private:
       for (Recompute how : space.openWays()) {
         model.setting.recompute = how;
         if (clock.isOver()) return;
-        Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
-        if (assignment && !assignment->isPruned) trials.offer(model, *assignment);
+        const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
+        if (!assignment.isPruned) trials.offer(model, assignment);
       }
     }
   }
@@ -284,6 +299,7 @@ private:
   SearchClock clock;
   SettingTrials trials;
   std::priority_queue<Entry> queue;
+  std::map<size_t, std::vector<double>> leastOfVariants; // by setting, of entries with memory
   double reached = 0;     // bound of the setting that is looked at; none that is left has a lower one
   const char *doing = ""; // after the settings
   double toldBest = 0;    // seconds of the best plan at last; 0: none yet

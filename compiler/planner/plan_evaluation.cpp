@@ -2,6 +2,7 @@
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -29,7 +30,7 @@ public:
 
   PlanEvaluation evaluate() {
     sumStages();
-    double end = 0, onHost = 0;
+    double end = 0, onHost = 0, after = std::numeric_limits<double>::infinity();
     std::vector<double> ends = simulatedEnds();
     for (size_t s = 0; s < stages.size(); ++s) {
       const double live = slots.empty() ? problem.live(int(s)) : slots[s];
@@ -52,7 +53,9 @@ public:
       Predicted host;
       double late = addHostTime(model, rank.state.hostSeconds, rank.state.hostExposed, rank.work.keptOnHost,
                                 microbatches * forward, microbatches * backward, host);
-      double last = ends[r] + rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
+      const double tail = rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
+      const double last = ends[r] + tail;
+      after = std::min(after, tail);
       result.notHidden = std::max(result.notHidden, rank.state.hideable - hidden);
       end = std::max(end, last);
       // What a device does on average; what it does not, it waits.
@@ -75,6 +78,7 @@ public:
     const double busy = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
     if (cluster.device.coreShare < 1) end = std::max(end, busy);
     predicted.stepSeconds = end;
+    result.least = cluster.device.coreShare < 1 ? std::max(busy, leastPasses + after) : end;
     predicted.bubbleSeconds = std::max(0.0, end - busy);
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(*problem.model, devices, predicted);
@@ -217,6 +221,8 @@ private:
       double mean = 0; // of a microbatch
       for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
       pace = leastOnSharedCores(cluster.device, slowest, mean);
+      leastPasses =
+          leastOnSharedCores(cluster.device, simulation.makespan, mean * simulated) + pace * double(schedule->rest);
       // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
       const double filled = problem.profile->isFlushed() || meets
                                 ? makespanOnSharedCores(simulation, share)
@@ -245,6 +251,7 @@ private:
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
   std::vector<double> nearOfStage;                // of the latter, if the stage has no other microbatch meanwhile
   std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
+  double leastPasses = 0;    // seconds, on shared cores: however well waits are filled
   bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
 };
 

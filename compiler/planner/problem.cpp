@@ -5,6 +5,11 @@
 
 namespace cleave::planner {
 
+bool Node::reduces() const {
+  return std::ranges::any_of(rule.factors,
+                             [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; });
+}
+
 int64_t majorFactor(const dist::FactorRule &rule, const std::vector<int64_t> &factors) {
   for (int64_t factor : factors)
     if (rule.factors[size_t(factor)].size > 1) return factor;

@@ -49,6 +49,7 @@ struct Node {
   double backwardFlops = 0;           // of its whole backward, global
   bool cheap = false;                 // elementwise, broadcast, reduction, data movement: memory bound and fusible
   bool stopsGradient = false;         // no gradient flows to its operands
+  bool reduces() const;               // does a result sum up a dimension, or have its largest or mean?
 };
 
 // Nodes [first, first + period * count) are `count` repetitions of `period` nodes of the same form.

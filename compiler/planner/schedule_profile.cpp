@@ -15,20 +15,13 @@ constexpr int64_t steadyMicrobatches = 4;
 std::optional<ScheduleProfile> measure(const std::string &kind, int64_t ranks, int64_t microbatches) {
   Result<PipelineSchedule> schedule = makeSchedule(kind, int(ranks), microbatches, {});
   if (!schedule) return std::nullopt;
+  const ScheduleShape *shape = knownShape(kind, ranks);
+  if (!shape) return std::nullopt;
   ScheduleProfile profile;
-  profile.stages = schedule->stages;
-  profile.chunks = std::max(1, int(schedule->stages / ranks));
-  profile.rankOfStage = schedule->rankOfStage;
-  profile.weightVersions = schedule->weightVersions;
-  for (const auto &row : schedule->rows)
-    for (const ScheduledAction &action : row)
-      profile.splitsBackward = profile.splitsBackward || action.kind == ActionKind::BackwardInput;
-  profile.ranks = int(ranks);
+  static_cast<ScheduleShape &>(profile) = *shape;
+  profile.kind = kind;
+  profile.microbatches = microbatches;
   profile.setLive(slotsOf(*schedule));
-  StageTimes even;
-  double one = (even.forward + even.backwardInput + even.backwardWeight) * double(profile.chunks);
-  double waiting = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
-  profile.bubble = std::max(0.0, waiting / one);
   return profile;
 }
 
@@ -48,6 +41,18 @@ std::vector<double> slotsOf(const PipelineSchedule &schedule) {
   return slots;
 }
 
+double ScheduleProfile::bubble() const {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (waiting) return *waiting;
+  const Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, microbatches, {});
+  StageTimes even;
+  const double one = (even.forward + even.backwardInput + even.backwardWeight) * double(chunks());
+  const double all = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
+  waiting = std::max(0.0, all / one);
+  return *waiting;
+}
+
 void ScheduleProfile::setLive(std::vector<double> slots) {
   live = std::move(slots);
   leastLive.assign(size_t(ranks), live.empty() ? 0 : *std::ranges::max_element(live));
@@ -55,6 +60,15 @@ void ScheduleProfile::setLive(std::vector<double> slots) {
     double &least = leastLive[size_t(rankOfStage[s])];
     least = std::min(least, live[s]);
   }
+}
+
+const ScheduleShape *knownShape(const std::string &kind, int64_t ranks) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int64_t>, Result<ScheduleShape>> known;
+  std::lock_guard lock(mutex);
+  auto found = known.find({kind, ranks});
+  if (found == known.end()) found = known.emplace(std::pair(kind, ranks), scheduleShape(kind, int(ranks))).first;
+  return found->second ? &*found->second : nullptr;
 }
 
 const ScheduleProfile *scheduleProfile(const std::string &kind, int64_t ranks, int64_t microbatches) {

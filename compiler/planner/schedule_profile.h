@@ -8,25 +8,30 @@
 // chunks of one rank do not share them, whose peaks may come at different times.
 #pragma once
 #include "compiler/planner/schedule/schedule.h"
+#include <optional>
 
 namespace cleave::planner {
 
-struct ScheduleProfile {
-  int ranks = 1, stages = 1, chunks = 1; // chunks: stages of one rank
-  std::vector<int> rankOfStage;
-  bool splitsBackward = false;
-  int weightVersions = 1; // 2: steps run into each other
-  bool isFlushed() const { return weightVersions == 1; }
+struct ScheduleProfile : ScheduleShape {
   void setLive(std::vector<double> slots);
   std::vector<double> live;      // by stage: microbatches that it has slots for
   std::vector<double> leastLive; // by rank: of its stages
-  double bubble = 0;             // waiting of a rank, in the time that one microbatch takes it (equal passes, no sends)
+  // Waiting of a rank, in the time that one microbatch takes it (equal passes, no sends). Simulated when it is first
+  // asked for: most tables are known for what they keep only.
+  double bubble() const;
+
+  std::string kind;         // of the table
+  int64_t microbatches = 0; // that it is made for
+
+private:
+  mutable std::optional<double> waiting;
 };
 
 // By stage, of a table: what `live` of its profile would be.
 std::vector<double> slotsOf(const PipelineSchedule &schedule);
 
-// From a cache; null when the kind cannot have so many ranks or microbatches.
+// Both from a cache; null when the kind cannot have so many ranks or microbatches. The shape alone takes no table.
+const ScheduleShape *knownShape(const std::string &kind, int64_t ranks);
 const ScheduleProfile *scheduleProfile(const std::string &kind, int64_t ranks, int64_t microbatches);
 
 } // namespace cleave::planner

@@ -75,6 +75,10 @@ bool SearchSpace::coversAllSplits(const SplitModel &model) const {
   return isSmall() && count > 0 && count <= fewOperations;
 }
 
+const ScheduleShape *SearchSpace::shapeOf(const Setting &setting) const {
+  return setting.pp == 1 ? nullptr : knownShape(setting.schedule, setting.pp);
+}
+
 const ScheduleProfile *SearchSpace::profileOf(const Setting &setting) const {
   return setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
 }
@@ -86,11 +90,11 @@ bool SearchSpace::isOpen(const Setting &setting) const {
 }
 
 double SearchSpace::stepBound(const Setting &setting, double seconds) const {
-  const ScheduleProfile *profile = profileOf(setting);
-  if (setting.pp > 1 && !profile) return infinity;
+  const ScheduleShape *shape = shapeOf(setting);
+  if (setting.pp > 1 && !shape) return infinity;
   const double passes = seconds * double(setting.microbatches);
-  if (!profile) return passes;
-  return leastOnSharedCores(cluster.device, leastOfAnyCut(*profile, setting.microbatches, seconds),
+  if (!shape) return passes;
+  return leastOnSharedCores(cluster.device, leastOfAnyCut(*shape, setting.microbatches, seconds),
                             passes / double(setting.pp));
 }
 
@@ -103,8 +107,8 @@ Result<GivenRecomputation> SearchSpace::givenRecomputation(const Setting &settin
   GivenRecomputation result;
   if (given.empty()) return result;
   const std::vector<Unit> &units = facts.structure->layout->units;
-  const ScheduleProfile *profile = profileOf(setting);
-  size_t stages = profile ? size_t(profile->stages) : 1;
+  const ScheduleShape *shape = shapeOf(setting);
+  size_t stages = shape ? size_t(shape->stages) : 1;
   auto isBlock = [](const Unit &unit) { return unit.isBlock; };
   size_t blocks = size_t(std::count_if(units.begin(), units.end(), isBlock));
   if (given.size() == stages) {

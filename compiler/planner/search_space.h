@@ -30,6 +30,7 @@ struct SearchSpace {
   // Pipelines of a few operations: the bound holds for all splits, not only for those that were cut into stages.
   bool coversAllSplits(const SplitModel &model) const;
 
+  const ScheduleShape *shapeOf(const Setting &setting) const;     // null: no pipeline, or no such schedule
   const ScheduleProfile *profileOf(const Setting &setting) const; // null: no pipeline, or no such table
   // Has the schedule a table, with the stages that are asked for?
   bool isOpen(const Setting &setting) const;

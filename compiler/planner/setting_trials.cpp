@@ -12,23 +12,31 @@ constexpr size_t mostForced = 1000;
 
 } // namespace
 
-Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known) {
-  double least = infinity; // of all ZeRO stages
+// Does trying it settle every split of its operations?
+bool SettingTrials::isSettledBy(const Setting &setting, const SplitModel &model) const {
+  return setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
+}
+
+Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least) {
+  if (setting.pp > 1 && !space.profileOf(setting)) return Status::ok(); // no table for so many microbatches
+  double fastest = infinity;                                            // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
   const bool isUniform = ways.size() == 1;
   if (Status given = space.givenRecomputation(setting).status(); !given) return given;
-  const bool isSettled = setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
+  const bool isSettled = isSettledBy(setting, model);
   const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
   boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);
   if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
-  std::vector<bool> isLeft; // by variant: too slow with any ZeRO stage
-  auto leave = [&](size_t v) {
-    if (v == isLeft.size()) isLeft.push_back(!isSettled && isTooSlow(setting, cell, v, zeros));
-    return bool(isLeft[v]);
+  auto leave = [&](size_t v, int zero) { // too slow with any ZeRO stage
+    if (isSettled) return false;
+    if (v == least.size()) least.push_back(leastOfVariant(setting, cell, v, zeros));
+    const bool isLeft = least[v] >= std::max(worthPlanning(setting), found.worthTrying());
+    candidates += isLeft && zero == zeros.front();
+    return isLeft;
   };
   for (int zero : zeros) {
     if (clock.isOver() && (found.best || space.options.worth < infinity)) {
@@ -38,7 +46,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     model.setting.zero = zero;
     double ofStage = infinity;
     for (size_t v = 0; v < cell.variants.size(); ++v) {
-      if (leave(v)) continue;
+      if (leave(v, zero)) continue;
       std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
@@ -58,34 +66,43 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       double exact = solveExactly(model, ways);
       ofStage = isUniform ? exact : std::max(std::min(ofStage, exact), leastOfAnyMemory(model));
     }
-    least = std::min(least, ofStage);
+    fastest = std::min(fastest, ofStage);
   }
   // Where memory decides, stages may be mixed.
   if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
-    least = std::min(least, leastOfAnyZero(model, ways));
+    fastest = std::min(fastest, leastOfAnyZero(model, ways));
   if (isSettled) {
     double &of = setting.pp > 1 ? boundOfPipelines : bound;
-    of = std::min(of, setting.pp > 1 ? known : least);
+    of = std::min(of, setting.pp > 1 ? known : fastest);
   }
   return Status::ok();
 }
 
-// Whatever its ZeRO stage: with the bytes of the highest and what a microbatch costs with the lowest, which are the
-// least.
-bool SettingTrials::isTooSlow(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros) {
-  if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return false;
+std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell &cell) {
+  const std::vector<int> zeros = openZeroStages(space.constraints, setting);
+  const SplitModel model = cells.modelFor(cell, setting);
+  if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
+  if (isSettledBy(setting, model) || !space.givenRecomputation(setting)) return {};
+  if (setting.pp > 1 && !space.profileOf(setting)) return {};
+  boundsAllSplits = boundsAllSplits && setting.pp > 1 && space.openOperations(model) == 0;
+  std::vector<double> least;
+  for (size_t v = 0; v < cell.variants.size(); ++v) least.push_back(leastOfVariant(setting, cell, v, zeros));
+  return least;
+}
+
+// With the bytes of the highest ZeRO stage and what a microbatch costs with the lowest, which are the least.
+double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t variant,
+                                     const std::vector<int> &zeros) {
+  if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return 0;
   SplitModel model = cells.modelFor(cell, setting);
   model.setting.zero = zeros.front();
   const ActivityCosts &activity = cells.activityOf(cell, variant, model);
   model.setting.zero = zeros.back();
   const StateCosts state = costState(model, cell.variants[variant].choice);
-  const double worth = worthPlanning(setting);
   bool isTight = false;
-  const double least = leastOfAnyStage(space.stagesOf(model, activity, state), worth, isTight);
-  if (least < std::max(worth, found.worthTrying())) return false;
-  ++candidates;
+  const double least = leastOfAnyStage(space.stagesOf(model, activity, state), worthPlanning(setting), isTight);
   if (isTight && variant == 0) cells.addLeaner(cell);
-  return true;
+  return least;
 }
 
 double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
@@ -157,10 +174,9 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
-    if (!assignment) continue;
-    least = std::min(least, std::max(assignment->bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
-    if (!assignment->isPruned) offer(model, *assignment);
+    const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
+    least = std::min(least, std::max(assignment.bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
+    if (!assignment.isPruned) offer(model, assignment);
   }
   model.setting.recompute = Recompute::None;
   return least;
@@ -173,8 +189,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    Result<Assignment> assignment = InnerProblem(model).solve(infinity, infinity, clock);
-    if (assignment) least = std::min(least, assignment->bound);
+    least = std::min(least, InnerProblem(model).solve(infinity, infinity, clock).bound);
   }
   return least;
 }
@@ -182,8 +197,7 @@ double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompu
 // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
 double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
   model.setting.recompute = Recompute::None;
-  Result<Assignment> assignment = InnerProblem(model).solve(infinity, found.incumbent(), clock);
-  return assignment ? assignment->bound : 0;
+  return InnerProblem(model).solve(infinity, found.incumbent(), clock).bound;
 }
 
 void SettingTrials::offer(const SplitModel &model, const Assignment &assignment) {

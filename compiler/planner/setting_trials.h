@@ -29,8 +29,11 @@ public:
       : space(space), cells(cells), found(found), clock(clock) {}
 
   // `known`: a bound of the setting. When the clock is over and a plan that fits is known, what is left of it counts
-  // with that. Error: what was asked for contradicts it.
-  Status trySetting(const Setting &setting, Cell &cell, double known);
+  // with that. `least`: as below, if that is known. Error: what was asked for contradicts it.
+  Status trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least = {});
+  // For each of the cell's variants seconds that no plan of the setting with it is below: with the memory that it needs
+  // at least, whatever ZeRO stages its parameters have. Empty where nothing is known for less than trying.
+  std::vector<double> leastOfVariants(const Setting &setting, Cell &cell);
   // Returns a bound of the setting with these shardings. `isTight`: memory makes it slower, leaner ones may be better.
   double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight);
   // The first of them in any case, the others until the clock is over.
@@ -48,7 +51,8 @@ public:
 
 private:
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
-  bool isTooSlow(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
+  bool isSettledBy(const Setting &setting, const SplitModel &model) const;
+  double leastOfVariant(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
   double worthKeeping(const Setting &setting) const;
   double worthPlanning(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);

@@ -176,9 +176,9 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             const bool forV = few.mayPay(setting, microbatchCounts, 2 * pp);
             for (const std::string &schedule : schedules(constraints, size_t(units), blocks, forV, setting)) {
               setting.schedule = pp > 1 ? schedule : "none";
-              const ScheduleProfile *profile = pp > 1 ? scheduleProfile(schedule, pp, microbatches) : nullptr;
-              if (profile && constraints.stages() > 1 && profile->stages != constraints.stages()) continue;
-              setting.weightVersions = profile ? profile->weightVersions : 1;
+              const ScheduleShape *shape = pp > 1 ? knownShape(schedule, pp) : nullptr;
+              if (shape && constraints.stages() > 1 && shape->stages != constraints.stages()) continue;
+              setting.weightVersions = shape ? shape->weightVersions : 1;
               if (orders.empty()) orders = ordersOf(cluster, constraints, setting);
               for (const AxisOrder &order : orders) {
                 setting.order = order;

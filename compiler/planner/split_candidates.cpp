@@ -131,8 +131,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (node.cheap && work.isScores && !fusedCore && !cluster.device.isCpu() && heads >= 0 && local.batchFactor >= 0 &&
       std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), constants::fusedSoftmaxMatrices) != 0) {
     // Of the two reductions that a softmax is made of.
-    auto isReduced = [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; };
-    if (std::ranges::any_of(node.rule.factors, isReduced)) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
+    if (node.reduces()) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
     work.bytes *= constants::unfusedSoftmaxTraffic;
   }
   auto inHand = [&](int tensor, Layout layout) {

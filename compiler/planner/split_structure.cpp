@@ -243,8 +243,7 @@ private:
         flow.producer = model.variableOfNode[size_t(producer)];
         flow.result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
         flow.inCore = facts.core[size_t(producer)];
-        auto isReduced = [](const dist::Factor &factor) { return factor.kind == dist::Factor::Reduced; };
-        flow.isScores = flow.inCore && (!node.cheap || std::ranges::none_of(node.rule.factors, isReduced));
+        flow.isScores = flow.inCore && (!node.cheap || !node.reduces());
         flow.inAttention = model.segments.isAttention[size_t(producer)];
       } else if (tensor.kind == TensorKind::Parameter)
         flow.producer = model.variableOfTensor[t];

@@ -102,7 +102,7 @@ void StageRelaxation::gatherColumns() {
   const double rate =
       microbatches * std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   // Blocks of one rank, where it is no slower than the incumbent and leaves every other stage a unit.
-  double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks : 1);
+  double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks() : 1);
   if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / microbatches / fastest));
   most = std::max(1.0, most);
   std::vector<bool> isBlock(size_t(layout.kinds), false);
@@ -425,13 +425,12 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
                        const SearchClock &clock) {
   StageBound bound;
   // The relaxations know devices with cores of their own; where they take turns, others work while one waits.
-  const Device &device = problem.model->cluster->device;
-  const double share = chainShare(device), busy = share < 1 ? leastBusySeconds(problem) : 0;
+  const double share = chainShare(problem.model->cluster->device), busy = share < 1 ? leastBusySeconds(problem) : 0;
   auto relax = [&](const StageProblem &stages, double known) {
     StageRelaxation relaxation(stages, incumbent / share);
     relaxation.tighten(programs, {wanted.goal / share, known / share}, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
-    return leastOnSharedCores(device, relaxation.bound(), busy);
+    return std::max(busy, share * relaxation.bound()); // with what a rank does after its passes
   };
   std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {

@@ -281,9 +281,9 @@ private:
     double microbatches = double(problem.model->setting.microbatches);
     if (!problem.profile) return sum * microbatches;
     double ranks = double(problem.ranks());
-    double rank = slowest * double(problem.profile->chunks);
+    double rank = slowest * double(problem.profile->chunks());
     return leastOnSharedCores(device(),
-                              std::max(rank, sum / ranks) * microbatches + problem.profile->bubble * sum / ranks,
+                              std::max(rank, sum / ranks) * microbatches + problem.profile->bubble() * sum / ranks,
                               sum / ranks * microbatches);
   }
 
@@ -293,17 +293,33 @@ private:
     const double once = counted.once ? leastAtTheEnd() : 0, again = leastRecomputation(counted);
     auto boundOf = [&](double all) {                    // of one microbatch
       const double passes = all / ranks * microbatches; // the mean rank's
-      double least = passes + once;
-      if (!problem.profile) return least;
-      least = std::max(least, leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all));
-      if (problem.profile->chunks == 1) least = std::max(least, slowest * microbatches);
-      return leastOnSharedCores(device(), least, passes + once);
+      if (!problem.profile) return passes + once;
+      double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
+      if (problem.profile->isFlushed()) least = std::max(least, leastWay());
+      if (problem.profile->chunks() == 1) least = std::max(least, slowest * microbatches);
+      return std::max(passes + once, leastOnSharedCores(device(), least, passes));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.
     isTight = again > 0 && boundOf(before.back()) < worth &&
               hasRoomForState(*problem.model, *problem.state, problem.memoryLimit, problem.ranks());
     return again == infinity ? infinity : boundOf(before.back() + again);
+  }
+
+  // One microbatch's way through all units and its gradient's back. Weights' gradients may come after that where they
+  // are passes of their own.
+  double leastWay() const {
+    double seconds = 0;
+    for (size_t kind = 0; kind < problem.model->layout->sizeOfKind.size(); ++kind) {
+      double least = infinity;
+      for (Recompute how : ways) {
+        const UnitActivity &one = problem.activity->of(int(kind), how);
+        least = std::min(least,
+                         one.forward + one.backwardInput + (problem.profile->splitsBackward ? 0 : one.backwardWeight));
+      }
+      seconds += least * double(problem.model->layout->sizeOfKind[kind]);
+    }
+    return seconds;
   }
 
   // What a rank does at least after its passes, on average.
@@ -536,7 +552,7 @@ std::vector<int> evenChunks(const StageProblem &problem) {
   for (size_t u = 0; u < units.size(); ++u)
     if (units[u].isBlock) blocks.push_back(int(u));
   const size_t stages = size_t(problem.stages());
-  if (!problem.profile || problem.profile->chunks == 1 || blocks.empty() || blocks.size() % stages != 0) return {};
+  if (!problem.profile || problem.profile->chunks() == 1 || blocks.empty() || blocks.size() % stages != 0) return {};
   const Recompute plain = problem.recompute.value_or(Recompute::None);
   double before = 0, after = 0, block = infinity;
   for (size_t u = 0; u < units.size(); ++u) {
@@ -592,14 +608,14 @@ StagePlan planCut(std::span<const StageProblem> ofStage, const std::vector<int> 
 // T >= m w_r + a sum_{i<r} w_i. The least T has all of these equal, and loads that shrink by 1 - a/m from rank to rank:
 // T = a W / (1 - (1 - a/m)^p). Chunks of a rank may be empty but for one: a = 0; but a
 // microbatch has to go all the way.
-double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds) {
-  double ranks = double(profile.ranks);
-  if (profile.chunks > 1 || !profile.isFlushed()) {
+double leastOfAnyCut(const ScheduleShape &shape, int64_t microbatches, double seconds) {
+  double ranks = double(shape.ranks);
+  if (shape.chunks() > 1 || !shape.isFlushed()) {
     const double mean = seconds * double(microbatches) / ranks;
-    return profile.isFlushed() && !profile.splitsBackward ? std::max(mean, seconds) : mean;
+    return shape.isFlushed() && !shape.splitsBackward ? std::max(mean, seconds) : mean;
   }
   // A forward pass is at least a sixth of all: where everything is recomputed and backward is four times as long.
-  double part = profile.splitsBackward ? 1.0 / 6 : 1;
+  double part = shape.splitsBackward ? 1.0 / 6 : 1;
   return part * seconds / (1 - std::pow(1 - part / double(microbatches), ranks));
 }
 

@@ -99,7 +99,7 @@ private:
 };
 
 // A step's seconds at least, however unequal the ranks' loads are: `seconds` of one microbatch through all stages.
-double leastOfAnyCut(const ScheduleProfile &profile, int64_t microbatches, double seconds);
+double leastOfAnyCut(const ScheduleShape &shape, int64_t microbatches, double seconds);
 
 // A rank's part in summing up the gradient of a parameter that several ranks have.
 struct TiedGradient {
@@ -112,6 +112,7 @@ struct PlanEvaluation {
   std::vector<StageDecision> stages;
   std::vector<TiedGradient> tied; // of all ranks
   double notHidden = 0; // seconds of a rank's collectives that compute could hide if there were more of it, at most
+  double least = 0;     // a step's seconds if passes were longer, but for that: on shared cores waits may fill better
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);

@@ -105,13 +105,13 @@ Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
     bool splits = false;
     for (const auto &row : schedule->rows)
       splits |= std::ranges::any_of(row, [](auto &action) { return action.kind == ActionKind::BackwardInput; });
-    return ScheduleShape{schedule->stages, splits, schedule->rankOfStage};
+    return ScheduleShape{schedule->ranks, schedule->stages, splits, schedule->rankOfStage};
   }
   Result<Asked> asked = find(kind);
   if (!asked) return asked.status();
   CLEAVE_RETURN_IF_ERROR(checkRanks(kind, ranks));
   const int stages = ranks * asked->chunks;
-  return ScheduleShape{stages, asked->kind->splitsBackward, place(asked->kind->placement, ranks, stages),
+  return ScheduleShape{ranks, stages, asked->kind->splitsBackward, place(asked->kind->placement, ranks, stages),
                        asked->kind->weightVersions};
 }
 

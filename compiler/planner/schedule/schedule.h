@@ -14,6 +14,7 @@
 // 1/4.
 #pragma once
 #include "runtime/status.h"
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -63,10 +64,12 @@ Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_
 
 // How many stages the kind has for so many ranks, and whether it halves the backward pass, without making the table.
 struct ScheduleShape {
-  int stages = 0;
+  int ranks = 1, stages = 1;
   bool splitsBackward = false;
   std::vector<int> rankOfStage;
-  int weightVersions = 1;
+  int weightVersions = 1;                                    // 2: steps run into each other
+  int chunks() const { return std::max(1, stages / ranks); } // stages of one rank
+  bool isFlushed() const { return weightVersions == 1; }
 };
 Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks);
 

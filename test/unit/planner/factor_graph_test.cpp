@@ -64,7 +64,7 @@ TEST(FactorGraph, TurnsComeCloseWhereEliminationIsTooWide) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     FactorGraph graph = randomGraph(seed);
     double best = bruteForce(graph);
-    Minimum found = improveInTurns(graph, 16);
+    Minimum found = improveInTurns(graph, turnsOf(graph, 16));
     if (found.value == infinity) continue;
     ++possible;
     EXPECT_GE(found.value, best - 1e-9) << "seed " << seed;

@@ -1,0 +1,100 @@
+// What the search prices once for many settings, against pricing it anew for each.
+#include "compiler/planner/cells.h"
+#include "compiler/planner/settings.h"
+#include "test/unit/planner/problem_builder.h"
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+std::vector<double> numbersOf(const UnitActivity &unit) {
+  return {unit.kept,       unit.held,          unit.keptOnHost,     unit.largestLeaving, unit.transient,
+          unit.keptOfLast, unit.sums,          unit.workspace,      unit.beside,         double(unit.isAgain),
+          unit.forward,    unit.backwardInput, unit.backwardWeight, unit.communication,  unit.again,
+          unit.waiting};
+}
+
+void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std::string &where) {
+  ASSERT_EQ(known.kinds.size(), own.kinds.size());
+  for (size_t kind = 0; kind < own.kinds.size(); ++kind)
+    for (size_t how = 0; how < 3; ++how) {
+      const std::vector<double> a = numbersOf(known.kinds[kind][how]), b = numbersOf(own.kinds[kind][how]);
+      for (size_t i = 0; i < a.size(); ++i)
+        EXPECT_NEAR(a[i], b[i], 1e-9 * std::abs(b[i]))
+            << where << " kind " << kind << " way " << how << " number " << i;
+    }
+  EXPECT_EQ(known.forwardCrossing, own.forwardCrossing) << where;
+  EXPECT_EQ(known.backwardCrossing, own.backwardCrossing) << where;
+}
+
+// Settings of one cell have other batch axes, stages, microbatches and ZeRO stages.
+TEST(Cells, WhatIsPricedOnceIsWhatEachSettingCosts) {
+  size_t asked = 0, priced = 0;
+  for (const char *like : {"", "megatron", "megatron-sp"})
+    for (const char *on : {"a100-80g:4x4", "cpu:8"}) {
+      const Problem problem = testing::gpt({32, 64, 128, 8, 4, 512});
+      Result<Cluster> cluster = parseCluster(on);
+      ASSERT_TRUE(cluster);
+      Result<Constraints> constraints = parseConstraints({.like = like}, *cluster);
+      ASSERT_TRUE(constraints) << constraints.status().message();
+      for (std::optional<int64_t> *size : {&constraints->dp, &constraints->tp, &constraints->pp}) size->reset();
+      const ProblemFacts facts = gatherFacts(problem, *constraints);
+      Cells cells(problem, facts, *cluster, *constraints);
+      for (Setting setting : openSettings(problem, facts, *cluster, *constraints, true)) {
+        Cell &cell = cells.at(setting);
+        cells.solve(cell);
+        for (int zero : openZeroStages(*constraints, setting))
+          for (size_t v = 0; v < cell.variants.size(); ++v) {
+            setting.zero = zero;
+            const SplitModel model = cells.modelFor(cell, setting);
+            const size_t before = cell.variants[v].activities.size();
+            const ActivityCosts &known = cells.activityOf(cell, v, model);
+            priced += cell.variants[v].activities.size() > before;
+            ++asked;
+            expectSame(known, costActivity(model, cell.variants[v].choice), setting.str() + " " + like + " " + on);
+            if (HasFailure()) return;
+          }
+      }
+    }
+  EXPECT_GT(asked, 5 * priced);
+}
+
+// Pins and presets leave every operation a way that takes what a neighbour may have: no split of a model contradicts
+// itself.
+TEST(Cells, EveryOperationHasAWayThatGoesWithItsNeighbours) {
+  std::mt19937 random(7);
+  const Problem problem = testing::gpt({8, 32, 60, 6, 2, 90}); // not everything divides
+  int built = 0;
+  for (int round = 0; round < 200; ++round) {
+    const char *likes[] = {"", "megatron", "megatron-sp", "ddp", "zero3"};
+    Result<Cluster> cluster = parseCluster(round % 2 ? "cpu:6" : "a100-80g:1x8");
+    ASSERT_TRUE(cluster);
+    Result<Constraints> constraints = parseConstraints({.like = likes[random() % 5]}, *cluster);
+    ASSERT_TRUE(constraints);
+    for (int pins = int(random() % 4); pins > 0; --pins) {
+      const Tensor &tensor = problem.tensors[random() % problem.tensors.size()];
+      Pin pin{"", tensor.name, std::vector<dist::Axes>(tensor.dims.size())};
+      if (!pin.dims.empty() && random() % 3) pin.dims[random() % pin.dims.size()] = {"tp"};
+      constraints->pins.push_back(pin);
+    }
+    const ProblemFacts facts = gatherFacts(problem, *constraints);
+    Setting setting;
+    setting.tp = int64_t(1) + int64_t(random() % 4);
+    Result<SplitModel> model = buildModel(problem, facts, *cluster, *constraints, setting);
+    if (!model) continue; // a pin that nothing can follow
+    ++built;
+    for (const Variable &variable : model->variables) {
+      if (variable.isHome) continue;
+      EXPECT_TRUE(std::ranges::any_of(variable.candidates, [](const Candidate &candidate) {
+        return std::ranges::none_of(candidate.uses, [](const Use &use) { return use.layout == partialSum; });
+      })) << problem.nodes[size_t(variable.index)].name;
+    }
+    EXPECT_LT(InnerProblem(*model).fastest().value, std::numeric_limits<double>::infinity()) << "round " << round;
+  }
+  EXPECT_GT(built, 100);
+}
+
+} // namespace
+} // namespace cleave::planner
