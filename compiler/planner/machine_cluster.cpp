@@ -87,10 +87,21 @@ double workingSeconds(const Device &device, const runtime::KernelFigure &kernel)
 
 // What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
 // step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
+// What was measured several times counts as it was quickest.
 double fitStart(const MachineFigures &figures, const Device &device, bool inStep) {
-  for (const runtime::KernelFigure &few : figures.kernels)
-    for (const runtime::KernelFigure &many : figures.kernels) {
-      if ((few.work == runtime::KernelTrial::step) != inStep) continue;
+  std::vector<runtime::KernelFigure> kernels;
+  for (const runtime::KernelFigure &kernel : figures.kernels) {
+    if ((kernel.work == runtime::KernelTrial::step) != inStep) continue;
+    auto same = std::ranges::find_if(kernels, [&](const runtime::KernelFigure &other) {
+      return other.work == kernel.work && other.elements == kernel.elements;
+    });
+    if (same == kernels.end())
+      kernels.push_back(kernel);
+    else
+      same->seconds = std::min(same->seconds, kernel.seconds);
+  }
+  for (const runtime::KernelFigure &few : kernels)
+    for (const runtime::KernelFigure &many : kernels) {
       if (few.work != many.work || few.elements >= many.elements) continue;
       const double ratio = few.elements / many.elements,
                    more = workingSeconds(device, few) - ratio * workingSeconds(device, many);
