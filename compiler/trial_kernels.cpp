@@ -21,8 +21,9 @@ constexpr int64_t rows = 512, columns = 64;
 // on all threads.
 constexpr int64_t fewRows = 128;
 
-// A step's samples: few and more.
-constexpr int64_t stepSamples[] = {64, 256};
+// A step's samples, few and more, and layers. Each of its kernels has enough elements for several threads to share.
+constexpr int64_t stepSamples[] = {128, 512};
+constexpr int stepLayers = 8;
 
 struct Body {
   ElementWork work;
@@ -117,7 +118,6 @@ constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, 
 // A training step of some layers, of products and of kernels between them, as compiled plans have it: every command is
 // another one, and reads what was written a while ago, on whatever core.
 std::string stepOf(int64_t samples) {
-  constexpr int layers = 8;
   const std::string rowsType = fmt::format("tensor<{}x{}xf32>", samples, columns),
                     weightsType = fmt::format("tensor<{0}x{0}xf32>", columns);
   std::string parameters =
@@ -132,7 +132,7 @@ std::string stepOf(int64_t samples) {
     body += fmt::format("  %{} = onnx.{} %{}, %{} {{cleave.phase = \"forward\"}} : ({}, {}) -> {}\n", result, op, lhs,
                         rhs, rowsType, rowsType, rowsType);
   };
-  for (int i = 0; i < layers; ++i) {
+  for (int i = 0; i < stepLayers; ++i) {
     parameters += fmt::format("onnx.param @w{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n"
                               "onnx.param @d{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n",
                               i, weightsType);
@@ -142,8 +142,8 @@ std::string stepOf(int64_t samples) {
             weightsType, rowsType);
     kernel(fmt::format("a{}", i + 1), "Max", fmt::format("h{}", i), fmt::format("a{}", i));
   }
-  std::string gradient = fmt::format("a{}", layers);
-  for (int i = layers; i-- > 0;) {
+  std::string gradient = fmt::format("a{}", stepLayers);
+  for (int i = stepLayers; i-- > 0;) {
     kernel(fmt::format("k{}", i), "Mul", gradient, fmt::format("h{}", i));
     product(fmt::format("d{}", i), fmt::format("a{}", i), fmt::format("k{}", i),
             "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>",
@@ -197,8 +197,10 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   auto add = [&](const std::string &work, const std::string &module, double operations, double accesses) -> Status {
     Result<plan::Plan> plan = compileTrial(module, dist::Mesh{{{"dp", devices}}});
     if (!plan) return plan.status();
+    const bool isStep = work == runtime::KernelTrial::step;
     const int commands = plan->programs(0).fragments(0).commands_size();
-    trials.push_back({work, operations, 4 * accesses, commands, std::make_shared<plan::Plan>(std::move(*plan))});
+    trials.push_back({work, operations, 4 * accesses, commands, isStep ? 3 * stepLayers : 0, isStep ? columns : 0,
+                      std::make_shared<plan::Plan>(std::move(*plan))});
     return Status::ok();
   };
   auto addBody = [&](const Body &body, int64_t height) {

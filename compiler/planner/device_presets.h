@@ -32,7 +32,8 @@ namespace constants {
 inline constexpr double bucketBytes = 25.0 * (1 << 20);
 // The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
-// What is no larger is kept for the backward pass rather than made again (codegen/kernels/rematerialize_cheap.cpp).
+// What is no larger is kept for the backward pass rather than made again, unless it is the wider copy of a value
+// (codegen/kernels/rematerialize_cheap.cpp).
 inline constexpr double smallBytes = 65536;
 // Kernels of no more elements run on one of a CPU's threads (codegen/kernels/kernel_schedule.cpp).
 inline constexpr double soloElements = 4096;

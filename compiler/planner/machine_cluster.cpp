@@ -85,6 +85,13 @@ double workingSeconds(const Device &device, const runtime::KernelFigure &kernel)
   return kernel.seconds - kernel.bytes * device.secondsPerByte(kernel.bytes);
 }
 
+// What the products of a step lose at the edge of their rows, however many rows there are.
+double edgeSeconds(const Device &device, const runtime::KernelFigure &step) {
+  if (step.products == 0 || device.computeEfficiency <= 0) return 0;
+  const double width = double(step.width), lost = device.halfRateDimension, across = width + lost;
+  return step.products * 2 * lost * across * across / (device.flopsAt("fp32") * device.computeEfficiency);
+}
+
 // What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
 // step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
 // What was measured several times counts as it was quickest.
@@ -105,7 +112,7 @@ double fitStart(const MachineFigures &figures, const Device &device, bool inStep
       if (few.work != many.work || few.elements >= many.elements) continue;
       const double ratio = few.elements / many.elements,
                    more = workingSeconds(device, few) - ratio * workingSeconds(device, many);
-      return std::max(0.0, more / (1 - ratio) / few.commands);
+      return std::max(0.0, (more / (1 - ratio) - edgeSeconds(device, few)) / few.commands);
     }
   return 0;
 }
@@ -170,8 +177,8 @@ Cluster clusterOf(const MachineFigures &figures) {
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
   fitMemory(figures, device);
   const double alone = std::max(figures.kernelSeconds, fitStart(figures, device, false));
-  device.launchSeconds = std::max(alone, fitStart(figures, device, true));
   device.soloLaunchSeconds = figures.soloSeconds;
+  device.launchSeconds = alone;
   if (!figures.layers.empty()) {
     const LayerFit fit = fitLayers(figures.layers);
     double peak = fit.rate;
@@ -180,6 +187,7 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
+    device.launchSeconds = std::max(alone, fitStart(figures, device, true));
     device.productStartSeconds = std::max(device.launchSeconds, fit.start);
     device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);

@@ -36,18 +36,21 @@ struct ProductFigure {
 };
 // A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
 // planner/cluster.h), and the bytes that it reads and writes. `update`: arithmetic in memory as an optimizer does it.
-// `step`: products and kernels of a training step, so many commands, on rows of so many elements together.
+// `step`: kernels of a training step, on rows of so many elements together, and products of those with weights [width,
+// width], so many of its commands.
 struct KernelTrial {
   static constexpr const char *update = "update", *step = "step";
   std::string work;
   double elements = 0, bytes = 0;
-  int commands = 1;
+  int commands = 1, products = 0;
+  int64_t width = 0;
   std::shared_ptr<const plan::Plan> plan;
 };
 struct KernelFigure {
   std::string work;
   double elements = 0, bytes = 0;
-  int commands = 1;
+  int commands = 1, products = 0;
+  int64_t width = 0;
   double seconds = 0;
 };
 // A copy: reads and writes `bytes` together, over and over the same ones.
