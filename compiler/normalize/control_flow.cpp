@@ -47,7 +47,9 @@ void expandLoop(Node &n) {
   const int64_t done = known ? known.getInt() : 0;
   const bool isBounded = n.has(0), asks = n.has(1);
   if (!isBounded && !asks) n.fail("has no end");
-  if ((!isBounded || done < int64_t(n.constantReal(0))) && (!asks || n.constantReal(1) != 0)) {
+  const Dims trips = isBounded ? n.constantInts(0) : Dims(1, done + 1);
+  if (trips.size() != 1) n.fail("its input 0 must be one number");
+  if (done < trips.front() && (!asks || n.constantReal(1) != 0)) {
     if ((done + 1) * int64_t(body.getOperations().size()) > mostLoopNodes)
       n.fail("is longer than is written out (" + Twine(mostLoopNodes) + " nodes)");
     IRMapping values;

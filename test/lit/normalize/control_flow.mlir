@@ -39,3 +39,41 @@ func.func @model(%x: tensor<5xf32>) -> tensor<*xf32> {
   %r = onnx.node "ConcatFromSequence"(%more) attributes {domain = "", version = 20 : i64, node_name = "concat", onnx_attributes = {axis = 0 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
   return %r : tensor<*xf32>
 }
+
+// -----
+// TorchScript writes `while` as a Loop of the largest trip count, which the condition ends: here after two iterations.
+// CHECK-LABEL: func.func @model
+// CHECK-SAME: (%[[X:.*]]: tensor<2xf32>)
+// CHECK: %[[A:.*]] = onnx.Add %[[X]], %[[X]]
+// CHECK: %[[B:.*]] = onnx.Add %[[A]], %[[X]]
+// CHECK-NOT: onnx.Add
+// CHECK: return %[[B]]
+func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
+  %trips = onnx.Constant dense<9223372036854775807> : tensor<i64>
+  %yes = onnx.Constant dense<true> : tensor<i1>
+  %one = onnx.Constant dense<1> : tensor<i64>
+  %r = onnx.node "Loop"(%trips, %yes, %x) attributes {domain = "", version = 20 : i64, node_name = "loop", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>, tensor<2xf32>) -> tensor<*xf32> {
+  ^bb0(%i: tensor<i64>, %c: tensor<i1>, %h: tensor<2xf32>):
+    %n = onnx.node "Add"(%h, %x) attributes {domain = "", version = 20 : i64, node_name = "add", onnx_attributes = {}} : (tensor<2xf32>, tensor<2xf32>) -> tensor<*xf32>
+    %again = onnx.node "Less"(%i, %one) attributes {domain = "", version = 20 : i64, node_name = "less", onnx_attributes = {}} : (tensor<i64>, tensor<i64>) -> tensor<*xi1>
+    onnx.node "yield"(%again, %n) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<*xi1>, tensor<*xf32>) -> ()
+  }
+  return %r : tensor<*xf32>
+}
+
+// -----
+// A Loop that does not run gives what it is given.
+// CHECK-LABEL: func.func @model
+// CHECK-SAME: (%[[X:.*]]: tensor<2xf32>)
+// CHECK-NOT: onnx.Add
+// CHECK: return %[[X]]
+func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
+  %trips = onnx.Constant dense<0> : tensor<i64>
+  %yes = onnx.Constant dense<true> : tensor<i1>
+  %r = onnx.node "Loop"(%trips, %yes, %x) attributes {domain = "", version = 20 : i64, node_name = "loop", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>, tensor<2xf32>) -> tensor<*xf32> {
+  ^bb0(%i: tensor<i64>, %c: tensor<i1>, %h: tensor<2xf32>):
+    %n = onnx.node "Add"(%h, %x) attributes {domain = "", version = 20 : i64, node_name = "add", onnx_attributes = {}} : (tensor<2xf32>, tensor<2xf32>) -> tensor<*xf32>
+    onnx.node "yield"(%c, %n) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<i1>, tensor<*xf32>) -> ()
+  }
+  return %r : tensor<*xf32>
+}
