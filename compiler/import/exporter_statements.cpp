@@ -18,10 +18,10 @@ std::vector<std::string> stringsOf(const std::string &list) {
   return strings;
 }
 
-// The signature's lines: "p_fc_weight: PARAMETER target='fc.weight'".
+// The signature's lines: "p_fc_weight: PARAMETER target='fc.weight'". Outputs name targets too, which they change.
 void readSignature(const std::string &signature, ExporterStatements &statements) {
   std::istringstream lines(signature);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(lines, line) && line != "# outputs";) {
     size_t kind = line.find(": "), target = line.find(" target=");
     if (kind == std::string::npos || target == std::string::npos || target < kind) continue;
     bool isParameter = line.compare(kind + 2, target - kind - 2, "PARAMETER") == 0;

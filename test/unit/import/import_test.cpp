@@ -183,7 +183,9 @@ TEST(Import, WhatPyTorchCallsABufferDoesNotTrain) {
     model.sign("p_table: PARAMETER target='table'");
     model.sign("b_buffer: BUFFER target='buffer' persistent=True");
     model.sign("c_constant: CONSTANT_TENSOR target='constant'");
-    model.sign("x: USER_INPUT");
+    model.sign("x: USER_INPUT\n\n# outputs"); // the parameters and buffers below are what outputs go to
+    model.sign("add: PARAMETER_MUTATION target='table'");
+    model.sign("grad: GRADIENT_TO_PARAMETER target='scale'");
     auto trained = trainedFactors(model, {"scale", "number", "table", "buffer", "constant", "unknown"},
                                   {"*", named ? "buffer" : "table"});
     EXPECT_EQ(trained, named ? std::vector<std::string>({"scale", "table", "buffer", "unknown"})
