@@ -201,8 +201,11 @@ private:
       if (origin.empty() || aliasOf.count(name)) continue;
       auto [first, isFirst] = firstOf.try_emplace(origin, initializers.count(origin) ? origin : name);
       if (first->second == name) continue;
-      auto tied = aliasOf.find(first->second);
-      const std::string &target = tied == aliasOf.end() ? first->second : tied->second.first;
+      std::string target = first->second;
+      for (auto tied = aliasOf.find(target); tied != aliasOf.end(); tied = aliasOf.find(target))
+        target = tied->second.first;
+      auto isOfName = [&](const auto &alias) { return alias.second.first == name; };
+      if (target == name || std::ranges::any_of(aliasOf, isOfName)) continue; // others are one with it already
       const StoredTensor &kept = initializers.at(target).tensor, &copy = initializers.at(name).tensor;
       if (!copy.isFloat()) continue;
       bool same = sameContent(kept, copy);

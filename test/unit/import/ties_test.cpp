@@ -207,5 +207,22 @@ TEST(Ties, ACopyIsOneWithTheParameterItWasMadeFrom) {
   EXPECT_THAT(seen.text, HasSubstr("'val_1' was made from 'fc.weight', transposed"));
 }
 
+TEST(Ties, CopiesOfCopiesKeepOneParameter) {
+  for (const char *origin : {"val_1", "fc.weight"}) { // of val_2, from which val_1 was made
+    ModelBuilder model;
+    model.input("x", {-1, 4});
+    for (const char *name : {"val_1", "val_2", "fc.weight"}) model.filled(name, {4, 4}, 3);
+    model.computed("val_1", "['val_2']");
+    model.computed("val_2", std::string("['") + origin + "']");
+    model.node("MatMul", {"x", "val_1"}, {"a"});
+    model.node("MatMul", {"a", "val_2"}, {"b"});
+    model.node("MatMul", {"b", "fc.weight"}, {"y"});
+    model.output("y");
+    Imported seen = model.import();
+    EXPECT_THAT(params(seen), ElementsAre("val_2", "fc.weight"));
+    EXPECT_THAT(seen.text, HasSubstr("aliases = [\"val_1\"]"));
+  }
+}
+
 } // namespace
 } // namespace cleave::import_
