@@ -273,7 +273,11 @@ private:
     if (parameter.trainable) {
       std::string decision;
       groups = groupUses(
-          index, initializer.tensor, uses, options.ties, [&](const std::string &v) { return isMatrix(v); }, decision);
+          index, initializer.tensor, uses, options.ties, [&](const std::string &v) { return isMatrix(v); },
+          [&](const std::string &v) {
+            return statementOf(v).kind == ExporterStatement::Kind::Parameter && !initializers.contains(v);
+          },
+          decision);
       if (!decision.empty()) table.ties.push_back(decision);
     }
     for (size_t i = 0; i < groups.size(); ++i) {

@@ -79,30 +79,71 @@ std::string moduleOf(const FlatNode &node) {
   return module;
 }
 
-// The same without places in lists: "layers.*.linear1". A module that runs again is "layers.0_1", which is no place.
-std::string withoutPlaces(const std::string &module) {
-  std::string path;
-  std::istringstream parts(module);
-  for (std::string part; std::getline(parts, part, '.');)
-    path += part.find_first_not_of("0123456789") == std::string::npos ? ".*" : "." + part;
-  return path;
+std::vector<std::string> partsOf(const std::string &module) {
+  std::vector<std::string> parts;
+  std::istringstream path(module);
+  for (std::string part; std::getline(path, part, '.');) parts.push_back(part);
+  return parts;
+}
+
+// A place in a list: "1" of "layers.1.linear1". A module that runs again is "layers.0_1", which is no place.
+bool isPlace(const std::string &part) { return part.find_first_not_of("0123456789") == std::string::npos; }
+
+// Where copies stand in their lists, "layers.0" and "layers.1" for "encoder.layers.0.linear1" and its copy: up to the
+// last part that differs, from the list's name on. None where these modules are not one another's copies.
+std::vector<std::string> placesOfCopies(const std::map<std::string, std::vector<Use>> &byModule) {
+  if (byModule.size() == 1) return {};
+  std::vector<std::vector<std::string>> modules;
+  for (const auto &[module, uses] : byModule) modules.push_back(partsOf(module));
+  const std::vector<std::string> &first = modules.front();
+  size_t last = 0;
+  for (const std::vector<std::string> &parts : modules) {
+    if (parts.size() != first.size()) return {};
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (isPlace(parts[i]) != isPlace(first[i]) || (!isPlace(parts[i]) && parts[i] != first[i])) return {};
+      if (parts[i] != first[i]) last = std::max(last, i);
+    }
+  }
+  size_t list = last;
+  while (list > 0 && isPlace(first[list])) --list;
+  std::vector<std::string> places;
+  for (const std::vector<std::string> &parts : modules)
+    places.push_back(fmt::format("{}", fmt::join(parts.begin() + list, parts.begin() + last + 1, ".")));
+  return places;
+}
+
+// Whether a merged tensor was each copy's own, not one of the module around them that all of them read. It is called
+// after the copy that came first, or by TorchScript "onnx::MatMul_12"; PyTorch's other exporter lists what is gone.
+bool isOfCopies(const std::string &name, const std::vector<std::string> &places, bool isTorchScript,
+                const IsGone &isGone) {
+  if (places.empty()) return false;
+  if (isTorchScript && name.find("::") != std::string::npos) return true;
+  const std::string path = "." + name;
+  for (const std::string &place : places) {
+    const size_t at = path.find("." + place + ".");
+    if (at == std::string::npos) continue;
+    auto isOwn = [&](const std::string &other) {
+      return other == place || isGone(name.substr(0, at) + other + name.substr(at + place.size()));
+    };
+    return isTorchScript || std::ranges::all_of(places, isOwn);
+  }
+  return false;
 }
 
 // Uses by module, where these are one another's copies in a list: nn.TransformerEncoder begins with equal layers, whose
 // weights exporters merge. One group where they are not. Outside of TorchScript a module that runs again has a place of
 // its own, too: there copies have weights of their own beside what was merged.
-std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::vector<Use> &uses,
-                                          const IsMatrix &isMatrix) {
+std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::string &name,
+                                          const std::vector<Use> &uses, const IsMatrix &isMatrix,
+                                          const IsGone &isGone) {
   std::map<std::string, std::vector<Use>> byModule;
-  std::set<std::string> kinds;
   bool isTorchScript = true;
   for (const Use &use : uses) {
     const FlatNode &node = index.flat.nodes[use.node];
     isTorchScript &= node.name.starts_with('/');
     byModule[moduleOf(node)].push_back(use);
-    kinds.insert(withoutPlaces(moduleOf(node)));
   }
-  if (kinds.size() != 1) return {uses};
+  if (!isOfCopies(name, placesOfCopies(byModule), isTorchScript, isGone)) return {uses};
   if (!isTorchScript && groupByLayer(index, uses, isMatrix).size() != byModule.size()) return {uses};
   std::vector<std::vector<Use>> copies;
   for (auto &[module, group] : byModule) copies.push_back(std::move(group));
@@ -175,7 +216,7 @@ std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, cons
 
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        std::string &decision) {
+                                        const IsGone &isGone, std::string &decision) {
   decision.clear();
   std::vector<std::vector<Use>> byNode = groupByNode(index, uses);
   if (byNode.size() <= 1) return {uses};
@@ -190,7 +231,7 @@ std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTen
   }
   bool embeddingAndHead = readByGather(index, uses) && readByProduct(index, uses);
   bool mergedConstant = allEqual(tensor) || (!tensor.bytes && tensor.shape.size() <= 1);
-  if (std::vector<std::vector<Use>> copies = groupByCopy(index, uses, isMatrix);
+  if (std::vector<std::vector<Use>> copies = groupByCopy(index, tensor.name, uses, isMatrix, isGone);
       !embeddingAndHead && copies.size() > 1) {
     decision = of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
                                 "`ties: as_exported` keeps one",

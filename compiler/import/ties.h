@@ -27,10 +27,12 @@ using IsMatrix = std::function<bool(const std::string &value)>;
 // The nearest such node at or before `node`, against the flow of data.
 std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, const IsMatrix &isMatrix);
 
+// Whether the exporter lists a parameter of this name that the file has not.
+using IsGone = std::function<bool(const std::string &name)>;
 // Cuts the uses of one trained initializer into groups that are one parameter each; `decision` tells in words, "" when
 // there was nothing to decide.
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        std::string &decision);
+                                        const IsGone &isGone, std::string &decision);
 
 } // namespace cleave::import_
