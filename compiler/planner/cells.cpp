@@ -1,5 +1,6 @@
 #include "compiler/planner/cells.h"
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 
 namespace cleave::planner {
@@ -74,7 +75,9 @@ SplitModel plainModel(const Cell &cell) {
   return model;
 }
 
+// Nothing where no choice is allowed, or none was found.
 void add(Cell &cell, Minimum minimum) {
+  if (minimum.value == infinity) return;
   for (const CellVariant &variant : cell.variants)
     if (variant.choice == minimum.assignment) return;
   const bool ofBatch = dependsOnBatchWays(*cell.model, minimum.assignment);
@@ -106,7 +109,7 @@ void Cells::solve(Cell &cell) {
   cell.isSolved = true;
   SplitModel model = plainModel(cell);
   InnerProblem inner(model);
-  Minimum fastest = inner.fastest(); // every operation has a way that goes with all of its neighbours'
+  Minimum fastest = inner.fastest();
   cell.isExact = inner.wasExact();
   // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
   Price price = evaluate(model, fastest.assignment).price;
@@ -116,6 +119,11 @@ void Cells::solve(Cell &cell) {
       std::max(cell.secondsBound, (std::min(fastest.bound, seconds) - onceAStep) / double(model.setting.microbatches));
   cell.fastestValue = fastest.value;
   add(cell, std::move(fastest));
+  if (cell.variants.empty())
+    cell.reason = {ErrorKind::NoFit,
+                   fmt::format("on mesh {} no split of {} was found in which all operations go with their neighbours{}",
+                               model.setting.mesh().str(), problem.name.empty() ? "the model" : problem.name,
+                               constraints.str().empty() ? "" : "; asked for: " + constraints.str())};
 }
 
 void Cells::addLeaner(Cell &cell) {
@@ -138,7 +146,6 @@ void Cells::addForced(Cell &cell) {
       SplitModel model = plain;
       model.variables.edit()[v].candidates = {all[c]};
       Minimum minimum = InnerProblem(model).fastest();
-      if (minimum.value == infinity) continue; // no neighbour passes on partial sums
       minimum.assignment[v] = int(c);
       add(cell, std::move(minimum));
     }

@@ -30,7 +30,7 @@ struct Cell {
   double secondsBound = 0;    // of one microbatch through the whole model: compute, and once solved, communication
   bool cutsExchanges = false; // ZeRO cuts what some operation exchanges (Exchange::isCut)
   bool isSolved = false, hasLeaner = false, hasForced = false, isExact = true;
-  Status reason; // why it cannot be built
+  Status reason; // why it cannot be built, or has no variant
 };
 
 class Cells {

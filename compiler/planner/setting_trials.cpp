@@ -18,6 +18,10 @@ bool SettingTrials::isSettledBy(const Setting &setting, const SplitModel &model)
 }
 
 Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least) {
+  if (cell.variants.empty()) { // that none was found need not mean that there is none
+    bound = std::min(bound, known);
+    return cell.reason;
+  }
   if (setting.pp > 1 && !space.profileOf(setting)) return Status::ok(); // no table for so many microbatches
   double fastest = infinity;                                            // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
@@ -201,6 +205,7 @@ double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
 }
 
 void SettingTrials::offer(const SplitModel &model, const Assignment &assignment) {
+  if (assignment.choice.empty()) return; // none was found
   Solution solution{std::make_shared<SplitModel>(model), assignment.choice, {}, {}, assignment.isExact};
   ActivityCosts activity = costActivity(model, assignment.choice);
   StateCosts state = costState(model, assignment.choice);

@@ -1,9 +1,11 @@
 // What the search prices once for many settings, against pricing it anew for each.
 #include "compiler/planner/cells.h"
+#include "compiler/planner/outer_search.h"
+#include "compiler/planner/setting_trials.h"
 #include "compiler/planner/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <random>
 
 namespace cleave::planner {
@@ -94,6 +96,59 @@ TEST(Cells, EveryOperationHasAWayThatGoesWithItsNeighbours) {
     EXPECT_LT(InnerProblem(*model).fastest().value, std::numeric_limits<double>::infinity()) << "round " << round;
   }
   EXPECT_GT(built, 100);
+}
+
+// Every layer reads all layers before it: many of them are too wide to eliminate.
+Problem denselyConnected(int layers) {
+  testing::ProblemBuilder b("dense", 16);
+  std::vector<int> made = {b.input("x", {16, 8, 8})};
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string at = "layer" + std::to_string(layer);
+    std::string subscripts;
+    for (size_t i = 0; i < made.size(); ++i) subscripts += i == 0 ? "bsk" : ",bsk";
+    const int sum = b.op(at + "/sum", "Sum", subscripts + "->bsk", made);
+    made.push_back(b.op(at + "/up", "Contract", "bsk,kh->bsh", {sum, b.parameter(at + ".w", {8, 8})}));
+  }
+  b.op("loss", "Sum", "bsh->", {made.back()});
+  return b.problem;
+}
+
+// Where no choice goes with its neighbours', or improvement in turns finds none, a search ends with a reason.
+TEST(Cells, WithoutAnyChoiceTheSearchSaysSo) {
+  for (int layers : {2, 24}) {
+    const Problem problem = denselyConnected(layers);
+    Result<Cluster> cluster = parseCluster("cpu:4");
+    ASSERT_TRUE(cluster);
+    Constraints constraints;
+    constraints.tp = 4;
+    const ProblemFacts facts = gatherFacts(problem, constraints);
+    Cells cells(problem, facts, *cluster, constraints);
+    const std::vector<Setting> settings = openSettings(problem, facts, *cluster, constraints, true);
+    ASSERT_FALSE(settings.empty());
+    for (const Setting &setting : settings) {
+      Cell &cell = cells.at(setting);
+      ASSERT_TRUE(cell.model) << cell.reason.message();
+      auto model = std::make_shared<SplitModel>(*cell.model);
+      for (Variable &variable : model->variables.edit())
+        if (!variable.isHome && problem.nodes[size_t(variable.index)].name == "layer1/up")
+          for (Candidate &candidate : variable.candidates) candidate.uses[1].layout = partialSum; // of a parameter
+      cell.model = model;
+    }
+    const SearchOptions options;
+    const Outcome outcome = searchSettings(problem, facts, *cluster, constraints, options, cells);
+    EXPECT_EQ(cells.at(settings[0]).isExact, layers == 2);
+    EXPECT_FALSE(outcome.best);
+    EXPECT_FALSE(outcome.leastMemory);
+    EXPECT_EQ(outcome.reason.exitStatus(), int(ErrorKind::NoFit));
+    EXPECT_THAT(outcome.reason.message(), ::testing::HasSubstr("no split of dense was found"));
+
+    SearchSpace space(problem, facts, *cluster, constraints, options);
+    FoundPlans found(options);
+    const SearchClock clock;
+    SettingTrials trials(space, cells, found, clock);
+    trials.offer(*cells.at(settings[0]).model, {});
+    EXPECT_FALSE(found.hasAny());
+  }
 }
 
 } // namespace
