@@ -46,7 +46,10 @@ Values isInfinite(Node &n) {
 }
 
 Values select(Node &n) { return {n.b.where(n.in(0), n.in(1), n.in(2))}; }
-Values identity(Node &n) { return {n.in(0)}; }
+Values identity(Node &n) {
+  if (Value given = n.op.getInputs()[0]; n.state.sequences.contains(given)) return {given};
+  return {n.in(0)};
+}
 
 Values cast(Node &n) {
   Type to = elementTypeOf(n.b.builder.getContext(), [&] {

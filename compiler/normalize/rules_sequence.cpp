@@ -31,7 +31,11 @@ size_t position(Node &n, size_t i, int64_t otherwise, size_t count) {
   return size_t(at);
 }
 
-Values sequenceConstruct(Node &n) { return held(n, Values(n.inputs.begin(), n.inputs.end())); }
+Values sequenceConstruct(Node &n) {
+  Values elements;
+  for (size_t i = 0; i < n.inputs.size(); ++i) elements.push_back(n.in(i));
+  return held(n, std::move(elements));
+}
 
 Values sequenceInsert(Node &n) {
   Values elements = elementsOf(n, 0);

@@ -35,7 +35,8 @@ func.func @model(%x: tensor<5xf32>) -> tensor<*xf32> {
   %last = onnx.node "SequenceAt"(%parts, %minus) attributes {domain = "", version = 20 : i64, node_name = "at", onnx_attributes = {}} : (tensor<*xf32>, tensor<i64>) -> tensor<*xf32>
   %none = onnx.node "SequenceEmpty"() attributes {domain = "", version = 20 : i64, node_name = "empty", onnx_attributes = {}} : () -> tensor<*xf32>
   %one = onnx.node "SequenceInsert"(%none, %last) attributes {domain = "", version = 20 : i64, node_name = "insert", onnx_attributes = {}} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
-  %more = onnx.node "SequenceInsert"(%one, %last) attributes {domain = "", version = 20 : i64, node_name = "insert", onnx_attributes = {}} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  %same = onnx.node "Identity"(%one) attributes {domain = "", version = 14 : i64, node_name = "same", onnx_attributes = {}} : (tensor<*xf32>) -> tensor<*xf32>
+  %more = onnx.node "SequenceInsert"(%same, %last) attributes {domain = "", version = 20 : i64, node_name = "insert", onnx_attributes = {}} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
   %r = onnx.node "ConcatFromSequence"(%more) attributes {domain = "", version = 20 : i64, node_name = "concat", onnx_attributes = {axis = 0 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
   return %r : tensor<*xf32>
 }

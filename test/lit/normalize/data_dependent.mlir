@@ -17,3 +17,12 @@ func.func @model(%x: tensor<2xf32>, %go: tensor<i1>) -> tensor<*xf32> {
   }
   return %r : tensor<*xf32>
 }
+
+// -----
+// CHECK: node 'construct' (SequenceConstruct, opset 20): needs its input 1
+func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
+  %none = onnx.none : none
+  %s = onnx.node "SequenceConstruct"(%x, %none) attributes {domain = "", version = 20 : i64, node_name = "construct", onnx_attributes = {}} : (tensor<2xf32>, none) -> tensor<*xf32>
+  %r = onnx.node "ConcatFromSequence"(%s) attributes {domain = "", version = 20 : i64, node_name = "concat", onnx_attributes = {axis = 0 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
+  return %r : tensor<*xf32>
+}
