@@ -314,7 +314,8 @@ private:
                               ? "a buffer, as the exporter says; name it in `trainable` to train it"
                               : "computed from no parameter, as the exporter says");
     if (!named && stated.kind != ExporterStatement::Kind::Parameter) {
-      if (tensor.elements() <= 1 && !isOfModule(names.name) && !hasWeightUse(initializer, uses))
+      if (tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(tensor, uses)) &&
+          !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
       if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
@@ -343,6 +344,12 @@ private:
     if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
     return model.proto.producer_name() == "pytorch" &&
            std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
+  }
+
+  // What a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a parameter.
+  bool isMaskNumber(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    auto fills = [&](const Use &use) { return opOf(use) == "Where"; };
+    return firstNumber(tensor).value_or(0) <= -100 || (!uses.empty() && std::ranges::all_of(uses, fills));
   }
 
   // The bias of a layer with one output: an operand that is always a weight, or added to a product.

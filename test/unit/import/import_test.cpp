@@ -234,6 +234,28 @@ TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
   }
 }
 
+// Buffers that TorchScript calls after their modules as it does parameters; the bias of one output is a weight.
+TEST(Import, ANumberThatAMaskFillsInDoesNotTrain) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  for (const char *name : {"h.0.masked_bias", "h.0.bias"}) model.weight(name, {1}, {-1e4f});
+  for (const char *name : {"h.0.fill", "h.0.alpha"}) model.weight(name, {}, {2.0f});
+  model.weight("h.0.weight", {4, 1});
+  model.node("MatMul", {"x", "h.0.weight"}, {"m"});
+  model.node("Add", {"m", "h.0.bias"}, {"a"});
+  model.node("Mul", {"a", "h.0.alpha"}, {"b"});
+  model.node("Add", {"b", "h.0.masked_bias"}, {"c"});
+  model.node("IsNaN", {"c"}, {"isNaN"});
+  model.node("Where", {"isNaN", "h.0.fill", "c"}, {"y"});
+  model.output("y", {-1, 1});
+  Imported seen = model.import();
+  for (const char *name : {"h.0.masked_bias", "h.0.fill"}) EXPECT_FALSE(param(seen, name)) << name;
+  for (const char *name : {"h.0.bias", "h.0.alpha"}) {
+    onnx::ParamOp op = param(seen, name);
+    EXPECT_TRUE(op && op.getTrainable()) << name;
+  }
+}
+
 TEST(Import, PatternsNameWhatTheExporterRenamed) {
   ModelBuilder model;
   for (const char *name : {"val_1", "val_2", "val_3"}) model.weight(name, {4});
