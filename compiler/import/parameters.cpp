@@ -313,18 +313,21 @@ private:
                           stated.foldedFrom.empty()
                               ? "a buffer, as the exporter says; name it in `trainable` to train it"
                               : "computed from no parameter, as the exporter says");
-    if (!named && stated.kind != ExporterStatement::Kind::Parameter) {
-      if (tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(tensor, uses)) &&
+    // A signature's parameter may be frozen (sinusoids in an nn.Embedding), so what its numbers say counts there too.
+    if (!named) {
+      const bool isStated = stated.kind == ExporterStatement::Kind::Parameter;
+      if (!isStated && tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(tensor, uses)) &&
           !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
-      if (initializer.fromNode) return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
+      if (!isStated && initializer.fromNode)
+        return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
-      if (isRotary(tensor, uses))
+      if (isRotary(tensor, uses, isStated))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
       if (!isLargeWeight(tensor, uses) && isSinusoidal(tensor))
         return constantUpTo(frozenConstantLimit, "a table of sinusoidal positions; name it in `trainable` to train it");
-      if (isNeutral(tensor, uses))
+      if (!isStated && isNeutral(tensor, uses))
         return constantUpTo(frozenConstantLimit,
                             "neutral, the layer's own scale and bias follow; name it in `trainable` to train it");
     }
@@ -366,11 +369,11 @@ private:
   }
 
   // Frequencies of rotary positions, or their cosines and sines: folded by the exporter (so without a module's dotted
-  // name), at least two real dimensions, only ever a factor of an elementwise product.
-  bool isRotary(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+  // name, and not stated as a parameter), at least two real dimensions, only ever a factor of an elementwise product.
+  bool isRotary(const StoredTensor &tensor, const std::vector<Use> &uses, bool isStated) const {
     if (tensor.name.ends_with("inv_freq")) return true;
     auto real = std::count_if(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size > 1; });
-    if (real < 2 || uses.empty() || tensor.name.find('.') != std::string::npos) return false;
+    if (isStated || real < 2 || uses.empty() || tensor.name.find('.') != std::string::npos) return false;
     return std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
       std::vector<std::string> ops = readers(index, use);
       return !ops.empty() && std::all_of(ops.begin(), ops.end(), [](const std::string &op) { return op == "Mul"; });

@@ -264,6 +264,25 @@ TEST(Import, PatternsNameWhatTheExporterRenamed) {
   EXPECT_EQ(trainedFactors(model, {"val_1", "val_2", "val_3"}, {"*lora*"}), std::vector<std::string>({"val_1"}));
 }
 
+// An nn.Parameter that asks for no gradient is one in PyTorch's signature, too.
+TEST(Import, TablesThatTheSignatureCallsParametersDoNotTrain) {
+  ModelBuilder model;
+  std::vector<float> positions(4 * 8), mask(16, 0);
+  for (int64_t i = 0; i < 32; ++i) {
+    const double angle = static_cast<double>(i / 8) * std::pow(10000.0, -static_cast<double>(i / 2 % 4) / 4);
+    positions[i] = static_cast<float>(i % 2 ? std::cos(angle) : std::sin(angle));
+  }
+  mask[3] = -INFINITY;
+  model.weight("positions", {4, 8}, positions);
+  model.weight("mask", {4, 4}, mask);
+  model.weight("rotary.inv_freq", {4});
+  model.weight("weight", {4, 8});
+  for (const char *name : {"positions", "mask", "rotary.inv_freq", "weight"})
+    model.sign(std::string("p: PARAMETER target='") + name + "'");
+  EXPECT_EQ(trainedFactors(model, {"positions", "mask", "rotary.inv_freq", "weight"}),
+            std::vector<std::string>({"weight"}));
+}
+
 // Sines and cosines by turns, or one half after the other; a row of zeros in front, as for padding.
 TEST(Import, SinusoidalPositionsAndMasksDoNotTrain) {
   const int64_t rows = 6, width = 8;
