@@ -9,43 +9,28 @@ namespace {
 using runtime::GpuTrial;
 using Kind = GpuTrial::Kind;
 
-// Persistent tensors with their MLIR types; the text of the step.
-std::string moduleOf(const std::vector<std::pair<std::string, std::string>> &tensors, const std::string &step) {
-  std::string params;
-  for (const auto &[name, type] : tensors)
-    params += fmt::format("onnx.param @{} : {} \"parameter\" {{trainable = false, fill = 0.0}}\n", name, type);
-  return fmt::format(R"(
-module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
-                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
-{}func.func @final() {{
-{}  return
-}}
-}}
-)",
-                     params, step);
-}
-
 std::string vectorOf(int64_t elements) { return fmt::format("tensor<{}xf32>", elements); }
 
 // Reads @x and writes @y, as many bytes each.
 std::string elementwise(int64_t elements) {
   const std::string type = vectorOf(elements);
-  return moduleOf({{"x", type}, {"y", type}},
-                  fmt::format("  %x = onnx.read @x : {0}\n"
-                              "  %y = onnx.Add %x, %x {{cleave.phase = \"forward\"}} : ({0}, {0}) -> {0}\n"
-                              "  onnx.write @y, %y : {0}\n",
-                              type));
+  return trialModule({{"x", type}, {"y", type}},
+                     fmt::format("  %x = onnx.read @x : {0}\n"
+                                 "  %y = onnx.Add %x, %x {{cleave.phase = \"forward\"}} : ({0}, {0}) -> {0}\n"
+                                 "  onnx.write @y, %y : {0}\n",
+                                 type));
 }
 
 std::string product(const std::string &element, int64_t m, int64_t n, int64_t k) {
   auto matrix = [&](int64_t rows, int64_t columns) { return fmt::format("tensor<{}x{}x{}>", rows, columns, element); };
   const std::string a = matrix(m, k), b = matrix(k, n), c = matrix(m, n);
-  return moduleOf({{"a", a}, {"b", b}, {"c", c}},
-                  fmt::format("  %a = onnx.read @a : {0}\n  %b = onnx.read @b : {1}\n"
-                              "  %c = onnx.Contract %a, %b {{lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: "
-                              "1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = \"forward\"}} : ({0}, {1}) -> "
-                              "{2}\n  onnx.write @c, %c : {2}\n",
-                              a, b, c));
+  return trialModule(
+      {{"a", a}, {"b", b}, {"c", c}},
+      fmt::format("  %a = onnx.read @a : {0}\n  %b = onnx.read @b : {1}\n"
+                  "  %c = onnx.Contract %a, %b {{lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: "
+                  "1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = \"forward\"}} : ({0}, {1}) -> "
+                  "{2}\n  onnx.write @c, %c : {2}\n",
+                  a, b, c));
 }
 
 constexpr int allReduces = 8;
@@ -57,7 +42,7 @@ std::string allReduce(int64_t elements) {
                         "\"forward\"}} : ({2}) -> {2}\n",
                         i, i + 1, type);
   step += fmt::format("  onnx.write @y, %s{} : {}\n", allReduces, type);
-  return moduleOf({{"x", type}, {"y", type}}, step);
+  return trialModule({{"x", type}, {"y", type}}, step);
 }
 
 } // namespace

@@ -81,37 +81,15 @@ constexpr const char *update = R"(
   onnx.write @x, %c : T
 )";
 constexpr double updateOperations = 3, updateAccesses = 5;
-constexpr const char *updateMore = "onnx.param @z : T \"parameter\" {trainable = false, fill = 0.0}\n";
 constexpr int64_t updateTensors = 3;
-
-// A step of one routine.
-std::string module(const std::string &parameters, const std::string &body) {
-  return fmt::format(R"(
-module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
-                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
-{}func.func @final() {{
-{}  return
-}}
-}}
-)",
-                     parameters, body);
-}
 
 // A max pool as residual networks have it.
 constexpr const char *pool = R"(
-module attributes {cleave.routines = [{program = 0 : i64, name = "step", fragments = [@final],
-                                       microbatches = array<i64: 0>, slots = array<i64: 0>}]} {
-onnx.param @x : tensor<4x32x32x32xf32> "parameter" {trainable = false, fill = 0.0}
-onnx.param @y : tensor<4x32x16x16xf32> "parameter" {trainable = false, fill = 0.0}
-func.func @final() {
   %x = onnx.read @x : tensor<4x32x32x32xf32>
   %y = onnx.MaxPool %x {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads_begin = array<i64: 1, 1>,
                         pads_end = array<i64: 1, 1>, dilations = array<i64: 1, 1>, cleave.phase = "forward"}
        : (tensor<4x32x32x32xf32>) -> tensor<4x32x16x16xf32>
   onnx.write @y, %y : tensor<4x32x16x16xf32>
-  return
-}
-}
 )";
 constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, poolWindow = 3 * 3;
 
@@ -120,8 +98,7 @@ constexpr double poolInputs = 4 * 32 * 32 * 32, poolOutputs = 4 * 32 * 16 * 16, 
 std::string stepOf(int64_t samples) {
   const std::string rowsType = fmt::format("tensor<{}x{}xf32>", samples, columns),
                     weightsType = fmt::format("tensor<{0}x{0}xf32>", columns);
-  std::string parameters =
-      fmt::format("onnx.param @x : {} \"parameter\" {{trainable = false, fill = 0.0}}\n", rowsType);
+  std::vector<std::pair<std::string, std::string>> tensors{{"x", rowsType}};
   std::string body = fmt::format("  %a0 = onnx.read @x : {}\n", rowsType);
   auto product = [&](const std::string &result, const std::string &lhs, const std::string &rhs, const char *indices,
                      const std::string &rhsType, const std::string &type) {
@@ -133,9 +110,8 @@ std::string stepOf(int64_t samples) {
                         rhs, rowsType, rowsType, rowsType);
   };
   for (int i = 0; i < stepLayers; ++i) {
-    parameters += fmt::format("onnx.param @w{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n"
-                              "onnx.param @d{0} : {1} \"parameter\" {{trainable = false, fill = 0.0}}\n",
-                              i, weightsType);
+    tensors.emplace_back(fmt::format("w{}", i), weightsType);
+    tensors.emplace_back(fmt::format("d{}", i), weightsType);
     body += fmt::format("  %w{0} = onnx.read @w{0} : {1}\n", i, weightsType);
     product(fmt::format("h{}", i), fmt::format("a{}", i), fmt::format("w{}", i),
             "lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>",
@@ -155,27 +131,40 @@ std::string stepOf(int64_t samples) {
     gradient = fmt::format("g{}", i);
   }
   body += fmt::format("  onnx.write @x, %{} : {}\n", gradient, rowsType);
-  return module(parameters, body);
+  return trialModule(tensors, body);
 }
 
-// `more`: parameters beside x and y.
-std::string moduleOf(const std::string &body, int64_t height, const std::string &more = "") {
-  std::string text = module("onnx.param @x : T \"parameter\" {trainable = false, fill = 0.0}\n"
-                            "onnx.param @y : T \"parameter\" {trainable = false, fill = 0.0}\n" +
-                                more,
-                            body);
+// `names`: the tensors of T that the body reads and writes.
+std::string moduleOf(std::string body, int64_t height, const std::vector<std::string> &names = {"x", "y"}) {
   const std::string type = fmt::format("tensor<{}x{}xf32>", height, columns);
-  for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) {
-    auto isLetter = [&](size_t i) { return i < text.size() && std::isalpha(static_cast<unsigned char>(text[i])); };
+  std::vector<std::pair<std::string, std::string>> tensors;
+  for (const std::string &name : names) tensors.emplace_back(name, type);
+  for (size_t at = body.find('T'); at != std::string::npos; at = body.find('T', at)) {
+    auto isLetter = [&](size_t i) { return i < body.size() && std::isalpha(static_cast<unsigned char>(body[i])); };
     if (isLetter(at + 1) || isLetter(at - 1))
       ++at;
     else
-      text.replace(at, 1, type);
+      body.replace(at, 1, type);
   }
-  return text;
+  return trialModule(tensors, body);
 }
 
 } // namespace
+
+std::string trialModule(const std::vector<std::pair<std::string, std::string>> &tensors, const std::string &step) {
+  std::string parameters;
+  for (const auto &[name, type] : tensors)
+    parameters += fmt::format("onnx.param @{} : {} \"parameter\" {{trainable = false, fill = 0.0}}\n", name, type);
+  return fmt::format(R"(
+module attributes {{cleave.routines = [{{program = 0 : i64, name = "step", fragments = [@final],
+                                       microbatches = array<i64: 0>, slots = array<i64: 0>}}]}} {{
+{}func.func @final() {{
+{}  return
+}}
+}}
+)",
+                     parameters, step);
+}
 
 Result<plan::Plan> compileTrial(const std::string &text, const dist::Mesh &mesh,
                                 const codegen::CodegenOptions &options) {
@@ -224,9 +213,10 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
   }
   const int64_t updateRows = runtime::farBytes(devices) / updateTensors / (4 * columns);
   const double updated = double(updateRows * columns);
-  CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)], pool, poolWindow * poolOutputs,
-                             poolInputs + poolOutputs));
-  CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::update, moduleOf(update, updateRows, updateMore),
+  CLEAVE_RETURN_IF_ERROR(add(planner::elementWorkNames[size_t(ElementWork::Window)],
+                             trialModule({{"x", "tensor<4x32x32x32xf32>"}, {"y", "tensor<4x32x16x16xf32>"}}, pool),
+                             poolWindow * poolOutputs, poolInputs + poolOutputs));
+  CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::update, moduleOf(update, updateRows, {"x", "y", "z"}),
                              updateOperations * updated, updateAccesses * updated));
   return trials;
 }

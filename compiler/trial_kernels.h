@@ -9,7 +9,9 @@
 
 namespace cleave {
 
-// The plan of a module's text, which has one routine, "step".
+// The text of a module with one routine, "step": its persistent tensors with their MLIR types, and what the step does.
+std::string trialModule(const std::vector<std::pair<std::string, std::string>> &tensors, const std::string &step);
+// The plan of such a text.
 Result<plan::Plan> compileTrial(const std::string &text, const dist::Mesh &mesh,
                                 const codegen::CodegenOptions &options = {});
 
