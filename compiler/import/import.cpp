@@ -19,9 +19,9 @@ ArrayAttr strings(Builder &builder, const std::vector<std::string> &values) {
 
 Status describe(ModuleOp module, const ModelFile &model, const TensorStore &store, const ParameterTable &table) {
   Builder builder(module.getContext());
-  std::vector<std::string> notes = table.notes;
+  std::vector<std::string> missing;
   for (const std::string &file : store.missingFiles())
-    notes.push_back(
+    missing.push_back(
         fmt::format("the weight file '{}' is missing: the model can be planned and compiled, not run", file));
   auto standard = model.opsets.find("");
   module->setAttr("onnx.path", builder.getStringAttr(model.path));
@@ -30,7 +30,8 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
   module->setAttr("onnx.ir_version", builder.getI64IntegerAttr(model.proto.ir_version()));
   module->setAttr("onnx.opset", builder.getI64IntegerAttr(standard == model.opsets.end() ? 0 : standard->second));
   module->setAttr("onnx.ties", strings(builder, table.ties));
-  module->setAttr("onnx.notes", strings(builder, notes));
+  module->setAttr("onnx.notes", strings(builder, table.notes));
+  module->setAttr("onnx.missing_files", strings(builder, missing));
   return Status::ok();
 }
 

@@ -4,7 +4,7 @@
 //     mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> module = importModel(context, "mlp.onnx", {});
 //
 //     module attributes {onnx.path = "/models/mlp.onnx", onnx.ir_version = 10 : i64, onnx.opset = 20 : i64,
-//                        onnx.ties = [...], onnx.notes = [...]} {
+//                        onnx.ties = [...], onnx.notes = [...], onnx.missing_files = [...]} {
 //       onnx.param @"0.weight" : tensor<64x20xf32> "parameter" {trainable = true, path = "", offset = 201 : i64,
 //           length = 5120 : i64, used_by = "node_linear", onnx.nodes = ["node_linear"], onnx.why = "..."}
 //       func.func @model(%arg0: tensor<?x20xf32> {onnx.name = "input", onnx.dims = ["batch", ""]})

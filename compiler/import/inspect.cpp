@@ -115,6 +115,7 @@ Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   seen.opset = integer("onnx.opset");
   seen.ties = stringsOf(module->getAttr("onnx.ties"));
   seen.notes = stringsOf(module->getAttr("onnx.notes"));
+  for (std::string &note : stringsOf(module->getAttr("onnx.missing_files"))) seen.notes.push_back(std::move(note));
   module->walk([&](Operation *op) {
     if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);
     if (auto constant = dyn_cast<onnx::ConstantOp>(op)) readConstant(constant, seen);

@@ -322,7 +322,7 @@ private:
       if (!isStated && initializer.fromNode)
         return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
-        return constantUpTo(maskConstantLimit, "mask: holds -inf or NaN");
+        return constantUpTo(maskConstantLimit, "mask: of -inf, NaN or nothing but 0 and -100 or less");
       if (isRotary(tensor, uses, isStated))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
       if (!isLargeWeight(tensor, uses) && isSinusoidal(tensor))
