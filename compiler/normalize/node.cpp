@@ -18,6 +18,12 @@ Value Node::in(size_t i) {
   return inputs[i];
 }
 
+void Node::writeOut(int64_t nodes) {
+  constexpr int64_t mostNodes = 1 << 16;
+  if (nodes > mostNodes - state.writtenOut) fail("is longer than is written out (" + Twine(mostNodes) + " nodes)");
+  state.writtenOut += nodes;
+}
+
 Attribute Node::attribute(StringRef name) { return op.getOnnxAttributes().get(name); }
 
 int64_t Node::integer(StringRef name, int64_t otherwise) {

@@ -24,6 +24,7 @@ struct FunctionState {
   int64_t dropouts = 0;                                                      // streams given out
   llvm::SmallVector<std::pair<mlir::FlatSymbolRefAttr, mlir::Value>> writes; // onnx.write at the function's end
   llvm::DenseMap<mlir::Value, Values> sequences{}; // what stands for a sequence -> its elements
+  int64_t writtenOut = 0;                          // nodes that Loops and sequences became
 };
 
 class Node {
@@ -39,7 +40,8 @@ public:
   int64_t version() { return op.getVersion(); } // of the opset
   size_t outputs() { return op.getNumResults(); }
   bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
-  mlir::Value in(size_t i); // fails when absent
+  mlir::Value in(size_t i);     // fails when absent
+  void writeOut(int64_t nodes); // fails when the function's Loops and sequences become too many nodes in all
 
   // Attributes; an absent one without a default is none.
   mlir::Attribute attribute(llvm::StringRef name);

@@ -63,15 +63,13 @@ Values sequenceLength(Node &n) {
 Values splitToSequence(Node &n) {
   Value x = n.in(0);
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(x)), whole = shapeOf(x)[axis];
-  Dims sizes(whole, 1);
-  if (n.has(1)) {
-    sizes = n.constantInts(1);
-    if (shapeOf(n.in(1)).empty()) { // the last part may be smaller
-      const int64_t part = sizes.front();
-      if (part < 1) n.fail("needs parts of one position or more");
-      sizes = Dims(whole / part, part);
-      if (whole % part) sizes.push_back(whole % part);
-    }
+  Dims sizes = n.has(1) ? n.constantInts(1) : Dims(1, 1);
+  if (!n.has(1) || shapeOf(n.in(1)).empty()) { // the last part may be smaller
+    const int64_t part = sizes.front();
+    if (part < 1) n.fail("needs parts of one position or more");
+    n.writeOut(whole / part);
+    sizes = Dims(whole / part, part);
+    if (whole % part) sizes.push_back(whole % part);
   }
   Values elements = splitAlong(n, x, axis, sizes);
   if (!n.has(1) && !n.integer("keepdims", 1))

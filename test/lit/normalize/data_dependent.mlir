@@ -26,3 +26,31 @@ func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
   %r = onnx.node "ConcatFromSequence"(%s) attributes {domain = "", version = 20 : i64, node_name = "concat", onnx_attributes = {axis = 0 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
   return %r : tensor<*xf32>
 }
+
+// -----
+// One bound for all Loops: of 100 times 400 iterations with two nodes each.
+// CHECK: node 'inner' (Loop, opset 20): is longer than is written out (65536 nodes)
+func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
+  %outers = onnx.Constant dense<100> : tensor<i64>
+  %inners = onnx.Constant dense<400> : tensor<i64>
+  %yes = onnx.Constant dense<true> : tensor<i1>
+  %r = onnx.node "Loop"(%outers, %yes, %x) attributes {domain = "", version = 20 : i64, node_name = "outer", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>, tensor<2xf32>) -> tensor<*xf32> {
+  ^bb0(%i: tensor<i64>, %c: tensor<i1>, %h: tensor<2xf32>):
+    %s = onnx.node "Loop"(%inners, %yes, %h) attributes {domain = "", version = 20 : i64, node_name = "inner", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>, tensor<2xf32>) -> tensor<*xf32> {
+    ^bb0(%j: tensor<i64>, %d: tensor<i1>, %g: tensor<2xf32>):
+      %n = onnx.node "Relu"(%g) attributes {domain = "", version = 20 : i64, node_name = "relu", onnx_attributes = {}} : (tensor<2xf32>) -> tensor<*xf32>
+      onnx.node "yield"(%d, %n) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<i1>, tensor<*xf32>) -> ()
+    }
+    onnx.node "yield"(%c, %s) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<i1>, tensor<*xf32>) -> ()
+  }
+  return %r : tensor<*xf32>
+}
+
+// -----
+// CHECK: node 'split' (SplitToSequence, opset 20): is longer than is written out (65536 nodes)
+func.func @model(%x: tensor<100000xf32>) -> tensor<*xf32> {
+  %last = onnx.Constant dense<-1> : tensor<i64>
+  %s = onnx.node "SplitToSequence"(%x) attributes {domain = "", version = 20 : i64, node_name = "split", onnx_attributes = {}} : (tensor<100000xf32>) -> tensor<*xf32>
+  %r = onnx.node "SequenceAt"(%s, %last) attributes {domain = "", version = 20 : i64, node_name = "at", onnx_attributes = {}} : (tensor<*xf32>, tensor<i64>) -> tensor<*xf32>
+  return %r : tensor<*xf32>
+}
