@@ -447,13 +447,14 @@ private:
     table.parameters.push_back(std::move(parameter));
   }
 
-  // Of a tensor that was computed from parameters which the file has no longer.
+  // Of a tensor that was computed from parameters, which the file may have no longer.
   void noteComputed(const std::string &computed, bool trains) {
     for (const std::string &origin : statementOf(computed).parameters) {
-      if (initializers.count(origin)) continue;
+      const bool isKept = initializers.contains(origin);
       if (trains)
-        changed.push_back(fmt::format("'{}' as '{}'", origin, computed));
-      else
+        changed.push_back(
+            fmt::format("'{}' as '{}'{}", origin, computed, isKept ? " (apart from what else reads it)" : ""));
+      else if (!isKept)
         lost.insert("'" + origin + "'");
     }
   }

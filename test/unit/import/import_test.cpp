@@ -213,7 +213,8 @@ TEST(Import, WhatTheExporterComputed) {
             std::vector<std::string>({"bias", "rows", "kept"}));
   Imported seen = model.import();
   EXPECT_THAT(seen.text,
-              HasSubstr("parameters that train as what the exporter computed from them: 'table' as 'bias';"));
+              HasSubstr("parameters that train as what the exporter computed from them: 'table' as 'bias', 'kept' as "
+                        "'rows' (apart from what else reads it);"));
   EXPECT_THAT(seen.text, HasSubstr("the exporter computed constants from them: 'half', 'scale';"));
 }
 
