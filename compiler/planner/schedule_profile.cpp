@@ -42,15 +42,14 @@ std::vector<double> slotsOf(const PipelineSchedule &schedule) {
 }
 
 double ScheduleProfile::bubble() const {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  if (waiting) return *waiting;
-  const Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, microbatches, {});
-  StageTimes even;
-  const double one = (even.forward + even.backwardInput + even.backwardWeight) * double(chunks());
-  const double all = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
-  waiting = std::max(0.0, all / one);
-  return *waiting;
+  std::call_once(*simulated, [&] {
+    const Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, microbatches, {});
+    StageTimes even;
+    const double one = (even.forward + even.backwardInput + even.backwardWeight) * double(chunks());
+    const double all = simulate(*schedule, std::span(&even, 1)).makespan - one * double(microbatches);
+    waiting = std::max(0.0, all / one);
+  });
+  return waiting;
 }
 
 void ScheduleProfile::setLive(std::vector<double> slots) {

@@ -8,7 +8,8 @@
 // chunks of one rank do not share them, whose peaks may come at different times.
 #pragma once
 #include "compiler/planner/schedule/schedule.h"
-#include <optional>
+#include <memory>
+#include <mutex>
 
 namespace cleave::planner {
 
@@ -24,7 +25,8 @@ struct ScheduleProfile : ScheduleShape {
   int64_t microbatches = 0; // that it is made for
 
 private:
-  mutable std::optional<double> waiting;
+  mutable std::unique_ptr<std::once_flag> simulated = std::make_unique<std::once_flag>(); // each profile by itself
+  mutable double waiting = 0;
 };
 
 // By stage, of a table: what `live` of its profile would be.

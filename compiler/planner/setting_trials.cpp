@@ -22,12 +22,12 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     bound = std::min(bound, known);
     return cell.reason;
   }
+  if (Status given = space.givenRecomputation(setting).status(); !given) return given;
   if (setting.pp > 1 && !space.profileOf(setting)) return Status::ok(); // no table for so many microbatches
   double fastest = infinity;                                            // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
   const bool isUniform = ways.size() == 1;
-  if (Status given = space.givenRecomputation(setting).status(); !given) return given;
   const bool isSettled = isSettledBy(setting, model);
   const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
   boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);

@@ -406,7 +406,8 @@ TEST(Search, WeightsThatTheCacheDoesNotKeepComeFromMemory) {
   cluster.device.bandwidthEfficiency = 1;
   auto seconds = [&](double cache) {
     cluster.device.caches = {{cache, 100e9}};
-    return mustSolve(mlp(4, 512, 512, 512), cluster, {.microbatches = "1", .recompute = "none"}).predicted.computeSeconds;
+    return mustSolve(mlp(4, 512, 512, 512), cluster, {.microbatches = "1", .recompute = "none"})
+        .predicted.computeSeconds;
   };
   // Read by both forward products and by the second's gradient of its input.
   const double reads = 3 * 4 * 512 * 512, slower = 1 / 10e9 - 1 / 100e9;
@@ -678,6 +679,18 @@ TEST(Search, WhatDoesNotGrowWithTheBatchIsNotInItsBound) {
   Result<Decision> decision = solve(b.problem, *cluster, {}, options);
   ASSERT_TRUE(decision) << decision.status().message();
   EXPECT_LE(decision->predicted.stepSeconds, best * (1 + 1e-9));
+}
+
+// Whatever else is wrong with the only setting.
+TEST(Search, AWrongNumberOfWaysToRecomputeIsSaidWhereTheScheduleHasNoTableToo) {
+  Result<Cluster> cluster = parseCluster("cpu:4");
+  ASSERT_TRUE(cluster);
+  Result<Constraints> constraints = parseConstraints(
+      {.mesh = "pp=4", .microbatches = "2", .schedule = "pipedream-2bw", .recompute = "none,full,none"}, *cluster);
+  ASSERT_TRUE(constraints) << constraints.status().message();
+  Result<Decision> decision = solve(gpt({8, 32, 64, 4, 6, 128}), *cluster, *constraints, {});
+  ASSERT_FALSE(decision);
+  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("--recompute has 3 entries"));
 }
 
 } // namespace

@@ -215,6 +215,15 @@ TEST(PyTorch, SameTables) {
   EXPECT_EQ(breadth.rows, ofPyTorch("looped-bfs_4_8.csv").rows);
 }
 
+TEST(Kinds, TheShapeOfAFileIsOfItsRanksOnly) {
+  const std::string file = std::string(PYTORCH_SCHEDULES) + "/dualpipev_4_12.csv";
+  Result<ScheduleShape> shape = scheduleShape(file, 4);
+  ASSERT_TRUE(shape) << shape.status().message();
+  EXPECT_EQ(shape->ranks, 4);
+  EXPECT_EQ(shape->stages, 8);
+  EXPECT_THAT(scheduleShape(file, 2).status().message(), HasSubstr("a schedule of 4 pipeline ranks, not of 2"));
+}
+
 TEST(Kinds, Errors) {
   auto message = [](const std::string &kind, int ranks, int64_t microbatches) {
     Result<PipelineSchedule> schedule = makeSchedule(kind, ranks, microbatches, {});
