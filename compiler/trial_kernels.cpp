@@ -198,18 +198,15 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
     return add(planner::elementWorkNames[size_t(body.work)], moduleOf(text, height), body.operations * elements,
                2 * elements);
   };
-  // Between the other trials, so that what disturbs the machine for a second or two does not disturb all of them: a
-  // small difference of theirs is what counts.
-  auto addSteps = [&] {
-    for (int64_t samples : stepSamples)
-      CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::step, stepOf(samples), double(samples * columns), 0));
-    return Status::ok();
-  };
-  CLEAVE_RETURN_IF_ERROR(addSteps());
+  for (int64_t samples : stepSamples)
+    CLEAVE_RETURN_IF_ERROR(add(runtime::KernelTrial::step, stepOf(samples), double(samples * columns), 0));
+  const std::vector<runtime::KernelTrial> steps = trials;
   CLEAVE_RETURN_IF_ERROR(addBody(bodies[0], fewRows));
   for (const Body &body : bodies) {
     CLEAVE_RETURN_IF_ERROR(addBody(body, rows));
-    CLEAVE_RETURN_IF_ERROR(addSteps());
+    // Between the other trials, so that what disturbs the machine for a second or two does not disturb all of them: a
+    // small difference of theirs is what counts.
+    trials.insert(trials.end(), steps.begin(), steps.end());
   }
   const int64_t updateRows = runtime::farBytes(devices) / updateTensors / (4 * columns);
   const double updated = double(updateRows * columns);

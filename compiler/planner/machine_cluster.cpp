@@ -87,7 +87,6 @@ double workingSeconds(const Device &device, const runtime::KernelFigure &kernel)
 
 // What the products of a step lose at the edge of their rows, however many rows there are.
 double edgeSeconds(const Device &device, const runtime::KernelFigure &step) {
-  if (step.products == 0 || device.computeEfficiency <= 0) return 0;
   const double width = double(step.width), lost = device.halfRateDimension, across = width + lost;
   return step.products * 2 * lost * across * across / (device.flopsAt("fp32") * device.computeEfficiency);
 }

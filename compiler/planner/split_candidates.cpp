@@ -103,8 +103,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     return layout >= 0 ? size / double(setting.tp) : size;
   };
   LocalWork work;
-  const bool hasWeights = node.operands.size() > 1 && facts.producers[size_t(node.operands[1])] < 0 &&
-                          problem.tensors[size_t(node.operands[1])].kind == TensorKind::Parameter;
+  const bool hasWeights =
+      node.operands.size() > 1 && problem.tensors[size_t(node.operands[1])].kind == TensorKind::Parameter;
   bool fusedCore = cluster.device.fusedAttention && facts.core[size_t(index)];
   work.memoryBound = node.cheap;
   work.isScores = facts.core[size_t(index)];
