@@ -182,8 +182,10 @@ private:
     }
   }
 
-  // Where weights are: "blocks" of "blocks.0.attention.weight".
+  // Who exported the model, and where weights are: "blocks" of "blocks.0.attention.weight".
   void collectModules() {
+    isTorchScript = model.proto.producer_name() == "pytorch" &&
+                    std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
     for (const auto &[name, initializer] : initializers) {
       auto isWeight = [&](const Use &use) { return isWeightOperand(opOf(use), use.operand); };
       if (initializer.tensor.isFloat() && initializer.tensor.elements() > 1 &&
@@ -345,8 +347,7 @@ private:
     }) && !std::isdigit(static_cast<unsigned char>(name.front()));
     if (!isPath) return false;
     if (const size_t dot = name.find('.'); dot != std::string::npos) return modules.contains(name.substr(0, dot));
-    return model.proto.producer_name() == "pytorch" &&
-           std::ranges::any_of(flat.nodes, [](const FlatNode &node) { return node.name.starts_with('/'); });
+    return isTorchScript;
   }
 
   // What a mask fills in: TorchScript calls a module's buffer "h.0.attn.masked_bias", as if it were a parameter.
@@ -491,6 +492,7 @@ private:
   std::vector<std::string> order;
   std::map<std::string, std::string> resolved;                 // value -> initializer, through Identity
   std::map<std::string, std::vector<std::string>> valuesOf;    // the inverse
+  bool isTorchScript = false;                                  // PyTorch's exporter that names nodes after modules
   std::set<std::string> modules;                               // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
   std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
