@@ -25,7 +25,9 @@ Values elementsOf(Node &n, size_t input) {
 
 // The position that input `i` gives, or `otherwise`; negative counts from the end.
 size_t position(Node &n, size_t i, int64_t otherwise, size_t count) {
-  int64_t at = n.has(i) ? int64_t(n.constantReal(i)) : otherwise;
+  const Dims given = n.has(i) ? n.constantInts(i) : Dims(1, otherwise);
+  if (given.size() != 1) n.fail("its input " + Twine(i) + " must be one number");
+  int64_t at = given.front();
   if (at < 0) at += int64_t(count);
   if (at < 0 || at >= int64_t(count)) n.fail("position " + Twine(at) + " of " + Twine(count) + " elements");
   return size_t(at);
