@@ -64,6 +64,7 @@ public:
     addParameters();
     addTied();
     addWaiting();
+    hide();
     for (TimePart &row : rows) {
       row.computeSeconds /= double(model.setting.pp);
       row.communicationSeconds /= double(model.setting.pp);
@@ -74,6 +75,7 @@ public:
   const PlanEvaluation evaluation;
   // What list() has met.
   CollectiveSink collectives;
+  double hiddenPart = 0; // of what may hide
 
 private:
   TimePart &row(int node, const std::string &op) {
@@ -102,13 +104,33 @@ private:
     for (const Flow &flow : model.flows) {
       int node = decided.facts->producers[size_t(flow.tensor)];
       if (node < 0) node = firstReader(flow.tensor);
-      if (node >= 0) model.setting.recompute = decision.nodes[size_t(node)].recompute;
-      Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
-                              usesOf(model, flow, decided.choice), &collectives);
-      scaleNew(1);
-      if (price.exposed <= 0) continue;
-      if (node >= 0) row(node, problem.nodes[size_t(node)].op).communicationSeconds += price.exposed;
+      for (auto [how, part] : partsByRecompute(flow)) {
+        model.setting.recompute = how;
+        Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
+                                usesOf(model, flow, decided.choice), &collectives);
+        scaleNew(part);
+        if (price.exposed <= 0 || node < 0) continue;
+        row(node, problem.nodes[size_t(node)].op).communicationSeconds += part * price.exposed;
+      }
     }
+  }
+
+  // A flow stands for all repetitions of a block: the part of them that is computed again in each way.
+  std::map<Recompute, double> partsByRecompute(const Flow &flow) const {
+    std::map<Recompute, double> parts;
+    double all = 0;
+    for (size_t u = 0; u < model.layout->units.size(); ++u) {
+      const int kind = model.layout->units[u].kind;
+      for (const UnitShare &share : flow.shares) {
+        if (share.kind != kind) continue;
+        const double here = double(share.count) / double(model.layout->sizeOfKind[size_t(kind)]);
+        parts[decided.plan.recompute[u]] += here;
+        all += here;
+      }
+    }
+    if (all <= 0) return {{decision.recompute, 1.0}};
+    for (auto &[how, part] : parts) part /= all;
+    return parts;
   }
 
   void addParameters() {
@@ -156,6 +178,18 @@ private:
     }
   }
 
+  // Of what may hide behind compute there is room for a part.
+  void hide() {
+    double hideable = 0;
+    for (const TimePart &time : rows) hideable += time.besideSeconds;
+    const double hidden = evaluation.predicted.hiddenCommunicationSeconds * double(model.setting.pp);
+    if (hideable > 0) hiddenPart = std::min(1.0, hidden / hideable);
+    for (TimePart &time : rows) {
+      time.communicationSeconds += (1 - hiddenPart) * time.besideSeconds;
+      time.besideSeconds *= hiddenPart;
+    }
+  }
+
   // Of the collectives that the last price has: they stand for so many.
   void scaleNew(double times) {
     for (; scaled < collectives.size(); ++scaled) {
@@ -180,14 +214,14 @@ private:
   size_t scaled = 0; // collectives that are
 };
 
-void addTo(CollectiveSums &sums, const Setting &setting, const ImpliedCollective &one) {
+void addTo(CollectiveSums &sums, const Setting &setting, const ImpliedCollective &one, bool isHidden) {
   const dist::Axes axes = setting.namesOf(one.axes);
   if (one.isOnRing) { // keys and values, each a shift a turn, of what one device has
     const double turns = double(setting.cp - 1);
     sums.add("shift", axes, one.why,
              {one.bytes * turns / double(setting.cp) * one.times, one.seconds, 2 * turns * one.times, false});
   } else
-    sums.add(name(one.collective), axes, one.why, {one.bytes * one.times, one.seconds, one.times, one.isHideable});
+    sums.add(name(one.collective), axes, one.why, {one.bytes * one.times, one.seconds, one.times, isHidden});
 }
 
 // The fullest point of each stretch of time.
@@ -286,7 +320,8 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
   TimeLedger ledger(decided);
   ledger.list();
   CollectiveSums sums;
-  for (const ImpliedCollective &one : ledger.collectives) addTo(sums, decided.model.setting, one);
+  for (const ImpliedCollective &one : ledger.collectives)
+    addTo(sums, decided.model.setting, one, one.isHideable && ledger.hiddenPart > 0.5);
   const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
     sums.add("send", {"pp"}, "gradients of what several stages have are summed up",

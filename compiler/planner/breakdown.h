@@ -15,7 +15,7 @@ struct CollectiveTotal {
   double bytes = 0; // of the tensors as the devices of the group have them together; of a shift or send, what goes out
   int64_t count = 0;
   double seconds = 0;  // if nothing hid it
-  bool hidden = false; // it runs beside compute, as far as there is enough of that
+  bool hidden = false; // most of it, behind compute
   std::string why;
 };
 // What the decision implies, what takes longest first.
@@ -23,12 +23,13 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided);
 
 // A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
 // ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
-// the update, with the collectives over gradients and parameters.
+// the update, with the collectives over gradients and parameters. Together they are the step's compute, its exposed and
+// its hidden communication: of what may hide each operation has the same part hidden.
 struct TimePart {
   std::string part, op;
   int64_t count = 0; // operations
   double computeSeconds = 0, communicationSeconds = 0;
-  double besideSeconds = 0; // collectives that run beside compute, as far as there is enough of that
+  double besideSeconds = 0; // collectives that compute hides
 };
 std::vector<TimePart> timeParts(const DecidedModel &decided);
 

@@ -12,6 +12,9 @@
 namespace cleave::planner {
 namespace {
 
+// A number that was meant otherwise; and the ways to lay meshes over devices grow with it.
+constexpr int64_t mostDevices = int64_t(1) << 24;
+
 constexpr double mib = 1024.0 * 1024, gib = 1024 * mib;
 
 // Reads a mapping strictly: every key must be asked for, every value have its type.
@@ -158,7 +161,12 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
     CLEAVE_RETURN_IF_ERROR(reader.number(key, 1, 0, *value, false));
     if (*value > 1) return reader.error(reader.child(key), fmt::format("'{}' of device is a part of 1", key));
   }
-  if (device.coreShare == 0) return reader.error(reader.child("core_share"), "'core_share' of device must not be 0");
+  for (auto [key, value] : {std::pair{"core_share", device.coreShare},
+                            {"compute_efficiency", device.computeEfficiency},
+                            {"bandwidth_efficiency", device.bandwidthEfficiency},
+                            {"batched_efficiency", device.batchedEfficiency}})
+    if (value == 0 && reader.child(key))
+      return reader.error(reader.child(key), fmt::format("'{}' of device must not be 0", key));
   YAML::Node rates = reader.child("tflops");
   if (!rates && required) return reader.error(node, "device lacks 'tflops', such as {fp32: 19.5, bf16: 312}");
   if (rates) {
@@ -241,6 +249,8 @@ Result<Cluster> parsePreset(const std::string &text) {
   cluster.devicesPerNode = count(counts.substr(0, times));
   cluster.nodes = twoCounts ? count(counts.substr(times + 1)) : 1;
   if (cluster.nodes < 1 || cluster.devicesPerNode < 1) return wrong("a count of devices is missing or not a number");
+  if (cluster.nodes > mostDevices / cluster.devicesPerNode)
+    return wrong(fmt::format("more than {} devices", mostDevices));
   if (kind == "cpu") {
     if (twoCounts) return wrong("cpu takes one count");
     int64_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -312,6 +322,8 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
   }
   CLEAVE_RETURN_IF_ERROR(reader.integer("nodes", cluster.nodes));
   CLEAVE_RETURN_IF_ERROR(reader.integer("devices_per_node", cluster.devicesPerNode));
+  if (cluster.nodes > mostDevices / cluster.devicesPerNode)
+    return reader.error(root["devices_per_node"], fmt::format("the cluster has more than {} devices", mostDevices));
   if (!root["device"]) return reader.error(root, "the cluster lacks 'device'");
   CLEAVE_RETURN_IF_ERROR(readDevice(root["device"], file, cluster.device));
   setLinks(cluster);

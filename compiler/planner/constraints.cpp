@@ -317,9 +317,10 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
                              "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
                              flags.recompute));
   if (constraints.exceptLast && constraints.microbatches == 1)
-    return usage(fmt::format("--recompute {} --microbatches 1: the last microbatch is the only one, and nothing would be "
-                             "computed again; leave ':except-last' out or ask for more microbatches",
-                             flags.recompute));
+    return usage(
+        fmt::format("--recompute {} --microbatches 1: the last microbatch is the only one, and nothing would be "
+                    "computed again; leave ':except-last' out or ask for more microbatches",
+                    flags.recompute));
   if (constraints.exceptLast && constraints.offload && movesActivations(*constraints.offload))
     return usage(fmt::format("--recompute {} --offload {}: what the last microbatch keeps is not offloaded yet; leave "
                              "':except-last' out or offload the optimizer only",
@@ -354,25 +355,6 @@ std::string Constraints::str() const {
   if (sequenceSplit == SequenceSplit::On) parts.push_back("sequence-parallel");
   for (const Pin &pin : pins) parts.push_back("pin " + pin.text);
   return fmt::format("{}", fmt::join(parts, "; "));
-}
-
-bool matchesGlob(const std::string &glob, const std::string &name) {
-  size_t g = 0, n = 0, star = std::string::npos, mark = 0;
-  while (n < name.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      mark = n;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
-      ++g;
-      ++n;
-    } else if (star != std::string::npos) {
-      g = star + 1;
-      n = ++mark;
-    } else
-      return false;
-  }
-  while (g < glob.size() && glob[g] == '*') ++g;
-  return g == glob.size();
 }
 
 } // namespace cleave::planner

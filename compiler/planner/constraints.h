@@ -84,7 +84,5 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
 
 // Every preset name of interface.md.
 const std::vector<std::string> &presetNames();
-// '*' any run of characters, '?' one.
-bool matchesGlob(const std::string &glob, const std::string &name);
 
 } // namespace cleave::planner

@@ -1,4 +1,5 @@
 #include "compiler/planner/search.h"
+#include "compiler/names/glob.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/search_space.h"
@@ -26,7 +27,17 @@ std::string bytesText(double bytes) {
 // Steps whose times differ by no more than this part are as fast.
 constexpr double tie = 0.0005;
 
-Alternative describe(const std::string &name, const Solution &solution, double limit, double bestSeconds) {
+// Why a plan does not fit: on the device, or what it has in the host's memory.
+std::string whatIsShort(const Solution &solution, const Cluster &cluster) {
+  const double limit = usableMemory(cluster);
+  if (solution.bytes() > limit)
+    return fmt::format("needs {} on a device, {} can be used", bytesText(solution.bytes()), bytesText(limit));
+  return fmt::format("needs {} of the host's memory for each device, there are {}",
+                     bytesText(solution.evaluation.predicted.memory.host),
+                     bytesText(cluster.hostMemoryBytes / double(cluster.devicesPerNode)));
+}
+
+Alternative describe(const std::string &name, const Solution &solution, const Cluster &cluster, double bestSeconds) {
   const Setting &setting = solution.model->setting;
   Alternative row;
   row.name = name;
@@ -40,7 +51,7 @@ Alternative describe(const std::string &name, const Solution &solution, double l
   row.offload = setting.offload;
   row.fits = solution.evaluation.fits;
   if (!row.fits)
-    row.whyNot = fmt::format("needs {} on a device, {} can be used", bytesText(row.memoryBytes), bytesText(limit));
+    row.whyNot = whatIsShort(solution, cluster);
   else if (row.stepSeconds > bestSeconds * (1 + tie))
     row.whyNot = fmt::format("{:.1f} % slower", (row.stepSeconds / bestSeconds - 1) * 100);
   else if (row.stepSeconds < bestSeconds * (1 - tie))
@@ -196,7 +207,7 @@ std::vector<Alternative> alternativesOf(const Problem &problem, const Cluster &c
       rows.push_back(refused(preset.name, preset.outcome.reason.message()));
       continue;
     }
-    rows.push_back(describe(preset.name, *solution, usableMemory(cluster), bestSeconds));
+    rows.push_back(describe(preset.name, *solution, cluster, bestSeconds));
     if (!rows.back().fits && cluster.hostMemoryBytes > 0 && rows.back().offload == Offload::None)
       rows.back().whyNot += " without --offload"; // which is opened where the preset is asked for
     if (solution->model->setting.batchDivides) continue;
@@ -294,16 +305,22 @@ std::vector<Alternative> runnersUp(const Cluster &cluster, const SearchOptions &
   size_t most = options.top > 0 ? size_t(options.top) : shown;
   std::vector<Alternative> rows;
   for (size_t i = 1; i < outcome.byMesh.size() && rows.size() < most; ++i)
-    rows.push_back(describe(fmt::format("searched #{}", i + 1), outcome.byMesh[i], usableMemory(cluster),
-                            outcome.best->seconds()));
+    rows.push_back(describe(fmt::format("searched #{}", i + 1), outcome.byMesh[i], cluster, outcome.best->seconds()));
   return rows;
 }
 
-// "dp=2,tp=4 zero 0 microbatches 1 recompute full": with what most blocks do.
+// "dp=2,tp=4 zero 0 microbatches 1 recompute full": with what most blocks do, and how many do something else.
 std::string splitText(const Solution &solution) {
   Setting setting = solution.model->setting;
   setting.recompute = mostRecomputed(solution);
-  return setting.str();
+  int blocks = 0, others = 0;
+  const std::vector<Unit> &units = solution.model->layout->units;
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (!units[u].isBlock) continue;
+    ++blocks;
+    others += solution.plan.recompute[u] != setting.recompute;
+  }
+  return setting.str() + (others ? fmt::format(" (but {} of {} blocks)", others, blocks) : "");
 }
 
 // The same without the preset and what it fixes.
@@ -370,12 +387,14 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
                     const Constraints &constraints, const SearchTime &time, const Outcome &outcome) {
   const Solution &least = *outcome.leastMemory;
   const MemoryBreakdown &memory = least.evaluation.predicted.memory;
+  const bool isHostShort = least.bytes() <= usableMemory(cluster);
   std::string message =
       fmt::format("no plan fits: the leanest split found ({}) needs {} on a device (parameters {}, gradients {}, "
-                  "optimizer {}, activations {}, workspace {}), of {} it can use {}",
+                  "optimizer {}, activations {}, workspace {}), of {} it can use {}{}",
                   splitText(least), bytesText(least.bytes()), bytesText(memory.parameters), bytesText(memory.gradients),
                   bytesText(memory.optimizer), bytesText(memory.activations), bytesText(memory.workspace),
-                  bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)));
+                  bytesText(cluster.device.memoryBytes), bytesText(usableMemory(cluster)),
+                  isHostShort ? "; it " + whatIsShort(least, cluster) : "");
   std::vector<std::string> changes;
   bool areAllTried = true;
   auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with) {
@@ -405,7 +424,7 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     Constraints freed = constraints;
     freed.recompute.reset();
     freed.recomputeOf.clear();
-    attempt("another --recompute", cluster, freed);
+    attempt("without --recompute", cluster, freed);
   }
   for (Offload offload : {Offload::Optimizer, Offload::All})
     if (std::optional<Constraints> moved = withOffload(constraints, offload))
@@ -422,6 +441,12 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     Cluster larger = cluster;
     larger.device.memoryBytes *= factor;
     if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints)) break;
+  }
+  for (double factor : {2.0, 4.0, 8.0, 16.0}) {
+    if (!isHostShort) break;
+    Cluster larger = cluster;
+    larger.hostMemoryBytes *= factor;
+    if (attempt(fmt::format("hosts with {}", bytesText(larger.hostMemoryBytes)), larger, constraints)) break;
   }
   if (!areAllTried) message += "; the time that --search-seconds gives was over before every single change was tried";
   if (changes.empty() && areAllTried) message += "; no single change helps";
@@ -440,7 +465,7 @@ Status checkPins(const Problem &problem, const Constraints &constraints) {
     };
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
       const Tensor &tensor = problem.tensors[t];
-      if (!matchesGlob(pin.glob, tensor.name)) continue;
+      if (!names::matchGlob(pin.glob, tensor.name)) continue;
       matches = true;
       if (tensor.dims.size() != pin.dims.size())
         return wrong(fmt::format(
@@ -454,7 +479,11 @@ Status checkPins(const Problem &problem, const Constraints &constraints) {
                                    tensor.kind == TensorKind::Parameter ? "; --zero 3 splits parameters over it" : ""));
         }
     }
-    if (!matches) return wrong(fmt::format("no tensor or parameter matches '{}'", pin.glob));
+    if (!matches) {
+      std::vector<std::string> known;
+      for (const Tensor &tensor : problem.tensors) known.push_back(tensor.name);
+      return wrong(fmt::format("no tensor or parameter matches '{}'{}", pin.glob, names::suggestion(pin.glob, known)));
+    }
   }
   return Status::ok();
 }

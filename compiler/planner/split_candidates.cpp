@@ -1,4 +1,5 @@
 #include "compiler/planner/split_candidates.h"
+#include "compiler/names/glob.h"
 #include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <cmath>
@@ -284,7 +285,7 @@ template <typename Predicate> void prefer(std::vector<Candidate> &candidates, Pr
 
 bool pinnedLayout(const Constraints &constraints, const Tensor &tensor, Layout &layout) {
   for (const Pin &pin : constraints.pins) {
-    if (!matchesGlob(pin.glob, tensor.name)) continue;
+    if (!names::matchGlob(pin.glob, tensor.name)) continue;
     layout = whole;
     for (size_t dim = 0; dim < pin.dims.size(); ++dim)
       if (std::find(pin.dims[dim].begin(), pin.dims[dim].end(), "tp") != pin.dims[dim].end()) layout = Layout(dim);

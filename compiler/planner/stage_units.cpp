@@ -1,4 +1,5 @@
 #include "compiler/planner/stage_units.h"
+#include "compiler/names/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,17 +76,20 @@ Result<std::vector<int>> splitPlaces(const Problem &problem, const Constraints &
   for (const StageCut &cut : constraints.cuts) {
     int first = -1, last = -1;
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
-      if (!matchesGlob(cut.glob, problem.nodes[i].name)) continue;
+      if (!names::matchGlob(cut.glob, problem.nodes[i].name)) continue;
       if (first < 0) first = int(i);
       last = int(i);
     }
-    if (first < 0)
-      return {Status(ErrorKind::Usage,
-                     fmt::format("--split-at {}: no node matches; the model's are called '{}', '{}' or "
-                                 "'{}', for example (* stands for any text; :before or :after behind "
-                                 "the name says on which side)",
-                                 cut.text, problem.nodes.front().name, problem.nodes[problem.nodes.size() / 2].name,
-                                 problem.nodes.back().name))};
+    if (first < 0) {
+      std::vector<std::string> known;
+      for (const Node &node : problem.nodes) known.push_back(node.name);
+      return {
+          Status(ErrorKind::Usage, fmt::format("--split-at {}: no node matches{}; the model's are called '{}', '{}' or "
+                                               "'{}', for example (* stands for any text; :before or :after behind "
+                                               "the name says on which side)",
+                                               cut.text, names::suggestion(cut.glob, known), known.front(),
+                                               known[known.size() / 2], known.back()))};
+    }
     int start = cut.after ? last + 1 : first;
     if (start == 0 || start == int(problem.nodes.size()))
       return {Status(ErrorKind::Usage,

@@ -1,28 +1,9 @@
 #include "compiler/recipe/glob.h"
+#include "compiler/names/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <numeric>
 
 namespace cleave::recipe {
-
-bool matchGlob(const std::string &pattern, const std::string &name) {
-  size_t p = 0, n = 0, star = std::string::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p, ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 std::string exactly(const std::string &name) { return "=" + name; }
 
@@ -36,7 +17,7 @@ ParameterPatterns::ParameterPatterns(const std::vector<std::string> &patterns) {
     const std::string &pattern = patterns[i];
     if (pattern.starts_with('='))
       exact.emplace(pattern.substr(1), i);
-    else if (pattern.find_first_of("*?") == std::string::npos)
+    else if (!names::isGlob(pattern))
       words.emplace(pattern, i);
     else
       globs.emplace_back(pattern, i);
@@ -50,7 +31,7 @@ std::optional<size_t> ParameterPatterns::match(const ParameterNames &parameter) 
     if (auto found = exact.find(name); isParameter && found != exact.end()) take(found->second);
     if (auto found = words.find(name); found != words.end()) take(found->second);
     for (const auto &[glob, place] : globs)
-      if (matchGlob(glob, name)) return take(place);
+      if (names::matchGlob(glob, name)) return take(place);
   };
   tryName(parameter.name, true);
   for (const std::string &alias : parameter.aliases) tryName(alias, true);
@@ -59,21 +40,6 @@ std::optional<size_t> ParameterPatterns::match(const ParameterNames &parameter) 
 }
 
 namespace {
-
-size_t editDistance(const std::string &a, const std::string &b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 // What parameters are called, and their nodes.
 struct KnownNames {
@@ -88,8 +54,8 @@ struct KnownNames {
     if (pattern == "*") return true;
     if (pattern.starts_with('=')) return parameters.count(pattern.substr(1)) > 0;
     if (parameters.count(pattern) || nodes.count(pattern)) return true;
-    if (pattern.find_first_of("*?") == std::string::npos) return false;
-    auto fits = [&](const std::string &name) { return matchGlob(pattern, name); };
+    if (!names::isGlob(pattern)) return false;
+    auto fits = [&](const std::string &name) { return names::matchGlob(pattern, name); };
     return std::any_of(parameters.begin(), parameters.end(), fits) || std::any_of(nodes.begin(), nodes.end(), fits);
   }
   std::set<std::string> parameters, nodes;
@@ -98,26 +64,14 @@ struct KnownNames {
 Status checkGlob(const std::string &where, const std::string &key, const std::string &glob, const KnownNames &known) {
   if (known.has(glob)) return Status::ok();
   bool isExact = glob.starts_with('=');
-  std::string nearest =
-      nearestWord(isExact ? glob.substr(1) : glob, {known.parameters.begin(), known.parameters.end()});
-  return inputError(
-      fmt::format("{}: no parameter{} matches '{}' of '{}'{}; `cleave inspect` lists them", where,
-                  isExact ? "" : ", and no node that uses one,", glob, key,
-                  nearest.empty() ? "" : fmt::format("; did you mean '{}{}'?", isExact ? "=" : "", nearest)));
+  std::vector<std::string> names;
+  for (const std::string &name : known.parameters) names.push_back(isExact ? exactly(name) : name);
+  return inputError(fmt::format("{}: no parameter{} matches '{}' of '{}'{}; `cleave inspect` lists them", where,
+                                isExact ? "" : ", and no node that uses one,", glob, key,
+                                names::suggestion(glob, names)));
 }
 
 } // namespace
-
-std::string nearestWord(const std::string &word, const std::vector<std::string> &candidates) {
-  std::string best;
-  size_t bestDistance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string &candidate : candidates)
-    if (size_t distance = editDistance(word, candidate); distance < bestDistance) {
-      best = candidate;
-      bestDistance = distance;
-    }
-  return best;
-}
 
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
   const KnownNames known(parameters);

@@ -1,6 +1,5 @@
 // How a recipe names parameters: globs, and exact names.
 //
-//     matchGlob("*.bias", "blocks.0.c_proj.bias")
 //     ParameterPatterns patterns({"*.bias", exactly("w[*]")});     // {"*.bias", "=w[*]"}
 //     patterns.match({.name = "w[*]", .nodes = {}, .aliases = {}}) == 1
 #pragma once
@@ -8,9 +7,6 @@
 #include <unordered_map>
 
 namespace cleave::recipe {
-
-// Shell-like match of the whole name: '*' any run of characters (also '.' and '/'), '?' one character.
-bool matchGlob(const std::string &pattern, const std::string &name);
 
 // The pattern "=NAME" of the parameter with just this name, whatever characters it has and whatever nodes are called.
 std::string exactly(const std::string &name);

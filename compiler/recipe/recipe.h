@@ -198,7 +198,4 @@ std::string toString(BiasCorrection kind);
 std::string toString(ScheduleKind kind);
 std::string toString(DataKind kind);
 
-// The candidate nearest to `word` by edit distance, "" if none is near: for "did you mean".
-std::string nearestWord(const std::string &word, const std::vector<std::string> &candidates);
-
 } // namespace cleave::recipe

@@ -1,4 +1,5 @@
 #include "compiler/recipe/yaml_reader.h"
+#include "compiler/names/glob.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -148,7 +149,7 @@ void MapReader::numbers(const std::string &key, std::vector<double> &value, Rang
 }
 
 void MapReader::unknownWord(const std::string &key, const std::string &given, const std::vector<std::string> &known) {
-  std::string nearest = nearestWord(given, known);
+  std::string nearest = names::nearest(given, known);
   fail(key, fmt::format("'{}' cannot be '{}'; {}it is one of: {}", dotted(key), given,
                         nearest.empty() ? "" : "did you mean '" + nearest + "'? ", fmt::join(known, ", ")));
 }
@@ -160,7 +161,7 @@ void MapReader::finish() {
   for (const auto &entry : self) {
     std::string key = entry.first.Scalar();
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    std::string nearest = nearestWord(key, known);
+    std::string nearest = names::nearest(key, known);
     throw Fault{fmt::format("{}: unknown key '{}'; {}", source.where(dotted(key), entry.first), dotted(key),
                             nearest.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))
                                             : "did you mean '" + nearest + "'?")};

@@ -1,11 +1,14 @@
 // `--explain NODE` and `--diff`.
+#include "compiler/names/glob.h"
 #include "compiler/report/report.h"
 #include "compiler/report/single_changes.h"
+#include "compiler/report/tables.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+#include <ranges>
 
 namespace cleave::report {
 namespace {
@@ -52,25 +55,15 @@ std::string singleChanges(const Report &left, const Report &right) {
   return out;
 }
 
-} // namespace
-
-Result<std::string> explain(const Report &report, const std::string &name) {
-  const planner::NodeExplanation *found = nullptr;
-  std::vector<std::string> similar;
-  for (const planner::NodeExplanation &node : report.nodes)
-    for (const std::string &one : node.nodes) {
-      if (one == name) found = &node;
-      if (similar.size() < 8 && one.find(name) != std::string::npos) similar.push_back(one);
-    }
-  if (!found && similar.empty()) return {inputError(fmt::format("no node is called '{}'", name))};
-  if (!found) return {inputError(fmt::format("no node is called '{}'; there are {}", name, fmt::join(similar, ", ")))};
-  std::string out = fmt::format("{} ({})\n  rule    {}\n", name, found->op, found->rule);
-  if (found->nodes.size() > 1)
+// One node's candidates, those of its repetitions together.
+std::string explained(const planner::NodeExplanation &found, const std::string &name) {
+  std::string out = fmt::format("{} ({})\n  rule    {}\n", name, found.op, found.rule);
+  if (found.nodes.size() > 1)
     out += fmt::format("  decided together with {} repetitions in other blocks; the costs below are those of all {}\n",
-                       found->nodes.size() - 1, found->nodes.size());
+                       found.nodes.size() - 1, found.nodes.size());
   std::vector<const planner::CandidateCost *> order;
   const planner::CandidateCost *chosen = nullptr;
-  for (const planner::CandidateCost &candidate : found->candidates) {
+  for (const planner::CandidateCost &candidate : found.candidates) {
     order.push_back(&candidate);
     if (candidate.chosen) chosen = &candidate;
   }
@@ -102,6 +95,31 @@ Result<std::string> explain(const Report &report, const std::string &name) {
   return out;
 }
 
+} // namespace
+
+Result<std::string> explain(const Report &report, const std::string &name) {
+  constexpr size_t shown = 16;
+  std::vector<std::pair<const planner::NodeExplanation *, std::string>> found; // with the first name that fits
+  std::vector<std::string> similar, all;
+  for (const planner::NodeExplanation &node : report.nodes) {
+    for (const std::string &one : node.nodes) {
+      all.push_back(one);
+      if (similar.size() < 8 && one.find(name) != std::string::npos) similar.push_back(one);
+    }
+    auto fits = std::ranges::find_if(node.nodes, [&](const auto &one) { return names::matchGlob(name, one); });
+    if (fits != node.nodes.end()) found.emplace_back(&node, *fits);
+  }
+  if (found.empty())
+    return {inputError(fmt::format("no node is called '{}'{}", name,
+                                   similar.empty() ? names::suggestion(name, all)
+                                                   : fmt::format("; there are {}", fmt::join(similar, ", "))))};
+  std::string out;
+  for (const auto &[node, one] : found | std::views::take(shown)) out += explained(*node, one);
+  if (found.size() > shown)
+    out += fmt::format("and {} more that '{}' fits: give a longer name\n", found.size() - shown, name);
+  return out;
+}
+
 std::string diff(const Report &left, const Report &right) {
   std::string out;
   line(out, "model", left.model, right.model);
@@ -110,7 +128,7 @@ std::string diff(const Report &left, const Report &right) {
   line(out, "mesh", left.mesh.str(), right.mesh.str());
   line(out, "zero", fmt::format("{}", left.zero), fmt::format("{}", right.zero));
   line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
-  line(out, "recompute", left.recompute, right.recompute);
+  line(out, "recompute", recomputeText(left), recomputeText(right));
   line(out, "schedule", left.schedule, right.schedule);
   line(out, "offload", left.offload, right.offload);
   const bool isSame = out.empty();

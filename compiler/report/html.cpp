@@ -107,7 +107,7 @@ std::string renderHtml(const Report &report) {
   out += fmt::format(
       "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
       "step</p>\n",
-      report.devices, escape(report.mesh.str()), report.zero, report.microbatches, report.recompute,
+      report.devices, escape(report.mesh.str()), report.zero, report.microbatches, recomputeText(report),
       escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like),
       report.offload == "none" ? "" : ", offload " + report.offload, report.batch);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));

@@ -15,19 +15,46 @@ std::vector<Row> collectiveRows(const Report &report) {
   return rows;
 }
 
+namespace {
+
+std::string recomputedBlocks(int64_t full, int64_t selective) {
+  std::string text = full ? fmt::format("{} full", full) : "";
+  if (selective) text += fmt::format("{}{} selective", text.empty() ? "" : ", ", selective);
+  return text.empty() ? "none" : text;
+}
+
+} // namespace
+
+std::string recomputeText(const Report &report) {
+  int64_t blocks = 0, selective = 0, full = 0;
+  for (const Stage &stage : report.stages) {
+    blocks += stage.blocks;
+    selective += stage.selectiveBlocks;
+    full += stage.recomputedBlocks;
+  }
+  const bool isMixed = (selective + full) % std::max<int64_t>(1, blocks) != 0 || (selective && full);
+  if (!isMixed) return report.recompute;
+  return fmt::format("{} (of {} blocks {})", report.recompute, blocks, recomputedBlocks(full, selective));
+}
+
 std::vector<Row> stageRows(const Report &report) {
   std::vector<Row> rows = {
       {"stage", "rank", "devices", "blocks", "recomputed", "parameters", "forward", "backward", "memory"}};
   for (size_t s = 0; s < report.stages.size(); ++s) {
     const Stage &stage = report.stages[s];
-    std::string again = stage.recomputedBlocks ? fmt::format("{} full", stage.recomputedBlocks) : "";
-    if (stage.selectiveBlocks) again += fmt::format("{}{} selective", again.empty() ? "" : ", ", stage.selectiveBlocks);
     rows.push_back({fmt::format("{}", s), fmt::format("{}", stage.rank), fmt::format("{}", stage.devices),
-                    fmt::format("{}", stage.blocks), again.empty() ? "none" : again,
+                    fmt::format("{}", stage.blocks), recomputedBlocks(stage.recomputedBlocks, stage.selectiveBlocks),
                     fmt::format("{:.3g} M", stage.parameters / 1e6), formatSeconds(stage.forwardSeconds),
                     formatSeconds(stage.backwardSeconds), formatBytes(stage.memoryBytes)});
   }
   return rows;
+}
+
+void add(planner::TimePart &sum, const planner::TimePart &row) {
+  sum.count += row.count;
+  sum.computeSeconds += row.computeSeconds;
+  sum.communicationSeconds += row.communicationSeconds;
+  sum.besideSeconds += row.besideSeconds;
 }
 
 std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer) {
@@ -36,10 +63,7 @@ std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer) {
     const std::string &name = byLayer ? row.part : row.op;
     auto found = std::find_if(sums.begin(), sums.end(), [&](const auto &sum) { return sum.part == name; });
     if (found == sums.end()) found = sums.insert(sums.end(), {name, "", 0, 0, 0, 0});
-    found->count += row.count;
-    found->computeSeconds += row.computeSeconds;
-    found->communicationSeconds += row.communicationSeconds;
-    found->besideSeconds += row.besideSeconds;
+    add(*found, row);
   }
   auto seconds = [](const planner::TimePart &sum) { return sum.computeSeconds + sum.communicationSeconds; };
   std::sort(sums.begin(), sums.end(), [&](const auto &a, const auto &b) {
@@ -48,12 +72,18 @@ std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer) {
   return sums;
 }
 
+Row timeRow(const Report &report, const planner::TimePart &sum) {
+  return {sum.part,
+          fmt::format("{}", sum.count),
+          formatSeconds(sum.computeSeconds),
+          percent(sum.computeSeconds, report.predicted.stepSeconds),
+          formatSeconds(sum.communicationSeconds),
+          formatSeconds(sum.besideSeconds)};
+}
+
 std::vector<Row> timeRows(const Report &report, bool byLayer) {
   std::vector<Row> rows = {{byLayer ? "layer" : "operation", "count", "compute", "", "exposed", "beside compute"}};
-  for (const planner::TimePart &sum : timeSums(report, byLayer))
-    rows.push_back({sum.part, fmt::format("{}", sum.count), formatSeconds(sum.computeSeconds),
-                    percent(sum.computeSeconds, report.predicted.stepSeconds), formatSeconds(sum.communicationSeconds),
-                    formatSeconds(sum.besideSeconds)});
+  for (const planner::TimePart &sum : timeSums(report, byLayer)) rows.push_back(timeRow(report, sum));
   return rows;
 }
 

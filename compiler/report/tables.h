@@ -14,9 +14,13 @@ std::vector<Row> stageRows(const Report &report);
 // By layer, or by kind of operation: what takes longest first.
 std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer);
 std::vector<Row> timeRows(const Report &report, bool byLayer);
+Row timeRow(const Report &report, const planner::TimePart &sum);
+void add(planner::TimePart &sum, const planner::TimePart &row);
 std::vector<Row> sensitivityRows(const Report &report);
 std::vector<Row> alternativeRows(const Report &report);
 
+// What most blocks do; where others do something else, how many: "none (of 24 blocks 12 selective)".
+std::string recomputeText(const Report &report);
 std::string percent(double part, double all); // "12 %"; of nothing: empty
 
 } // namespace cleave::report

@@ -39,11 +39,11 @@ std::string timeTables(const Report &report) {
     if (sums.empty()) continue;
     std::vector<Row> rows = timeRows(report, byLayer);
     if (sums.size() > shown) {
-      double rest = 0;
-      for (const planner::TimePart &sum : sums | std::views::drop(shown))
-        rest += sum.computeSeconds + sum.communicationSeconds;
+      planner::TimePart rest;
+      for (const planner::TimePart &sum : sums | std::views::drop(shown)) add(rest, sum);
+      rest.part = fmt::format("{} others", sums.size() - shown);
       rows.resize(shown + 1);
-      rows.push_back({fmt::format("{} others", sums.size() - shown), "", formatSeconds(rest)});
+      rows.push_back(timeRow(report, rest));
     }
     out += byLayer ? "\nwhere a device's step time goes\n" + table(rows) : "\n" + table(rows);
   }
@@ -86,11 +86,11 @@ std::string renderText(const Report &report) {
   const planner::MemoryBreakdown &memory = predicted.memory;
   std::string out = fmt::format("{} on {} ({} device{})\n\n", report.model, report.cluster, report.devices,
                                 report.devices == 1 ? "" : "s");
-  out +=
-      fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}{}\n", report.mesh.str(), report.zero,
-                  report.microbatches, report.recompute, report.offload == "none" ? "" : ", offload " + report.offload,
-                  report.schedule == "none" ? "" : ", schedule " + report.schedule,
-                  report.like.empty() ? "" : ", like " + report.like);
+  out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}{}\n", report.mesh.str(),
+                     report.zero, report.microbatches, recomputeText(report),
+                     report.offload == "none" ? "" : ", offload " + report.offload,
+                     report.schedule == "none" ? "" : ", schedule " + report.schedule,
+                     report.like.empty() ? "" : ", like " + report.like);
   out += fmt::format("batch      {} samples a step\n", report.batch);
   double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
                                    predicted.exposedCommunicationSeconds - predicted.bubbleSeconds);

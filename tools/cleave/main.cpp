@@ -1,5 +1,5 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
-#include "compiler/recipe/recipe.h"
+#include "compiler/names/glob.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 
@@ -14,8 +14,7 @@ std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
   std::vector<std::string> commands;
   for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
     commands.push_back(command->get_name());
-  std::string nearest = cleave::recipe::nearestWord(word, commands);
-  return fmt::format("there is no command '{}'{}", word, nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+  return fmt::format("there is no command '{}'{}", word, cleave::names::suggestion(word, commands));
 }
 
 } // namespace
