@@ -426,13 +426,19 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.recomputeOf.clear();
     attempt("without --recompute", cluster, freed);
   }
+  // Where the hosts' memory is known the search has tried it.
+  const bool isOffloadTried = cluster.hostMemoryBytes > 0 && !constraints.offload;
+  // A search takes seconds: of machines a few times too small none is made. Nothing needs less than its part of what
+  // the leanest split needs; twice as much is left to what was not found.
+  auto isFarTooSmall = [&](double parts, const Cluster &on) { return least.bytes() / parts > 2 * usableMemory(on); };
   for (Offload offload : {Offload::Optimizer, Offload::All})
-    if (std::optional<Constraints> moved = withOffload(constraints, offload))
+    if (std::optional<Constraints> moved = withOffload(constraints, offload); moved && !isOffloadTried)
       if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved)) break;
   for (int64_t factor = 2; factor <= 64; factor *= 2) {
     Cluster larger = cluster;
     larger.nodes *= factor;
     if (cluster.device.isCpu()) break;
+    if (isFarTooSmall(double(factor), larger)) continue;
     const Constraints more = withMoreDevices(constraints, cluster, larger);
     const char *also = constraints.dp && !more.dp ? " and another --mesh dp" : "";
     if (attempt(fmt::format("{} devices{}", larger.numDevices(), also), larger, more)) break;
@@ -440,6 +446,7 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
     Cluster larger = cluster;
     larger.device.memoryBytes *= factor;
+    if (isFarTooSmall(1, larger)) continue;
     if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints)) break;
   }
   for (double factor : {2.0, 4.0, 8.0, 16.0}) {

@@ -9,6 +9,10 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // With at most so many open operations in all settings together, pipelines try each way to split each of them.
 constexpr size_t mostForced = 1000;
+// Where a step waits longer than such a part of it for gradients, parameters in more parts may be better: they have
+// less to reduce, which a microbatch's own time does not show. (Without pipeline the inner problem knows the whole
+// step.)
+constexpr double worthReducing = 0.02;
 
 } // namespace
 
@@ -54,17 +58,21 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
+      bool isReducing = false;
       double cheap = infinity;
       // Once plans are known only what fits is of interest: what a microbatch costs need not be known of others.
       if (found.worthTrying() < infinity && !hasRoomForState(model, state, space.memoryLimit, setting.pp))
         ++candidates;
-      else
-        cheap = tryPlan(space.stagesOf(model, cells.activityOf(cell, v, model), state), choice, cell.isExact, isTight);
+      else {
+        const StageProblem stages = space.stagesOf(model, cells.activityOf(cell, v, model), state);
+        cheap = tryPlan(stages, choice, cell.isExact, isTight);
+        isReducing = setting.pp > 1 && !isSettled && leastNotHidden(stages) > worthReducing * known;
+      }
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
         open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
       isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
-      if (isTight && v == 0) cells.addLeaner(cell);
+      if (v == 0 && (isTight || isReducing)) cells.addLeaner(cell);
     }
     if (setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty()) {
       double exact = solveExactly(model, ways);

@@ -256,6 +256,8 @@ public:
     return result;
   }
 
+  double leastNotHidden() const { return leastNotHidden(wholeState(*problem.model, *problem.state).hideable); }
+
   double leastOfAnyStage(double worth, bool &isTight) const {
     return leastSeconds(0, worth, {.once = false, .workspace = false}, isTight);
   }
@@ -324,10 +326,15 @@ private:
 
   // What a rank does at least after its passes, on average.
   double leastAtTheEnd() const {
+    UnitState all = wholeState(*problem.model, *problem.state);
+    return (all.update + all.exposed) / double(problem.ranks()) + leastNotHidden(all.hideable);
+  }
+
+  // Of so many seconds of all ranks that compute may hide, what is left at least; on average.
+  double leastNotHidden(double hideable) const {
     const double microbatches = double(problem.model->setting.microbatches);
     Overlap overlap = overlapOf(*problem.model);
-    UnitState all = wholeState(*problem.model, *problem.state);
-    double once = all.update + all.exposed, late = all.hideable, hidden = 0;
+    double hidden = 0;
     for (Recompute how : ways) {
       UnitActivity work;
       const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
@@ -337,8 +344,7 @@ private:
       hidden = std::max(hidden, (work.seconds() - work.communication) *
                                     (overlap.forward * forward + overlap.backward * (1 - forward)));
     }
-    late -= microbatches * hidden;
-    return (once + std::max(0.0, late)) / double(problem.ranks());
+    return std::max(0.0, hideable - microbatches * hidden) / double(problem.ranks());
   }
 
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
@@ -586,6 +592,8 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
 bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks) {
   return wholeState(model, state).bytes() <= memoryLimit * ranks;
 }
+
+double leastNotHidden(const StageProblem &problem) { return StagePlanner({&problem, 1}).leastNotHidden(); }
 
 double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight) {
   return StagePlanner({&problem, 1}).leastOfAnyStage(worth, isTight);

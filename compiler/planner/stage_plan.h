@@ -71,6 +71,10 @@ bool hasRoomForState(const SplitModel &model, const StateCosts &state, double me
 // than its bytes count. `isTight` as in StagePlan, against `worth`.
 double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight);
 
+// Seconds a step of collectives over gradients and parameters that compute cannot hide, at least; the mean of the
+// ranks.
+double leastNotHidden(const StageProblem &problem);
+
 // Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
 std::optional<StagePlan> planStages(const StageProblem &problem,
                                     double worth = std::numeric_limits<double>::infinity());

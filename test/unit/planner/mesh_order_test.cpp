@@ -126,18 +126,20 @@ TEST(MeshOrder, WithManyOrdersASmallProblemIsStillSolvedExactly) {
     auto isUsual = [](const Setting &setting) { return setting.order == usualOrder; };
     ASSERT_GT(settings.size() * facts.structure->variables.size(), small);
     ASSERT_LE(size_t(std::ranges::count_if(settings, isUsual)) * facts.structure->variables.size(), small);
-    double best = std::numeric_limits<double>::infinity();
+    double best = std::numeric_limits<double>::infinity(), bound = best;
     for (int64_t tp : {1, 2, 4, 8, 16}) {
       Constraints part = constraints;
       part.tp = tp;
       Outcome outcome = searchSettings(problem, facts, *cluster, part, {.alternatives = false});
       ASSERT_TRUE(outcome.best);
       best = std::min(best, outcome.best->seconds());
+      bound = std::min(bound, outcome.bound);
     }
     Outcome outcome = searchSettings(problem, facts, *cluster, constraints, {.alternatives = false});
     ASSERT_TRUE(outcome.best);
     EXPECT_NEAR(outcome.best->seconds(), best, 1e-9 * best);
-    EXPECT_NEAR(outcome.bound, best, 1e-9 * best);
+    EXPECT_NEAR(outcome.bound, bound, 1e-9 * best);
+    EXPECT_GE(outcome.bound, 0.995 * best); // with what waits for gradients, bounds are as close as all searches need
   }
 }
 

@@ -495,6 +495,23 @@ TEST(Search, NoScheduleThatIsAskedForIsFaster) {
   EXPECT_GE(chosen.size(), 2u);
 }
 
+// A microbatch passes fastest where tp splits positions and every device has whole weights; over a slow network their
+// gradients take longer than all passes, and weights in parts have less to send.
+TEST(Search, SlowNetworksPutWeightsOfPipelinesInParts) {
+  Problem problem = gpt({64, 1024, 1024, 8, 8, 512});
+  Result<Cluster> cluster = parseCluster("v100-32g:8x4");
+  cluster->network.bandwidth /= 100;
+  SplitFlags flags{.mesh = "pp=2,dp=2,tp=8", .zero = "0", .microbatches = "4", .schedule = "1f1b", .recompute = "none"};
+  for (const char *order : {"pp,dp,tp", "pp,tp,dp"}) {
+    flags.meshOrder = order;
+    flags.like.clear();
+    const double searched = mustSolve(problem, *cluster, flags, {.alternatives = false}).predicted.stepSeconds;
+    flags.like = "megatron";
+    const double megatron = mustSolve(problem, *cluster, flags, {.alternatives = false}).predicted.stepSeconds;
+    EXPECT_LE(searched, megatron * 1.01) << order;
+  }
+}
+
 // Where launches and the host are what takes the time, stages that wait for each other are still faster than one device
 // that launches everything: weights' gradients are made beside others' work.
 TEST(Search, NoMicrobatchCountThatIsAskedForIsFaster) {
