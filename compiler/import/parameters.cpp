@@ -211,7 +211,10 @@ private:
       const StoredTensor &kept = initializers.at(target).tensor, &copy = initializers.at(name).tensor;
       if (!copy.isFloat()) continue;
       bool same = sameContent(kept, copy);
-      if (!same && !transposedContent(kept, copy)) continue;
+      if (!same && !transposedContent(kept, copy)) {
+        if (kept.bytes && copy.bytes) apart.insert({target, name});
+        continue;
+      }
       aliasOf[name] = {target, !same};
       table.ties.push_back(fmt::format("'{}' was made from '{}'{}: one parameter with '{}'; `ties: as_exported` "
                                        "separates them",
@@ -429,7 +432,7 @@ private:
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
     parameter.foldedFrom = statementOf(name).foldedFrom;
-    if (keepsName && isAnyTrained && renamedFrom(name).empty()) noteComputed(name, parameter.trainable);
+    if (keepsName && isAnyTrained && !isCopyOfOne(name, parameter.uses)) noteComputed(name, parameter.trainable);
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -446,6 +449,14 @@ private:
       }
     }
     table.parameters.push_back(std::move(parameter));
+  }
+
+  // Was it made of one parameter, and may it be that, only renamed or transposed? Where the numbers do not tell, matrices
+  // of products are what exporters transpose.
+  bool isCopyOfOne(const std::string &name, const std::vector<Use> &uses) const {
+    const std::string origin = renamedFrom(name);
+    if (origin.empty() || apart.contains(name)) return false;
+    return initializers.contains(origin) || (isMatrix(name) && (readByProduct(index, uses) || readByGather(index, uses)));
   }
 
   // Of a tensor that was computed from parameters, which the file may have no longer.
@@ -495,6 +506,7 @@ private:
   bool isTorchScript = false;                                  // PyTorch's exporter that names nodes after modules
   std::set<std::string> modules;                               // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
+  std::set<std::string> apart; // made from one value, with other numbers than another that was made from it
   std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
   std::vector<std::string> changed; // parameters that the exporter computed something from that trains

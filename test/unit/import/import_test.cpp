@@ -1,5 +1,6 @@
 #include "dialects/onnx/Onnx.h"
 #include "test/unit/import/model_builder.h"
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -216,6 +217,30 @@ TEST(Import, WhatTheExporterComputed) {
               HasSubstr("parameters that train as what the exporter computed from them: 'table' as 'bias', 'kept' as "
                         "'rows' (apart from what else reads it);"));
   EXPECT_THAT(seen.text, HasSubstr("the exporter computed constants from them: 'half', 'scale';"));
+}
+
+// Of one parameter alone it may be a copy or a transpose. Where it cannot be, or need not be, that is told too.
+TEST(Import, WhatTheExporterComputedOfOneParameter) {
+  ModelBuilder model;
+  model.weight("decay", {4}, {1, 2, 3, 4}); // exp(A_log), say
+  model.weight("gate", {4}, {1, 2, 3, 4});
+  model.weight("gate_copy", {4}, {1, 2, 3, 4});
+  model.weight("gate_scaled", {4}, {2, 4, 6, 8});
+  model.weight("turned", {4, 4});
+  for (const char *name : {"A_log", "gate", "fc.weight"})
+    model.sign(fmt::format("p_{0}: PARAMETER target='{0}'", name));
+  model.computed("decay", "['A_log']");
+  model.computed("gate_copy", "['gate']");
+  model.computed("gate_scaled", "['gate']");
+  model.computed("turned", "['fc.weight']");
+  model.input("y", {4, 4});
+  model.node("MatMul", {"y", "turned"}, {"product"});
+  model.output("product");
+  EXPECT_EQ(trainedFactors(model, {"decay", "gate", "gate_scaled", "gate_copy"}),
+            std::vector<std::string>({"decay", "gate", "gate_scaled"}));
+  EXPECT_THAT(model.import().text,
+              HasSubstr("parameters that train as what the exporter computed from them: 'A_log' as 'decay', 'gate' as "
+                        "'gate_scaled' (apart from what else reads it);"));
 }
 
 TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
