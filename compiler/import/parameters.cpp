@@ -210,16 +210,27 @@ private:
       if (target == name || std::ranges::any_of(aliasOf, isOfName)) continue; // others are one with it already
       const StoredTensor &kept = initializers.at(target).tensor, &copy = initializers.at(name).tensor;
       if (!copy.isFloat()) continue;
-      bool same = sameContent(kept, copy);
-      if (!same && !transposedContent(kept, copy)) {
-        if (kept.bytes && copy.bytes) apart.insert({target, name});
-        continue;
-      }
-      aliasOf[name] = {target, !same};
+      const bool isKnown = kept.bytes && copy.bytes;
+      bool same = isKnown ? sameContent(kept, copy) : kept.dataType == copy.dataType && kept.shape == copy.shape;
+      const bool isTurned = !same && (isKnown ? transposedContent(kept, copy) : isTransposedShape(kept, copy));
+      // Without the weights' file nothing tells a computation from a copy but where it is read.
+      if (!same && !isTurned && isKnown) apart.insert({target, name});
+      if ((!same && !isTurned) || (!isKnown && !(isReadAsMatrix(target) && isReadAsMatrix(name)))) continue;
+      aliasOf[name] = {target, isTurned};
       table.ties.push_back(fmt::format("'{}' was made from '{}'{}: one parameter with '{}'; `ties: as_exported` "
                                        "separates them",
                                        name, origin, same || target != origin ? "" : ", transposed", target));
     }
+  }
+
+  static bool isTransposedShape(const StoredTensor &a, const StoredTensor &b) {
+    return a.dataType == b.dataType && a.shape.size() == 2 && b.shape == std::vector{a.shape[1], a.shape[0]};
+  }
+
+  // What exporters copy and transpose, and seldom compute with.
+  bool isReadAsMatrix(const std::string &name) const {
+    const std::vector<Use> &uses = initializers.at(name).uses;
+    return isMatrix(name) && (readByProduct(index, uses) || readByGather(index, uses));
   }
 
   // The one value that the exporter made this initializer from, as when it transposes a weight; "": none, or several.
@@ -432,7 +443,7 @@ private:
   void add(const std::string &name, const Initializer &initializer, Parameter parameter, bool keepsName) {
     parameter.tensor = initializer.tensor;
     parameter.foldedFrom = statementOf(name).foldedFrom;
-    if (keepsName && isAnyTrained && !isCopyOfOne(name, parameter.uses)) noteComputed(name, parameter.trainable);
+    if (keepsName && isAnyTrained && !isCopyOfOne(name)) noteComputed(name, parameter.trainable);
     parameter.name = keepsName ? name : copyName(name, initializer, parameter.uses);
     taken.insert(parameter.name);
     size_t at = table.parameters.size();
@@ -451,12 +462,11 @@ private:
     table.parameters.push_back(std::move(parameter));
   }
 
-  // Was it made of one parameter, and may it be that, only renamed or transposed? Where the numbers do not tell, matrices
-  // of products are what exporters transpose.
-  bool isCopyOfOne(const std::string &name, const std::vector<Use> &uses) const {
+  // Was it made of one parameter, and may it be that, only renamed or transposed?
+  bool isCopyOfOne(const std::string &name) const {
     const std::string origin = renamedFrom(name);
     if (origin.empty() || apart.contains(name)) return false;
-    return initializers.contains(origin) || (isMatrix(name) && (readByProduct(index, uses) || readByGather(index, uses)));
+    return initializers.contains(origin) || isReadAsMatrix(name);
   }
 
   // Of a tensor that was computed from parameters, which the file may have no longer.

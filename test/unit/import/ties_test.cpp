@@ -218,6 +218,26 @@ TEST(Ties, ACopyIsOneWithTheParameterItWasMadeFrom) {
   EXPECT_THAT(seen.text, HasSubstr("'val_1' was made from 'fc.weight', transposed"));
 }
 
+// Without the weights' file what the exporter says and the shapes have to do: of matrices, which it copies.
+TEST(Ties, CopiesAreOneWithoutTheirNumbersToo) {
+  ModelBuilder model;
+  model.input("x", {-1, 2});
+  model.external("fc.weight", {3, 2}, "absent.bin", 0);
+  model.external("val_1", {2, 3}, "absent.bin", 4096);
+  model.external("val_2", {2}, "absent.bin", 8192);
+  model.external("val_3", {2}, "absent.bin", 12288);
+  for (const auto &[copy, origin] : {std::pair("val_1", "fc.weight"), {"val_2", "A_log"}, {"val_3", "A_log"}})
+    model.computed(copy, std::string("['") + origin + "']");
+  model.node("MatMul", {"x", "val_1"}, {"a"});
+  model.node("MatMul", {"a", "fc.weight"}, {"b"});
+  model.node("Mul", {"b", "val_2"}, {"c"});
+  model.node("Mul", {"c", "val_3"}, {"y"});
+  model.output("y", {-1, 2});
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("fc.weight", "val_2", "val_3")); // exp(A_log) and its square, say
+  EXPECT_THAT(seen.text, HasSubstr("'val_1' was made from 'fc.weight', transposed"));
+}
+
 TEST(Ties, CopiesOfCopiesKeepOneParameter) {
   for (const char *origin : {"val_1", "fc.weight"}) { // of val_2, from which val_1 was made
     ModelBuilder model;
