@@ -109,7 +109,7 @@ std::vector<std::byte> transposed(const std::vector<std::byte> &bytes, int64_t r
 }
 
 Status replaceInitializer(const Snapshot &snapshot, const Weight &weight, const Origin &origin,
-                          ::onnx::TensorProto &initializer, int64_t &total) {
+                          ::onnx::TensorProto &initializer) {
   auto read = readWeight(snapshot, weight);
   if (!read) return read.status();
   auto &[dtype, shape, bytes] = *read;
@@ -124,7 +124,6 @@ Status replaceInitializer(const Snapshot &snapshot, const Weight &weight, const 
   initializer.clear_external_data();
   initializer.clear_data_location();
   initializer.set_raw_data(data.data(), data.size());
-  total += int64_t(data.size());
   return Status::ok();
 }
 
@@ -142,22 +141,31 @@ Status exportOnnx(const Snapshot &snapshot, const std::string &output, const std
   if (!read) return read.status();
   ::onnx::ModelProto &proto = *read;
   std::map<std::string, Weight> weights = weightsOf(snapshot.manifest());
+  struct Replaced {
+    ::onnx::TensorProto *initializer;
+    const Origin *origin;
+    const Weight *weight;
+  };
+  std::vector<Replaced> replaced;
   int64_t total = 0;
   for (::onnx::TensorProto &initializer : *proto.mutable_graph()->mutable_initializer()) {
     auto origin = origins->find(initializer.name());
     if (origin == origins->end()) continue;
     auto weight = weights.find(origin->second.parameter);
     if (weight == weights.end()) continue;
-    CLEAVE_RETURN_IF_ERROR(replaceInitializer(snapshot, weight->second, origin->second, initializer, total));
-    CLEAVE_RETURN_IF_ERROR(checkFits(total));
+    replaced.push_back({&initializer, &origin->second, &weight->second});
+    total += int64_t(sizeof(float)) * runtime::elementCount(initializer.dims());
   }
-  if (total == 0) return inputError(model + " has none of the snapshot's parameters");
+  CLEAVE_RETURN_IF_ERROR(checkFits(total)); // before anything is read
+  if (replaced.empty()) return inputError(model + " has none of the snapshot's parameters");
   // Copies that the importer untied ("bias#2") have no initializer of their own.
   for (const auto &[name, weight] : weights)
     if (StringRef(name).contains('#'))
       return inputError("'" + name +
                         "' was untied from an initializer that several nodes share, so the model's file has " +
                         "no place for it: export to .safetensors instead");
+  for (const Replaced &one : replaced)
+    CLEAVE_RETURN_IF_ERROR(replaceInitializer(snapshot, *one.weight, *one.origin, *one.initializer));
   // The file may go elsewhere: constants that are not trained come along.
   auto embedded = import_::embedData(*opened, proto);
   if (!embedded) return embedded.status();
