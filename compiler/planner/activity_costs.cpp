@@ -93,6 +93,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       sum.backwardInput += times * one.backwardInput;
       sum.backwardWeight += times * one.backwardWeight;
       sum.communication += times * one.communication;
+      sum.communicationForward += times * one.communicationForward;
       sum.again += times * one.again;
     }
   };
@@ -117,6 +118,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         one->backwardInput =
             backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one->again;
         one->communication = exchange.exposed / times;
+        one->communicationForward = exchange.exposedForward / times;
       }
       add(variable.shares, *one, how);
       launch(variable, variable.candidates[chosen], weights, how, one->again > 0);
@@ -136,6 +138,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         one->forward = price.exposedForward / times;
         one->backwardInput = (price.exposed - price.exposedForward) / times;
         one->communication = price.exposed / times;
+        one->communicationForward = one->forward;
       }
       add(flow.shares, *one, how);
     }
@@ -220,13 +223,15 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
 }
 
 double leastUpdateSeconds(const SplitModel &model) {
-  double seconds = 0;
+  double seconds = stepPrice(model).exposed;
+  const Overlap overlap = overlapOf(model);
+  const bool hides = overlap.forward > 0 || overlap.backward > 0;
   for (const Variable &variable : model.variables) {
     if (!variable.isHome) continue;
     double least = std::numeric_limits<double>::infinity();
     for (size_t home = 0; home < variable.domain(); ++home) {
       Price price = homePrice(model, variable, home);
-      least = std::min(least, price.update + price.exposed);
+      least = std::min(least, price.update + price.exposed + (hides ? 0 : price.hideable));
     }
     seconds += least;
   }
@@ -234,6 +239,10 @@ double leastUpdateSeconds(const SplitModel &model) {
 }
 
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
+  return costState(model, choice, stepPrice(model).exposed);
+}
+
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice, double ofStep) {
   const UnitLayout &layout = *model.layout;
   StateCosts costs;
   costs.kinds.resize(size_t(layout.kinds));
@@ -283,6 +292,8 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
       sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
     }
   }
+  const auto last = size_t(layout.units.back().kind); // the loss
+  costs.kinds[last].exposed += ofStep / double(layout.sizeOfKind[last]);
   const std::vector<double> sums = sumsOfShared(model, choice);
   for (size_t i = 0; i < layout.shared.size(); ++i) {
     costs.shared.push_back(one(size_t(layout.shared[i].variable)));

@@ -34,5 +34,7 @@ struct StateCosts {
   std::vector<UnitState> shared; // beside UnitLayout::shared: in every stage that reads the parameter, but once
 };
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice);
+// With so many seconds in place of stepPrice().
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice, double ofStep);
 
 } // namespace cleave::planner

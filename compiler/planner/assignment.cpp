@@ -73,6 +73,8 @@ InnerProblem::InnerProblem(const SplitModel &model) : model(model) {
     }
     tables.push_back(std::move(table));
   }
+  const double ofStep = stepPrice(model).exposed;
+  for (Cell &cell : tables.front().cells) cell.seconds += ofStep;
   std::set<int> kindsAgain;
   for (const Flow &flow : model.flows)
     for (const UnitShare &share : flow.shares)
@@ -155,7 +157,7 @@ double InnerProblem::computeBound(const SplitModel &model) {
 }
 
 double InnerProblem::mostUpdateSeconds() const {
-  double sum = 0;
+  double sum = stepPrice(model).exposed;
   for (const Variable &variable : model.variables) {
     double most = 0;
     for (size_t home = 0; variable.isHome && home < variable.domain(); ++home) {

@@ -147,6 +147,9 @@ private:
       time.communicationSeconds += copies * price.exposed;
       time.besideSeconds += copies * price.hideable;
     }
+    const Price ofStep = stepPrice(model, &collectives);
+    scaleNew(1);
+    if (ofStep.exposed > 0) row(model.layout->units.back().end - 1, "optimizer").communicationSeconds += ofStep.exposed;
   }
 
   // Ranks of a pipeline that have a parameter: several where it is tied over stages.

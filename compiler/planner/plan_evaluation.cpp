@@ -45,8 +45,7 @@ public:
     for (size_t r = 0; r < ranks.size(); ++r) {
       const RankCosts &rank = ranks[r];
       const SplitModel &model = *rank.model;
-      double compute = rank.work.seconds() - rank.work.communication;
-      double forward = rank.work.forward * compute / std::max(1e-30, rank.work.seconds());
+      double compute = rank.work.compute(), forward = rank.work.computeForward();
       double backward = compute - forward;
       double hidden = hiddenSeconds(model, rank.state.hideable, rank.state.hideableLower, microbatches * forward,
                                     microbatches * backward);

@@ -260,6 +260,24 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   return least;
 }
 
+Price stepPrice(const SplitModel &model, CollectiveSink *sink) {
+  const Setting &setting = model.setting;
+  constexpr double bytes = 4;
+  Price price;
+  auto add = [&](AxisSet axes, const char *why) {
+    const double seconds =
+        collectiveSeconds(*model.cluster, Collective::AllReduce, setting.group(*model.cluster, axes), bytes);
+    price.exposed += seconds;
+    if (sink && seconds > 0) sink->push_back({Collective::AllReduce, axes, false, false, bytes, seconds, 1, -1, why});
+  };
+  if (model.sumsStep) add(setting.batchSet(), "the step's sums over the samples");
+  auto isInShards = [&](const Variable &variable) { return variable.isHome && model.zeroStage(variable.index) >= 1; };
+  if (!setting.anyZero && std::ranges::any_of(model.variables, isInShards))
+    add(setting.zeroSet(), "the norm of gradients in shards");
+  add(setOf({Axis::Tensor}), "the norm of gradients in parts");
+  return price;
+}
+
 bool isSentAgain(const SplitModel &model, const Flow &flow) {
   return recomputes(model, flow.inSegment ? flow.isNeeded : flow.leavesSegment, flow.inAttention) &&
          (model.setting.recompute == Recompute::Full || flow.inSegment);

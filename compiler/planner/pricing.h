@@ -41,6 +41,10 @@ using CollectiveSink = std::vector<ImpliedCollective>;
 
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
+// Into `exposed`: what all devices of a group tell each other once a step, the sums that are its results (the loss, and
+// of how many labels it is the mean, together, which were summed up over the microbatches before) and the squares of
+// gradients of which each has a part, for their norm.
+Price stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
 // What one node and its backward have in hand at once: bytes. The largest counts.
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
 // What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is

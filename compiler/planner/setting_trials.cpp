@@ -109,8 +109,9 @@ double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t 
   SplitModel model = cells.modelFor(cell, setting);
   model.setting.zero = zeros.front();
   const ActivityCosts &activity = cells.activityOf(cell, variant, model);
+  const double ofStep = stepPrice(model).exposed;
   model.setting.zero = zeros.back();
-  const StateCosts state = costState(model, cell.variants[variant].choice);
+  const StateCosts state = costState(model, cell.variants[variant].choice, ofStep);
   bool isTight = false;
   const double least = leastOfAnyStage(space.stagesOf(model, activity, state), worthPlanning(setting), isTight);
   if (isTight && variant == 0) cells.addLeaner(cell);

@@ -391,8 +391,11 @@ private:
       }
       if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
         for (size_t r = 0; r < node.results.size(); ++r)
-          add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
-              [r](const Candidate &candidate) { return candidate.results[r]; });
+          if (facts.readers[size_t(node.results[r])].empty())
+            model.sumsStep = true; // stepPrice()
+          else
+            add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
+                [r](const Candidate &candidate) { return candidate.results[r]; });
     }
   }
 

@@ -242,6 +242,7 @@ struct SplitModel {
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
+  bool sumsStep = false; // a result that no operation reads sums over samples that lie on several devices
   RecomputeSegments segments;
   double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
   double weightSecondsPerByte = 0; // the same of weights, which a pass leaves and the next one comes back to

@@ -95,7 +95,7 @@ void StageRelaxation::gatherColumns() {
   for (const Unit &unit : layout.units)
     for (Recompute how : ways) {
       const UnitActivity &one = problem.activity->of(unit.kind, how);
-      if (one.seconds() > 0) leastForward = std::min(leastForward, one.forward / one.seconds());
+      if (one.compute() > 0) leastForward = std::min(leastForward, one.computeForward() / one.compute());
       if (unit.isBlock) fastest = std::min(fastest, one.seconds());
       leastOverhead = std::min(leastOverhead, overheadOf(unit.kind, how));
     }
@@ -118,7 +118,7 @@ void StageRelaxation::gatherColumns() {
         const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;
         columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
                            a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
-                           one.hideable - rate * (a.seconds() - a.communication),
+                           one.hideable - rate * a.compute(),
                            one.bytes + problem.live(s) * problem.kept(a) + overhead});
       }
     }

@@ -340,9 +340,8 @@ private:
       const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
       for (size_t kind = 0; kind < sizes.size(); ++kind)
         work.add(problem.activity->of(int(kind), how), double(sizes[kind]));
-      double forward = work.forward / std::max(1e-30, work.seconds());
-      hidden = std::max(hidden, (work.seconds() - work.communication) *
-                                    (overlap.forward * forward + overlap.backward * (1 - forward)));
+      const double forward = work.computeForward();
+      hidden = std::max(hidden, overlap.forward * forward + overlap.backward * (work.compute() - forward));
     }
     return std::max(0.0, hideable - microbatches * hidden) / double(problem.ranks());
   }
@@ -495,8 +494,7 @@ private:
   static double notHidden(const SplitModel &model, const RankLoad &load) {
     const double microbatches = double(model.setting.microbatches);
     UnitActivity work = load.total();
-    double compute = work.seconds() - work.communication;
-    double forward = work.forward * compute / std::max(1e-30, work.seconds());
+    const double compute = work.compute(), forward = work.computeForward();
     return load.state.hideable - hiddenSeconds(model, load.state.hideable, load.state.hideableLower,
                                                microbatches * forward, microbatches * (compute - forward));
   }

@@ -263,6 +263,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   }
   for (const Flow &flow : model.flows)
     passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
+  homes += stepPrice(model, sink);
   result.isPossible = passes.exposed < infinity;
 
   double hidden = hiddenSeconds(model, homes.hideable, homes.hideableLower, passes.forward, passes.backward);

@@ -44,6 +44,7 @@ struct UnequalPricing::Impl {
     StateCosts state;
     StageProblem stages; // as though all stages were split so
     std::optional<StageRoom> room;
+    std::vector<double> onceBefore; // seconds once a step of the units before each, hidden or not
   };
   // By devices, microbatches, stages and ZeRO stage: in all ways that divide.
   std::map<std::tuple<int64_t, int64_t, int64_t, int>, std::vector<std::unique_ptr<Split>>> splits;
@@ -78,6 +79,11 @@ struct UnequalPricing::Impl {
       split->stages.allowed = ways;
       if (ways.size() == 1) split->stages.recompute = ways.front();
       split->room.emplace(split->stages);
+      split->onceBefore = {0};
+      for (const Unit &unit : facts.structure->layout->units) {
+        const UnitState &state = split->state.kinds[size_t(unit.kind)];
+        split->onceBefore.push_back(split->onceBefore.back() + state.update + state.exposed + state.hideable);
+      }
       found->second.push_back(std::move(split));
     }
     return found->second;
@@ -90,15 +96,19 @@ struct UnequalPricing::Impl {
   }
 
   // Cuts from the last stage on, each with as many units as one of its splits takes `slowest` seconds for at most;
-  // `earliest(split, stage, end)` says where that begins. False where units are left.
+  // `earliest(split, stage, end)` says where that begins. Of splits that take as many the one that has least to do once
+  // a step. False where units are left.
   template <typename Earliest> bool cutFromTheEnd(UnequalPlan &plan, Earliest earliest) {
     int end = int(facts.structure->layout->units.size());
     for (size_t s = plan.stages.size(); s-- > 0;) {
       int start = end;
+      double once = 0;
       for (const auto &split : splitsOf(plan, plan.stages[s].devices)) {
         const int one = earliest(*split, int(s), end);
-        if (one >= start) continue;
+        const double ofOne = split->onceBefore[size_t(end)] - split->onceBefore[size_t(one)];
+        if (one == end || std::pair(one, ofOne) >= std::pair(start, once)) continue;
         start = one;
+        once = ofOne;
         plan.stages[s].tp = split->tp;
       }
       if (start == end) return false;

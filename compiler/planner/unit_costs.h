@@ -44,10 +44,13 @@ struct UnitMemory {
 struct UnitActivity : UnitMemory {
   double forward = 0, backwardInput = 0, backwardWeight = 0; // with the collectives that nothing hides
   double communication = 0;                                  // those collectives
+  double communicationForward = 0;                           // of these: in the forward pass
   double again = 0;                                          // of backwardInput: forward work done again
   double waiting = 0;                                        // of all three: the device waits for the host
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
+  double compute() const { return seconds() - communication; }
+  double computeForward() const { return forward - communicationForward; }
   UnitActivity &operator+=(const UnitActivity &other) { return add(other, 1); }
   // So many units of it: a search does little else.
   UnitActivity &add(const UnitActivity &one, double count) {
@@ -56,6 +59,7 @@ struct UnitActivity : UnitMemory {
     backwardInput += count * one.backwardInput;
     backwardWeight += count * one.backwardWeight;
     communication += count * one.communication;
+    communicationForward += count * one.communicationForward;
     again += count * one.again;
     waiting += count * one.waiting;
     return *this;

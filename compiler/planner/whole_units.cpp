@@ -97,7 +97,7 @@ private:
     for (int kind = 0; kind < layout.kinds; ++kind) {
       KindCosts one;
       one.plain = problem.activity->of(kind, ways.front());
-      one.compute = one.plain.seconds() - one.plain.communication;
+      one.compute = one.plain.compute();
       one.backwardInput = infinity;
       double beside = infinity, leaving = infinity;
       for (Recompute how : ways) {
@@ -106,7 +106,7 @@ private:
         one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
         beside = std::min(beside, other.beside);
         leaving = std::min(leaving, other.largestLeaving);
-        if (other.seconds() > 0) leastForward = std::min(leastForward, other.forward / other.seconds());
+        if (other.compute() > 0) leastForward = std::min(leastForward, other.computeForward() / other.compute());
         const double once = other.keptOfLast - one.plain.keptOfLast +
                             2 * (other.keptOnHost - one.plain.keptOnHost) / constants::hostBuckets;
         if (other.kept < one.plain.kept || once < 0)

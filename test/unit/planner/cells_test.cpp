@@ -14,8 +14,8 @@ namespace {
 std::vector<double> numbersOf(const UnitActivity &unit) {
   return {unit.kept,       unit.held,          unit.keptOnHost,     unit.largestLeaving, unit.transient,
           unit.keptOfLast, unit.sums,          unit.workspace,      unit.beside,         double(unit.isAgain),
-          unit.forward,    unit.backwardInput, unit.backwardWeight, unit.communication,  unit.again,
-          unit.waiting};
+          unit.forward,    unit.backwardInput, unit.backwardWeight, unit.communication,  unit.communicationForward,
+          unit.again,      unit.waiting};
 }
 
 void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std::string &where) {
