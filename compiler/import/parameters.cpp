@@ -80,6 +80,7 @@ public:
     mergeEqualMatrices();
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
+    if (isAnyTrained) noteBiasesLeftOut();
     tellComputed();
     return std::move(table);
   }
@@ -466,7 +467,10 @@ private:
   bool isCopyOfOne(const std::string &name) const {
     const std::string origin = renamedFrom(name);
     if (origin.empty() || apart.contains(name)) return false;
-    return initializers.contains(origin) || isReadAsMatrix(name);
+    // Beside matrices, what a dimension was put into: [32, 1, 1].
+    const std::vector<int64_t> &shape = initializers.at(name).tensor.shape;
+    const bool isUnsqueezed = shape.size() > 1 && std::ranges::count(shape, 1) > 0;
+    return initializers.contains(origin) || isReadAsMatrix(name) || isUnsqueezed;
   }
 
   // Of a tensor that was computed from parameters, which the file may have no longer.
@@ -478,6 +482,25 @@ private:
             fmt::format("'{}' as '{}'{}", origin, computed, isKept ? " (apart from what else reads it)" : ""));
       else if (!isKept)
         lost.insert("'" + origin + "'");
+    }
+  }
+
+  // PyTorch's exporter leaves biases out that are zero when it exports (those of a fresh attention's `out_proj`).
+  void noteBiasesLeftOut() {
+    static const std::set<std::string> biased = {"Gemm", "Conv", "ConvTranspose"};
+    for (const FlatNode &flatNode : flat.nodes) {
+      const ::onnx::NodeProto &node = *flatNode.node;
+      if (!biased.count(node.op_type()) || node.input_size() < 2 || (node.input_size() > 2 && !node.input(2).empty()))
+        continue;
+      const std::string weight = resolvedName(node.input(1));
+      if (!initializers.contains(weight)) continue;
+      for (std::string name : {weight, renamedFrom(weight)}) {
+        constexpr std::string_view ending = "weight";
+        if (!name.ends_with(ending)) continue;
+        name.replace(name.size() - ending.size(), ending.size(), "bias");
+        if (statementOf(name).kind == ExporterStatement::Kind::Parameter && !initializers.contains(name))
+          leftOut.insert("'" + name + "'");
+      }
     }
   }
 
@@ -497,6 +520,10 @@ private:
           fmt::format("parameters that do not train, since the exporter computed constants from them: "
                       "{}{}",
                       fmt::join(lost, ", "), advice));
+    if (!leftOut.empty())
+      table.notes.push_back(fmt::format("parameters that do not train, since the exporter left them out, being zero: "
+                                        "{}{}",
+                                        fmt::join(leftOut, ", "), advice));
   }
 
   const ModelFile &model;
@@ -516,11 +543,12 @@ private:
   bool isTorchScript = false;                                  // PyTorch's exporter that names nodes after modules
   std::set<std::string> modules;                               // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
-  std::set<std::string> apart; // made from one value, with other numbers than another that was made from it
-  std::set<std::string> direct;                                // read without a use: graph outputs, subgraphs
+  std::set<std::string> apart;  // made from one value, with other numbers than another that was made from it
+  std::set<std::string> direct; // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
   std::vector<std::string> changed; // parameters that the exporter computed something from that trains
   std::set<std::string> lost;       // or a constant
+  std::set<std::string> leftOut;    // biases
 };
 
 } // namespace

@@ -243,6 +243,24 @@ TEST(Import, WhatTheExporterComputedOfOneParameter) {
                         "'gate_scaled' (apart from what else reads it);"));
 }
 
+// Biases that are zero when PyTorch exports are left out of the products that add them.
+TEST(Import, BiasesThatTheExporterLeftOut) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  for (const char *name : {"out.weight", "head.weight", "plain.weight", "val_1"}) model.weight(name, {4, 4});
+  model.weight("head.bias", {4});
+  for (const char *name :
+       {"out.weight", "out.bias", "head.weight", "head.bias", "plain.weight", "fc.weight", "fc.bias"})
+    model.sign(fmt::format("p_{0}: PARAMETER target='{0}'", name));
+  model.computed("val_1", "['fc.weight']");
+  model.node("Gemm", {"x", "out.weight"}, {"a"});
+  model.node("Gemm", {"a", "head.weight", "head.bias"}, {"b"});
+  model.node("Gemm", {"b", "plain.weight"}, {"c"});
+  model.node("Gemm", {"c", "val_1"}, {"y"});
+  model.output("y");
+  EXPECT_THAT(model.import().text, HasSubstr("left them out, being zero: 'fc.bias', 'out.bias'; torch.onnx.export("));
+}
+
 TEST(Import, ASingleNumberTrainsWhereItIsAModules) {
   for (bool torchScript : {false, true}) { // whose nodes are called after modules, as others' may be too
     ModelBuilder model;
