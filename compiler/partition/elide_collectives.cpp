@@ -3,7 +3,9 @@
 //   own_part(all_gather(x, tp, dim 0), tp, dim 0)  ->  x            and the other way round
 //   all_reduce(all_reduce(x, tp), dp)              ->  all_reduce(x, [dp, tp]), if the inner has no other use
 //   a collective over one device                   ->  its operand
-//   own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size
+//   own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size; so of a constant
+//                                                  that is one value repeated
+//   own_part(Mul(x, y), tp, dim 0)                 ->  Mul(own_part(x), own_part(y)), if nobody reads it whole
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 
@@ -29,6 +31,7 @@ struct ElideCollectives : PassWrapper<ElideCollectives, OperationPass<ModuleOp>>
     if (failed(mesh)) return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
+      computeParts(function.getBody().front());
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
         Value simpler = simplify(&op, *mesh);
         if (!simpler) continue;
@@ -41,14 +44,48 @@ struct ElideCollectives : PassWrapper<ElideCollectives, OperationPass<ModuleOp>>
   }
 
 private:
+  // What every reader takes the same part of is computed in that part: from the last one on, so that the parts of its
+  // operands are readers of what stands before.
+  static void computeParts(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+      if (!op.hasTrait<onnx::PerElement>() || op.getNumOperands() == 0 || isa<onnx::RandomUniformOp>(op)) continue;
+      SmallVector<dist::OwnPartOp> parts;
+      for (Operation *user : op.getUsers()) parts.push_back(dyn_cast<dist::OwnPartOp>(user));
+      auto isAsFirst = [&](dist::OwnPartOp part) {
+        return part && part.getAxes() == parts[0].getAxes() && part.getDim() == parts[0].getDim();
+      };
+      if (parts.empty() || !llvm::all_of(parts, isAsFirst)) continue;
+      OpBuilder builder(&op);
+      ArrayRef<int64_t> shape = cast<RankedTensorType>(parts[0].getType()).getShape();
+      for (OpOperand &operand : op.getOpOperands()) {
+        auto type = cast<RankedTensorType>(operand.get().getType()).clone(shape);
+        auto part = dist::OwnPartOp::create(builder, op.getLoc(), type, operand.get(), parts[0].getAxesAttr(),
+                                            parts[0].getDimAttr(), parts[0].getWhyAttr());
+        part->setDiscardableAttrs(llvm::to_vector(op.getDiscardableAttrs()));
+        operand.set(part);
+      }
+      op.getResult(0).setType(cast<RankedTensorType>(parts[0].getType()));
+      for (dist::OwnPartOp part : parts) {
+        part.getResult().replaceAllUsesWith(op.getResult(0));
+        part.erase();
+      }
+    }
+  }
+
   // Every device repeats what it has as often as its part is long: the gradient of a mean over all samples.
-  static Value broadcastPart(dist::OwnPartOp part) {
-    auto broadcast = part.getX().getDefiningOp<onnx::BroadcastOp>();
-    if (!broadcast || llvm::is_contained(broadcast.getDims(), int64_t(part.getDim()))) return {};
+  static Value repeatedPart(dist::OwnPartOp part) {
     OpBuilder builder(part);
-    Operation *own = onnx::BroadcastOp::create(builder, part.getLoc(), broadcast.getX(),
-                                               cast<RankedTensorType>(part.getType()).getShape(), broadcast.getDims());
-    own->setDiscardableAttrs(llvm::to_vector(broadcast->getDiscardableAttrs()));
+    auto type = cast<RankedTensorType>(part.getType());
+    Operation *whole = part.getX().getDefiningOp(), *own = nullptr;
+    if (auto constant = dyn_cast_or_null<onnx::ConstantOp>(whole)) {
+      auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+      if (dense && dense.isSplat()) own = onnx::ConstantOp::create(builder, part.getLoc(), dense.resizeSplat(type));
+    } else if (auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(whole)) {
+      if (!llvm::is_contained(broadcast.getDims(), int64_t(part.getDim())))
+        own = onnx::BroadcastOp::create(builder, part.getLoc(), broadcast.getX(), type.getShape(), broadcast.getDims());
+    }
+    if (!own) return {};
+    own->setDiscardableAttrs(llvm::to_vector(whole->getDiscardableAttrs()));
     return own->getResult(0);
   }
 
@@ -57,7 +94,7 @@ private:
     if (!axes || op->getNumResults() != 1) return {};
     if (mesh.groupSize(axesOf(axes)) == 1) return op->getOperand(0);
     if (auto part = dyn_cast<dist::OwnPartOp>(op)) {
-      if (Value repeated = broadcastPart(part)) return repeated;
+      if (Value repeated = repeatedPart(part)) return repeated;
       return undone<dist::OwnPartOp, dist::AllGatherOp>(part);
     }
     if (auto gather = dyn_cast<dist::AllGatherOp>(op)) return undone<dist::AllGatherOp, dist::OwnPartOp>(gather);

@@ -41,4 +41,29 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
     %1 = dist.all_reduce %0 {axes = ["dp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
     return %1 : tensor<4xf32>
   }
+  // Both readers take the same part of a chain on what was gathered: nothing is gathered, nothing computed whole.
+  // CHECK-LABEL: func.func @in_parts
+  // CHECK-NEXT:    %[[HALF:.*]] = onnx.Constant {cleave.phase = "forward"} dense<5.000000e-01> : tensor<4xf32>
+  // CHECK-NEXT:    %[[MUL:.*]] = onnx.Mul %arg0, %[[HALF]] {cleave.phase = "forward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // CHECK-NEXT:    %[[TANH:.*]] = onnx.Tanh %[[MUL]] {cleave.phase = "forward"} : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK-NEXT:    return %[[TANH]], %[[MUL]]
+  func.func @in_parts(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+    %0 = dist.all_gather %x {axes = ["tp"], cleave.phase = "forward", dim = 0 : i64} : (tensor<4xf32>) -> tensor<8xf32>
+    %half = onnx.Constant {cleave.phase = "forward"} dense<5.000000e-01> : tensor<8xf32>
+    %1 = onnx.Mul %0, %half {cleave.phase = "forward"} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %2 = onnx.Tanh %1 {cleave.phase = "forward"} : (tensor<8xf32>) -> tensor<8xf32>
+    %3 = dist.own_part %2 {axes = ["tp"], cleave.phase = "forward", dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+    %4 = dist.own_part %1 {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+    return %3, %4 : tensor<4xf32>, tensor<4xf32>
+  }
+  // One reader wants all of it.
+  // CHECK-LABEL: func.func @also_whole
+  // CHECK:         onnx.Tanh {{.*}} -> tensor<8xf32>
+  // CHECK:         dist.own_part
+  func.func @also_whole(%x: tensor<4xf32>) -> (tensor<8xf32>, tensor<4xf32>) {
+    %0 = dist.all_gather %x {axes = ["tp"], dim = 0 : i64} : (tensor<4xf32>) -> tensor<8xf32>
+    %1 = onnx.Tanh %0 : (tensor<8xf32>) -> tensor<8xf32>
+    %2 = dist.own_part %1 {axes = ["tp"], dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+    return %1, %2 : tensor<8xf32>, tensor<4xf32>
+  }
 }
