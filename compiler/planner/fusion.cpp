@@ -136,11 +136,12 @@ void addColumnSums(const Problem &problem, const Clusters &clusters, std::vector
     for (size_t i : nodes) work[i].columnSums = 1 / double(nodes.size());
 }
 
-class KeptTensors {
+class KeptSearch {
 public:
-  KeptTensors(const Problem &problem, const std::vector<int64_t> &batchFactors)
+  KeptSearch(const Problem &problem, const std::vector<int64_t> &batchFactors)
       : problem(problem), batchFactors(batchFactors), clusters(problem, batchFactors), producers(problem.producers()),
-        isWritten(problem.tensors.size()), kept(problem.tensors.size()), seen(problem.tensors.size()) {
+        isWritten(problem.tensors.size()), kept(problem.tensors.size()), seen(problem.tensors.size()),
+        madeAgain(problem.tensors.size()) {
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
       for (int tensor : node.operands) {
@@ -153,11 +154,14 @@ public:
     }
   }
 
-  std::vector<bool> find() {
+  KeptTensors find() {
     for (size_t t = 0; t < problem.tensors.size(); ++t)
       if (problem.tensors[t].saved) need(int(t));
     keepConstants();
-    return std::move(kept);
+    // Of a wider copy what it is a copy of is marked as saved.
+    for (const Node &node : problem.nodes)
+      if (node.op == "Cast" && isSavedNarrower(node)) madeAgain[size_t(node.results[0])] = true;
+    return {std::move(kept), std::move(madeAgain)};
   }
 
 private:
@@ -182,10 +186,15 @@ private:
     seen[size_t(tensor)] = true;
     int producer = producers[size_t(tensor)];
     if (producer >= 0 && isMadeAgain(problem.nodes[size_t(producer)], producer, tensor)) {
+      madeAgain[size_t(tensor)] = true;
       for (int operand : problem.nodes[size_t(producer)].operands) need(operand);
       return;
     }
     kept[size_t(tensor)] = producer >= 0;
+  }
+  bool isSavedNarrower(const Node &cast) const {
+    const Tensor &from = problem.tensors[size_t(cast.operands[0])], &to = problem.tensors[size_t(cast.results[0])];
+    return from.saved && from.elementBytes < to.elementBytes;
   }
   bool isMadeAgain(const Node &node, int index, int tensor) const {
     if (!node.cheap || !clusters.isFused(index) || isWritten[size_t(tensor)]) return false;
@@ -197,13 +206,13 @@ private:
   const std::vector<int64_t> &batchFactors;
   Clusters clusters;
   std::vector<int> producers;
-  std::vector<bool> isWritten, kept, seen;
+  std::vector<bool> isWritten, kept, seen, madeAgain;
 };
 
 } // namespace
 
-std::vector<bool> findKept(const Problem &problem, const std::vector<int64_t> &batchFactors) {
-  return KeptTensors(problem, batchFactors).find();
+KeptTensors findKept(const Problem &problem, const std::vector<int64_t> &batchFactors) {
+  return KeptSearch(problem, batchFactors).find();
 }
 
 std::vector<bool> findAttentionCore(const Problem &problem, const SequenceFactors &sequence) {

@@ -6,8 +6,8 @@
 //   one cluster: reads y and b, writes g; a and what is inside of Gelu never reach memory
 //
 // Halves side by side are selected from, other parts copied, each by itself. Where a cluster sums up rows, as a
-// normalization does, the gradients of parameters, which are sums over columns, are kernels of their own: one for what is
-// added before the rows' sums (a bias), one for what comes after (scale and shift).
+// normalization does, the gradients of parameters, which are sums over columns, are kernels of their own: one for what
+// is added before the rows' sums (a bias), one for what comes after (scale and shift).
 //
 // A reduction over rows longer than a kernel can hold (constants::fusedRow) breaks fusion: every operation of such a
 // cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
@@ -33,7 +33,7 @@ struct FusedWork {
 std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
                                      const std::vector<int64_t> &batchFactors);
 
-// Per tensor: is it kept in memory from the forward pass to the backward pass? Not all that the backward operations
+// Which tensors are kept in memory from the forward pass to the backward pass? Not all that the backward operations
 // read (Tensor::saved): a fused kernel makes what is inside of it again from what stands in memory anyway.
 //
 //   y = Contract x, w;  u = Mul y, y;  e = Erf u;  g = Mul e, y;  z = Contract g, v      the backward reads y, u, e, g
@@ -41,7 +41,11 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
 //
 // Sums and maxima of rows are kept, and so are masks (booleans): a byte each, as PyTorch and Megatron-LM keep those of
 // dropout.
-std::vector<bool> findKept(const Problem &problem, const std::vector<int64_t> &batchFactors);
+struct KeptTensors {
+  std::vector<bool> kept;      // per tensor
+  std::vector<bool> madeAgain; // and of the others: needed, and made again
+};
+KeptTensors findKept(const Problem &problem, const std::vector<int64_t> &batchFactors);
 
 // Per node: the core of attention, from the product of queries and keys up to, but without, the one with the values.
 // Its tensors have an element for every pair of positions. Selective recomputation does it again (Korthikanti et al.

@@ -334,12 +334,13 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
-  // Of a view the copies: what it is a view of counts by itself. So it is with slices, but for stages, which copy them.
-  const bool readsSlices = setting.pp == 1, isView = flow.savedView || (readsSlices && flow.isSlice);
-  const bool isSaved = (flow.saved && !isView) || (readsSlices && flow.savedForSlice);
-  const bool isCopied = isView && produced >= 0 && !crosses;
+  const bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
+  // Of what is made again the copies: what it is made from counts by itself. So it is with slices, but for stages,
+  // which copy them.
+  const bool readsSlices = setting.pp == 1, isMade = flow.madeAgain || (readsSlices && flow.isSlice);
+  const bool isSaved = (flow.saved && !isMade) || (readsSlices && flow.savedForSlice);
+  const bool isCopied = isMade && !isSmall && produced >= 0 && !crosses;
   if (isCopied) kept -= flow.bytes / double(setting.tp);
-  bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
   if (((!isSaved && !isSmall && !isCopied) || isOnChip || passes) && !crosses) return {};
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};

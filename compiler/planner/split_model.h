@@ -160,7 +160,7 @@ struct Flow {
   bool gradient = false;         // flows back
   bool saved = false;            // kept for the backward pass
   bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
-  bool savedView = false;        // likewise, and read from where another tensor lies that is made as it is
+  bool madeAgain = false;        // likewise, from others or where another one lies, but for copies that were gathered
   bool isSlice = false;          // without stages the backward pass reads it where what it is a part of lies
   bool savedForSlice = false;    // which is kept for that
   bool anyLayout = false;        // an input: every device takes the part it wants
@@ -288,7 +288,7 @@ struct ProblemFacts {
   std::vector<Repeat> repeats;
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
-  std::vector<bool> kept;                      // per tensor (fusion.h)
+  std::vector<bool> kept, madeAgain;           // per tensor (fusion.h)
   std::vector<double> gradientRatios;          // per tensor (gradients.h)
   std::vector<HeldForWeights> held;            // per node: what Candidate::held counts (gradients.h)
   WaitingGradients waitingGradients;           // gradients.h

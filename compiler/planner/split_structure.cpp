@@ -252,7 +252,7 @@ private:
       flow.saved = facts.kept[t];
       const bool isView = producer >= 0 && looksThrough(problem.nodes[size_t(producer)]);
       flow.savedWhereSmall = tensor.saved && producer >= 0 && !isView;
-      flow.savedView = tensor.saved && isView;
+      flow.madeAgain = isView ? tensor.saved : bool(facts.madeAgain[t]);
       flow.isSlice = facts.kept[t] && producer >= 0 && baseOf(int(t)) != int(t);
       flow.savedForSlice = savedForSlice[t];
       flow.inSegment = segmentOf(producer) >= 0;
@@ -274,7 +274,7 @@ private:
       }
       std::vector<int64_t> key = {
           flow.producer,           int64_t(flow.result), flow.gradient,         flow.saved,
-          flow.savedWhereSmall,    flow.savedView,       flow.isSlice,          flow.savedForSlice,
+          flow.savedWhereSmall,    flow.madeAgain,       flow.isSlice,          flow.savedForSlice,
           flow.anyLayout,          flow.inSegment,       flow.isNeeded,         flow.leavesSegment,
           int64_t(tensor.bytes()), facts.batchDims[t],   facts.sequenceDims[t], flow.producer < 0 ? int64_t(t) : -1};
       for (const Flow::Read &read : flow.reads) {
@@ -397,7 +397,9 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   }
   facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
   facts.core = findAttentionCore(problem, facts.sequence);
-  facts.kept = findKept(problem, facts.batchFactors);
+  KeptTensors kept = findKept(problem, facts.batchFactors);
+  facts.kept = std::move(kept.kept);
+  facts.madeAgain = std::move(kept.madeAgain);
   facts.held = heldForWeights(problem, facts.kept);
   std::vector<bool> inMemory(problem.tensors.size(), false);
   for (size_t i = 0; i < problem.nodes.size(); ++i)

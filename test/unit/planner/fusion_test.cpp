@@ -31,7 +31,7 @@ std::vector<int64_t> batchFactorsOf(const Problem &problem) {
 
 TEST(Fusion, TheBackwardPassMakesWhatIsInsideAKernelAgain) {
   Gelu gelu;
-  std::vector<bool> kept = findKept(gelu.b.problem, batchFactorsOf(gelu.b.problem));
+  std::vector<bool> kept = findKept(gelu.b.problem, batchFactorsOf(gelu.b.problem)).kept;
   EXPECT_TRUE(kept[size_t(gelu.y)]);
   EXPECT_FALSE(kept[size_t(gelu.u)]);
   EXPECT_FALSE(kept[size_t(gelu.e)]);

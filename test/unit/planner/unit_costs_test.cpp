@@ -77,6 +77,33 @@ TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
   }
 }
 
+// The backward pass makes a wider copy again from the narrow value, and what is inside of a kernel from what stands in
+// memory; a copy that was gathered it cannot make, and has it beside that.
+TEST(UnitCosts, WhatIsMadeAgainIsKeptWhereItWasGathered) {
+  ProblemBuilder b("mixed", 16);
+  const int narrow = b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 32})});
+  b.problem.tensors[size_t(narrow)].elementBytes = 2;
+  b.problem.tensors[size_t(narrow)].saved = true;
+  const int wide = b.op("widen", "Cast", "bn->bn", {narrow});
+  const int negative = b.op("negative", "Neg", "bn->bn", {wide});
+  b.problem.tensors[size_t(b.op("exp", "Exp", "bn->bn", {negative}))].saved = true;
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const Cluster cluster = *parseCluster("cpu:2");
+  Setting setting;
+  setting.tp = 2;
+  const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+  auto kept = [&](int tensor, Layout produced, const Use &use) {
+    for (const Flow &flow : model.flows)
+      if (flow.tensor == tensor) return flowBytes(model, flow, produced, bit(use)).here;
+    return -1.0;
+  };
+  for (int tensor : {wide, negative}) {
+    EXPECT_EQ(kept(tensor, whole, {whole, false}), 0);
+    EXPECT_EQ(kept(tensor, 1, {1, false}), 0);
+    EXPECT_EQ(kept(tensor, 1, {whole, false}), 4.0 * 16 * 32);
+  }
+}
+
 TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   Setting setting;
   setting.dp = 4;
