@@ -3,9 +3,10 @@
 // Compute keeps its program order, except that
 //   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
 //   - updates run as soon as their gradient is there and nobody reads the old parameter any more, so that gradients
-//     need not all live at once; an update of a reduced gradient waits for the next collective to start, so that
-//     compute does not stall; gradients of what was kept (half of a backward pass) are made where they are added, each
-//     after the one before is;
+//     need not all live at once, and of what several become ready together one goes to its end before the next one
+//     begins: what it makes on its way is there once; an update of a reduced gradient waits for the next collective to
+//     start, so that compute does not stall; gradients of what was kept (half of a backward pass) are made where they
+//     are added, each after the one before is;
 //   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
 //     stand at the start, so that the first may then be changed in place.
 // Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
@@ -88,7 +89,7 @@ public:
         emit(op);
     while (!deferred.empty() && !contradiction) {
       release(/*all=*/true);
-      emit(ready.front());
+      emit(updates.back());
     }
     for (Operation *op : program) // gradients of what was kept are made where they are added, one after the other
       if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
@@ -204,9 +205,9 @@ private:
   // Emits the op after what it needs, then everything that this makes ready and that should not wait.
   void emit(Operation *op) {
     ready.push_back(op);
-    while (!ready.empty() && !contradiction) {
-      Operation *next = ready.front();
-      ready.pop_front();
+    while (!(ready.empty() && updates.empty()) && !contradiction) {
+      Operation *next = ready.empty() ? updates.pop_back_val() : ready.front();
+      if (!ready.empty()) ready.pop_front();
       emitAfterProducers(next);
     }
   }
@@ -251,6 +252,7 @@ private:
     }
     auto it = consumers.find(op);
     if (it == consumers.end()) return;
+    const size_t before = updates.size();
     for (Operation *consumer : it->second) {
       if (--pending[consumer] != 0 || isLazy(consumer) || isa<plan::StoreOp>(consumer)) continue;
       if (isCollective(consumer) || isFree(consumer)) {
@@ -258,11 +260,12 @@ private:
       } else if (isUpdate(consumer)) {
         int64_t newest = newestOperand(consumer);
         if (newest == 0)
-          ready.push_back(consumer);
+          updates.push_back(consumer);
         else
           deferred.push_back({consumer, newest});
       }
     }
+    std::reverse(updates.begin() + ptrdiff_t(before), updates.end());
   }
 
   // Number of the newest collective whose result the op reads; 0: none.
@@ -275,11 +278,13 @@ private:
 
   // Updates whose collective is no longer the newest; `all`: every one.
   void release(bool all) {
+    const size_t before = updates.size();
     llvm::erase_if(deferred, [&](const Deferred &entry) {
       if (!all && entry.collective >= collectives) return false;
-      ready.push_back(entry.op);
+      updates.push_back(entry.op);
       return true;
     });
+    std::reverse(updates.begin() + ptrdiff_t(before), updates.end());
   }
 
   // Collectives on parameters alone: blocks of about equal bytes, each issued before the first consumer of the block
@@ -460,6 +465,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> pending, newestCollective;
   SmallVector<Deferred> deferred;
   std::deque<Operation *> ready;
+  SmallVector<Operation *> updates; // that are ready, the next one last
   int64_t collectives = 0;
 };
 

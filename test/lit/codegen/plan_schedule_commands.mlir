@@ -53,6 +53,26 @@ func.func @weights(%x: tensor<64xf32>, %dy: tensor<64xf32>) {
   return
 }
 
+// A number that both updates wait for makes them ready together: one goes to its end before the other begins.
+// CHECK-LABEL: func.func @in_turn
+// CHECK: name = "norm"
+// CHECK: name = "scale w"
+// CHECK: name = "step w"
+// CHECK: name = "scale v"
+// CHECK: name = "step v"
+func.func @in_turn(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
+  %w = onnx.read @w : tensor<64xf32>
+  %v = onnx.read @v : tensor<64xf32>
+  %norm = plan.launch @k(%gw, %gv) {name = "norm", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%gw, %norm) {name = "scale w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sv = plan.launch @k(%gv, %norm) {name = "scale v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uw = plan.launch @k(%w, %sw) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %uv = plan.launch @k(%v, %sv) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %uw, @w : tensor<64xf32>
+  plan.store %uv, @v : tensor<64xf32>
+  return
+}
+
 // Parameters gathered for use (ZeRO-3): each gather is issued when the one before it is first used.
 // CHECK-LABEL: func.func @gathered
 // CHECK: %[[G0:.*]] = plan.collective
