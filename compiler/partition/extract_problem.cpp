@@ -2,6 +2,7 @@
 // scalars are tensors that every device has.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/partition.h"
+#include "compiler/partition/update_memory.h"
 #include <llvm/ADT/StringSet.h>
 
 using namespace mlir;
@@ -16,7 +17,7 @@ struct Extraction {
   Problem problem;
   DenseMap<Value, int> tensorOf;
   llvm::StringMap<int> parameterOf;
-  llvm::StringMap<double> optimizerBytes; // by parameter
+  llvm::StringMap<double> optimizerBytes, updateBytes; // by parameter
   llvm::StringSet<> names;
 
   int addTensor(std::string name, TensorKind kind, Type type) {
@@ -57,6 +58,8 @@ struct Extraction {
       auto state = optimizerBytes.find(param.getSymName());
       if (state != optimizerBytes.end() && tensor.elements() > 0)
         tensor.optimizerBytes = state->second / static_cast<double>(tensor.elements());
+      if (auto update = updateBytes.find(param.getSymName()); update != updateBytes.end() && tensor.elements() > 0)
+        tensor.updateBytes = update->second / static_cast<double>(tensor.elements());
     }
     return entry->second;
   }
@@ -93,6 +96,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf())
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
+  state.updateBytes = updateMemory(function, symbols);
   state.addArguments(function);
 
   // A value needs a gradient if a trainable parameter reaches it.

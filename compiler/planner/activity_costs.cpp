@@ -153,11 +153,15 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     }
   }
   if (model.setting.exceptLast) keepLast(costs, microbatches);
+  auto sentBytes = [&](const Flow &flow) {
+    return flow.bytes / (producedLayout(model, flow, choice) >= 0 ? double(model.setting.tp) : 1);
+  };
+  for (const UnitLayout::Passing &passing : layout.passing)
+    costs.passing.push_back(sentBytes(model.flows[size_t(passing.flow)]));
   for (size_t border = 1; border < layout.units.size(); ++border)
     for (int index : layout.crossings[border]) {
       const Flow &flow = model.flows[size_t(index)];
-      double bytes = flow.bytes;
-      if (producedLayout(model, flow, choice) >= 0) bytes /= double(model.setting.tp);
+      const double bytes = sentBytes(flow);
       costs.forwardCrossing[border] += bytes;
       if (flow.gradient) costs.backwardCrossing[border] += bytes;
     }
@@ -266,7 +270,8 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
                     0,
                     double(tensor.elements()),
                     model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
-                    price.means / count};
+                    price.means / count,
+                    model.updateBytesOf(variable.index, variable.homes[size_t(choice[v])])};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -290,6 +295,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
       sum.elements += times * state.elements;
       sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
       sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
+      sum.largestUpdate = std::max(sum.largestUpdate, state.largestUpdate);
     }
   }
   const auto last = size_t(layout.units.back().kind); // the loss

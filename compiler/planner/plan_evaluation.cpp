@@ -171,11 +171,34 @@ private:
       stage.update = state.update;
       stages.push_back(stage);
       rank.buffers += transferBytes(own, s, first, end);
+      addPassing(own, s, first, end);
       rank.state += state;
       keptOfStage.push_back(problem.kept(work));
       onHostOfStage.push_back(work.keptOnHost);
       nearOfStage.push_back(readAgainSoon(own, first, end));
       rank.work += work;
+    }
+  }
+
+  // What a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its gradient
+  // likewise: buffers for all microbatches in flight, where transferBytes() has two.
+  void addPassing(const StageProblem &own, int stage, int first, int end) {
+    const int rank = problem.rankOf(stage);
+    for (size_t p = 0; p < layout.passing.size() && problem.ranks() > 1; ++p) {
+      const UnitLayout::Passing &passing = layout.passing[p];
+      if (passing.from < first || passing.from >= end) continue;
+      std::set<int> readers;
+      for (int unit : passing.readers)
+        if (unit >= end) readers.insert(stageOfUnit(unit));
+      double buffers = 0;
+      for (int reader : readers) {
+        const bool waits = reader > stage + 1 || problem.rankOf(reader) == rank;
+        const double count = waits ? std::max(2.0, problem.live(stage)) : 2;
+        buffers += count;
+        if (own.model->flows[size_t(passing.flow)].gradient)
+          ranks[size_t(problem.rankOf(reader))].buffers += (count - 2) * of(reader).activity->passing[p];
+      }
+      if (buffers > 2) ranks[size_t(rank)].buffers += (buffers - 2) * own.activity->passing[p];
     }
   }
 

@@ -357,6 +357,13 @@ double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseS
          (model.gradientBytesOf(flow.tensor, whole) - model.gradientBytesOf(flow.tensor, produced));
 }
 
+double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  const bool isPartial = produced == whole && (uses & bit({whole, true}));
+  if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient || !isPartial)
+    return 0;
+  return model.setting.tp > 1 ? double(flow.count) * model.gradientBytesOf(flow.tensor, produced) : 0;
+}
+
 int nearLossOf(const Setting &setting, const Flow &flow) {
   if (setting.pp > 1) return 0; // of a stage's microbatch others are in between
   return setting.recompute == Recompute::Full ? flow.nearLossAgain : flow.nearLoss;

@@ -60,6 +60,8 @@ Status readTensor(TextReader &reader, std::vector<Tensor> &tensors) {
       tensor.trainable = true;
     else if (word == "optimizer")
       CLEAVE_RETURN_IF_ERROR(reader.number(tensor.optimizerBytes));
+    else if (word == "update")
+      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.updateBytes));
     else if (word == "gradient")
       CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.gradientBytes));
     else if (word == "batch")
@@ -164,6 +166,7 @@ std::string Problem::text() const {
     if (tensor.saved) out += " saved";
     if (tensor.trainable) out += " trainable";
     if (tensor.optimizerBytes > 0) out += fmt::format(" optimizer {}", tensor.optimizerBytes);
+    if (tensor.updateBytes > 0) out += fmt::format(" update {}", tensor.updateBytes);
     if (tensor.gradientBytes != 4) out += fmt::format(" gradient {}", tensor.gradientBytes);
     if (tensor.batchDim >= 0) out += fmt::format(" batch {}", tensor.batchDim);
     out += "\n";

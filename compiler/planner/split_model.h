@@ -191,6 +191,12 @@ struct UnitLayout {
   std::vector<int> togetherAgain;
   std::vector<int> unitOfNode;
   std::vector<std::vector<int>> crossings; // by unit: flows made before it and read in it or later
+  // What may pass over stages: made in one unit and read in others, of which the last is not the next one.
+  struct Passing {
+    int flow = 0, from = 0;
+    std::vector<int> readers; // units, in order
+  };
+  std::vector<Passing> passing;
   std::vector<SharedParameter> shared;
   double flops = 0, heavyFlops = 0; // of a step's forward and backward pass at Problem::samples; heavy: of what takes
                                     // longer with more samples, but for cheap ones
@@ -268,6 +274,11 @@ struct SplitModel {
   double gatheredBytes(int tensor, Layout home) const;
   // Of a parameter's gradient before ZeRO; 0: it has none.
   double gradientBytesOf(int tensor, Layout home) const;
+  // What the update of a parameter makes on its way: of all of what the device has before ZeRO.
+  double updateBytesOf(int tensor, Layout home) const {
+    const Tensor &parameter = problem->tensors[size_t(tensor)];
+    return parameterBytes(tensor, home) * parameter.updateBytes / double(parameter.elementBytes);
+  }
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only

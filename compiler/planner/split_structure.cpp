@@ -258,6 +258,7 @@ private:
       flow.inSegment = segmentOf(producer) >= 0;
       flow.isNeeded = model.segments.isNeeded[t];
       int firstUnit = producer >= 0 ? layout->unitOfNode[size_t(producer)] : -1, lastUnit = firstUnit;
+      std::set<int> units;
       int last = producer;
       for (auto [reader, operand] : facts.readers[t]) {
         last = std::max(last, reader);
@@ -269,6 +270,7 @@ private:
         Flow::Read read{model.variableOfNode[size_t(reader)], operand};
         if (std::find(flow.reads.begin(), flow.reads.end(), read) == flow.reads.end()) flow.reads.push_back(read);
         int unit = layout->unitOfNode[size_t(reader)];
+        units.insert(unit);
         firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
         lastUnit = std::max(lastUnit, unit);
       }
@@ -299,6 +301,8 @@ private:
       if (isAtHand[t]) continue;
       for (int border = firstUnit + 1; border <= lastUnit; ++border)
         layout->crossings[size_t(border)].push_back(int(found->second));
+      if (lastUnit > firstUnit + 1)
+        layout->passing.push_back({int(found->second), firstUnit, {units.begin(), units.end()}});
     }
   }
 

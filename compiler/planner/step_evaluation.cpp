@@ -160,6 +160,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     const UseSet uses = usesOf(model, flow, choice);
     const KeptBytes bytes = flowBytes(model, flow, produced, uses);
     double sums = sumBytes(model, flow, produced, uses);
+    const double combined = combinedBytes(model, flow, produced, uses);
     if (sums > 0 && std::ranges::any_of(layout.shared, [&](const auto &one) { return one.variable == flow.producer; }))
       sums = 0; // sumsOfShared
     const bool isAgain = isRecomputed(model, flow);
@@ -170,6 +171,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
       (isAgain ? sum.transient : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
       sum.sums += partOf(share) * sums / double(flow.count);
+      sum.combined += partOf(share) * combined / double(flow.count);
       sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
     }
     if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - nearLossOf(setting, flow));
@@ -256,6 +258,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
           std::max(state.largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
       state.largestGradient =
           std::max(state.largestGradient, model.gradientBytesOf(variable.index, variable.homes[chosen]));
+      state.largestUpdate = std::max(state.largestUpdate, model.updateBytesOf(variable.index, variable.homes[chosen]));
       continue;
     }
     passes += nodePrice(model, variable, chosen);

@@ -23,15 +23,16 @@ UnitState &UnitState::add(const UnitState &one, double count) {
   hideableLower += count * one.hideableLower;
   largestParameter = std::max(largestParameter, one.largestParameter);
   largestGradient = std::max(largestGradient, one.largestGradient);
+  largestUpdate = std::max(largestUpdate, one.largestUpdate);
   gatheredAgain = std::max(gatheredAgain, one.gatheredAgain);
   elements += count * one.elements;
   return *this;
 }
 
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
-  double bytes = largest;
   // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
-  if (setting.addsUpGradients() && setting.meetsAtUpdate) bytes = std::max(bytes, state.means);
+  const double means = setting.addsUpGradients() && setting.meetsAtUpdate ? state.means : 0;
+  double bytes = std::max(largest, means + state.largestUpdate);
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
@@ -49,11 +50,14 @@ double workspaceBytes(const Setting &setting, double largest, const UnitState &s
 MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
                              double buffers) {
   const double gathered = setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
+  // Where no bucket is counted for the batch's axes: one over tp stands beside the sums that it is made of.
+  const double bucket =
+      setting.gradientWays() > 1 ? 0 : std::min(std::max(constants::bucketBytes, state.largestGradient), work.combined);
   return {state.parameters,
           state.gradients + state.sums + work.sums,
           state.optimizer,
           kept + work.keptOfLast + work.passing() + work.transient,
-          buffers - work.transient + gathered + workspaceBytes(setting, work.beside, state),
+          buffers - work.transient + gathered + bucket + workspaceBytes(setting, work.beside, state),
           state.host};
 }
 

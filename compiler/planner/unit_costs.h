@@ -18,6 +18,7 @@ struct UnitMemory {
   double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
   double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes); of
                              // parameters that several units read it is in UnitState
+  double combined = 0;       // once: of these sums, what is a partial sum over tp
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
   bool isAgain = false;      // a whole unit is computed again
@@ -33,6 +34,7 @@ struct UnitMemory {
     transient = std::max(transient, one.transient);
     keptOfLast += count * one.keptOfLast;
     sums += count * one.sums;
+    combined += count * one.combined;
     workspace = std::max(workspace, one.workspace);
     beside = std::max(beside, one.beside);
     isAgain |= one.isAgain;
@@ -78,6 +80,7 @@ struct UnitState {
   double elements = 0;                                 // of all devices together
   double largestGradient = 0;                          // bytes, likewise
   double means = 0;                                    // bytes of gradients as the update reads them
+  double largestUpdate = 0;                            // bytes that the update of one parameter makes on its way
   double sums = 0;                                     // bytes: what sums of gradients take more (UnitMemory::sums)
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other) { return add(other, 1); }

@@ -2,7 +2,7 @@
 """The memory that `cleave estimate` predicts for a device, over what the compiled plan takes.
 
     ./dev bench memory [--write docs/cost-model.md]
-    ./dev bench memory --all [--models a,b] [--splits x,y] [--precision bf16]
+    ./dev bench memory --all [--models a,b] [--splits x,y] [--precision bf16] [--optimizer lamb]
 
 Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
 the estimate is too low; --all looks for that in every recorded model and split, half an hour, or in those named. The GPT is written without
@@ -53,10 +53,12 @@ def golden_python():
     return None
 
 
-def ratio(build, scratch, folder, devices, flags, precision="fp32"):
+def ratio(build, scratch, folder, devices, flags, precision="fp32", optimizer=None):
     cleave, plan = build / "bin/cleave", scratch / "x.plan"
     given = [folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster", f"cpu:{devices}", "--recompute", "none",
              "--set", "dims={batch: %d}" % BATCH, "--set", f"precision={precision}"]
+    if optimizer:
+        given += ["--set", "optimizer={kind: %s, lr: 0.01}" % optimizer]
     if "--recompute" in flags:
         given = [part for part in given if part not in ("--recompute", "none")]
     golden.call([cleave, "compile", *given, *flags, "-o", plan])
@@ -64,7 +66,7 @@ def ratio(build, scratch, folder, devices, flags, precision="fp32"):
     return predicted["estimated_memory_bytes_per_device"] / predicted["memory_bytes_per_device"]
 
 
-def too_low(build, scratch, models, splits, precision):
+def too_low(build, scratch, models, splits, precision, optimizer):
     """Prints the ratio of recorded models in recorded splits (all, or those named), and counts what is below 1."""
     recorded = sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
     count, found = 0, 0
@@ -73,7 +75,7 @@ def too_low(build, scratch, models, splits, precision):
         for split in splits or golden.SPLITS:
             devices, flags = golden.SPLITS[split]
             try:
-                value = ratio(build, scratch, folder, devices, flags, precision)
+                value = ratio(build, scratch, folder, devices, flags, precision, optimizer)
             except golden.Refused:
                 continue  # no such split of this model
             count += 1
@@ -91,13 +93,15 @@ def main():
     parser.add_argument("--models", type=lambda text: text.split(","), help="of --all: these only")
     parser.add_argument("--splits", type=lambda text: text.split(","), help="of --all: these only")
     parser.add_argument("--precision", default="fp32", help="of --all")
+    parser.add_argument("--optimizer", help="of --all: this one instead of the models' own")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
     lines = ["| model | " + " | ".join(name for name, _, _ in SPLITS) + " |", "|---" * (len(SPLITS) + 1) + "|"]
     with tempfile.TemporaryDirectory(prefix="cleave-memory-") as name:
         scratch = pathlib.Path(name)
         if arguments.all:
-            return 1 if too_low(build, scratch, arguments.models, arguments.splits, arguments.precision) else 0
+            return 1 if too_low(build, scratch, arguments.models, arguments.splits, arguments.precision,
+                                arguments.optimizer) else 0
         folders = {model: golden.prepare(model, scratch) for model in MODELS}
         if golden_python():
             folders["GPT 4x512"] = gpt(scratch)

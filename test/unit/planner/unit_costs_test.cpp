@@ -104,6 +104,68 @@ TEST(UnitCosts, WhatIsMadeAgainIsKeptWhereItWasGathered) {
   }
 }
 
+// What the first of four stages sends to the last one waits there until that one comes to it: buffers for all
+// microbatches in flight, and for their gradients on the way back.
+TEST(UnitCosts, WhatPassesOverStagesHasBuffersForAllMicrobatchesInFlight) {
+  const Cluster cluster = *parseCluster("cpu:4");
+  Setting setting;
+  setting.pp = 4;
+  setting.microbatches = 8;
+  setting.schedule = "gpipe";
+  auto workspaces = [&](bool passes) {
+    ProblemBuilder b("chain", 128);
+    std::vector<int> made = {b.input("x", {128, 64})};
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::string number = std::to_string(layer);
+      made.push_back(
+          b.op("product" + number, "Contract", "bh,hk->bk", {made.back(), b.parameter("w" + number, {64, 64})}));
+    }
+    b.op("loss", "Sum", "bk->", {b.op("skip", "Add", "bk,bk->bk", {made[4], passes ? made[1] : made[4]})});
+    const ProblemFacts facts = gatherFacts(b.problem, {});
+    const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+    const std::vector<int> choice(model.variables.size(), 0);
+    const ActivityCosts activity = costActivity(model, choice);
+    const StateCosts state = costState(model, choice);
+    StageProblem stages;
+    stages.model = &model;
+    stages.activity = &activity;
+    stages.state = &state;
+    stages.profile = scheduleProfile("gpipe", 4, 8);
+    stages.memoryLimit = cluster.device.memoryBytes;
+    EXPECT_EQ(model.layout->units.size(), 4U);
+    std::vector<double> bytes;
+    for (const StageDecision &stage : evaluatePlan(stages, planCut(stages, {0, 1, 2, 3})).stages)
+      bytes.push_back(stage.memory.workspace);
+    return bytes;
+  };
+  const std::vector<double> with = workspaces(true), without = workspaces(false);
+  const double bytes = 4.0 * 16 * 64;
+  EXPECT_GE(with[0] - without[0], 8 * bytes);
+  EXPECT_GE(with[3] - without[3], 6 * bytes);
+}
+
+// Gradients that are partial sums over tp are combined in a bucket beside the sums that they are made of.
+TEST(UnitCosts, GradientsAreCombinedBesideTheirSums) {
+  ProblemBuilder b("rows", 16);
+  const int x = b.input("x", {16, 8, 32}), w = b.parameter("w", {32, 64});
+  b.op("loss", "Sum", "bsn->", {b.op("product", "Contract", "bsk,kn->bsn", {x, w})});
+  const ProblemFacts facts = gatherFacts(b.problem, {});
+  const Cluster cluster = *parseCluster("cpu:2");
+  Setting setting;
+  setting.tp = 2;
+  const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
+  for (const Flow &flow : model.flows) {
+    if (flow.tensor != w) continue;
+    EXPECT_EQ(combinedBytes(model, flow, whole, bit({whole, true})), 4.0 * 32 * 64);
+    EXPECT_EQ(combinedBytes(model, flow, whole, bit({whole, false})), 0);
+    EXPECT_EQ(combinedBytes(model, flow, 1, bit({1, false})), 0);
+  }
+  UnitMemory work;
+  work.combined = 1 << 20;
+  const double without = deviceMemory(setting, {}, {}, 0, 0).total();
+  EXPECT_EQ(deviceMemory(setting, {}, work, 0, 0).total() - without, work.combined);
+}
+
 TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   Setting setting;
   setting.dp = 4;

@@ -1,0 +1,102 @@
+#include "compiler/partition/update_memory.h"
+#include "compiler/partition/layouts.h"
+#include <map>
+
+using namespace mlir;
+
+namespace cleave::partition {
+namespace {
+
+double bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+bool is(Operation *op, onnx::LoweringKind kind) {
+  auto lowering = dyn_cast<onnx::LoweringOpInterface>(op);
+  return lowering && lowering.getLoweringKind() == kind;
+}
+bool isFused(Operation *op) { return is(op, onnx::LoweringKind::Fused); }
+bool isView(Operation *op) { return is(op, onnx::LoweringKind::View); }
+bool isReduction(Operation *op) { return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op); }
+
+class UpdateMemory {
+public:
+  UpdateMemory(func::FuncOp step, const SymbolTable &symbols) : block(step.getBody().front()), symbols(symbols) {
+    for (Operation &op : llvm::reverse(block)) own(&op);
+    for (Operation &op : block) number(&op);
+  }
+
+  llvm::StringMap<double> find() {
+    llvm::StringMap<std::map<int, double>> changes; // bytes that come, by kernel
+    for (Operation &op : block) {
+      auto owner = owners.find(&op);
+      if (owner == owners.end() || owner->second.empty() || !kernels.contains(&op)) continue;
+      for (Value result : op.getResults()) {
+        const int last = lastReader(result);
+        if (last < 0 || isView(&op) || (isFused(&op) && last == kernels[&op])) continue;
+        changes[owner->second][kernels[&op]] += bytesOf(result);
+        changes[owner->second][last + 1] -= bytesOf(result);
+      }
+    }
+    llvm::StringMap<double> most;
+    for (auto &entry : changes) {
+      double bytes = 0;
+      for (auto [kernel, change] : entry.second) most[entry.first()] = std::max(most[entry.first()], bytes += change);
+    }
+    return most;
+  }
+
+private:
+  // The parameter that all that is made of its result updates; empty: several, as a norm of all gradients does.
+  void own(Operation *op) {
+    if (phaseOf(op) != "update") return;
+    if (auto write = dyn_cast<onnx::WriteOp>(op)) {
+      auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
+      owners[op] = param && param.getOf() ? *param.getOf() : write.getParam();
+      return;
+    }
+    std::optional<StringRef> owner;
+    for (Operation *user : op->getUsers())
+      if (auto found = owners.find(user); found != owners.end())
+        owner = !owner || *owner == found->second ? found->second : StringRef();
+    if (owner) owners[op] = *owner;
+  }
+
+  // Kernels of one update, one after the other: what is read through a reduction or a product is another one's.
+  void number(Operation *op) {
+    if (!owners.contains(op) || !isa<onnx::LoweringOpInterface>(op) || is(op, onnx::LoweringKind::Constant)) return;
+    int kernel = 0;
+    for (Value operand : op->getOperands())
+      if (Operation *made = operand.getDefiningOp(); made && kernels.contains(made)) {
+        const bool isOther = !isFused(op) || !isFused(made) || isReduction(made);
+        kernel = std::max(kernel, kernels[made] + (isOther && !isView(op) && !isView(made) ? 1 : 0));
+      }
+    kernels[op] = kernel;
+  }
+
+  // The kernel that reads a value last, in this shape or another one; -1: none, it is only written to where it stays.
+  int lastReader(Value value) {
+    int last = -1;
+    for (Operation *user : value.getUsers()) {
+      if (isView(user))
+        last = std::max(last, lastReader(user->getResult(0)));
+      else if (kernels.contains(user))
+        last = std::max(last, kernels[user]);
+    }
+    return last;
+  }
+
+  Block &block;
+  const SymbolTable &symbols;
+  llvm::DenseMap<Operation *, StringRef> owners;
+  llvm::DenseMap<Operation *, int> kernels;
+};
+
+} // namespace
+
+llvm::StringMap<double> updateMemory(func::FuncOp step, const SymbolTable &symbols) {
+  return UpdateMemory(step, symbols).find();
+}
+
+} // namespace cleave::partition

@@ -1,0 +1,17 @@
+// What the update of a parameter makes on its way and has in memory at once, beside parameters, gradients and states: a
+// product's operands and result, and what a kernel waits for that a reduction or a product makes of it. Updates run one
+// after the other (ScheduleCommands).
+//
+//   LAMB: u = m / (sqrt v + eps) + decay w;  r = |w| / |u|;  w = w - lr r u        u: as many bytes as w in fp32
+//   Adam: one kernel from the gradient to the new states and parameter             none
+#pragma once
+#include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave::partition {
+
+// Bytes by parameter, unsplit, of a step's function.
+llvm::StringMap<double> updateMemory(mlir::func::FuncOp step, const mlir::SymbolTable &symbols);
+
+} // namespace cleave::partition
