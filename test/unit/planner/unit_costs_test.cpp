@@ -132,6 +132,7 @@ TEST(UnitCosts, WhatPassesOverStagesHasBuffersForAllMicrobatchesInFlight) {
     stages.state = &state;
     stages.profile = scheduleProfile("gpipe", 4, 8);
     stages.memoryLimit = cluster.device.memoryBytes;
+    stages.recompute = Recompute::None;
     EXPECT_EQ(model.layout->units.size(), 4U);
     std::vector<double> bytes;
     for (const StageDecision &stage : evaluatePlan(stages, planCut(stages, {0, 1, 2, 3})).stages)
