@@ -87,7 +87,7 @@ struct Link {
   double bandwidth = 0; // bytes/s a device can send, and as much receive; Memory: read and write together
   double latency = 0;   // seconds a message; Memory: a collective of all devices, from one kernel to the next
   Topology topology = Topology::Switch;
-  double cacheBandwidth = 0; // Memory: of what fits into Device::cacheBytes(); 0: no such cache
+  double cacheBandwidth = 0; // Memory: of what others wrote and fits into Device::cacheBytes(); 0: no such cache
 };
 
 struct Cluster {

@@ -33,14 +33,17 @@ const char *name(Collective collective) {
 namespace {
 
 // Devices that read each other's memory: every rank sums up its part of all (reads n parts, writes one) and copies the
-// others' sums; of what is gathered or exchanged it copies its own part too. `bandwidth` counts reads and writes;
-// `latency` is of a collective of all devices, of fewer (measured on four devices that share two cores: 50 us all, 26
-// us two) it grows with log2.
+// others' sums; of what is gathered or exchanged it copies its own part too. `bandwidth` counts reads and writes. Where
+// all of it is in caches what others have written there takes the time, whatever is done with it: `cacheBandwidth`
+// counts reads of that. `latency` is of a collective of all devices, of fewer (measured on four devices that share two
+// cores: 50 us all, 26 us two) it grows with log2.
 double sharedMemorySeconds(const Cluster &cluster, Collective collective, double n, double bytes, double distance) {
   Link link = cluster.node;
   link.latency *= std::log2(n) / std::max(1.0, std::log2(double(cluster.devicesPerNode)));
-  if (std::max(bytes, distance) <= cluster.device.cacheBytes() && link.cacheBandwidth > 0)
-    link.bandwidth = link.cacheBandwidth;
+  if (std::max(bytes, distance) <= cluster.device.cacheBytes() && link.cacheBandwidth > 0) {
+    const double others = (n - 1) / n * bytes;
+    return link.latency + (collective == Collective::AllToAll ? others / n : others) / link.cacheBandwidth;
+  }
   double reduced = bytes + bytes / n, copied = 2 * (n - 1) / n * bytes;
   switch (collective) {
   case Collective::AllReduce:

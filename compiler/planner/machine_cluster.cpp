@@ -137,14 +137,15 @@ void fitUpdate(const MachineFigures &figures, double start, Device &device) {
 
 // Mean rate of collectives of bytes in memory or in a cache, after their latency.
 double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link &link, bool isFar) {
-  constexpr double small = 1 << 20; // bytes: less is mostly latency
+  const double small = isFar ? 1 << 20 : 1 << 16; // bytes: less is mostly latency
+  const double large = isFar ? std::numeric_limits<double>::infinity() : cluster.device.cacheBytes();
   // collectiveSeconds() with a bandwidth of 1 and no latency tells what a collective moves.
   Cluster unit = cluster;
-  unit.node = {1, 0, Link::Topology::Memory, 0};
+  unit.node = {1, 0, Link::Topology::Memory, isFar ? 0.0 : 1.0};
   double logs = 0, count = 0;
   for (const CollectiveFigure &c : figures.collectives) {
     std::optional<Collective> collective = collectiveNamed(c.op);
-    if (!collective || c.isFar != isFar || double(c.bytes) < small) continue;
+    if (!collective || c.isFar != isFar || double(c.bytes) < small || double(c.bytes) > large) continue;
     double moved = collectiveSeconds(unit, *collective, {c.members, c.members}, double(c.bytes));
     double waits = std::log2(double(c.members)) / std::log2(double(figures.devices));
     logs += std::log(moved / std::max(0.1 * c.seconds, c.seconds - waits * link.latency));
@@ -157,7 +158,7 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   Link link = cpuLink(figures.devices);
   std::vector<double> latencies;
   for (const CollectiveFigure &c : figures.collectives)
-    if (c.members == figures.devices && c.bytes <= 4096) latencies.push_back(c.seconds);
+    if (c.members == figures.devices && c.bytes < 1 << 14) latencies.push_back(c.seconds);
   if (latencies.empty()) return link; // one device
   std::sort(latencies.begin(), latencies.end());
   link.latency = latencies[latencies.size() / 2];

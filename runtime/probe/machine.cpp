@@ -175,8 +175,10 @@ public:
       if (figures.devices % members == 0)
         for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
                         plan::Collective::ALL_TO_ALL})
-          for (int shift : {10, 14, 16, 20, 22, 26})
-            CLEAVE_RETURN_IF_ERROR(collective(op, members, int64_t(1) << shift, shift == 26));
+          // A line of the cache or two, which is all that the sums of a step are: the start; then more.
+          for (int64_t bytes : {std::max<int64_t>(64, 4 * members * members), int64_t(1) << 14, int64_t(1) << 16,
+                                int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 26})
+            CLEAVE_RETURN_IF_ERROR(collective(op, members, bytes, bytes >= int64_t(1) << 26));
     return Status::ok();
   }
 
@@ -252,8 +254,8 @@ private:
     figure.isFar = isFar;
     figure.bytes = op == plan::Collective::ALL_TO_ALL ? bytes / members * members : bytes;
     figure.seconds = std::max(with - without, 0.1 * with);
-    probe.say(fmt::format("{:16} {} devices, {:>5} KiB{}: {:.1f} us", figure.op, members, figure.bytes >> 10,
-                          isFar ? " in memory" : "", 1e6 * figure.seconds));
+    probe.say(fmt::format("{:16} {} devices, {:>7.4g} KiB{}: {:.2f} us", figure.op, members,
+                          double(figure.bytes) / 1024, isFar ? " in memory" : "", 1e6 * figure.seconds));
     figures.collectives.push_back(std::move(figure));
     return Status::ok();
   }

@@ -22,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DATA = ROOT / "test/golden/data"
 MODELS = ["mlp", "mingpt_nano", "gpt2_tiny", "bert_tiny", "llama_tiny", "fairscale_classifier"]
-BATCH, ROUNDS, ROUND_SECONDS, TIE = 32, 3, 0.25, 0.10
+BATCH, ROUNDS, ROUND_SECONDS, TIE = 32, 6, 0.25, 0.10
 SPLITS = {
     1: {
         "plain": [],

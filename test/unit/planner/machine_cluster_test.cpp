@@ -59,7 +59,8 @@ runtime::MachineFigures lawful(int64_t devices) {
       const bool isFar = bytes > 1 << 20;
       double rate = isFar ? 25e9 : 75e9;
       double waits = std::log2(double(members)) / std::log2(double(devices));
-      double moved = bytes <= 4096 ? 0 : 1 + 1 / double(members); // every rank reads all inputs' part and writes it
+      // Every rank reads all inputs' part and writes it; in the cache reading what others wrote is all that counts.
+      double moved = bytes <= 4096 ? 0 : isFar ? 1 + 1 / double(members) : 1 - 1 / double(members);
       figures.collectives.push_back(
           {"reduce_scatter", members, bytes, 40e-6 * waits + moved * double(bytes) / rate, isFar});
     }
