@@ -30,13 +30,13 @@ public:
   llvm::StringMap<double> find() {
     llvm::StringMap<std::map<int, double>> changes; // bytes that come, by kernel
     for (Operation &op : block) {
-      auto owner = owners.find(&op);
-      if (owner == owners.end() || owner->second.empty() || !kernels.contains(&op)) continue;
+      if (!kernels.contains(&op)) continue;
+      const StringRef owner = owners.lookup(&op);
       for (Value result : op.getResults()) {
         const int last = lastReader(result);
         if (last < 0 || isView(&op) || (isFused(&op) && last == kernels[&op])) continue;
-        changes[owner->second][kernels[&op]] += bytesOf(result);
-        changes[owner->second][last + 1] -= bytesOf(result);
+        changes[owner][kernels[&op]] += bytesOf(result);
+        changes[owner][last + 1] -= bytesOf(result);
       }
     }
     llvm::StringMap<double> most;
@@ -63,9 +63,11 @@ private:
     if (owner) owners[op] = *owner;
   }
 
-  // Kernels of one update, one after the other: what is read through a reduction or a product is another one's.
+  // Kernels of one update, one after the other: what is read through a reduction or a product is another one's. What
+  // all updates wait for comes before them.
   void number(Operation *op) {
-    if (!owners.contains(op) || !isa<onnx::LoweringOpInterface>(op) || is(op, onnx::LoweringKind::Constant)) return;
+    if (owners.lookup(op).empty() || !isa<onnx::LoweringOpInterface>(op) || is(op, onnx::LoweringKind::Constant))
+      return;
     int kernel = 0;
     for (Value operand : op->getOperands())
       if (Operation *made = operand.getDefiningOp(); made && kernels.contains(made)) {
