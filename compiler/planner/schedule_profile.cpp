@@ -71,20 +71,25 @@ const ScheduleShape *knownShape(const std::string &kind, int64_t ranks) {
 }
 
 const ScheduleProfile *scheduleProfile(const std::string &kind, int64_t ranks, int64_t microbatches) {
+  struct Known {
+    std::once_flag isMeasured; // each table by itself: others need not wait for it
+    std::optional<ScheduleProfile> profile;
+  };
   static std::mutex mutex;
-  static std::map<std::tuple<std::string, int64_t, int64_t>, std::optional<ScheduleProfile>> known;
+  static std::map<std::tuple<std::string, int64_t, int64_t>, Known> all;
   int64_t steady = steadyMicrobatches * ranks;
   const bool keepsAll = kind == "gpipe" || kind.starts_with("looped-bfs"); // all forwards come first
   bool isSteady = microbatches > steady && kind.find('.') == std::string::npos;
   int64_t measured = !isSteady ? microbatches : keepsAll ? steady : steady + microbatches % ranks;
-  std::lock_guard lock(mutex);
-  auto [found, isNew] = known.try_emplace({kind, ranks, keepsAll ? microbatches : measured});
-  if (isNew) {
-    found->second = measure(kind, ranks, measured);
-    if (found->second && keepsAll)
-      found->second->setLive(std::vector<double>(size_t(found->second->stages), double(microbatches)));
-  }
-  return found->second ? &*found->second : nullptr;
+  std::unique_lock lock(mutex);
+  Known &known = all[{kind, ranks, keepsAll ? microbatches : measured}];
+  lock.unlock();
+  std::call_once(known.isMeasured, [&] {
+    known.profile = measure(kind, ranks, measured);
+    if (known.profile && keepsAll)
+      known.profile->setLive(std::vector<double>(size_t(known.profile->stages), double(microbatches)));
+  });
+  return known.profile ? &*known.profile : nullptr;
 }
 
 } // namespace cleave::planner

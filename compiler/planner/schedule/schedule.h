@@ -57,7 +57,7 @@ inline constexpr double kWeightPartOfActivations = 32.0 / 74;
 
 // Makes the table of a kind: gpipe, 1f1b, interleaved:V, looped-bfs (looped-bfs:V), zb-h1, zb-h2, zb-1p, zb-2p, zb-v,
 // dualpipev, pipedream-2bw, or a CSV file's path (csv.h; ranks and microbatches must be the file's, or 0). `times` are
-// those of a typical stage: zb-1p, zb-2p and zb-v depend on their ratios and on `weightPart`, the others not at all.
+// those of a typical stage: zb-1p and zb-2p depend on their ratios and on `weightPart`, the others not at all.
 // Errors (Usage): an unknown kind, which lists the kinds; numbers that the kind cannot have.
 Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
                                       double weightPart = kWeightPartOfActivations);
