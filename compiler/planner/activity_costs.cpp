@@ -158,13 +158,19 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
   };
   for (const UnitLayout::Passing &passing : layout.passing)
     costs.passing.push_back(sentBytes(model.flows[size_t(passing.flow)]));
-  for (size_t border = 1; border < layout.units.size(); ++border)
+  for (size_t border = 1; border < layout.units.size(); ++border) {
+    if (layout.crossings[border] == layout.crossings[border - 1]) { // between repetitions of a block
+      costs.forwardCrossing[border] = costs.forwardCrossing[border - 1];
+      costs.backwardCrossing[border] = costs.backwardCrossing[border - 1];
+      continue;
+    }
     for (int index : layout.crossings[border]) {
       const Flow &flow = model.flows[size_t(index)];
       const double bytes = sentBytes(flow);
       costs.forwardCrossing[border] += bytes;
       if (flow.gradient) costs.backwardCrossing[border] += bytes;
     }
+  }
   return costs;
 }
 

@@ -274,11 +274,13 @@ private:
         firstUnit = firstUnit < 0 ? unit : std::min(firstUnit, unit);
         lastUnit = std::max(lastUnit, unit);
       }
+      // Each input counts by itself; parameters and constants that are read alike are one flow.
+      const bool isFed = tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Label;
       std::vector<int64_t> key = {
           flow.producer,           int64_t(flow.result), flow.gradient,         flow.saved,
           flow.savedWhereSmall,    flow.madeAgain,       flow.isSlice,          flow.savedForSlice,
           flow.anyLayout,          flow.inSegment,       flow.isNeeded,         flow.leavesSegment,
-          int64_t(tensor.bytes()), facts.batchDims[t],   facts.sequenceDims[t], flow.producer < 0 ? int64_t(t) : -1};
+          int64_t(tensor.bytes()), facts.batchDims[t],   facts.sequenceDims[t], isFed ? int64_t(t) : -1};
       for (const Flow::Read &read : flow.reads) {
         key.push_back(read.variable);
         key.push_back(int64_t(read.operand));
