@@ -23,7 +23,7 @@ class Exchanges {
 public:
   Exchanges(SplitModel &model, const ProblemFacts &facts)
       : model(model), facts(facts), problem(*model.problem), mesh(model.setting.mesh()),
-        batchAxes(model.setting.batchAxes()), lies(laidLayouts(model, facts)) {}
+        batchAxes(model.setting.batchAxes()), lies(model.laidHomes) {}
 
   void run() {
     std::vector<Made> ofVariable(model.variables.size());
@@ -169,7 +169,7 @@ private:
   const Problem &problem;
   dist::Mesh mesh;
   dist::Axes batchAxes;
-  std::vector<dist::Sharding> lies;
+  SharedTable<dist::Sharding> lies; // per tensor
   std::set<std::pair<int, std::string>> seen;
 };
 

@@ -11,7 +11,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
 // tighter up to certifiedPart, with so many linear programs each.
 constexpr size_t mostPipelines = 3;
-constexpr double worthRefining = 1.05;
 constexpr int mostPrograms = 60;
 // Good cuts are among the first.
 constexpr int programsForCuts = 8;
@@ -92,7 +91,7 @@ void PipelineRefinement::withStages(const OpenPlan &plan,
                                     const std::function<void(const StageProblem &, const std::vector<int> &)> &use) {
   SplitModel model = cells.modelFor(*plan.cell, plan.setting);
   const CellVariant &variant = plan.cell->variants[plan.variant];
-  ActivityCosts activity = costActivity(model, variant.choice);
+  const ActivityCosts &activity = cells.activityOf(*plan.cell, plan.variant, model);
   StateCosts state = costState(model, variant.choice);
   StageProblem stages = space.stagesOf(model, activity, state);
   use(stages, variant.choice);

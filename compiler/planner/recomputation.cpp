@@ -93,11 +93,6 @@ std::vector<bool> neededAgain(const Problem &problem, const std::vector<int> &se
   return needed;
 }
 
-RecomputeSegments withNeeded(const Problem &problem, RecomputeSegments segments, bool all) {
-  segments.isNeeded = all ? std::vector<bool>(problem.tensors.size(), true) : neededAgain(problem, segments.segmentOf);
-  return segments;
-}
-
 } // namespace
 
 bool RecomputeSegments::any() const {
@@ -106,7 +101,7 @@ bool RecomputeSegments::any() const {
 
 RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
                                const std::vector<int> &unitOfNode, const SequenceFactors &sequence, bool all) {
-  RecomputeSegments segments{std::vector<int>(problem.nodes.size(), -1), attentionNodes(problem, sequence), {}};
+  std::vector<int> segmentOf(problem.nodes.size(), -1);
   // Three projections of one input repeat, too, and are no blocks to compute again: those make most of what is kept.
   double kept = 0, ofBlocks = 0;
   for (size_t i = 0; i < problem.nodes.size(); ++i)
@@ -117,15 +112,14 @@ RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &
     }
   if (ofBlocks > kept / 2) {
     for (size_t i = 0; i < problem.nodes.size(); ++i)
-      if (units[size_t(unitOfNode[i])].isBlock) segments.segmentOf[i] = unitOfNode[i];
-    return withNeeded(problem, std::move(segments), all);
+      if (units[size_t(unitOfNode[i])].isBlock) segmentOf[i] = unitOfNode[i];
+  } else if (const std::vector<int> cuts = cutFreely(problem, units); !cuts.empty()) {
+    // The last segment's gradients come right after it.
+    for (size_t i = 0; i < size_t(cuts.back()); ++i)
+      segmentOf[i] = int(std::upper_bound(cuts.begin(), cuts.end(), int(i)) - cuts.begin());
   }
-  std::vector<int> cuts = cutFreely(problem, units);
-  if (cuts.empty()) return withNeeded(problem, std::move(segments), all);
-  // The last segment's gradients come right after it.
-  for (size_t i = 0; i < size_t(cuts.back()); ++i)
-    segments.segmentOf[i] = int(std::upper_bound(cuts.begin(), cuts.end(), int(i)) - cuts.begin());
-  return withNeeded(problem, std::move(segments), all);
+  std::vector<bool> needed = all ? std::vector<bool>(problem.tensors.size(), true) : neededAgain(problem, segmentOf);
+  return {std::move(segmentOf), attentionNodes(problem, sequence), std::move(needed)};
 }
 
 } // namespace cleave::planner

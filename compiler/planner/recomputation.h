@@ -15,14 +15,15 @@
 #pragma once
 #include "compiler/planner/decision.h"
 #include "compiler/planner/sequence.h"
+#include "compiler/planner/shared_table.h"
 #include "compiler/planner/stage_units.h"
 
 namespace cleave::planner {
 
 struct RecomputeSegments {
-  std::vector<int> segmentOf;    // per node; -1: never computed again
-  std::vector<bool> isAttention; // per node: selective recomputation computes it again
-  std::vector<bool> isNeeded;    // per tensor made in a segment: the backward pass of the segment needs it again
+  SharedTable<int> segmentOf;    // per node; -1: never computed again
+  SharedTable<bool> isAttention; // per node: selective recomputation computes it again
+  SharedTable<bool> isNeeded;    // per tensor made in a segment: the backward pass of the segment needs it again
 
   // Is the node computed again where its segment is recomputed so?
   bool again(Recompute how, int node) const {

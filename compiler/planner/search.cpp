@@ -89,6 +89,7 @@ public:
     SearchOptions one = options;
     one.top = 0;
     one.certifies = false;
+    one.onlyBest = true;
     one.progress = tell(what);
     one.seconds = left(1 / double(parts));
     return one;

@@ -36,6 +36,7 @@ struct SearchOptions {
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = std::numeric_limits<double>::infinity();
   bool certifies = true; // raise the bound until it is close to the best plan; else it is what is known anyway
+  bool onlyBest = false; // the best of other meshes are of no interest
   int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all
 };
 

@@ -121,7 +121,7 @@ double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t 
 double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight) {
   ++candidates;
   const Setting &setting = stages.model->setting;
-  std::optional<StagePlan> plan = planStages(stages, worthPlanning(setting));
+  std::optional<StagePlan> plan = planStages(stages, {worthPlanning(setting), worthCutting(setting)});
   if (!plan) return infinity;
   if (plan->isPruned) {
     isTight = plan->isTight;
@@ -136,12 +136,21 @@ double SettingTrials::tryPlan(const StageProblem &stages, const std::vector<int>
 
 // Times the best plan: others that are slower are left.
 double SettingTrials::worthKeeping(const Setting &setting) const {
-  return setting.pp == 1 && openZeroStages(space.constraints, setting).size() > 1 ? worthMixing : worthImproving;
+  if (setting.pp == 1) return openZeroStages(space.constraints, setting).size() > 1 ? worthMixing : worthImproving;
+  return space.options.onlyBest && !space.isSmall() ? worthRefining : worthImproving;
 }
 
 // Seconds: plans that are not faster are of no interest.
 double SettingTrials::worthPlanning(const Setting &setting) const {
   return std::min(found.secondsOf(setting), worthKeeping(setting) * found.worthTrying());
+}
+
+// Seconds by formula: plans that are not faster are not simulated. What is no candidate for the best plan has to be
+// faster than its mesh's best by the formula already.
+double SettingTrials::worthCutting(const Setting &setting) const {
+  const double best = found.worthTrying(), ofMesh = found.secondsOf(setting);
+  const double worth = space.isSmall() ? worthImproving * ofMesh : std::max(ofMesh, worthSimulating * best);
+  return space.options.onlyBest ? std::min(worth, worthKeeping(setting) * best) : worth;
 }
 
 void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
@@ -158,10 +167,7 @@ void SettingTrials::tryCuts(const StageProblem &stages, const std::vector<int> &
 // Simulates a plan that may be the best of its mesh, or the one that needs least memory while nothing fits.
 void SettingTrials::consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
                              const StagePlan &plan) {
-  // What is no candidate for the best plan has to be faster than its mesh's best by the formula already.
-  const bool isRunnerUp = plan.seconds >= worthSimulating * found.worthTrying();
-  const double worth = space.isSmall() ? worthImproving : isRunnerUp ? 1 : worthSimulating;
-  if (plan.fits && plan.seconds >= worth * found.secondsOf(stages.model->setting)) return;
+  if (plan.fits && plan.seconds >= worthCutting(stages.model->setting)) return;
   bool isLeaner = !found.leastMemory || plan.bytes < found.leastMemory->plan.bytes;
   if (!plan.fits && (found.best || !isLeaner)) return;
   if (plan.fits && plan.bound >= found.worthTrying() &&

@@ -10,7 +10,7 @@ namespace cleave::planner {
 
 // The search tells plans by their formula apart from plans by their simulation: those within these parts of the best
 // are simulated, and are worth improving or showing beside it.
-inline constexpr double worthSimulating = 1.03, worthImproving = 1.25;
+inline constexpr double worthSimulating = 1.03, worthRefining = 1.05, worthImproving = 1.25;
 // Without pipeline a mix of ZeRO stages may be so much faster than the best of one stage for all (mixed_zero.h).
 inline constexpr double worthMixing = 2;
 
@@ -18,7 +18,7 @@ inline constexpr double worthMixing = 2;
 struct OpenPlan {
   double bound = 0;
   Setting setting;
-  const Cell *cell = nullptr;
+  Cell *cell = nullptr;
   size_t variant = 0;
   bool isOnlySplit = false; // no operation can be split otherwise
 };
@@ -55,6 +55,7 @@ private:
   double leastOfVariant(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
   double worthKeeping(const Setting &setting) const;
   double worthPlanning(const Setting &setting) const;
+  double worthCutting(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
   double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
   double leastOfAnyMemory(SplitModel &model) const;

@@ -16,7 +16,6 @@
 #include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
 #include <memory>
-#include <utility>
 
 namespace cleave::planner {
 
@@ -202,28 +201,6 @@ struct UnitLayout {
                                     // longer with more samples, but for cheap ones
 };
 
-// An entry for each node or tensor, which copies of a model share: a search copies a model for every setting, and these
-// are as long as the model is deep, or have a price for every way to split an operation.
-template <class T> class SharedTable {
-public:
-  SharedTable() : values(std::make_shared<std::vector<T>>()) {}
-  SharedTable(std::vector<T> given) : values(std::make_shared<std::vector<T>>(std::move(given))) {}
-  typename std::vector<T>::const_reference operator[](size_t i) const { return std::as_const(*values)[i]; }
-  size_t size() const { return values->size(); }
-  bool empty() const { return values->empty(); }
-  auto begin() const { return values->cbegin(); }
-  auto end() const { return values->cend(); }
-  operator const std::vector<T> &() const { return *values; }
-  // To write to; other copies keep what they have.
-  std::vector<T> &edit() {
-    if (values.use_count() > 1) values = std::make_shared<std::vector<T>>(*values);
-    return *values;
-  }
-
-private:
-  std::shared_ptr<std::vector<T>> values;
-};
-
 struct SplitModel {
   const Problem *problem = nullptr;
   const Cluster *cluster = nullptr;
@@ -237,12 +214,12 @@ struct SplitModel {
   SharedTable<int64_t> contextFactors; // per node: that cp splits; -1: none
   SharedTable<bool> contextByHeads;    // per node: and that factor counts heads
   SharedTable<bool> contextSplit;      // per tensor: lies over cp as its producer leaves it
-  std::vector<LaidAxis> laid;
+  SharedTable<LaidAxis> laid;
   SharedTable<double> laidParts;     // per tensor: parts in which it lies over them; parameters too
   SharedTable<double> gradientsPast; // per node: bytes of gradients on their way past it, on a device
   SharedTable<bool> sumsOverExperts; // per tensor: a parameter that all devices along ep have, each for its samples
   AttentionSplit attentionSplit = AttentionSplit::Ring;
-  std::vector<Repeat> repeats;
+  SharedTable<Repeat> repeats;
   SharedTable<bool> lowers; // per tensor: a parameter with Setting::lowerZero; empty: none (mixed_zero.h)
   // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).

@@ -224,17 +224,21 @@ public:
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed), room(problem),
         before(room.secondsBefore()) {}
 
-  std::optional<StagePlan> plan(double worth) {
+  std::optional<StagePlan> plan(const PlanWorth &worth) {
     if (int(units.size()) < stages) return std::nullopt;
+    const LeastParts least = leastParts({});
     StagePlan result;
     // Most settings are left by what needs no cut.
-    result.bound = leastSeconds(0, worth, {}, result.isTight);
-    const bool isLeft = worth < infinity && result.bound >= worth && !result.isTight;
-    const double slowest = isLeft ? 0 : slowestStage();
-    if (!isLeft) result.bound = leastSeconds(slowest, worth, {}, result.isTight);
-    if (worth < infinity && result.bound >= worth) {
-      result.isPruned = true;
-      return result;
+    double slowest = 0;
+    for (bool isCut : {false, true}) {
+      if (isCut) slowest = slowestStage();
+      result.bound = leastSeconds(least, slowest, worth.bound, result.isTight);
+      const bool isSlow = worth.bound < infinity && result.bound >= worth.bound;
+      const bool isSlowByFormula = problem.profile && leastByFormula(least, slowest, least.again) >= worth.formula;
+      // By formula shardings that keep less are no faster than these would be with more memory.
+      if (isSlowByFormula) result.isTight = result.isTight && leastByFormula(least, slowest, 0) < worth.formula;
+      result.isPruned = isSlow || isSlowByFormula;
+      if (result.isPruned && (isCut || isSlowByFormula || !result.isTight)) return result;
     }
     if (!problem.firstUnits.empty())
       result.firstUnits = problem.firstUnits;
@@ -259,7 +263,7 @@ public:
   double leastNotHidden() const { return leastNotHidden(wholeState(*problem.model, *problem.state).hideable); }
 
   double leastOfAnyStage(double worth, bool &isTight) const {
-    return leastSeconds(0, worth, {.once = false, .workspace = false}, isTight);
+    return leastSeconds(leastParts({.once = false, .workspace = false}), 0, worth, isTight);
   }
 
   StagePlan planCut(const std::vector<int> &firstUnits) const {
@@ -289,23 +293,38 @@ private:
                               sum / ranks * microbatches);
   }
 
+  // Seconds that there are at least however the units are cut: of a step after its passes, of a microbatch for what is
+  // computed again.
+  struct LeastParts {
+    double once = 0, again = 0;
+  };
+
+  LeastParts leastParts(Counted counted) const {
+    return {counted.once ? leastAtTheEnd() : 0, leastRecomputation(counted)};
+  }
+
+  // What no plan's `seconds` are below, if so much is computed again.
+  double leastByFormula(const LeastParts &least, double slowest, double again) const {
+    const bool isChunked = problem.profile->chunks() > 1;
+    return seconds(isChunked ? 0 : slowest, before.back() + again) + least.once;
+  }
+
   // However the units are cut: what recomputation takes, the waiting, and what is left of the reductions.
-  double leastSeconds(double slowest, double worth, Counted counted, bool &isTight) const {
+  double leastSeconds(const LeastParts &least, double slowest, double worth, bool &isTight) const {
     const double microbatches = double(problem.model->setting.microbatches), ranks = double(problem.ranks());
-    const double once = counted.once ? leastAtTheEnd() : 0, again = leastRecomputation(counted);
     auto boundOf = [&](double all) {                    // of one microbatch
       const double passes = all / ranks * microbatches; // the mean rank's
-      if (!problem.profile) return passes + once;
-      double least = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
-      if (problem.profile->isFlushed()) least = std::max(least, leastWay());
-      if (problem.profile->chunks() == 1) least = std::max(least, slowest * microbatches);
-      return std::max(passes + once, leastOnSharedCores(device(), least, passes));
+      if (!problem.profile) return passes + least.once;
+      double waited = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
+      if (problem.profile->isFlushed()) waited = std::max(waited, leastWay());
+      if (problem.profile->chunks() == 1) waited = std::max(waited, slowest * microbatches);
+      return std::max(passes + least.once, leastOnSharedCores(device(), waited, passes));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.
-    isTight = again > 0 && boundOf(before.back()) < worth &&
+    isTight = least.again > 0 && boundOf(before.back()) < worth &&
               hasRoomForState(*problem.model, *problem.state, problem.memoryLimit, problem.ranks());
-    return again == infinity ? infinity : boundOf(before.back() + again);
+    return least.again == infinity ? infinity : boundOf(before.back() + least.again);
   }
 
   // One microbatch's way through all units and its gradient's back. Weights' gradients may come after that where they
@@ -597,7 +616,7 @@ double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight)
   return StagePlanner({&problem, 1}).leastOfAnyStage(worth, isTight);
 }
 
-std::optional<StagePlan> planStages(const StageProblem &problem, double worth) {
+std::optional<StagePlan> planStages(const StageProblem &problem, const PlanWorth &worth) {
   return StagePlanner({&problem, 1}).plan(worth);
 }
 

@@ -51,7 +51,7 @@ struct StagePlan {
   std::vector<Recompute> recompute; // of each unit
   double seconds = 0;               // of a step, by formula; evaluatePlan simulates
   double bound = 0;                 // no cut that fits is faster; sharper: whole_units.h, stage_bound.h
-  bool isPruned = false;            // bound >= what was worth: nothing else is filled in
+  bool isPruned = false;            // of no interest: only the bound is filled in
   bool isTight = false;             // memory makes some cut or recomputation slower
   double bytes = 0;                 // of the device that needs most
   bool fits = false;
@@ -75,9 +75,13 @@ double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight)
 // ranks.
 double leastNotHidden(const StageProblem &problem);
 
-// Nothing when there are fewer units than stages. Only a bound where that is no less than `worth`.
-std::optional<StagePlan> planStages(const StageProblem &problem,
-                                    double worth = std::numeric_limits<double>::infinity());
+// What plans are of interest, in seconds of a step.
+struct PlanWorth {
+  double bound = std::numeric_limits<double>::infinity();   // that may be faster
+  double formula = std::numeric_limits<double>::infinity(); // that are faster by formula
+};
+// Nothing when there are fewer units than stages. Only a bound where no plan can be of interest.
+std::optional<StagePlan> planStages(const StageProblem &problem, const PlanWorth &worth = {});
 // Stages of as many blocks each, for schedules whose ranks take turns with several chunks (interleaved, V): those are
 // made for chunks that take equally long. Empty where blocks do not divide, or where what stands before or after the
 // blocks is longer than a block: a block less would make up for it.

@@ -31,6 +31,50 @@ void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std:
   EXPECT_EQ(known.backwardCrossing, own.backwardCrossing) << where;
 }
 
+// Layers with a constant each.
+Problem deep(int layers) {
+  testing::ProblemBuilder b("deep", 64);
+  int x = b.input("x", {64, 128});
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string at = "layer" + std::to_string(layer);
+    const int scale = b.input(at + "/scale", {128}, TensorKind::Constant);
+    x = b.op(at + "/up", "Contract", "bk,kn->bn", {x, b.parameter(at + ".weight", {128, 128})});
+    x = b.op(at + "/scaled", "Mul", "bn,n->bn", {x, scale});
+  }
+  b.op("loss", "ReduceSum", "bn->b", {x});
+  return b.problem;
+}
+
+TEST(Cells, AModelIsNoLargerForMoreRepetitions) {
+  const Constraints constraints;
+  const Problem few = deep(6), many = deep(24);
+  const ProblemFacts ofFew = gatherFacts(few, constraints), ofMany = gatherFacts(many, constraints);
+  EXPECT_EQ(ofFew.structure->variables.size(), ofMany.structure->variables.size());
+  EXPECT_EQ(ofFew.structure->flows.size(), ofMany.structure->flows.size());
+  double tensors = 0; // each is in one of them
+  for (const Flow &flow : ofMany.structure->flows) tensors += flow.count;
+  EXPECT_EQ(tensors, many.tensors.size());
+}
+
+// A search that asks for the best alone leaves out runners-up, not what may be the best.
+TEST(Cells, TheBestAloneIsTheBestOfAll) {
+  for (const char *on : {"a100-80g:8x8", "v100-16g:4x8"})
+    for (int64_t layers : {8, 20}) {
+      const Problem problem = testing::gpt({256, 256, 2048, 16, layers, 4096});
+      Result<Cluster> cluster = parseCluster(on);
+      ASSERT_TRUE(cluster);
+      const Constraints constraints;
+      const ProblemFacts facts = gatherFacts(problem, constraints);
+      SearchOptions options{.certifies = false};
+      const Outcome all = searchSettings(problem, facts, *cluster, constraints, options);
+      options.onlyBest = true;
+      const Outcome alone = searchSettings(problem, facts, *cluster, constraints, options);
+      ASSERT_TRUE(all.best && alone.best) << on;
+      EXPECT_NEAR(alone.best->seconds(), all.best->seconds(), 1e-9 * all.best->seconds()) << on << " " << layers;
+      EXPECT_LE(alone.byMesh.size(), all.byMesh.size());
+    }
+}
+
 // Settings of one cell have other batch axes, stages, microbatches and ZeRO stages.
 TEST(Cells, WhatIsPricedOnceIsWhatEachSettingCosts) {
   size_t asked = 0, priced = 0;

@@ -98,7 +98,7 @@ Plans enumerate(const StageProblem &problem) {
 TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   std::mt19937 random(3);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};
-  int checked = 0, tight = 0, feasible = 0, again = 0, near = 0, onSharedCores = 0;
+  int checked = 0, tight = 0, feasible = 0, again = 0, near = 0, onSharedCores = 0, leftByFormula = 0;
   for (int round = 0; round < 90; ++round) {
     Problem problem = chain(random);
     Result<Cluster> cluster = parseCluster(round % 2 ? "a100-80g:2x4" : "v100-32g:8");
@@ -145,6 +145,14 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     std::optional<StagePlan> planned = planStages(stages);
     ASSERT_TRUE(planned);
     EXPECT_GE(planned->bound, mean / double(setting.pp) * (1 - 1e-9)) << setting.str();
+    // What is slower by formula than is of interest is left, but nothing else.
+    for (double part : {0.5, 0.9, 0.999, 1.001}) {
+      const std::optional<StagePlan> asked = planStages(stages, {.formula = part * planned->seconds});
+      ASSERT_TRUE(asked);
+      leftByFormula += asked->isPruned;
+      if (part > 1) EXPECT_FALSE(asked->isPruned) << setting.str();
+      if (!asked->isPruned) EXPECT_EQ(asked->seconds, planned->seconds);
+    }
     Plans plans = enumerate(stages);
     double leanest = infinity, fastest = infinity, bytesOfFastest = 0;
     for (auto [seconds, bytes] : plans.all) {
@@ -204,6 +212,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   EXPECT_GE(checked, 100);
   EXPECT_GE(near, 20);
   EXPECT_GE(onSharedCores, 20);
+  EXPECT_GE(leftByFormula, 60);
   EXPECT_GE(again, 20); // half of what is needed leaves no room, or makes all stages compute something again
   EXPECT_GE(tight * 10,
             feasible * 6); // a mixture of recomputations can be faster than each of them
