@@ -234,7 +234,8 @@ public:
       if (isCut) slowest = slowestStage();
       result.bound = leastSeconds(least, slowest, worth.bound, result.isTight);
       const bool isSlow = worth.bound < infinity && result.bound >= worth.bound;
-      const bool isSlowByFormula = problem.profile && leastByFormula(least, slowest, least.again) >= worth.formula;
+      const bool isSlowByFormula =
+          !isSlow && problem.profile && leastByFormula(least, slowest, least.again) >= worth.formula;
       // By formula shardings that keep less are no faster than these would be with more memory.
       if (isSlowByFormula) result.isTight = result.isTight && leastByFormula(least, slowest, 0) < worth.formula;
       result.isPruned = isSlow || isSlowByFormula;
@@ -294,13 +295,31 @@ private:
   }
 
   // Seconds that there are at least however the units are cut: of a step after its passes, of a microbatch for what is
-  // computed again.
+  // computed again; of a given cut, of all passes as they are.
   struct LeastParts {
-    double once = 0, again = 0;
+    double once = 0, again = 0, ofCut = 0;
   };
 
   LeastParts leastParts(Counted counted) const {
-    return {counted.once ? leastAtTheEnd() : 0, leastRecomputation(counted)};
+    return {counted.once ? leastAtTheEnd() : 0, leastRecomputation(counted), leastOfGivenCut()};
+  }
+
+  // A rank does all its work after the first microbatch has come through the stages before it, and then what it sent
+  // back goes down through these.
+  double leastOfGivenCut() const {
+    const ScheduleProfile *profile = problem.profile;
+    if (!profile || problem.firstUnits.empty() || !profile->isFlushed() || profile->splitsBackward) return 0;
+    std::vector<double> work(size_t(problem.ranks()), 0.0), way(work);
+    for (int stage = stages; stage-- > 0;) {
+      const auto rank = size_t(problem.rankOf(stage)), first = size_t(problem.firstUnits[size_t(stage)]);
+      const size_t end = stage + 1 < stages ? size_t(problem.firstUnits[size_t(stage) + 1]) : units.size();
+      work[rank] += before[end] - before[first];
+      way[rank] = before[first];
+    }
+    double seconds = 0;
+    for (size_t rank = 0; rank < work.size(); ++rank)
+      seconds = std::max(seconds, way[rank] + work[rank] * double(problem.model->setting.microbatches));
+    return seconds;
   }
 
   // What no plan's `seconds` are below, if so much is computed again.
@@ -318,6 +337,7 @@ private:
       double waited = leastOfAnyCut(*problem.profile, problem.model->setting.microbatches, all);
       if (problem.profile->isFlushed()) waited = std::max(waited, leastWay());
       if (problem.profile->chunks() == 1) waited = std::max(waited, slowest * microbatches);
+      waited = std::max(waited, least.ofCut);
       return std::max(passes + least.once, leastOnSharedCores(device(), waited, passes));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
