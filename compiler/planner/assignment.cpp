@@ -60,7 +60,7 @@ std::vector<UseSet> unions(const std::vector<std::vector<UseSet>> &readers) {
 
 } // namespace
 
-InnerProblem::InnerProblem(const SplitModel &model) : model(model) {
+InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : model(model), plans(plans) {
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     domains.push_back(int(variable.domain()));
@@ -187,10 +187,9 @@ Minimum InnerProblem::minimize(const Weights &weights) const {
     for (const Cell &cell : table.cells) plain.values.push_back(value(cell));
     graph.tables.push_back(std::move(plain));
   }
-  if (isExact && !order) order = eliminationOrder(graph); // of all weights
-  isExact = order.has_value();
-  if (!isExact && turns.empty()) turns = turnsOf(graph);
-  Minimum minimum = isExact ? eliminate(graph, *order) : improveInTurns(graph, turns);
+  if (!plan) plan = &(plans ? *plans : ownPlans).of(graph);
+  isExact = plan->order.has_value();
+  Minimum minimum = isExact ? eliminate(graph, *plan->order) : improveInTurns(graph, plan->turns);
   // Any assignment computes at least this, and memory costs nothing less than nothing.
   if (!isExact) minimum.bound = weights.theta > 0 ? -infinity : weights.time * computeBound(model);
   minimum.assignment.resize(model.variables.size());

@@ -24,8 +24,8 @@ struct Assignment {
 
 class InnerProblem {
 public:
-  // Prices every choice once; the model must outlive it.
-  explicit InnerProblem(const SplitModel &model);
+  // Prices every choice once; the model must outlive it, and so must `plans`, which problems of like models share.
+  explicit InnerProblem(const SplitModel &model, EliminationPlans *plans = nullptr);
   // `memoryLimit` in bytes; stops early when the bound shows that nothing beats `incumbent` seconds, and with the best
   // known when the clock is over.
   Assignment solve(double memoryLimit, double incumbent, const SearchClock &clock = {}) const;
@@ -62,9 +62,10 @@ private:
   void offer(const std::vector<int> &choice, double memoryLimit, Assignment &best) const;
 
   const SplitModel &model;
-  double againPart = 1;                                  // of what is computed again, that surely counts
-  mutable std::optional<std::vector<Elimination>> order; // of the first minimum on
-  mutable std::vector<Turn> turns;                       // likewise, where there is no order
+  double againPart = 1; // of what is computed again, that surely counts
+  mutable EliminationPlans ownPlans;
+  EliminationPlans *plans;
+  mutable const EliminationPlan *plan = nullptr; // of the first minimum on: weights change values only
   mutable bool isExact = true;
   std::vector<int> domains; // the model's variables, then one for each tensor with several readers
   std::vector<PricedTable> tables;

@@ -108,7 +108,7 @@ void Cells::solve(Cell &cell) {
   if (cell.isSolved || !cell.model) return;
   cell.isSolved = true;
   SplitModel model = plainModel(cell);
-  InnerProblem inner(model);
+  InnerProblem inner(model, &plans);
   Minimum fastest = inner.fastest();
   cell.isExact = inner.wasExact();
   // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
@@ -130,7 +130,7 @@ void Cells::addLeaner(Cell &cell) {
   if (cell.hasLeaner || cell.variants.empty()) return;
   cell.hasLeaner = true;
   SplitModel model = plainModel(cell);
-  InnerProblem inner(model);
+  InnerProblem inner(model, &plans);
   double memory = evaluate(model, cell.variants[0].choice).predicted.memory.total();
   for (double price : memoryPrices) add(cell, inner.weighted(price * cell.fastestValue / std::max(1.0, memory)));
   add(cell, inner.leanest());

@@ -61,6 +61,7 @@ private:
   std::map<Key, Cell> cells;
   std::map<Key, std::shared_ptr<const SplitModel>> models;     // null: cannot be built
   std::map<int64_t, std::shared_ptr<const SplitModel>> likeOf; // by cp
+  EliminationPlans plans;
 };
 
 } // namespace cleave::planner

@@ -5,6 +5,7 @@
 //   eliminate(g, *eliminationOrder(g)).value == 1, assignment {1, 0}
 #pragma once
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -45,6 +46,20 @@ struct Turn {
 std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest = size_t(1) << 15);
 // Until nothing improves. A good assignment; bound is -infinity.
 Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns);
+
+// How the variables of a graph go: in one order or, where it is too wide for that, in turns.
+struct EliminationPlan {
+  std::optional<std::vector<Elimination>> order;
+  std::vector<Turn> turns; // where there is no order
+};
+// Found when a graph with these domains and scopes comes for the first time.
+class EliminationPlans {
+public:
+  const EliminationPlan &of(const FactorGraph &graph); // stays where it is
+
+private:
+  std::map<std::vector<int>, EliminationPlan> known; // by domains and scopes
+};
 
 double valueOf(const FactorGraph &graph, const std::vector<int> &assignment);
 

@@ -1,4 +1,5 @@
-// Improvement in turns for graphs too wide to eliminate (a network whose layers read all layers before them).
+// Improvement in turns for graphs too wide to eliminate (a network whose layers read all layers before them), and which
+// way a graph takes.
 #include "compiler/planner/factor_graph.h"
 #include <algorithm>
 #include <limits>
@@ -91,6 +92,21 @@ std::vector<Turn> turnsOf(const FactorGraph &graph, size_t widest) {
       break;
     }
   return turns;
+}
+
+const EliminationPlan &EliminationPlans::of(const FactorGraph &graph) {
+  constexpr int end = -1;
+  std::vector<int> shape = graph.domains;
+  for (const Table &table : graph.tables) {
+    shape.push_back(end);
+    shape.insert(shape.end(), table.scope.begin(), table.scope.end());
+  }
+  auto [found, isNew] = known.try_emplace(std::move(shape));
+  EliminationPlan &plan = found->second;
+  if (!isNew) return plan;
+  plan.order = eliminationOrder(graph);
+  if (!plan.order) plan.turns = turnsOf(graph);
+  return plan;
 }
 
 Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns) {
