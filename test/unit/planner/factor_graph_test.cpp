@@ -75,6 +75,22 @@ TEST(FactorGraph, TurnsComeCloseWhereEliminationIsTooWide) {
   EXPECT_GE(exact * 10, possible * 7);
 }
 
+TEST(FactorGraph, GraphsOfOneShapeGoOneWay) {
+  EliminationPlans plans;
+  FactorGraph graph = randomGraph(1), dearer = graph, larger = graph, apart{{2, 3}, {{{0}, {1, 0}}, {{1}, {5, 6, 7}}}};
+  for (Table &table : dearer.tables)
+    for (double &value : table.values) value *= 3;
+  ++larger.domains[0];
+  const FactorGraph joined{{2, 3}, {{{0, 1}, {5, 6, 7, 1, 9, 2}}, {{}, {1}}}};
+  const EliminationPlan &plan = plans.of(graph);
+  EXPECT_EQ(&plan, &plans.of(dearer));
+  EXPECT_NE(&plan, &plans.of(larger));
+  EXPECT_NE(&plans.of(apart), &plans.of(joined));
+  ASSERT_TRUE(plan.order);
+  EXPECT_NEAR(eliminate(dearer, *plan.order).value, bruteForce(dearer), 1e-9);
+  EXPECT_TRUE(plan.turns.empty());
+}
+
 TEST(FactorGraph, GivesUpWhenTablesBecomeTooWide) {
   FactorGraph graph{{4, 4, 4, 4}, {}};
   for (int a = 0; a < 4; ++a)
