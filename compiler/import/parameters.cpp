@@ -498,7 +498,10 @@ private:
         constexpr std::string_view ending = "weight";
         if (!name.ends_with(ending)) continue;
         name.replace(name.size() - ending.size(), ending.size(), "bias");
-        if (statementOf(name).kind == ExporterStatement::Kind::Parameter && !initializers.contains(name))
+        // One that another constant was computed from is there as that.
+        auto isOfIt = [&](const auto &one) { return std::ranges::count(statementOf(one.first).parameters, name) > 0; };
+        if (statementOf(name).kind == ExporterStatement::Kind::Parameter && !initializers.contains(name) &&
+            std::ranges::none_of(initializers, isOfIt))
           leftOut.insert("'" + name + "'");
       }
     }

@@ -72,7 +72,7 @@ private:
     }
   }
 
-  // Every device repeats what it has as often as its part is long: the gradient of a mean over all samples.
+  // Every device repeats what it has as often as its part is long: the gradient of a mean over all samples, a bias.
   static Value repeatedPart(dist::OwnPartOp part) {
     OpBuilder builder(part);
     auto type = cast<RankedTensorType>(part.getType());
@@ -81,12 +81,28 @@ private:
       auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
       if (dense && dense.isSplat()) own = onnx::ConstantOp::create(builder, part.getLoc(), dense.resizeSplat(type));
     } else if (auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(whole)) {
-      if (!llvm::is_contained(broadcast.getDims(), int64_t(part.getDim())))
-        own = onnx::BroadcastOp::create(builder, part.getLoc(), broadcast.getX(), type.getShape(), broadcast.getDims());
+      if (Value x = partOf(broadcast, part))
+        own = onnx::BroadcastOp::create(builder, part.getLoc(), x, type.getShape(), broadcast.getDims());
     }
     if (!own) return {};
     own->setDiscardableAttrs(llvm::to_vector(whole->getDiscardableAttrs()));
     return own->getResult(0);
+  }
+
+  // What is repeated for the own part of the result: all of it, or its part in the dimension that it has.
+  static Value partOf(onnx::BroadcastOp broadcast, dist::OwnPartOp part) {
+    const auto at = llvm::find(broadcast.getDims(), int64_t(part.getDim()));
+    if (at == broadcast.getDims().end()) return broadcast.getX();
+    const int64_t dim = at - broadcast.getDims().begin();
+    auto type = cast<RankedTensorType>(broadcast.getX().getType());
+    SmallVector<int64_t> shape(type.getShape());
+    if (shape[size_t(dim)] != cast<RankedTensorType>(part.getX().getType()).getDimSize(part.getDim())) return {};
+    shape[size_t(dim)] = cast<RankedTensorType>(part.getType()).getDimSize(part.getDim());
+    OpBuilder builder(part);
+    auto own = dist::OwnPartOp::create(builder, part.getLoc(), type.clone(shape), broadcast.getX(), part.getAxesAttr(),
+                                       builder.getI64IntegerAttr(dim), part.getWhyAttr());
+    own->setDiscardableAttrs(llvm::to_vector(part->getDiscardableAttrs()));
+    return own;
   }
 
   static Value simplify(Operation *op, const Mesh &mesh) {

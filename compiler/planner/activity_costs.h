@@ -28,7 +28,8 @@ bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice)
 // A step without pipeline takes at least so long, whatever is chosen: every unit the least compute of its operations,
 // or their dispatch.
 double leastPassSeconds(const SplitModel &model, Recompute how);
-double leastUpdateSeconds(const SplitModel &model); // of the parameters, with what nothing hides
+// Of the parameters and stepPrice(), with what nothing hides.
+double leastUpdateSeconds(const SplitModel &model);
 
 struct StateCosts {
   std::vector<UnitState> kinds;

@@ -188,12 +188,12 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
   YAML::Node node = links[key];
   if (!node) return Status::ok();
   Reader reader(node, file, fmt::format("links.{}", key));
-  std::vector<std::string> keys = {"gbps", "latency_us", "topology", "cache_gbps"};
+  std::vector<std::string> keys = {"gbps", "latency_us", "topology", "cache_read_gbps"};
   if (sharedBy) keys.emplace_back("shared_by");
   CLEAVE_RETURN_IF_ERROR(reader.expectKeys(keys));
   CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
   CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
-  CLEAVE_RETURN_IF_ERROR(reader.number("cache_gbps", 1e9 / 8, 0, link.cacheBandwidth, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("cache_read_gbps", 1e9 / 8, 0, link.cacheBandwidth, false));
   if (YAML::Node topology = reader.child("topology")) {
     std::string kind = topology.IsScalar() ? topology.as<std::string>() : "";
     if (kind != "switch" && kind != "memory")
@@ -378,10 +378,10 @@ std::string Cluster::yaml() const {
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of, const std::string &more = "") {
-    return fmt::format("{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}{}{}}}", of.bandwidth * 8 / 1e9,
-                       of.latency * 1e6, of.topology == Link::Topology::Memory ? "memory" : "switch",
-                       of.cacheBandwidth > 0 ? fmt::format(", cache_gbps: {:.12g}", of.cacheBandwidth * 8 / 1e9) : "",
-                       more);
+    return fmt::format(
+        "{{gbps: {:.12g}, latency_us: {:.12g}, topology: {}{}{}}}", of.bandwidth * 8 / 1e9, of.latency * 1e6,
+        of.topology == Link::Topology::Memory ? "memory" : "switch",
+        of.cacheBandwidth > 0 ? fmt::format(", cache_read_gbps: {:.12g}", of.cacheBandwidth * 8 / 1e9) : "", more);
   };
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"

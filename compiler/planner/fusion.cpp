@@ -160,7 +160,8 @@ public:
     keepConstants();
     // Of a wider copy what it is a copy of is marked as saved.
     for (const Node &node : problem.nodes)
-      if (node.op == "Cast" && isSavedNarrower(node)) madeAgain[size_t(node.results[0])] = true;
+      if (node.op == "Cast" && isSavedNarrower(node) && !kept[size_t(node.results[0])])
+        madeAgain[size_t(node.results[0])] = true;
     return {std::move(kept), std::move(madeAgain)};
   }
 

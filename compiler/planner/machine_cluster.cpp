@@ -156,9 +156,12 @@ double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link
 
 Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   Link link = cpuLink(figures.devices);
+  int64_t least = std::numeric_limits<int64_t>::max(); // bytes
+  for (const CollectiveFigure &c : figures.collectives)
+    if (c.members == figures.devices) least = std::min(least, c.bytes);
   std::vector<double> latencies;
   for (const CollectiveFigure &c : figures.collectives)
-    if (c.members == figures.devices && c.bytes < 1 << 14) latencies.push_back(c.seconds);
+    if (c.members == figures.devices && c.bytes < 2 * least) latencies.push_back(c.seconds);
   if (latencies.empty()) return link; // one device
   std::sort(latencies.begin(), latencies.end());
   link.latency = latencies[latencies.size() / 2];

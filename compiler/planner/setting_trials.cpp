@@ -14,6 +14,10 @@ constexpr size_t mostForced = 1000;
 // step.)
 constexpr double worthReducing = 0.02;
 
+bool isReducing(const StageProblem &stages, double seconds) {
+  return stages.model->setting.pp > 1 && leastNotHidden(stages) > worthReducing * seconds;
+}
+
 } // namespace
 
 // Does trying it settle every split of its operations?
@@ -58,7 +62,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       std::vector<int> choice = cell.variants[v].choice;
       StateCosts state = costState(model, choice);
       bool isTight = false; // the fastest variant recomputes, or does not fit: leaner ones may be better
-      bool isReducing = false;
+      bool wantsLeaner = false;
       double cheap = infinity;
       // Once plans are known only what fits is of interest: what a microbatch costs need not be known of others.
       if (found.worthTrying() < infinity && !hasRoomForState(model, state, space.memoryLimit, setting.pp))
@@ -66,13 +70,14 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       else {
         const StageProblem stages = space.stagesOf(model, cells.activityOf(cell, v, model), state);
         cheap = tryPlan(stages, choice, cell.isExact, isTight);
-        isReducing = setting.pp > 1 && !isSettled && leastNotHidden(stages) > worthReducing * known;
+        wantsLeaner =
+            v == 0 && !cell.hasLeaner && !isSettled && isReducing(stages, std::min(known, found.worthTrying()));
       }
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
         open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
       isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
-      if (v == 0 && (isTight || isReducing)) cells.addLeaner(cell);
+      if (v == 0 && (isTight || wantsLeaner)) cells.addLeaner(cell);
     }
     if (setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty()) {
       double exact = solveExactly(model, ways);
@@ -113,8 +118,9 @@ double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t 
   model.setting.zero = zeros.back();
   const StateCosts state = costState(model, cell.variants[variant].choice, ofStep);
   bool isTight = false;
-  const double least = leastOfAnyStage(space.stagesOf(model, activity, state), worthPlanning(setting), isTight);
-  if (isTight && variant == 0) cells.addLeaner(cell);
+  const StageProblem stages = space.stagesOf(model, activity, state);
+  const double least = leastOfAnyStage(stages, worthPlanning(setting), isTight);
+  if (variant == 0 && !cell.hasLeaner && (isTight || isReducing(stages, found.worthTrying()))) cells.addLeaner(cell);
   return least;
 }
 

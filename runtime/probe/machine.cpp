@@ -176,9 +176,12 @@ public:
         for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
                         plan::Collective::ALL_TO_ALL})
           // A line of the cache or two, which is all that the sums of a step are: the start; then more.
-          for (int64_t bytes : {std::max<int64_t>(64, 4 * members * members), int64_t(1) << 14, int64_t(1) << 16,
-                                int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 26})
-            CLEAVE_RETURN_IF_ERROR(collective(op, members, bytes, bytes >= int64_t(1) << 26));
+          for (int64_t bytes : {int64_t(64), int64_t(1) << 14, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22,
+                                int64_t(1) << 26}) {
+            const int64_t least = 4 * members * members; // an element from each to each
+            if (bytes >= least || bytes == 64)
+              CLEAVE_RETURN_IF_ERROR(collective(op, members, std::max(bytes, least), bytes >= int64_t(1) << 26));
+          }
     return Status::ok();
   }
 
@@ -220,7 +223,7 @@ private:
 
   // What a compiled step waits for a collective: each device writes its operand (as the kernel before it does: what the
   // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `isFar`:
-  // each works on other bytes than the ones before, so that none of them are in a cache.
+  // each works on other bytes than the ones before, so that none of them are in a cache, and nothing writes them.
   Status collective(plan::Collective::Op op, int64_t members, int64_t bytes, bool isFar) {
     const int64_t columns = bytes / 4 / members;
     const std::vector<int64_t> whole{members, columns}, part{1, columns}, turned{members, columns / members};

@@ -56,6 +56,19 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
     %4 = dist.own_part %1 {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
     return %3, %4 : tensor<4xf32>, tensor<4xf32>
   }
+  // A bias is repeated for the part, of which it has its own.
+  // CHECK-LABEL: func.func @bias_in_parts
+  // CHECK-NEXT:    %[[PART:.*]] = dist.own_part %arg1 {axes = ["tp"], dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
+  // CHECK-NEXT:    %[[WIDE:.*]] = onnx.Broadcast %[[PART]] {{.*}} (tensor<4xf32>) -> tensor<2x4xf32>
+  // CHECK-NEXT:    %[[SUM:.*]] = onnx.Add %arg0, %[[WIDE]] : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  // CHECK-NEXT:    return %[[SUM]]
+  func.func @bias_in_parts(%x: tensor<2x4xf32>, %bias: tensor<8xf32>) -> tensor<2x4xf32> {
+    %0 = dist.all_gather %x {axes = ["tp"], dim = 1 : i64} : (tensor<2x4xf32>) -> tensor<2x8xf32>
+    %1 = onnx.Broadcast %bias {dims = array<i64: 1>, shape = array<i64: 2, 8>} : (tensor<8xf32>) -> tensor<2x8xf32>
+    %2 = onnx.Add %0, %1 : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    %3 = dist.own_part %2 {axes = ["tp"], dim = 1 : i64} : (tensor<2x8xf32>) -> tensor<2x4xf32>
+    return %3 : tensor<2x4xf32>
+  }
   // One reader wants all of it.
   // CHECK-LABEL: func.func @also_whole
   // CHECK:         onnx.Tanh {{.*}} -> tensor<8xf32>

@@ -12,10 +12,24 @@ namespace cleave::planner {
 namespace {
 
 std::vector<double> numbersOf(const UnitActivity &unit) {
-  return {unit.kept,       unit.held,          unit.keptOnHost,     unit.largestLeaving, unit.transient,
-          unit.keptOfLast, unit.sums,          unit.workspace,      unit.beside,         double(unit.isAgain),
-          unit.forward,    unit.backwardInput, unit.backwardWeight, unit.communication,  unit.communicationForward,
-          unit.again,      unit.waiting};
+  return {unit.kept,
+          unit.held,
+          unit.keptOnHost,
+          unit.largestLeaving,
+          unit.transient,
+          unit.keptOfLast,
+          unit.sums,
+          unit.combined,
+          unit.workspace,
+          unit.beside,
+          double(unit.isAgain),
+          unit.forward,
+          unit.backwardInput,
+          unit.backwardWeight,
+          unit.communication,
+          unit.communicationForward,
+          unit.again,
+          unit.waiting};
 }
 
 void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std::string &where) {
@@ -29,6 +43,7 @@ void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std:
     }
   EXPECT_EQ(known.forwardCrossing, own.forwardCrossing) << where;
   EXPECT_EQ(known.backwardCrossing, own.backwardCrossing) << where;
+  EXPECT_EQ(known.passing, own.passing) << where;
 }
 
 // Layers with a constant each.
