@@ -188,7 +188,7 @@ Result<std::vector<runtime::KernelTrial>> trialKernels(int64_t devices) {
     if (!plan) return plan.status();
     const bool isStep = work == runtime::KernelTrial::step;
     const int commands = plan->programs(0).fragments(0).commands_size();
-    trials.push_back({work, operations, 4 * accesses, commands, isStep ? 3 * stepLayers : 0, isStep ? columns : 0,
+    trials.push_back({{work, operations, 4 * accesses, commands, isStep ? 3 * stepLayers : 0, isStep ? columns : 0},
                       std::make_shared<plan::Plan>(std::move(*plan))});
     return Status::ok();
   };

@@ -89,7 +89,7 @@ public:
         emit(op);
     while (!deferred.empty() && !contradiction) {
       release(/*all=*/true);
-      emit(updates.back());
+      emit(updates.pop_back_val());
     }
     for (Operation *op : program) // gradients of what was kept are made where they are added, one after the other
       if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);

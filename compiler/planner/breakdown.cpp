@@ -56,7 +56,11 @@ class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
       : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
-        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats)) {}
+        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats)),
+        recomputeOfKind(size_t(model.layout->kinds)) {
+    for (size_t u = 0; u < model.layout->units.size(); ++u)
+      ++recomputeOfKind[size_t(model.layout->units[u].kind)][decided.plan.recompute[u]];
+  }
 
   std::vector<TimePart> list() {
     addNodes();
@@ -119,15 +123,12 @@ private:
   std::map<Recompute, double> partsByRecompute(const Flow &flow) const {
     std::map<Recompute, double> parts;
     double all = 0;
-    for (size_t u = 0; u < model.layout->units.size(); ++u) {
-      const int kind = model.layout->units[u].kind;
-      for (const UnitShare &share : flow.shares) {
-        if (share.kind != kind) continue;
-        const double here = double(share.count) / double(model.layout->sizeOfKind[size_t(kind)]);
-        parts[decided.plan.recompute[u]] += here;
+    for (const UnitShare &share : flow.shares)
+      for (auto [how, units] : recomputeOfKind[size_t(share.kind)]) {
+        const double here = double(share.count * units) / double(model.layout->sizeOfKind[size_t(share.kind)]);
+        parts[how] += here;
         all += here;
       }
-    }
     if (all <= 0) return {{decision.recompute, 1.0}};
     for (auto &[how, part] : parts) part /= all;
     return parts;
@@ -211,6 +212,7 @@ private:
   const DecidedModel &decided;
   SplitModel model; // with the recomputation of the node that is priced
   std::vector<std::string> parts;
+  std::vector<std::map<Recompute, int>> recomputeOfKind; // units of each kind, by what they compute again
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;
   std::vector<TimePart> rows;

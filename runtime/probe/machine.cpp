@@ -139,8 +139,7 @@ public:
     for (const KernelTrial &kernel : probe.kernels) {
       int repeats = repeatsFor(kernel.elements * 0.2e-9 * kernel.commands);
       TrialPlan trial(*kernel.plan, repeats);
-      KernelFigure figure{
-          kernel.work, kernel.elements, kernel.bytes, kernel.commands, kernel.products, kernel.width, 0};
+      KernelFigure figure{kernel, 0};
       CLEAVE_RETURN_IF_ERROR(each(trial, repeats, figure.seconds));
       probe.say(kernel.work == KernelTrial::step
                     ? fmt::format("step             of {} commands, {:>5.0f} elements each: {:.1f} us", kernel.commands,

@@ -38,19 +38,17 @@ struct ProductFigure {
 // planner/cluster.h), and the bytes that it reads and writes. `update`: arithmetic in memory as an optimizer does it.
 // `step`: kernels of a training step, on rows of so many elements together, and products of those with weights [width,
 // width], so many of its commands.
-struct KernelTrial {
-  static constexpr const char *update = "update", *step = "step";
+struct KernelWork {
   std::string work;
   double elements = 0, bytes = 0;
   int commands = 1, products = 0;
   int64_t width = 0;
+};
+struct KernelTrial : KernelWork {
+  static constexpr const char *update = "update", *step = "step";
   std::shared_ptr<const plan::Plan> plan;
 };
-struct KernelFigure {
-  std::string work;
-  double elements = 0, bytes = 0;
-  int commands = 1, products = 0;
-  int64_t width = 0;
+struct KernelFigure : KernelWork {
   double seconds = 0;
 };
 // A copy: reads and writes `bytes` together, over and over the same ones.

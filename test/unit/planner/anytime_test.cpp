@@ -7,6 +7,7 @@
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/unequal_stages.h"
+#include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <limits>
@@ -112,13 +113,8 @@ TEST(SearchParts, EveryOneStops) {
   setting.schedule = "1f1b";
   auto model = buildModel(problem, facts, *cluster, constraints, setting);
   ASSERT_TRUE(model) << model.status().message();
-  std::vector<int> choice(model->variables.size(), 0);
-  ActivityCosts activity = costActivity(*model, choice);
-  StateCosts state = costState(*model, choice);
-  StageProblem stages;
-  stages.model = &*model;
-  stages.activity = &activity;
-  stages.state = &state;
+  testing::FirstSplit split(std::move(*model));
+  StageProblem &stages = split.stages;
   stages.profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
   stages.memoryLimit = infinity;
   stages.recompute = Recompute::None;
@@ -133,10 +129,10 @@ TEST(SearchParts, EveryOneStops) {
   EXPECT_LE(relaxation.bound(), (*all)[0].seconds);
   StagePlan plan = planCut(stages, (*all)[0].firstUnits);
   PlanEvaluation evaluation = evaluatePlan(stages, plan);
-  const std::vector<int> given = choice;
+  std::vector<int> choice = split.choice;
   improvePlan(stages, plan, 1000, choice, evaluation, over);
-  EXPECT_EQ(choice, given);
-  auto mixed = std::make_shared<SplitModel>(*model);
+  EXPECT_EQ(choice, split.choice);
+  auto mixed = std::make_shared<SplitModel>(split.model);
   mixZero(stages, {0, 1, 2, 3}, choice, 1000, mixed, plan, evaluation, over);
   EXPECT_TRUE(mixed->lowers.empty());
   EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, infinity, over));

@@ -42,17 +42,17 @@ runtime::MachineFigures lawful(int64_t devices) {
   // Of 39 commands, 24 of them products with weights of 64 by 64, each of which takes so long to start.
   auto step = [&](double samples, double start) {
     double product = 2 * samples * 64 * 64 / rate * (1 + lost / samples) * (1 + lost / 64) * (1 + lost / 64);
-    return runtime::KernelFigure{"step", samples * 64, 0, 39, 24, 64, 39 * start + 24 * product + samples * 1e-8};
+    return runtime::KernelFigure{{"step", samples * 64, 0, 39, 24, 64}, 39 * start + 24 * product + samples * 1e-8};
   };
   figures.kernelSeconds = 2e-7;
   figures.soloSeconds = 5e-8;
-  figures.kernels = {{"arithmetic", 1e4, 1e4, 1, 0, 0, 6e-7 + 1e4 / 200e9 + 1e4 * 2e-11},
-                     {"arithmetic", 1e5, 1e5, 1, 0, 0, 6e-7 + 1e5 / 200e9 + 1e5 * 2e-11},
-                     {"function", 1e5, 1e5, 1, 0, 0, 6e-7 + 1e5 / 200e9 + 1e5 * 3e-10},
+  figures.kernels = {{{"arithmetic", 1e4, 1e4, 1, 0, 0}, 6e-7 + 1e4 / 200e9 + 1e4 * 2e-11},
+                     {{"arithmetic", 1e5, 1e5, 1, 0, 0}, 6e-7 + 1e5 / 200e9 + 1e5 * 2e-11},
+                     {{"function", 1e5, 1e5, 1, 0, 0}, 6e-7 + 1e5 / 200e9 + 1e5 * 3e-10},
                      step(128, 25e-7),
                      step(512, 25e-7),
                      step(128, 60e-7), // something disturbed it
-                     {"update", 3e8, 2e9, 1, 0, 0, 6e-7 + 0.5 * 2e9 / 50e9 + 3e8 * 2e-11}};
+                     {{"update", 3e8, 2e9, 1, 0, 0}, 6e-7 + 0.5 * 2e9 / 50e9 + 3e8 * 2e-11}};
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {

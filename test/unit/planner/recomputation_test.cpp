@@ -1,5 +1,5 @@
 // What recomputation does again, of a GPT whose products can be counted by hand.
-#include "compiler/planner/stage_plan.h"
+#include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <map>
@@ -47,14 +47,9 @@ TEST(Recomputation, UnitsOfOneSegmentAreComputedAgainTogether) {
   b.op("loss", "Sum", "bn->", {x});
   const ProblemFacts facts = gatherFacts(b.problem, {});
   const Cluster cluster = *parseCluster("cpu:1");
-  const SplitModel model = *buildModel(b.problem, facts, cluster, {}, Setting{});
-  const std::vector<int> choice(model.variables.size(), 0);
-  const ActivityCosts activity = costActivity(model, choice);
-  const StateCosts state = costState(model, choice);
-  StageProblem stages;
-  stages.model = &model;
-  stages.activity = &activity;
-  stages.state = &state;
+  FirstSplit split(*buildModel(b.problem, facts, cluster, {}, Setting{}));
+  const SplitModel &model = split.model;
+  StageProblem &stages = split.stages;
   stages.allowed = {Recompute::None, Recompute::Full};
   stages.recompute = Recompute::None;
   const double all = planCut(stages, {0}).bytes;

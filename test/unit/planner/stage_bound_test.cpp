@@ -3,6 +3,7 @@
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
 #include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -250,14 +251,9 @@ TEST(StageBound, OfFewCutsTheFastestIsKnown) {
       ASSERT_TRUE(model) << model.status().message();
       const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
       if (!profile || profile->stages > int(model->layout->units.size())) continue;
-      const std::vector<int> choice(model->variables.size(), 0);
-      ActivityCosts activity = costActivity(*model, choice);
-      StateCosts state = costState(*model, choice);
+      const testing::FirstSplit split(std::move(*model));
       for (bool isOpen : {false, true}) {
-        StageProblem stages;
-        stages.model = &*model;
-        stages.activity = &activity;
-        stages.state = &state;
+        StageProblem stages = split.stages;
         stages.profile = profile;
         stages.memoryLimit = infinity;
         if (!isOpen) stages.recompute = Recompute::None;

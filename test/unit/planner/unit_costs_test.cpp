@@ -1,5 +1,5 @@
 // A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
-#include "compiler/planner/stage_plan.h"
+#include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 
@@ -24,18 +24,11 @@ TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
           setting.recompute = how;
           setting.microbatches = microbatches;
           setting.exceptLast = exceptLast;
-          const SplitModel model = *buildModel(problem, facts, cluster, {}, setting);
-          const std::vector<int> choice(model.variables.size(), 0);
-          const ActivityCosts activity = costActivity(model, choice);
-          const StateCosts state = costState(model, choice);
-          StageProblem stages;
-          stages.model = &model;
-          stages.activity = &activity;
-          stages.state = &state;
-          stages.memoryLimit = cluster.device.memoryBytes;
-          stages.recompute = how;
-          const MemoryBreakdown step = evaluate(model, choice).predicted.memory,
-                                plan = evaluatePlan(stages, planCut(stages, {0})).predicted.memory;
+          FirstSplit split(*buildModel(problem, facts, cluster, {}, setting));
+          split.stages.memoryLimit = cluster.device.memoryBytes;
+          split.stages.recompute = how;
+          const MemoryBreakdown step = evaluate(split.model, split.choice).predicted.memory,
+                                plan = evaluatePlan(split.stages, planCut(split.stages, {0})).predicted.memory;
           EXPECT_NEAR(step.total(), plan.total(), 1) << setting.str();
           EXPECT_NEAR(step.activations, plan.activations, 1) << setting.str();
           EXPECT_NEAR(step.workspace, plan.workspace, 1) << setting.str();
@@ -122,18 +115,12 @@ TEST(UnitCosts, WhatPassesOverStagesHasBuffersForAllMicrobatchesInFlight) {
     }
     b.op("loss", "Sum", "bk->", {b.op("skip", "Add", "bk,bk->bk", {made[4], passes ? made[1] : made[4]})});
     const ProblemFacts facts = gatherFacts(b.problem, {});
-    const SplitModel model = *buildModel(b.problem, facts, cluster, {}, setting);
-    const std::vector<int> choice(model.variables.size(), 0);
-    const ActivityCosts activity = costActivity(model, choice);
-    const StateCosts state = costState(model, choice);
-    StageProblem stages;
-    stages.model = &model;
-    stages.activity = &activity;
-    stages.state = &state;
+    FirstSplit split(*buildModel(b.problem, facts, cluster, {}, setting));
+    StageProblem &stages = split.stages;
     stages.profile = scheduleProfile("gpipe", 4, 8);
     stages.memoryLimit = cluster.device.memoryBytes;
     stages.recompute = Recompute::None;
-    EXPECT_EQ(model.layout->units.size(), 4U);
+    EXPECT_EQ(split.model.layout->units.size(), 4U);
     std::vector<double> bytes;
     for (const StageDecision &stage : evaluatePlan(stages, planCut(stages, {0, 1, 2, 3})).stages)
       bytes.push_back(stage.memory.workspace);
