@@ -22,8 +22,8 @@ constexpr int64_t rows = 512, columns = 64;
 constexpr int64_t fewRows = 128;
 
 // A step's samples, few and more, and layers. Each of its kernels has enough elements for several threads to share.
-constexpr int64_t stepSamples[] = {128, 512};
-constexpr int stepLayers = 8;
+constexpr int64_t stepSamples[] = {256, 1024};
+constexpr int stepLayers = 24;
 
 struct Body {
   ElementWork work;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -91,26 +92,25 @@ double edgeSeconds(const Device &device, const runtime::KernelFigure &step) {
   return step.products * 2 * lost * across * across / (device.flopsAt("fp32") * device.computeEfficiency);
 }
 
+double medianOf(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
 // What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
 // step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
-// What was measured several times counts as it was quickest.
+// What was measured several times counts by its median: the machine may change its speed meanwhile, and the quickest of
+// one need not be of the time of the quickest of the other.
 double fitStart(const MachineFigures &figures, const Device &device, bool inStep) {
-  std::vector<runtime::KernelFigure> kernels;
-  for (const runtime::KernelFigure &kernel : figures.kernels) {
-    if ((kernel.work == runtime::KernelTrial::step) != inStep) continue;
-    auto same = std::ranges::find_if(kernels, [&](const runtime::KernelFigure &other) {
-      return other.work == kernel.work && other.elements == kernel.elements;
-    });
-    if (same == kernels.end())
-      kernels.push_back(kernel);
-    else
-      same->seconds = std::min(same->seconds, kernel.seconds);
-  }
-  for (const runtime::KernelFigure &few : kernels)
-    for (const runtime::KernelFigure &many : kernels) {
-      if (few.work != many.work || few.elements >= many.elements) continue;
-      const double ratio = few.elements / many.elements,
-                   more = workingSeconds(device, few) - ratio * workingSeconds(device, many);
+  std::map<std::pair<std::string, double>, std::vector<double>> seconds; // of work on so many elements
+  for (const runtime::KernelFigure &kernel : figures.kernels)
+    if ((kernel.work == runtime::KernelTrial::step) == inStep)
+      seconds[{kernel.work, kernel.elements}].push_back(workingSeconds(device, kernel));
+  for (const runtime::KernelFigure &few : figures.kernels)
+    for (const auto &[many, taken] : seconds) {
+      auto same = seconds.find({few.work, few.elements});
+      if (same == seconds.end() || few.work != many.first || few.elements >= many.second) continue;
+      const double ratio = few.elements / many.second, more = medianOf(same->second) - ratio * medianOf(taken);
       return std::max(0.0, (more / (1 - ratio) - edgeSeconds(device, few)) / few.commands);
     }
   return 0;
@@ -163,8 +163,7 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
   for (const CollectiveFigure &c : figures.collectives)
     if (c.members == figures.devices && c.bytes < 2 * least) latencies.push_back(c.seconds);
   if (latencies.empty()) return link; // one device
-  std::sort(latencies.begin(), latencies.end());
-  link.latency = latencies[latencies.size() / 2];
+  link.latency = medianOf(latencies);
   if (double rate = fitRate(figures, cluster, link, true); rate > 0) link.bandwidth = rate;
   if (cluster.device.cacheBytes() > 0) link.cacheBandwidth = fitRate(figures, cluster, link, false);
   return link;
