@@ -3,6 +3,7 @@
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/partition.h"
 #include "compiler/partition/update_memory.h"
+#include "compiler/partition/update_work.h"
 #include <llvm/ADT/StringSet.h>
 
 using namespace mlir;
@@ -18,6 +19,7 @@ struct Extraction {
   DenseMap<Value, int> tensorOf;
   llvm::StringMap<int> parameterOf;
   llvm::StringMap<double> optimizerBytes, updateBytes; // by parameter
+  llvm::StringMap<planner::UpdateWork> updates;
   llvm::StringSet<> names;
 
   int addTensor(std::string name, TensorKind kind, Type type) {
@@ -60,6 +62,7 @@ struct Extraction {
         tensor.optimizerBytes = state->second / static_cast<double>(tensor.elements());
       if (auto update = updateBytes.find(param.getSymName()); update != updateBytes.end() && tensor.elements() > 0)
         tensor.updateBytes = update->second / static_cast<double>(tensor.elements());
+      tensor.update = updates.lookup(param.getSymName());
     }
     return entry->second;
   }
@@ -97,6 +100,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     if (param.getRole() == "optimizer_state" && param.getOf())
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
   state.updateBytes = updateMemory(function, symbols);
+  state.updates = updateWork(function, symbols);
   state.addArguments(function);
 
   // A value needs a gradient if a trainable parameter reaches it.

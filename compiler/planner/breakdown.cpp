@@ -97,8 +97,8 @@ private:
       Price price = nodePrice(model, variable, candidate);
       price += exchangePrice(model, variable, candidate, &collectives);
       scaleNew(1 / double(variable.count));
-      TimePart &time = row(int(i), problem.nodes[i].op);
-      ++time.count;
+      ++row(int(i), problem.nodes[i].op).count;
+      TimePart &time = row(int(i), servedBy(int(i)));
       time.computeSeconds += (price.forward + price.backward) / double(variable.count);
       time.communicationSeconds += price.exposed / double(variable.count);
     }
@@ -114,7 +114,7 @@ private:
                                 usesOf(model, flow, decided.choice), &collectives);
         scaleNew(part);
         if (price.exposed <= 0 || node < 0) continue;
-        row(node, problem.nodes[size_t(node)].op).communicationSeconds += part * price.exposed;
+        row(node, servedBy(node)).communicationSeconds += part * price.exposed;
       }
     }
   }
@@ -200,6 +200,27 @@ private:
       collectives[scaled].seconds *= times;
       collectives[scaled].times *= times;
     }
+  }
+
+  // A kernel's bytes are priced where they are read and written, which in 16 bits are its casts: they count as the
+  // operation whose result they narrow, or which reads what they widen.
+  const std::string &servedBy(int node) const {
+    const int cluster = decided.facts->fused[size_t(node)].cluster;
+    auto isOther = [&](int other) { return other >= 0 && decided.facts->fused[size_t(other)].cluster == cluster; };
+    auto isCast = [&](int other) { return problem.nodes[size_t(other)].op == "Cast"; };
+    int before = node, after = node;
+    while (cluster >= 0 && isCast(before)) {
+      const int producer = decided.facts->producers[size_t(problem.nodes[size_t(before)].operands[0])];
+      if (!isOther(producer)) break;
+      before = producer;
+    }
+    while (cluster >= 0 && isCast(before) && isCast(after)) {
+      const auto &readers = decided.facts->readers[size_t(problem.nodes[size_t(after)].results[0])];
+      auto reader = std::ranges::find_if(readers, [&](const auto &read) { return isOther(read.first); });
+      if (reader == readers.end()) break;
+      after = reader->first;
+    }
+    return problem.nodes[size_t(isCast(before) ? after : before)].op;
   }
 
   int firstReader(int tensor) const {
@@ -368,13 +389,18 @@ Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {
       {"compute",
        [](Cluster &c) {
          for (auto &[precision, flops] : c.device.flops) flops *= 2;
+         for (double &seconds : c.device.elementSeconds) seconds /= 2;
        }},
       {"memory bandwidth",
        [](Cluster &c) {
          c.device.memoryBandwidth *= 2;
          for (CacheLevel &level : c.device.caches) level.bandwidth *= 2;
        }},
-      {"bandwidth inside a node", [](Cluster &c) { c.node.bandwidth *= 2; }},
+      {"bandwidth inside a node",
+       [](Cluster &c) {
+         c.node.bandwidth *= 2;
+         c.node.cacheBandwidth *= 2;
+       }},
       {"network bandwidth", [](Cluster &c) { c.network.bandwidth *= 2; }}};
   std::vector<Sensitivity> rows;
   for (const auto &[what, change] : changes) {

@@ -3,6 +3,7 @@
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -152,6 +153,40 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
 
 namespace {
 
+// What the update does beside passing over the parameter: its products, in fp32, and what devices with parts of it
+// exchange for them and for norms.
+void addUpdateWork(const SplitModel &model, const Variable &variable, Layout layout, bool isSharded, Ledger &ledger,
+                   Price &price) {
+  const UpdateWork &work = model.problem->tensors[size_t(variable.index)].update;
+  if (work.splits.empty()) return;
+  const Setting &setting = model.setting;
+  const double count = double(variable.count);
+  double flops = work.flops;
+  auto split = [&](int64_t dim, double ways, AxisSet axes) {
+    const UpdateWork::Split &along = work.splits[size_t(dim)];
+    if (work.flops > 0) {
+      const double alike = along.wholeFlops / work.flops;
+      flops *= alike + (1 - alike) / ways;
+    }
+    auto exchange = [&](Collective collective, double bytes, double times, const char *why) {
+      if (times > 0) price.exposed += ledger.add(collective, axes, bytes / times, count * times, why);
+    };
+    exchange(Collective::AllGather, along.gathered, along.gathers,
+             "an update needs what other devices have of its parameter");
+    exchange(Collective::AllReduce, along.summed, along.sums, "an update sums over parts of its parameter");
+  };
+  if (layout >= 0) split(layout, double(setting.tp), setOf({Axis::Tensor}));
+  if (isSharded) split(model.zeroDimension(variable.index, layout), double(setting.zeroWays()), setting.zeroSet());
+  if (flops <= 0) return;
+  LocalWork product;
+  product.flops = flops;
+  product.kernels = work.products;
+  const double side = std::cbrt(flops / work.products / 2);
+  product.product = {side, side, side, 1};
+  product.bytes = work.products * 3 * side * side * sizeof(float);
+  price.update += count * operationSeconds(*model.cluster, "fp32", product);
+}
+
 // Of a parameter with this ZeRO stage.
 Price stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
@@ -197,6 +232,8 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   // there, codegen/add_in_place.cpp, does with less.)
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
+  Ledger ledger(model, variable.index, sink, 1, distance);
+  addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
 
   if (movesState(setting.offload) && price.optimizer >= count * constants::leastOnHost) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
@@ -212,7 +249,6 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
   const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
-  Ledger ledger(model, variable.index, sink, 1, distance);
   if (zero == 0 || ways == 1) {
     price.hideable = ledger.bucketed(Collective::AllReduce, setting.batchSet() | partSet, gradient, count,
                                      "gradients are summed over the batch");

@@ -25,6 +25,20 @@ enum class TensorKind : uint8_t {
   Activation, // result of a node
 };
 
+// What the update of a parameter does beside passing over it once (Muon's products, norms of LAMB): of all of it, and
+// where the parameter lies split along a dimension.
+struct UpdateWork {
+  struct Split {
+    double wholeFlops = 0;            // of products that every device makes alike
+    double gathered = 0, gathers = 0; // bytes that the devices put together, in so many collectives
+    double summed = 0, sums = 0;      // and of which each has a part of the sum
+    bool operator==(const Split &) const = default;
+  };
+  double flops = 0, products = 0;
+  std::vector<Split> splits; // by dimension; empty: it passes over it only
+  bool operator==(const UpdateWork &) const = default;
+};
+
 struct Tensor {
   std::string name;
   TensorKind kind = TensorKind::Activation;
@@ -34,6 +48,7 @@ struct Tensor {
   bool trainable = false;    // Parameter: has a gradient and optimizer state
   double optimizerBytes = 0; // Parameter: optimizer state, bytes an element (adam in fp32: 8)
   double updateBytes = 0;    // Parameter: what its update makes on its way, at once, bytes an element
+  UpdateWork update;         // Parameter
   int64_t gradientBytes = 4; // Parameter: gradient, bytes an element
   int64_t batchDim = -1;     // Input, Label: the dimension that counts samples (0 unless the model differs)
 

@@ -5,6 +5,7 @@
 //   batch 32 samples 32 precision fp32
 //   tensor 0 input "x" 4 [32,64] batch 0
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
+//     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
 //   tensor 2 activation "y" 4 [32,128] saved
 //   node "matmul" "Contract" flops 524288 backward 1048576
 //     factors 32 64:sum 128
@@ -62,7 +63,14 @@ Status readTensor(TextReader &reader, std::vector<Tensor> &tensors) {
       CLEAVE_RETURN_IF_ERROR(reader.number(tensor.optimizerBytes));
     else if (word == "update")
       CLEAVE_RETURN_IF_ERROR(reader.number(tensor.updateBytes));
-    else if (word == "gradient")
+    else if (word == "products") {
+      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.update.products));
+      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.update.flops));
+    } else if (word == "split") {
+      UpdateWork::Split &split = tensor.update.splits.emplace_back();
+      for (double *number : {&split.wholeFlops, &split.gathers, &split.gathered, &split.sums, &split.summed})
+        CLEAVE_RETURN_IF_ERROR(reader.number(*number));
+    } else if (word == "gradient")
       CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.gradientBytes));
     else if (word == "batch")
       CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.batchDim));
@@ -167,6 +175,10 @@ std::string Problem::text() const {
     if (tensor.trainable) out += " trainable";
     if (tensor.optimizerBytes > 0) out += fmt::format(" optimizer {}", tensor.optimizerBytes);
     if (tensor.updateBytes > 0) out += fmt::format(" update {}", tensor.updateBytes);
+    if (tensor.update.products > 0) out += fmt::format(" products {} {}", tensor.update.products, tensor.update.flops);
+    for (const UpdateWork::Split &split : tensor.update.splits)
+      out += fmt::format(" split {} {} {} {} {}", split.wholeFlops, split.gathers, split.gathered, split.sums,
+                         split.summed);
     if (tensor.gradientBytes != 4) out += fmt::format(" gradient {}", tensor.gradientBytes);
     if (tensor.batchDim >= 0) out += fmt::format(" batch {}", tensor.batchDim);
     out += "\n";

@@ -418,6 +418,17 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
     freed.microbatches.reset();
     attempt("another --microbatches", cluster, freed);
   }
+  if (constraints.schedule && withoutPreset(constraints, cluster).schedule) {
+    Constraints freed = constraints;
+    freed.schedule.reset();
+    attempt("another --schedule", cluster, freed);
+  }
+  if (!constraints.balance.empty() || !constraints.cuts.empty()) {
+    Constraints freed = constraints;
+    freed.balance.clear();
+    freed.cuts.clear();
+    attempt("without --balance and --split-at", cluster, freed);
+  }
   if (constraints.dp || constraints.tp || constraints.fsdp || constraints.pp || constraints.cp || constraints.ep ||
       !constraints.like.empty() || !constraints.pins.empty())
     attempt("another mesh, without preset and pins", cluster, withoutMesh(constraints, cluster));

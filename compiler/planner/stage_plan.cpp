@@ -234,8 +234,9 @@ public:
       if (isCut) slowest = slowestStage();
       result.bound = leastSeconds(least, slowest, worth.bound, result.isTight);
       const bool isSlow = worth.bound < infinity && result.bound >= worth.bound;
-      const bool isSlowByFormula =
-          !isSlow && problem.profile && leastByFormula(least, slowest, least.again) >= worth.formula;
+      // Where nothing has been found yet a cut that does not fit is of interest, too: it may need least.
+      const bool isSlowByFormula = !isSlow && problem.profile && worth.formula < infinity &&
+                                   leastByFormula(least, slowest, least.again) >= worth.formula;
       // By formula shardings that keep less are no faster than these would be with more memory.
       if (isSlowByFormula) result.isTight = result.isTight && leastByFormula(least, slowest, 0) < worth.formula;
       result.isPruned = isSlow || isSlowByFormula;

@@ -1,8 +1,11 @@
 // What each single choice of one report would be worth in another one's place.
 #include "compiler/report/single_changes.h"
 #include "compiler/planner/search.h"
+#include "compiler/planner/search_space.h"
 #include "compiler/report/pricing_source.h"
-#include <fmt/format.h>
+#include "compiler/report/tables.h"
+#include <fmt/ranges.h>
+#include <set>
 
 namespace cleave::report {
 namespace {
@@ -12,6 +15,19 @@ std::string orderOf(const dist::Mesh &mesh) {
   std::string order;
   for (planner::Axis axis : planner::orderOf(mesh)) order += (order.empty() ? "" : ",") + std::string(name(axis));
   return order;
+}
+
+// "full", or what each block does where they differ: "full,selective,none".
+std::string recomputationOf(const Report &report) {
+  std::vector<std::string> blocks;
+  for (const Stage &stage : report.stages) {
+    blocks.insert(blocks.end(), size_t(stage.recomputedBlocks), "full");
+    blocks.insert(blocks.end(), size_t(stage.selectiveBlocks), "selective");
+    blocks.insert(blocks.end(), size_t(stage.blocks - stage.recomputedBlocks - stage.selectiveBlocks), "none");
+  }
+  if (std::set<std::string>(blocks.begin(), blocks.end()).size() <= 1) return report.recompute;
+  const size_t suffix = std::min(report.recompute.size(), report.recompute.find(':')); // ":except-last"
+  return fmt::format("{}{}", fmt::join(blocks, ","), report.recompute.substr(suffix));
 }
 
 // The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
@@ -40,7 +56,7 @@ planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluste
   flags.zero = fmt::format("{}", report.zero);
   flags.microbatches = fmt::format("{}", report.microbatches);
   flags.schedule = report.schedule;
-  flags.recompute = report.recompute;
+  flags.recompute = recomputationOf(report);
   flags.offload = report.offload;
   return flags;
 }
@@ -60,7 +76,7 @@ SingleChange price(const PricingSource &source, const std::string &what, const p
   }
   row.stepSeconds = decision->predicted.stepSeconds;
   row.memoryBytes = decision->predicted.memory.total();
-  if (row.memoryBytes > source.cluster.device.memoryBytes) row.whyNot = "does not fit";
+  if (row.memoryBytes > planner::usableMemory(source.cluster)) row.whyNot = "does not fit";
   return row;
 }
 
@@ -88,7 +104,8 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
     bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
     if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;
     if (choice == &planner::SplitFlags::schedule && isStaged != wasStaged) return;
-    std::string name = fmt::format("{} {}", what, theirs.*choice);
+    const bool isRecompute = choice == &planner::SplitFlags::recompute; // told shorter than it is asked for
+    std::string name = fmt::format("{} {}", what, isRecompute ? recomputeText(right) : theirs.*choice);
     if (isMesh && !theirs.like.empty()) name += " like " + theirs.like;
     rows.push_back(price(*source, name, flags));
   };

@@ -13,7 +13,7 @@ struct SingleChange {
 };
 
 // The first row is the left report as it is, priced in the same way: with its mesh, ZeRO, microbatches, schedule and
-// recomputation of all blocks, and shardings chosen again. Errors: a report that has no source.
+// recomputation of each block, and shardings chosen again. Errors: a report that has no source.
 Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const Report &right);
 
 } // namespace cleave::report

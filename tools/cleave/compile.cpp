@@ -2,6 +2,7 @@
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/verify.h"
 #include "tools/cleave/commands.h"
+#include <algorithm>
 #include <fmt/core.h>
 #include <memory>
 
@@ -27,6 +28,11 @@ int runCompile(const Options &options) {
   auto request = options.request.request();
   if (!request) return fail(request.status());
   request->emulate = options.emulate;
+  std::vector<std::string> told;
+  request->warn = [&told, warn = request->warn](const std::string &text) {
+    warn(text);
+    told.push_back(text);
+  };
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
   // What the runtime would refuse is not written.
@@ -40,6 +46,8 @@ int runCompile(const Options &options) {
                options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
                1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
                options.output);
+  for (const std::string &note : compiled->report.notes)
+    if (!options.json && std::ranges::find(told, note) == told.end()) fmt::print("note: {}\n", note);
   if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
     fmt::print("{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
                plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"

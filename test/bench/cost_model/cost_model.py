@@ -178,7 +178,7 @@ def main():
              (f"Rows more than {FAR_OFF:.0%} off", ROW_HEAD + [row_line(row) for row in far]),
              ("Memory", memory), ("Pipeline bubbles", bubbles)]
     if args.rows:
-        parts.append(("Every row", ROW_HEAD + [row_line(row) for row in rows + links]))
+        parts.insert(0, ("Every row", ROW_HEAD + [row_line(row) for row in rows + links]))
     text = "\n\n".join(f"### {title}\n" + "\n".join(lines) for title, lines in parts) + "\n"
     for source, of in grouped(rows + links, lambda row: row.source):
         error = mape([row for row in of if not row.is_calibration])

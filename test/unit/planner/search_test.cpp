@@ -4,7 +4,6 @@
 #include "test/unit/planner/problem_builder.h"
 #include <array>
 #include <ctime>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace cleave::planner {
@@ -218,34 +217,6 @@ TEST(Search, PinsAreKept) {
   EXPECT_THAT(message("nothing=tp"), ::testing::HasSubstr("no tensor or parameter matches"));
   EXPECT_THAT(message("*/up.weight=tp"), ::testing::HasSubstr("has 2 dimensions, the pin 1; heads count"));
   EXPECT_THAT(message("*/up.weight=dp,-"), ::testing::HasSubstr("--zero 3"));
-}
-
-TEST(Search, WhenNothingFitsItSaysWhatWould) {
-  auto cluster = parseCluster("a100-80g:8");
-  auto constraints = parseConstraints({.like = "ddp"}, *cluster);
-  Result<Decision> decision = solve(gpt({64, 2048, 8192, 64, 48, 51200}), *cluster, *constraints, {});
-  ASSERT_FALSE(decision);
-  EXPECT_EQ(decision.status().exitStatus(), 3);
-  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("no plan fits"));
-  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
-}
-
-// What is said to fit does, at the price that is said, when it is asked for.
-TEST(Search, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
-  Problem problem = gpt({64, 64, 256, 8, 8, 512});
-  Result<Cluster> cluster = parseCluster("a100-80g:4");
-  cluster->device.memoryBytes = 60e6;
-  Result<Decision> refused = solve(problem, *cluster, *parseConstraints({.like = "ddp"}, *cluster), {});
-  ASSERT_FALSE(refused);
-  const std::string text = refused.status().message();
-  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("another --zero"))); // it would be no ddp
-  Result<Decision> free = solve(problem, *cluster, *parseConstraints({}, *cluster), {.alternatives = false});
-  ASSERT_TRUE(free) << free.status().message();
-  ASSERT_NE(free->recompute, Recompute::None);
-  EXPECT_THAT(text, ::testing::HasSubstr(
-                        fmt::format("another mesh, without preset and pins: {} zero {} microbatches {} recompute {}",
-                                    free->mesh.str(), free->zero, free->microbatches, name(free->recompute))));
-  EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
 }
 
 // Of parameters whose optimizer state on a device, of so many parts, is less than a page: it does not leave.

@@ -1,6 +1,7 @@
 // A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace cleave;
@@ -33,6 +34,41 @@ TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
           EXPECT_NEAR(step.activations, plan.activations, 1) << setting.str();
           EXPECT_NEAR(step.workspace, plan.workspace, 1) << setting.str();
         }
+}
+
+// Muon's products: divided among the devices that have parts of the parameter but for those that each makes, in fp32
+// whatever the step is in; what they exchange for them is waited for.
+TEST(UnitCosts, AnUpdateMultipliesAndExchanges) {
+  ProblemBuilder b("muon", 16);
+  const int w = b.parameter("w", {64, 256});
+  b.op("loss", "Sum", "bh->", {b.op("up", "Contract", "bk,kh->bh", {b.input("x", {16, 64}), w})});
+  const Problem plain = b.problem;
+  UpdateWork &work = b.problem.tensors[size_t(w)].update;
+  work.flops = 6e12;
+  work.products = 15;
+  work.splits = {{0, 5e6, 5, 4, 1}, {2e12, 0, 0, 81920, 5}};
+  b.problem.precision = "bf16";
+  ASSERT_EQ(Problem::parse(b.problem.text(), "p.txt")->tensors[size_t(w)].update, work);
+  const Cluster cluster = *parseCluster("a100-80g:4");
+  auto priceOf = [&](const Problem &problem, int zero) {
+    Setting setting;
+    setting.dp = 4;
+    setting.zero = zero;
+    const SplitModel model = *buildModel(problem, gatherFacts(problem, {}), cluster, {}, setting);
+    return homePrice(model, model.variables[size_t(model.variableOfTensor[size_t(w)])], 0);
+  };
+  auto seconds = [&](double flops) {
+    const double side = std::cbrt(flops / 15 / 2);
+    return operationSeconds(
+        cluster, "fp32",
+        {.flops = flops, .bytes = 15 * 12 * side * side, .product = {side, side, side}, .kernels = 15});
+  };
+  EXPECT_NEAR(priceOf(b.problem, 0).update - priceOf(plain, 0).update, seconds(6e12), 1e-9);
+  EXPECT_EQ(priceOf(b.problem, 0).exposed, 0);
+  // ZeRO cuts the longer dimension.
+  EXPECT_NEAR(priceOf(b.problem, 1).update - priceOf(plain, 1).update, seconds(3e12), 1e-9);
+  EXPECT_NEAR(priceOf(b.problem, 1).exposed, 5 * collectiveSeconds(cluster, Collective::AllReduce, {4, 4}, 16384),
+              1e-12);
 }
 
 // A table that the first unit reads whole and the last one in parts lies in parts: every stage that reads it has a sum

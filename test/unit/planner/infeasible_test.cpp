@@ -1,0 +1,64 @@
+#include "compiler/planner/search.h"
+#include "test/unit/planner/problem_builder.h"
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace cleave::planner {
+namespace {
+
+using testing::gpt;
+
+TEST(Infeasible, WhenNothingFitsItSaysWhatWould) {
+  auto cluster = parseCluster("a100-80g:8");
+  auto constraints = parseConstraints({.like = "ddp"}, *cluster);
+  Result<Decision> decision = solve(gpt({64, 2048, 8192, 64, 48, 51200}), *cluster, *constraints, {});
+  ASSERT_FALSE(decision);
+  EXPECT_EQ(decision.status().exitStatus(), 3);
+  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("no plan fits"));
+  EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
+}
+
+// Of a pipeline whose schedule keeps too much another schedule is named, and of a cut that was given another cut.
+TEST(Infeasible, WhenNoPipelineFitsItSaysWhatWould) {
+  Problem problem = gpt({64, 64, 256, 8, 8, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  SplitFlags flags{.mesh = "pp=4", .microbatches = "16", .schedule = "gpipe", .recompute = "none", .offload = "none"};
+  cluster->device.memoryBytes = 120e6;
+  auto messageOf = [&](const SplitFlags &asked) {
+    Result<Decision> decision = solve(problem, *cluster, *parseConstraints(asked, *cluster), {});
+    EXPECT_FALSE(decision);
+    EXPECT_EQ(decision.status().exitStatus(), int(ErrorKind::NoFit)) << decision.status().message();
+    return decision.status().message();
+  };
+  std::string text = messageOf(flags);
+  EXPECT_THAT(text, ::testing::HasSubstr("needs"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\n  another --schedule: pp=4"));
+  flags.schedule = "1f1b";
+  Result<Decision> fits = solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false});
+  ASSERT_TRUE(fits) << fits.status().message();
+  cluster->device.memoryBytes = 1.1 * fits->predicted.memory.total();
+  flags.balance = "1,1,1,5";
+  text = messageOf(flags);
+  EXPECT_THAT(text, ::testing::HasSubstr("\n  without --balance and --split-at: pp=4"));
+}
+
+// What is said to fit does, at the price that is said, when it is asked for.
+TEST(Infeasible, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
+  Problem problem = gpt({64, 64, 256, 8, 8, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  cluster->device.memoryBytes = 60e6;
+  Result<Decision> refused = solve(problem, *cluster, *parseConstraints({.like = "ddp"}, *cluster), {});
+  ASSERT_FALSE(refused);
+  const std::string text = refused.status().message();
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("another --zero"))); // it would be no ddp
+  Result<Decision> free = solve(problem, *cluster, *parseConstraints({}, *cluster), {.alternatives = false});
+  ASSERT_TRUE(free) << free.status().message();
+  ASSERT_NE(free->recompute, Recompute::None);
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        fmt::format("another mesh, without preset and pins: {} zero {} microbatches {} recompute {}",
+                                    free->mesh.str(), free->zero, free->microbatches, name(free->recompute))));
+  EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
+}
+
+} // namespace
+} // namespace cleave::planner
