@@ -11,11 +11,12 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr size_t mostForced = 1000;
 // Where a step waits longer than such a part of it for gradients, parameters in more parts may be better: they have
 // less to reduce, which a microbatch's own time does not show. (Without pipeline the inner problem knows the whole
-// step.)
+// step.) Not where a preset says how they lie: Megatron-LM's do not.
 constexpr double worthReducing = 0.02;
 
 bool isReducing(const StageProblem &stages, double seconds) {
-  return stages.model->setting.pp > 1 && leastNotHidden(stages) > worthReducing * seconds;
+  const SplitModel &model = *stages.model;
+  return model.setting.pp > 1 && !model.onlyAllReduces && leastNotHidden(stages) > worthReducing * seconds;
 }
 
 } // namespace
