@@ -25,10 +25,25 @@ bool anyReader(const GraphIndex &index, const std::vector<Use> &uses, const std:
   return false;
 }
 
+bool isElementwise(const std::string &op) {
+  static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where"};
+  return elementwise.count(op) > 0;
+}
+
 // Elementwise nodes may read one parameter twice; elsewhere two operands mean two things (scale and bias).
-bool oneMeaning(const ::onnx::NodeProto &node) {
-  static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "MatMul"};
-  return elementwise.count(node.op_type()) > 0;
+bool oneMeaning(const ::onnx::NodeProto &node) { return isElementwise(node.op_type()) || node.op_type() == "MatMul"; }
+
+// The node where a parameter meets what it is applied to: past those that only give it another shape.
+size_t applyingNode(const GraphIndex &index, size_t node) {
+  static const std::set<std::string> shapes = {"Unsqueeze", "Squeeze", "Reshape", "Expand"};
+  for (size_t step = 0; step < searchLimit; ++step) {
+    const ::onnx::NodeProto &proto = *index.flat.nodes[node].node;
+    if ((!shapes.count(proto.op_type()) && !isPassThrough(proto.op_type())) || proto.output_size() == 0) break;
+    auto next = index.consumers.find(proto.output(0));
+    if (next == index.consumers.end()) break;
+    node = next->second.front();
+  }
+  return node;
 }
 
 std::vector<std::vector<Use>> groupByNode(const GraphIndex &index, const std::vector<Use> &uses) {
@@ -52,7 +67,7 @@ std::vector<std::vector<Use>> groupByLayer(const GraphIndex &index, const std::v
   std::vector<Group> groups;
   for (std::vector<Use> &ofNode : groupByNode(index, uses)) {
     const Use &use = ofNode.front();
-    std::optional<Product> product = nearestProduct(index, use.node, isMatrix);
+    std::optional<Product> product = nearestProduct(index, applyingNode(index, use.node), isMatrix);
     Group *home = nullptr;
     if (product)
       for (Group &group : groups)
@@ -201,7 +216,8 @@ std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, cons
     open.pop_front();
     const ::onnx::NodeProto &proto = *index.flat.nodes[at].node;
     for (const std::string &input : proto.input())
-      if (isMatrix(input) && !isPassThrough(proto.op_type())) return Product{at, input};
+      if (isMatrix(input) && !isPassThrough(proto.op_type()) && !isElementwise(proto.op_type()))
+        return Product{at, input};
     for (const std::string &input : proto.input()) {
       auto from = index.producer.find(input);
       if (from == index.producer.end()) continue;

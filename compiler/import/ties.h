@@ -18,7 +18,7 @@ std::vector<std::string> readers(const GraphIndex &index, const Use &use);
 bool readByGather(const GraphIndex &index, const std::vector<Use> &uses);
 bool readByProduct(const GraphIndex &index, const std::vector<Use> &uses); // MatMul, Gemm, Einsum, Conv
 
-// A node that multiplies by an initializer of two or more dimensions, and that initializer.
+// A node that multiplies by an initializer of two or more dimensions, elementwise ones apart, and that initializer.
 struct Product {
   size_t node = 0;
   std::string initializer;

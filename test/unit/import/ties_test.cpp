@@ -114,6 +114,30 @@ TEST(Ties, OnesOfManyLayerNormsAreUntied) {
   EXPECT_THAT(params(model.import()), ElementsAre("ones", "ones#2", "zeros", "zeros#2"));
 }
 
+// A normalization's scale of ones as GroupNorm is exported: given its shape by a node of its own, or in that shape. It
+// is one parameter where the product before it is the same one, whatever elementwise nodes read in between.
+TEST(Ties, ScalesOfChannelsFollowTheProductBeforeThem) {
+  for (const char *second : {"w1", "w2"})
+    for (bool isShaped : {false, true}) {
+      ModelBuilder model;
+      model.input("x", {-1, 4, 4});
+      model.weight("w1", {4, 4});
+      if (std::string(second) != "w1") model.weight(second, {4, 4});
+      model.filled("scale", isShaped ? std::vector<int64_t>{4, 1} : std::vector<int64_t>{4}, 1);
+      model.integers("axes", {1}, {1});
+      std::string x = "x";
+      for (const char *w : {"w1", second}) {
+        const std::string at = x + "'";
+        model.node("MatMul", {x, w}, {at + "m"});
+        if (!isShaped) model.node("Unsqueeze", {"scale", "axes"}, {at + "s"});
+        model.node("Mul", {at + "m", isShaped ? "scale" : at + "s"}, {at});
+        x = at;
+      }
+      model.output(x, {-1, 4, 4});
+      EXPECT_EQ(params(model.import()).size(), std::string(second) == "w1" ? 2u : 4u) << second << isShaped;
+    }
+}
+
 TEST(Ties, OperandsOfOneNodeAreTwoThings) { // scale and bias of one node, both zero
   ModelBuilder model;
   model.input("x", {-1, 4});
