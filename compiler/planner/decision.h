@@ -7,6 +7,7 @@
 #include "compiler/planner/problem.h"
 #include "dialects/dist/algebra/factor_rule.h"
 #include "runtime/status.h"
+#include <map>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,7 @@ struct CandidateCost {
   dist::FactorSharding split;
   dist::Axes passesPartial;
   double computeSeconds = 0, communicationSeconds = 0, memoryBytes = 0;
+  std::map<std::string, double> neighbourSeconds; // of the communication: what it shares with whom, if it is not none
   bool chosen = false;
   double seconds() const { return computeSeconds + communicationSeconds; }
 };

@@ -2,9 +2,27 @@
 #include "compiler/planner/breakdown.h"
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <set>
 
 namespace cleave::planner {
+namespace {
+
+// Of what a node shares with others: "its result, for layers.0/gelu and 1 more", "layers.0.up.weight", "what tokens
+// makes".
+std::string sharedWith(const DecidedModel &decided, const Flow &flow, int variable) {
+  const Problem &problem = *decided.model.problem;
+  const Tensor &tensor = problem.tensors[size_t(flow.tensor)];
+  if (tensor.kind != TensorKind::Activation) return tensor.name;
+  auto nameOf = [&](int node) { return problem.nodes[size_t(node)].name; };
+  if (flow.producer != variable) return "what " + nameOf(decided.facts->producers[size_t(flow.tensor)]) + " makes";
+  const auto &readers = decided.facts->readers[size_t(flow.tensor)];
+  return readers.empty() ? "its result"
+                         : fmt::format("its result, for {}{}", nameOf(readers[0].first),
+                                       readers.size() > 1 ? fmt::format(" and {} more", readers.size() - 1) : "");
+}
+
+} // namespace
 
 std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
   const SplitModel *model = &decided.model;
@@ -33,10 +51,14 @@ std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
       choice[variable] = int(c);
       Price price = nodePrice(*model, model->variables[variable], c);
       price += exchangePrice(*model, model->variables[variable], c);
-      for (const Flow *flow : around[variable])
-        price += flowPrice(*model, *flow, producedLayout(*model, *flow, choice), usesOf(*model, *flow, choice));
-      if (!std::isfinite(price.exposed)) continue; // a partial sum where nobody makes one
       CandidateCost row;
+      for (const Flow *flow : around[variable]) {
+        const Price shared =
+            flowPrice(*model, *flow, producedLayout(*model, *flow, choice), usesOf(*model, *flow, choice));
+        if (shared.exposed > 0) row.neighbourSeconds[sharedWith(decided, *flow, int(variable))] += shared.exposed;
+        price += shared;
+      }
+      if (!std::isfinite(price.exposed)) continue; // a partial sum where nobody makes one
       row.split = decided.decision->nodes[i].split;
       for (dist::Axes &axes : row.split) std::erase(axes, "tp");
       if (candidate.factor >= 0) row.split[size_t(candidate.factor)].push_back("tp");

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>
+#include <set>
 
 namespace cleave::report {
 namespace {
@@ -55,6 +56,26 @@ std::string singleChanges(const Report &left, const Report &right) {
   return out;
 }
 
+// What the chosen candidate saves or costs each of its neighbours, against another one.
+std::string neighbours(const planner::CandidateCost &chosen, const planner::CandidateCost &other) {
+  std::set<std::string> names;
+  for (const planner::CandidateCost *one : {&chosen, &other})
+    for (const auto &[name, seconds] : one->neighbourSeconds) names.insert(name);
+  auto of = [](const planner::CandidateCost &one, const std::string &name) {
+    auto found = one.neighbourSeconds.find(name);
+    return found == one.neighbourSeconds.end() ? 0.0 : found->second;
+  };
+  std::string out;
+  for (const std::string &name : names) {
+    const double here = of(chosen, name), there = of(other, name);
+    out += fmt::format("    {}: {} instead of {}, ", name, formatSeconds(here), formatSeconds(there));
+    out += here == there
+               ? "as much\n"
+               : fmt::format("{} {}\n", here < there ? "saves" : "costs", formatSeconds(std::abs(here - there)));
+  }
+  return out.empty() ? out : "  the communication with each neighbour, against the next best\n" + out;
+}
+
 // One node's candidates, those of its repetitions together.
 std::string explained(const planner::NodeExplanation &found, const std::string &name) {
   std::string out = fmt::format("{} ({})\n  rule    {}\n", name, found.op, found.rule);
@@ -91,6 +112,7 @@ std::string explained(const planner::NodeExplanation &found, const std::string &
   if (order.size() > 1) {
     double saved = order[1]->seconds() - chosen->seconds();
     if (saved > 0) out += fmt::format("  the choice saves {} a step against the next best\n", formatSeconds(saved));
+    out += neighbours(*chosen, *order[1]);
   }
   return out;
 }

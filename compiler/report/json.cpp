@@ -68,6 +68,7 @@ Json candidateJson(const CandidateCost &row) {
                {"compute_s", row.computeSeconds},
                {"communication_s", row.communicationSeconds},
                {"memory_bytes", row.memoryBytes}};
+  if (!row.neighbourSeconds.empty()) json["neighbours"] = row.neighbourSeconds;
   if (!row.passesPartial.empty()) json["passes_partial"] = row.passesPartial;
   if (row.chosen) json["chosen"] = true;
   return json;
@@ -76,6 +77,7 @@ Json candidateJson(const CandidateCost &row) {
 CandidateCost candidateOf(const Json &json) {
   CandidateCost row;
   row.split = json.at("split").get<dist::FactorSharding>();
+  row.neighbourSeconds = json.value("neighbours", row.neighbourSeconds);
   row.passesPartial = json.value("passes_partial", dist::Axes());
   row.computeSeconds = json.at("compute_s");
   row.communicationSeconds = json.at("communication_s");

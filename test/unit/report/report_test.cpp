@@ -91,6 +91,8 @@ TEST(Report, ExplainComparesCandidatesAndNamesTheChosen) {
   EXPECT_THAT(*text, HasSubstr("b=tp"));
   EXPECT_THAT(*text, HasSubstr("c=tp"));
   EXPECT_THAT(*text, HasSubstr("whole on every device"));
+  EXPECT_THAT(
+      *text, HasSubstr("the communication with each neighbour, against the next best\n    its result, for total<&>: "));
   EXPECT_THAT(explain(report, "matm").status().message(), HasSubstr("there are matmul"));
   EXPECT_FALSE(explain(report, "nothing like it"));
 }
