@@ -25,8 +25,9 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
                                      nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again",
                                      segmentAttr = "cleave.segment", againAttr = "cleave.again",
-                                     // Of an op whose decision is that of the operation it stands for: of every factor
-                                     // of its own the decided one, -1 for none.
+                                     productAttr = "cleave.product", // mirrored_split.h
+    // Of an op whose decision is that of the operation it stands for: of every factor
+    // of its own the decided one, -1 for none.
     decidedFactorsAttr = "cleave.decided_factors";
 
 // "forward" where the op does not say.

@@ -72,7 +72,7 @@ struct Materialization {
     for (Operation *op : reshards) steps.push_back(stepsOf(cast<dist::ReshardOp>(op), reasons));
     for (auto [op, itsSteps] : llvm::zip_equal(reshards, steps)) expand(cast<dist::ReshardOp>(op), itsSteps);
     for (Operation &op : function.getBody().front())
-      for (StringRef name : {factorsAttr, partialAttr, layoutAttr}) op.removeAttr(name);
+      for (StringRef name : {factorsAttr, partialAttr, layoutAttr, productAttr}) op.removeAttr(name);
     Operation *terminator = function.getBody().front().getTerminator();
     function.setType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(),
                                        terminator->getOperandTypes()));

@@ -29,12 +29,43 @@ OpOperand *sharedUse(onnx::ContractOp gradient) {
   return nullptr;
 }
 
+OpOperand *sharedWith(onnx::ContractOp gradient, onnx::ContractOp forward) {
+  for (size_t own : {0, 1})
+    for (OpOperand &operand : forward->getOpOperands())
+      if (differentiates(gradient, own, forward, operand.getOperandNumber())) return &operand;
+  return nullptr;
+}
+
+onnx::ContractOp gradientProduct(Operation *op) {
+  return phaseOf(op) == "backward" ? dyn_cast<onnx::ContractOp>(op) : onnx::ContractOp();
+}
+
 } // namespace
 
-std::optional<MirroredProduct> mirroredProduct(Operation *op) {
-  auto gradient = dyn_cast<onnx::ContractOp>(op);
-  if (!gradient || phaseOf(op) != "backward") return std::nullopt;
-  OpOperand *shared = sharedUse(gradient);
+void numberProducts(func::FuncOp function) {
+  Builder builder(function.getContext());
+  int64_t count = 0;
+  for (Operation &op : function.getBody().front()) {
+    onnx::ContractOp gradient = gradientProduct(&op);
+    OpOperand *shared = gradient ? sharedUse(gradient) : nullptr;
+    if (!shared) continue;
+    Operation *forward = shared->getOwner();
+    if (!forward->hasAttr(productAttr)) forward->setAttr(productAttr, builder.getI64IntegerAttr(count++));
+    op.setAttr(productAttr, forward->getAttr(productAttr));
+  }
+}
+
+MirroredProducts::MirroredProducts(func::FuncOp function) {
+  for (auto product : function.getOps<onnx::ContractOp>())
+    if (Attribute number = product->getAttr(productAttr); number && phaseOf(product) == "forward")
+      forward[number] = product;
+}
+
+std::optional<MirroredProduct> MirroredProducts::find(Operation *op) const {
+  onnx::ContractOp gradient = gradientProduct(op);
+  if (!gradient) return std::nullopt;
+  onnx::ContractOp numbered = forward.lookup(op->getAttr(productAttr));
+  OpOperand *shared = numbered ? sharedWith(gradient, numbered) : sharedUse(gradient);
   if (!shared) return std::nullopt;
   auto forward = cast<onnx::ContractOp>(shared->getOwner());
   std::optional<FactorSharding> split = factorsOf(forward);

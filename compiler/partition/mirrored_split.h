@@ -3,7 +3,9 @@
 //
 //   y = Contract x, w   b=dp s=cp n=tp       dw = Contract x, dy   takes b=dp s=cp n=tp: partial(dp,cp) [{},{tp}]
 //
-// Its operands alone would not say so: with dy split otherwise the cheapest next step may be to gather x.
+// Its operands alone would not say so: with dy split otherwise the cheapest next step may be to gather x. They belong
+// together by the operand that both read; where that is computed again for one of them, by a number that Recompute has
+// given both before (`cleave.product`).
 //
 // Its result is the gradient of the forward product's other operand, and lies as that operand does once its partial
 // sums are combined: a reduce-scatter where the operand was gathered, an all-reduce where it was whole.
@@ -17,7 +19,17 @@ struct MirroredProduct {
   mlir::Value differentiated; // by which the result is the derivative
 };
 
-// Nothing for other operations, and for products of recomputed values.
-std::optional<MirroredProduct> mirroredProduct(mlir::Operation *op);
+class MirroredProducts {
+public:
+  explicit MirroredProducts(mlir::func::FuncOp function);
+  // Nothing for other operations.
+  std::optional<MirroredProduct> find(mlir::Operation *op) const;
+
+private:
+  llvm::DenseMap<mlir::Attribute, onnx::ContractOp> forward; // by number
+};
+
+// Gives products of the forward pass and those of the backward pass that belong to them their numbers.
+void numberProducts(mlir::func::FuncOp function);
 
 } // namespace cleave::partition

@@ -24,7 +24,8 @@ public:
   Propagation(func::FuncOp function, const Mesh &mesh, SymbolTable &symbols, Axes zeroAxes, Axes batchAxes,
               bool gathersAgain)
       : function(function), mesh(mesh), symbols(symbols), zeroAxes(std::move(zeroAxes)),
-        batchAxes(std::move(batchAxes)), versions(mesh, gathersAgain), hints(layoutHints(function, mesh, symbols)) {}
+        batchAxes(std::move(batchAxes)), versions(mesh, gathersAgain), hints(layoutHints(function, mesh, symbols)),
+        products(function) {}
 
   LogicalResult run() {
     layOutArguments();
@@ -138,7 +139,7 @@ private:
       if (!versions.known(operand)) return op->emitOpError("reads a value that has no layout");
     std::optional<FactorSharding> given = factorsOf(op);
     Axes passing = passingAxes(op, rule, given.has_value());
-    std::optional<MirroredProduct> mirrored = given ? std::nullopt : mirroredProduct(op);
+    std::optional<MirroredProduct> mirrored = given ? std::nullopt : products.find(op);
     FactorSharding split = given      ? fitted(mesh, rule, *given)
                            : mirrored ? fitted(mesh, rule, mirrored->split)
                                       : infer(op, rule, passing);
@@ -267,6 +268,7 @@ private:
   Axes zeroAxes, batchAxes;
   LayoutVersions versions;
   DenseMap<Value, Sharding> hints;
+  MirroredProducts products;
   DenseMap<Value, Sharding> gradients; // how gradients of activations are to lie
   SmallVector<Value> replacements;
   std::vector<std::pair<Operation *, SmallVector<Value>>> pendingOperands;

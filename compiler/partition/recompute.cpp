@@ -10,6 +10,7 @@
 // A later stage reads what it was sent, not a clone. Clones keep `cleave.again` with their segment's number: codegen
 // does not run them together with the forward pass.
 #include "compiler/partition/layouts.h"
+#include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/stages.h"
 #include "mlir/IR/IRMapping.h"
@@ -30,11 +31,12 @@ int64_t numberOf(Operation *op, StringRef attribute) {
 
 class Recomputation {
 public:
-  explicit Recomputation(func::FuncOp function) : block(function.getBody().front()) {}
+  explicit Recomputation(func::FuncOp function) : function(function), block(function.getBody().front()) {}
 
   void run() {
     findSegments();
     if (segmentOf.empty()) return;
+    numberProducts(function);
     findNeeded();
     for (auto &[segment, ops] : needed) cloneSegment(ops, firstUser[segment]);
   }
@@ -153,6 +155,7 @@ private:
     });
   }
 
+  func::FuncOp function;
   Block &block;
   DenseMap<Operation *, Segment> segmentOf;
   DenseSet<Operation *> marked;
