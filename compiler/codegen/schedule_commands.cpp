@@ -2,7 +2,8 @@
 //
 // Compute keeps its program order, except that
 //   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
-//   - updates run as soon as their gradient is there and nobody reads the old parameter any more, so that gradients
+//   - updates run as soon as their gradient is there and nobody reads the old parameter or state any more, so that
+//   gradients
 //     need not all live at once, and of what several become ready together one goes to its end before the next one
 //     begins: what it makes on its way is there once; an update of a reduced gradient waits for the next collective to
 //     start, so that compute does not stall; gradients of what was kept (half of a backward pass) are made where they
@@ -123,7 +124,7 @@ private:
   }
 
   void analyze() {
-    llvm::DenseMap<Attribute, SmallVector<Operation *>> readersOf; // forward and backward readers of a parameter
+    llvm::DenseMap<Attribute, SmallVector<Operation *>> readersOf; // of a parameter or a state
     for (Operation &op : block.without_terminator()) {
       bool fromNothing = llvm::all_of(op.getOperands(), [&](Value operand) {
         Operation *producer = placeOf(operand).root.getDefiningOp();
@@ -136,12 +137,14 @@ private:
           ++pending[&op];
         }
         auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
-        if (read && !isUpdate(&op) && !isFree(&op)) readersOf[read.getParamAttr()].push_back(&op);
+        if (read && !isFree(&op) && !isa<plan::StoreOp>(op)) readersOf[read.getParamAttr()].push_back(&op);
       }
     }
     orderBetweenStages();
     limitPrefetch();
-    // The command that makes a parameter's new value may overwrite the old one: after those that read it.
+    // The command that makes a parameter's new value may overwrite the old one: after those that read it. Of two
+    // updates that each read what the other one overwrites, what is stored second comes first: its result is copied.
+    llvm::DenseSet<std::pair<Operation *, Operation *>> ordered;
     for (Operation &op : block.without_terminator()) {
       auto store = dyn_cast<plan::StoreOp>(op);
       Operation *producer = store ? placeOf(store.getValue()).root.getDefiningOp() : nullptr;
@@ -150,10 +153,26 @@ private:
       if (readers == readersOf.end()) continue;
       for (Operation *reader : readers->second) {
         if (isLazy(reader)) continue; // its own consumers need it first; PlanMemory copies if that is too late
+        if (isUpdate(reader) && (reader == producer || ordered.contains({producer, reader}) || needs(reader, producer)))
+          continue;
+        ordered.insert({reader, producer});
         consumers[reader].push_back(producer);
         ++pending[producer];
       }
     }
+  }
+
+  // Does `op` read what comes of `other`?
+  static bool needs(Operation *op, Operation *other) {
+    SmallVector<Operation *> open{op};
+    llvm::SmallDenseSet<Operation *> seen;
+    while (!open.empty())
+      for (Value operand : open.pop_back_val()->getOperands()) {
+        Operation *made = operand.getDefiningOp();
+        if (made == other) return true;
+        if (made && other->isBeforeInBlock(made) && seen.insert(made).second) open.push_back(made);
+      }
+    return false;
   }
 
   // Gathers and shifts with no compute between them are a turn; they wait for the compute before the last turn.

@@ -57,6 +57,7 @@ public:
     for (int64_t factor : reduced.asArrayRef()) schedule.reduced |= FactorSet(1) << factor;
     for (auto op : kernel.getBlock().getOps<linalg::GenericOp>()) addNode(op);
     chooseShape();
+    writeLate();
     findInplace();
     return std::move(schedule);
   }
@@ -160,19 +161,51 @@ private:
     return std::max<int64_t>(1, elementsOfGrain / std::max<int64_t>(1, elementsOfOne));
   }
 
-  // An input may lie where a result is written if every read of it is at the element that is written next, and no phase
-  // reads it after the result's phase.
+  // A result that an input could lie under if it were written in a later phase, which computes it anyway, is written
+  // there: a moving average that the length of a step is first summed up from, and then the step.
+  void writeLate() {
+    SmallVector<SmallVector<char>> computed; // by phase, before any store moves
+    for (int phase = 0; phase < schedule.phases; ++phase) computed.push_back(neededBy(phase));
+    for (KernelNode &store : schedule.nodes) {
+      if (store.kind != KernelNode::Store || !sharingInputs(store).empty()) continue;
+      const int first = store.level;
+      for (int phase = schedule.phases - 1; phase > first && store.level == first; --phase) {
+        if (!computed[phase][store.producers.front()]) continue;
+        store.level = phase;
+        if (sharingInputs(store).empty()) store.level = first;
+      }
+    }
+  }
+  // What the targets of a phase are computed from there.
+  SmallVector<char> neededBy(int phase) {
+    SmallVector<char> needs(schedule.nodes.size(), 0);
+    for (size_t i = needs.size(); i-- > 0;) {
+      const KernelNode &node = schedule.nodes[i];
+      const bool isSum = node.kind == KernelNode::Reduce;
+      const bool isTarget = (isSum || node.kind == KernelNode::Store) && node.level == phase;
+      if (isTarget || (needs[i] && !isSum))
+        for (int producer : node.producers) needs[producer] = 1;
+    }
+    return needs;
+  }
+
   void findInplace() {
     for (const KernelNode &store : schedule.nodes) {
       if (store.kind != KernelNode::Store) continue;
-      auto result = cast<RankedTensorType>(kernel.getYield().getValues()[store.buffer].getType());
-      for (BlockArgument argument : kernel.getTensorArguments()) {
-        auto type = cast<RankedTensorType>(argument.getType());
-        if (type.getNumElements() != result.getNumElements() || byteWidth(type) != byteWidth(result)) continue;
-        if (readsOnlyBefore(argument, store))
-          schedule.inplace.append({static_cast<int64_t>(argument.getArgNumber()), store.buffer});
-      }
+      for (int64_t input : sharingInputs(store)) schedule.inplace.append({input, store.buffer});
     }
+  }
+  // An input may lie where a result is written if every read of it is at the element that is written next, and no phase
+  // reads it after the result's phase.
+  SmallVector<int64_t> sharingInputs(const KernelNode &store) {
+    SmallVector<int64_t> inputs;
+    auto result = cast<RankedTensorType>(kernel.getYield().getValues()[store.buffer].getType());
+    for (BlockArgument argument : kernel.getTensorArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      if (type.getNumElements() != result.getNumElements() || byteWidth(type) != byteWidth(result)) continue;
+      if (readsOnlyBefore(argument, store)) inputs.push_back(argument.getArgNumber());
+    }
+    return inputs;
   }
   static unsigned byteWidth(RankedTensorType type) { return (type.getElementTypeBitWidth() + 7) / 8; }
   bool readsOnlyBefore(BlockArgument argument, const KernelNode &store) {

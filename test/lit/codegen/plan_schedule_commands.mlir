@@ -6,6 +6,7 @@ onnx.param @s0 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s1 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s2 : tensor<1048576xf32> "parameter" {trainable = true}
 plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+plan.kernel @three(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @big(%a: tensor<64xf32>, %b: tensor<2097152xf32>) { plan.yield %a : tensor<64xf32> }
 
 // The first gradient is reduced while the second is computed; its update waits until the second reduction has started.
@@ -70,6 +71,31 @@ func.func @in_turn(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %uv = plan.launch @k(%v, %sv) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   plan.store %uw, @w : tensor<64xf32>
   plan.store %uv, @v : tensor<64xf32>
+  return
+}
+
+// What overwrites a state comes after the update that still reads it; of two that read what the other overwrites, what is
+// stored second comes first.
+// CHECK-LABEL: func.func @overwritten
+// CHECK: name = "step"
+// CHECK: name = "average"
+// CHECK: name = "right"
+// CHECK: name = "left"
+func.func @overwritten(%g: tensor<64xf32>, %h: tensor<64xf32>) {
+  %w = onnx.read @w : tensor<64xf32>
+  %m = onnx.read @m : tensor<64xf32>
+  %a = onnx.read @a : tensor<64xf32>
+  %b = onnx.read @b : tensor<64xf32>
+  %y = plan.launch @k(%g, %h) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %d = plan.launch @k(%y, %h) {name = "gradient", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %average = plan.launch @k(%m, %d) {name = "average", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %step = plan.launch @three(%w, %m, %d) {name = "step", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %left = plan.launch @three(%a, %b, %d) {name = "left", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %right = plan.launch @three(%b, %a, %d) {name = "right", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %average, @m : tensor<64xf32>
+  plan.store %step, @w : tensor<64xf32>
+  plan.store %left, @a : tensor<64xf32>
+  plan.store %right, @b : tensor<64xf32>
   return
 }
 
