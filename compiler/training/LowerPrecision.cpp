@@ -136,18 +136,29 @@ private:
   Value lowered(Value value, Operation *user) {
     Operation *made = value.getDefiningOp();
     if (isWidening(made)) return made->getOperand(0);
-    if (Value known = lowOf.lookup(value)) return known;
+    auto phase = user->getAttrOfType<StringAttr>(phaseName);
+    if (Value known = lowOf.lookup(value)) {
+      // Casts that are hoisted ask from the function's end on.
+      if (phase && phase == phaseText(Phase::Forward)) claimForForward(known.getDefiningOp());
+      return known;
+    }
     OpBuilder builder(user->getContext());
     if (made)
       builder.setInsertionPointAfter(made);
     else
       builder.setInsertionPointToStart(&function.front());
-    // The first to ask comes first in the function: when it is of the backward pass, no forward op needs the cast.
-    auto phase = user->getAttrOfType<StringAttr>(phaseName);
+    // When the first to ask is of the backward pass, no forward op before it needs the cast.
     bool ofUser = !made || isa<onnx::ReadOp>(made) || made->getAttr(phaseName) != phase;
     auto cast = onnx::CastOp::create(builder, (made ? made : user)->getLoc(), value, low);
     inheritPlace(cast, ofUser ? user : made);
     return lowOf[value] = cast.getY();
+  }
+
+  static void claimForForward(Operation *cast) {
+    auto phase = cast->getAttrOfType<StringAttr>(phaseName);
+    if (!phase || phase != phaseText(Phase::Backward)) return;
+    cast->setAttr(phaseName, StringAttr::get(cast->getContext(), phaseText(Phase::Forward)));
+    cast->removeAttr(originName);
   }
 
   Operation *moved(Operation *movement, ValueRange operands, Type element, Operation *before) {

@@ -60,3 +60,19 @@ func.func @evaluate(%i: tensor<4xi64> {onnx.name = "i"}) -> tensor<4x8xf32> {
   %y = onnx.Gather %w, %i {axis = 0} : (tensor<8x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
   return %y : tensor<4x8xf32>
 }
+
+// Each pass turns %t in its own way before a product: both casts move up to %t, and become one, of the forward pass.
+// CHECK-LABEL: func.func @accumulate
+// CHECK:       %[[T:.*]] = onnx.Tanh
+// CHECK-NEXT:  %[[TL:.*]] = onnx.Cast %[[T]] {cleave.phase = "forward", to = bf16}
+// CHECK-NOT:   onnx.Cast %[[T]]
+// CHECK:       onnx.Reshape %[[TL]] {cleave.origin = 2 : i64, cleave.phase = "forward"
+// CHECK:       onnx.Transpose %[[TL]] {cleave.origin = 3 : i64, cleave.phase = "backward"
+func.func @accumulate(%x: tensor<4x8xf32>, %v: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %t = onnx.Tanh %x {cleave.phase = "forward", cleave.origin = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = onnx.Reshape %t {shape = array<i64: 4, 8>, cleave.phase = "forward", cleave.origin = 2 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = onnx.Contract %r, %v {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward", cleave.origin = 3 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %g = onnx.Transpose %t {perm = array<i64: 1, 0>, cleave.phase = "backward", cleave.origin = 3 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %dv = onnx.Contract %g, %z {lhs_indices = array<i64: 1, 0>, rhs_indices = array<i64: 0, 2>, result_indices = array<i64: 1, 2>, cleave.phase = "backward", cleave.origin = 3 : i64} : (tensor<8x4xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+  return %dv : tensor<8x8xf32>
+}
