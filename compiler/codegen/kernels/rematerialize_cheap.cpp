@@ -7,7 +7,8 @@
 //   anyway)
 //
 // The sum of a residual stream is not made again: the next layer reads it, so it stands in memory anyway, and the two
-// tensors that it was made from would have to be kept and read in its place.
+// tensors that it was made from would have to be kept and read in its place. Nor where they are there, as narrow
+// results of products are: the sum before it would be made again in turn, and so a kernel read all layers' before it.
 //
 // A wider copy of a value is made again whatever its size: what it was made from takes less in its place.
 //
@@ -91,7 +92,7 @@ private:
     if (isAlive(value)) return 0;
     double keep = costOfKeeping(value);
     Operation *op = value.getDefiningOp();
-    if (!canRecompute(op) || !isHere(op) || depth >= maxDepth) return keep;
+    if (!canRecompute(op) || !isHere(op) || depth >= maxDepth || isOfStream(op)) return keep;
     double recompute = costOfOperands(op, depth);
     if (recompute > keep) return keep;
     expanded.insert(op);
@@ -107,12 +108,31 @@ private:
     }
     return sum;
   }
-  double costOfKeeping(Value value) const {
+  // In the forward pass, for others than its own kernel.
+  bool isWritten(Value value) const {
     Operation *op = value.getDefiningOp();
-    bool isWrittenAnyway = !canRecompute(op) || llvm::any_of(value.getUsers(), [&](Operation *user) {
+    return !canRecompute(op) || llvm::any_of(value.getUsers(), [&](Operation *user) {
       return !isClusterOp(user) || (isForward(user) && labels.lookup(user) > labels.lookup(op));
     });
-    return bytesOf(value) * (isWrittenAnyway ? 1 : 1 + trafficPenalty);
+  }
+  double costOfKeeping(Value value) const { return bytesOf(value) * (isWritten(value) ? 1 : 1 + trafficPenalty); }
+  // Written, and made of what an earlier kernel has written so.
+  bool isOfStream(Operation *op) const {
+    if (isView(op) || isWidening(op) || !isWritten(op->getResult(0))) return false;
+    SmallVector<Operation *> open{op};
+    llvm::SmallDenseSet<Operation *> seen;
+    while (!open.empty())
+      for (Value operand : open.pop_back_val()->getOperands()) {
+        Operation *made = operand.getDefiningOp();
+        // Masks and the like depend on no product (label 0).
+        if (!made || bytesOf(operand) <= smallBytes || !canRecompute(made) || labels.lookup(made) == 0 ||
+            !seen.insert(made).second)
+          continue;
+        const bool isLook = isView(made) || isWidening(made), isEarlier = labels.lookup(made) < labels.lookup(op);
+        if (!isLook && isEarlier && isWritten(operand)) return true;
+        if (isLook || !isEarlier) open.push_back(made);
+      }
+    return false;
   }
   // Where a value is read from: views are looked through.
   static Value sourceOf(Value value) {
@@ -160,7 +180,7 @@ private:
       if (isBackward(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op) || isWidening(op);
-    if (bytesOf(value) <= smallBytes && !isFree) return;
+    if (!isFree && (bytesOf(value) <= smallBytes || isOfStream(op))) return;
     expanded.clear();
     double again = costOfOperands(op, 0);
     if (again + costOfReading(op, users) > costOfKeeping(value)) return;

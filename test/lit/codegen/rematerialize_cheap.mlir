@@ -51,6 +51,29 @@ func.func @residual(%x: tensor<256x256xf32>, %w: tensor<256x256xf32>, %d: tensor
   return %t, %g : tensor<256x256xf32>, tensor<256x256xf32>
 }
 
+// Nor where the products' results are there anyway: %s2 would be made of %s1, and that of what comes before it.
+// CHECK-LABEL: func.func @stream
+// CHECK: %[[S1:.*]] = onnx.Add %arg0
+// CHECK: %[[S2:.*]] = onnx.Add %[[S1]]
+// CHECK: onnx.Mul %{{.*}}, %[[S2]] {cleave.phase = "backward"}
+func.func @stream(%x: tensor<256x256xf32>, %w: tensor<256x256xbf16>, %d: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xbf16>) {
+  %y1 = onnx.Contract %w, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l1 = onnx.Cast %y1 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s1 = onnx.Add %x, %l1 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e1 = onnx.Cast %s1 {to = bf16, cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %y2 = onnx.Contract %e1, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l2 = onnx.Cast %y2 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s2 = onnx.Add %s1, %l2 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %e2 = onnx.Cast %s2 {to = bf16, cleave.phase = "forward"} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %y3 = onnx.Contract %e2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "forward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l3 = onnx.Cast %y3 {to = f32, cleave.phase = "forward"} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %s3 = onnx.Add %s2, %l3 {cleave.phase = "forward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g2 = onnx.Mul %d, %s2 {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %g1 = onnx.Mul %d, %s1 {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %p = onnx.Contract %y2, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  return %s3, %g2, %g1, %p : tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xf32>, tensor<256x256xbf16>
+}
+
 // Small values are kept as they are, but not two of them: the wider one is made again from the other.
 // CHECK-LABEL: func.func @widened
 // CHECK: %[[D:.*]] = onnx.Mul %{{.*}} {cleave.phase = "forward"}
