@@ -2,6 +2,7 @@
 //
 // Compute keeps its program order, except that
 //   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
+//   - products that are nothing but terms of a sum are added as soon as the last one is there;
 //   - updates run as soon as their gradient is there and nobody reads the old parameter or state any more, so that
 //   gradients
 //     need not all live at once, and of what several become ready together one goes to its end before the next one
@@ -162,6 +163,16 @@ private:
     }
   }
 
+  // A weight's gradient of which several products make terms.
+  static bool addsProducts(Operation *op) {
+    auto launch = dyn_cast<plan::LaunchOp>(op);
+    return launch && !isUpdate(op) && launch.getInputs().size() > 1 && launch->getNumResults() == 1 &&
+           llvm::all_of(launch.getInputs(), [&](Value term) {
+             return term.getDefiningOp<plan::ContractCommandOp>() && term.hasOneUse() &&
+                    term.getType() == launch->getResult(0).getType();
+           });
+  }
+
   // Does `op` read what comes of `other`?
   static bool needs(Operation *op, Operation *other) {
     SmallVector<Operation *> open{op};
@@ -274,7 +285,7 @@ private:
     const size_t before = updates.size();
     for (Operation *consumer : it->second) {
       if (--pending[consumer] != 0 || isLazy(consumer) || isa<plan::StoreOp>(consumer)) continue;
-      if (isCollective(consumer) || isFree(consumer)) {
+      if (isCollective(consumer) || isFree(consumer) || addsProducts(consumer)) {
         ready.push_back(consumer);
       } else if (isUpdate(consumer)) {
         int64_t newest = newestOperand(consumer);

@@ -6,6 +6,7 @@ onnx.param @s0 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s1 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s2 : tensor<1048576xf32> "parameter" {trainable = true}
 plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+plan.kernel @sum_of_two(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) { plan.yield %a : tensor<8x8xf32> }
 plan.kernel @three(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @big(%a: tensor<64xf32>, %b: tensor<2097152xf32>) { plan.yield %a : tensor<64xf32> }
 
@@ -97,6 +98,20 @@ func.func @overwritten(%g: tensor<64xf32>, %h: tensor<64xf32>) {
   plan.store %left, @a : tensor<64xf32>
   plan.store %right, @b : tensor<64xf32>
   return
+}
+
+// Terms of a sum are added when the last of them is there, and do not wait for what stands in between.
+// CHECK-LABEL: func.func @terms
+// CHECK-COUNT-3: plan.contract
+// CHECK: plan.launch @sum_of_two
+// CHECK: plan.contract
+func.func @terms(%x: tensor<8x8xf32>) -> (tensor<8x8xf32> {onnx.name = "z"}, tensor<8x8xf32> {onnx.name = "s"}) {
+  %y = plan.contract %x, %x {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %a = plan.contract %y, %x {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %b = plan.contract %y, %y {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z = plan.contract %y, %y {batch = array<i64>, cleave.phase = "backward", k = 8 : i64, lhs_strides = array<i64: 8, 1>, m = 8 : i64, n = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, out_strides = array<i64: 8, 1>, rhs_strides = array<i64: 8, 1>} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = plan.launch @sum_of_two(%a, %b) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "backward"} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %z, %s : tensor<8x8xf32>, tensor<8x8xf32>
 }
 
 // Parameters gathered for use (ZeRO-3): each gather is issued when the one before it is first used.
