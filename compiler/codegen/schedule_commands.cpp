@@ -4,11 +4,11 @@
 //   - a command that reads only persistent tensors, inputs and constants waits until its first consumer;
 //   - products that are nothing but terms of a sum are added as soon as the last one is there;
 //   - updates run as soon as their gradient is there and nobody reads the old parameter or state any more, so that
-//   gradients
-//     need not all live at once, and of what several become ready together one goes to its end before the next one
-//     begins: what it makes on its way is there once; an update of a reduced gradient waits for the next collective to
-//     start, so that compute does not stall; gradients of what was kept (half of a backward pass) are made where they
-//     are added, each after the one before is;
+//     gradients need not all live at once, and of what several become ready together one goes to its end before the
+//     next one begins: what it makes on its way is there once; where they wait for a number of several parameters
+//     nothing of them comes before it; an update of a reduced gradient waits for the next collective to start, so that
+//     compute does not stall; gradients of what was kept (half of a backward pass) are made where they are added, each
+//     after the one before is;
 //   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
 //     stand at the start, so that the first may then be changed in place.
 // Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
@@ -93,8 +93,9 @@ public:
       release(/*all=*/true);
       emit(updates.pop_back_val());
     }
-    for (Operation *op : program) // gradients of what was kept are made where they are added, one after the other
-      if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
+    for (bool all : {false, true}) // gradients of what was kept are made where they are added, one after the other
+      for (Operation *op : program)
+        if (isUpdate(op) && !isa<plan::StoreOp, plan::FillCommandOp>(op) && (all || pending.lookup(op) == 0)) emit(op);
     for (Operation *op : program) // what only stores and results need; zeros when nobody reads what they replace
       if (!isa<plan::StoreOp, plan::FillCommandOp>(op)) emit(op);
     for (Operation *op : program) emit(op);
@@ -143,6 +144,7 @@ private:
     }
     orderBetweenStages();
     limitPrefetch();
+    meetBeforeUpdates();
     // The command that makes a parameter's new value may overwrite the old one: after those that read it. Of two
     // updates that each read what the other one overwrites, what is stored second comes first: its result is copied.
     llvm::DenseSet<std::pair<Operation *, Operation *>> ordered;
@@ -159,6 +161,48 @@ private:
         ordered.insert({reader, producer});
         consumers[reader].push_back(producer);
         ++pending[producer];
+      }
+    }
+  }
+
+  // Where updates read a number that is made of several parameters (are all gradients finite?), no part of them begins
+  // before that is there but what it is made of: what the parts make would wait for it together.
+  void meetBeforeUpdates() {
+    llvm::DenseMap<Operation *, Attribute> owners; // the parameter that it updates; null: several
+    for (Operation &op : llvm::reverse(block)) {
+      if (auto store = dyn_cast<plan::StoreOp>(op)) {
+        auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(store, store.getParamAttr());
+        owners[&op] = param && param.getOfAttr() ? Attribute(param.getOfAttr()) : store.getParamAttr();
+        continue;
+      }
+      if (!isUpdate(&op) && !isFree(&op)) continue;
+      for (Operation *user : op.getUsers())
+        if (auto of = owners.find(user); of != owners.end()) {
+          const Attribute owner = of->second;
+          auto [own, isFirst] = owners.try_emplace(&op, owner);
+          if (!isFirst && own->second != owner) own->second = {};
+        }
+    }
+    auto ownerOf = [&](Operation *op) { return isUpdate(op) ? owners.lookup(op) : Attribute(); };
+    for (Operation &meeting : block) {
+      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || !owners.contains(&meeting) ||
+          ownerOf(&meeting))
+        continue;
+      llvm::DenseSet<Attribute> waiting;
+      for (Operation *user : meeting.getUsers())
+        if (Attribute owner = ownerOf(user)) waiting.insert(owner);
+      if (waiting.size() < 2) continue;
+      llvm::DenseSet<Operation *> before{&meeting};
+      SmallVector<Operation *> open{&meeting};
+      while (!open.empty())
+        for (Value operand : open.pop_back_val()->getOperands())
+          if (Operation *made = operand.getDefiningOp(); made && before.insert(made).second) open.push_back(made);
+      for (Operation &op : block) {
+        const Attribute owner = ownerOf(&op);
+        if (!owner || !waiting.contains(owner) || before.contains(&op) || isFree(&op) || isa<plan::StoreOp>(op))
+          continue;
+        consumers[&meeting].push_back(&op);
+        ++pending[&op];
       }
     }
   }

@@ -75,6 +75,32 @@ func.func @in_turn(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   return
 }
 
+// A number of both gradients decides over both updates: none of their parts begins before it is there, but for what it
+// is made of.
+// CHECK-LABEL: func.func @decided
+// CHECK: name = "mean w"
+// CHECK: name = "mean v"
+// CHECK: name = "is finite"
+// CHECK: name = "step w"
+// CHECK: name = "take w"
+// CHECK: name = "step v"
+// CHECK: name = "take v"
+func.func @decided(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
+  %w = onnx.read @w : tensor<64xf32>
+  %v = onnx.read @v : tensor<64xf32>
+  %y = plan.launch @k(%gw, %gv) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %mv = plan.launch @k(%gv, %y) {name = "mean v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sv = plan.launch @k(%mv, %y) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %f = plan.launch @k(%mw, %mv) {name = "is finite", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %tw = plan.launch @three(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %tv = plan.launch @three(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  plan.store %tw, @w : tensor<64xf32>
+  plan.store %tv, @v : tensor<64xf32>
+  return
+}
+
 // What overwrites a state comes after the update that still reads it; of two that read what the other overwrites, what is
 // stored second comes first.
 // CHECK-LABEL: func.func @overwritten
