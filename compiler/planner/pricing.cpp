@@ -13,6 +13,9 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 
+// What so many bytes take in memory.
+double aligned(double bytes) { return std::ceil(bytes / constants::alignment) * constants::alignment; }
+
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
@@ -198,14 +201,16 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   double shard = local / double(ways);
   double gradientRatio = double(tensor.gradientBytes) / double(tensor.elementBytes);
   Price price;
-  price.parameters = count * (zero >= 3 ? shard : local);
+  price.parameters = count * aligned(zero >= 3 ? shard : local);
   if (!tensor.trainable) return price;
   price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
-  price.gradients = count * (zero >= 2 ? gradientShard : gradient);
+  // With the sum of its squares, until the norm of all gradients is known.
+  price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + constants::alignment);
   price.means = count * (zero >= 1 ? gradientShard : gradient);
+  constexpr double stateElementBytes = 4; // of each of the optimizer's states
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
-  price.optimizer = count * stateElements * tensor.optimizerBytes;
+  price.optimizer = count * aligned(stateElements * stateElementBytes) * tensor.optimizerBytes / stateElementBytes;
   const double distance = model.stateBytes / double(zero >= 1 ? ways : 1); // all of it comes by once a step
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;
@@ -365,7 +370,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   const double count = double(flow.count);
   if (tensor.kind == TensorKind::Parameter) return {};
   if (flow.producer < 0)
-    return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{flow.bytes * count} : KeptBytes{};
+    return tensor.kind != TensorKind::Constant || flow.saved ? KeptBytes{aligned(flow.bytes) * count} : KeptBytes{};
   bool crosses = setting.recompute == Recompute::Full && flow.leavesSegment && flow.gradient;
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
@@ -378,6 +383,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   const bool isCopied = isMade && !isSmall && produced >= 0 && !crosses;
   if (isCopied) kept -= flow.bytes / double(setting.tp);
   if (((!isSaved && !isSmall && !isCopied) || isOnChip || passes) && !crosses) return {};
+  kept = aligned(kept);
   // What is computed again is there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
   if (!movesActivations(setting.offload)) return {count * kept};

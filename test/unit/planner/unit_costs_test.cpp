@@ -1,4 +1,5 @@
 // A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
+#include "compiler/planner/device_presets.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <cmath>
@@ -102,7 +103,9 @@ TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
     ASSERT_EQ(model.layout->shared.size(), 1U);
     EXPECT_EQ(costState(model, choice).shared[0].sums, more);
     for (const UnitMemory &unit : unitMemory(model, choice)) EXPECT_EQ(unit.sums, 0);
-    if (pp == 1) EXPECT_EQ(evaluate(model, choice).predicted.memory.gradients, 4.0 * (64 * 64 / 2 + 64 * 64) + more);
+    if (pp == 1)
+      EXPECT_EQ(evaluate(model, choice).predicted.memory.gradients,
+                4.0 * (64 * 64 / 2 + 64 * 64) + more + 2 * constants::alignment);
   }
 }
 
@@ -196,13 +199,56 @@ TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   UnitState state;
   state.parameters = state.gradients = 400e6;
   state.largestGradient = 10e6;
-  const double bucket = 25.0 * (1 << 20);
-  EXPECT_EQ(workspaceBytes(setting, 0, state), bucket);
+  const double bucket = 25.0 * (1 << 20), scalars = workspaceBytes({}, 0, {});
+  EXPECT_EQ(workspaceBytes(setting, 0, state) - scalars, bucket);
   state.largestGradient = 100e6;
-  EXPECT_EQ(workspaceBytes(setting, 0, state), 100e6);
+  EXPECT_EQ(workspaceBytes(setting, 0, state) - scalars, 100e6);
   // Scattered, two of four parts stand beside: its own and that of the one before.
   setting.zero = 2;
-  EXPECT_EQ(workspaceBytes(setting, 0, state), 150e6);
+  EXPECT_EQ(workspaceBytes(setting, 0, state) - scalars, 150e6);
+}
+
+// Everything in memory begins at a multiple of 64 bytes: a bias of three numbers takes as much as one of sixteen, and
+// so do its gradient (beside the sum of its squares), each of its states, and what is kept of three samples.
+TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
+  const Cluster cluster = *parseCluster("cpu:1");
+  auto memory = [&](int64_t size) {
+    ProblemBuilder b("bias", size);
+    const int y = b.op("add", "Add", "bn,n->bn", {b.input("x", {size, size}), b.parameter("bias", {size})});
+    b.problem.tensors[size_t(y)].saved = true;
+    b.problem.tensors[1].optimizerBytes = 8;
+    b.op("loss", "Sum", "bn->", {y});
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory;
+  };
+  EXPECT_EQ(memory(3).parameters, 64);
+  EXPECT_EQ(memory(3).gradients, 2 * 64);
+  EXPECT_EQ(memory(3).optimizer, 2 * 64);
+  EXPECT_EQ(memory(16).parameters, 64);
+  EXPECT_EQ(memory(16).optimizer, 2 * 64);
+  EXPECT_EQ(memory(17).optimizer, 4 * 64);
+  EXPECT_EQ(std::fmod(memory(3).activations, 64), 0);
+  EXPECT_GT(memory(3).workspace, 0); // the loss, the learning rate
+}
+
+// An update works on the shard that a device keeps under ZeRO, unless a product in it needs all of the parameter.
+TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
+  ProblemBuilder b("one", 16);
+  const int w = b.parameter("w", {64, 64});
+  b.problem.tensors[size_t(w)].updateBytes = 8;
+  b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), w})});
+  const Cluster cluster = *parseCluster("cpu:4");
+  auto update = [&](int zero) {
+    Setting setting;
+    setting.dp = 4;
+    setting.zero = zero;
+    return buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting)->updateBytesOf(w, whole);
+  };
+  const double all = 8.0 * 64 * 64;
+  EXPECT_EQ(update(0), all);
+  EXPECT_EQ(update(1), all / 4);
+  b.problem.tensors[size_t(w)].update.products = 1;
+  EXPECT_EQ(update(1), all);
 }
 
 // y = x w, o = y v: the gradient of w is made where it stays, unless it is added to other microbatches' or scattered.
