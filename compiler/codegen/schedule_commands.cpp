@@ -185,8 +185,8 @@ private:
     }
     auto ownerOf = [&](Operation *op) { return isUpdate(op) ? owners.lookup(op) : Attribute(); };
     for (Operation &meeting : block) {
-      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || !owners.contains(&meeting) ||
-          ownerOf(&meeting))
+      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || bytesOf(&meeting) > mostOfNumber ||
+          !owners.contains(&meeting) || ownerOf(&meeting))
         continue;
       llvm::DenseSet<Attribute> waiting;
       for (Operation *user : meeting.getUsers())
@@ -528,6 +528,7 @@ private:
     return bytes;
   }
 
+  static constexpr int64_t mostOfNumber = 64; // bytes of a command's results that are numbers
   static constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
 
   Block &block;

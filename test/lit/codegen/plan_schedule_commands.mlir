@@ -7,6 +7,11 @@ onnx.param @s1 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s2 : tensor<1048576xf32> "parameter" {trainable = true}
 plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @sum_of_two(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) { plan.yield %a : tensor<8x8xf32> }
+plan.kernel @flag(%a: tensor<64xf32>, %b: tensor<64xf32>) {
+  %c = onnx.Constant dense<1.0> : tensor<f32>
+  plan.yield %c : tensor<f32>
+}
+plan.kernel @take(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<f32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @three(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @big(%a: tensor<64xf32>, %b: tensor<2097152xf32>) { plan.yield %a : tensor<64xf32> }
 
@@ -93,9 +98,9 @@ func.func @decided(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %mv = plan.launch @k(%gv, %y) {name = "mean v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %sv = plan.launch @k(%mv, %y) {name = "step v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %f = plan.launch @k(%mw, %mv) {name = "is finite", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %tw = plan.launch @three(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-  %tv = plan.launch @three(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %f = plan.launch @flag(%mw, %mv) {name = "is finite", extent = 1 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<f32>
+  %tw = plan.launch @take(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  %tv = plan.launch @take(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
   plan.store %tw, @w : tensor<64xf32>
   plan.store %tv, @v : tensor<64xf32>
   return
