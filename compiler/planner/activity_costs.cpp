@@ -1,5 +1,6 @@
 #include "compiler/planner/activity_costs.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/update_bytes.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -277,7 +278,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
                     double(tensor.elements()),
                     model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
                     price.means / count,
-                    model.updateBytesOf(variable.index, variable.homes[size_t(choice[v])])};
+                    updateBytes(model, variable.index, variable.homes[size_t(choice[v])])};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {

@@ -186,15 +186,6 @@ double SplitModel::gradientBytesOf(int tensor, Layout home) const {
   return parameterBytes(tensor, home) * double(parameter.gradientBytes) / double(parameter.elementBytes);
 }
 
-// A product in it needs all of a parameter, whatever a device keeps.
-double SplitModel::updateBytesOf(int tensor, Layout home) const {
-  const Tensor &parameter = problem->tensors[size_t(tensor)];
-  if (parameter.updateBytes == 0) return 0;
-  const bool isCut = zeroStage(tensor) >= 1 && parameter.update.products == 0 && zeroDimension(tensor, home) >= 0;
-  const double part = parameterBytes(tensor, home) / (isCut ? double(setting.zeroWays()) : 1.0);
-  return part * parameter.updateBytes / double(parameter.elementBytes);
-}
-
 namespace {
 
 // Fills the structure that all settings share with what depends on the setting.

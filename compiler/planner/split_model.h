@@ -251,8 +251,11 @@ struct SplitModel {
   double gatheredBytes(int tensor, Layout home) const;
   // Of a parameter's gradient before ZeRO; 0: it has none.
   double gradientBytesOf(int tensor, Layout home) const;
-  // What the update of a parameter makes on its way.
-  double updateBytesOf(int tensor, Layout home) const;
+  // What the update of a parameter makes on its way: of all of what the device has before ZeRO.
+  double updateBytesOf(int tensor, Layout home) const {
+    const Tensor &parameter = problem->tensors[size_t(tensor)];
+    return parameterBytes(tensor, home) * parameter.updateBytes / double(parameter.elementBytes);
+  }
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only

@@ -1,5 +1,6 @@
 #include "compiler/planner/step_evaluation.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/update_bytes.h"
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -258,7 +259,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
           std::max(state.largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
       state.largestGradient =
           std::max(state.largestGradient, model.gradientBytesOf(variable.index, variable.homes[chosen]));
-      state.largestUpdate = std::max(state.largestUpdate, model.updateBytesOf(variable.index, variable.homes[chosen]));
+      state.largestUpdate = std::max(state.largestUpdate, updateBytes(model, variable.index, variable.homes[chosen]));
       continue;
     }
     passes += nodePrice(model, variable, chosen);

@@ -1,5 +1,6 @@
 // A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/update_bytes.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <cmath>
@@ -242,7 +243,7 @@ TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
     Setting setting;
     setting.dp = 4;
     setting.zero = zero;
-    return buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting)->updateBytesOf(w, whole);
+    return updateBytes(*buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting), w, whole);
   };
   const double all = 8.0 * 64 * 64;
   EXPECT_EQ(update(0), all);
