@@ -106,11 +106,16 @@ double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
   return cluster.node.latency + bytes / cluster.node.bandwidth;
 }
 
-double chainShare(const Device &device) { return device.coreShare + (1 - device.coreShare) * constants::unfilledWaits; }
+double leastShare(const Device &device, int64_t ranks) { return std::max(device.coreShare, 1 / double(ranks)); }
 
-double leastOnSharedCores(const Device &device, double seconds, double busy) {
+double chainShare(const Device &device, int64_t ranks) {
+  const double share = device.coreShare < 1 ? leastShare(device, ranks) : 1;
+  return share + (1 - share) * constants::unfilledWaits;
+}
+
+double leastOnSharedCores(const Device &device, int64_t ranks, double seconds, double busy) {
   if (device.coreShare >= 1) return seconds;
-  const double alone = std::max(seconds, busy), filled = std::max(busy, device.coreShare * alone);
+  const double alone = std::max(seconds, busy), filled = std::max(busy, leastShare(device, ranks) * alone);
   return constants::unfilledWaits * alone + (1 - constants::unfilledWaits) * filled;
 }
 

@@ -46,13 +46,16 @@ double waitSeconds(const Cluster &cluster, Collective collective, GroupShape gro
 // Seconds until `bytes` of one rank have arrived at another.
 double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
 
-// Where devices take turns on the cores (Device::coreShare): what a chain of one after the other takes at least, as a
-// part of its time with all devices at work; others fill most of what the rest of them wait.
-double chainShare(const Device &device);
+// Where devices take turns on the cores (Device::coreShare): what a chain of one after the other of so many ranks takes
+// at least, as a part of its time with all devices at work; others fill most of what the rest of them wait.
+double chainShare(const Device &device, int64_t ranks);
+// Of a time in which not all ranks work, the part that counts at least if all waits were filled: one rank works, or
+// none does.
+double leastShare(const Device &device, int64_t ranks);
 // And at least what passes take there that take `seconds` where devices have cores of their own at the same rates, and
 // in which they work for `busy` seconds on average: all need that together, and of their waits a part is not filled.
 // It grows with both, so that bounds of them give a bound.
-double leastOnSharedCores(const Device &device, double seconds, double busy);
+double leastOnSharedCores(const Device &device, int64_t ranks, double seconds, double busy);
 
 // Seconds until `bytes` of one device have come from its host's memory, or have gone there, in so many copies.
 double hostCopySeconds(const Cluster &cluster, double bytes, double copies);

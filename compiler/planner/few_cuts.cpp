@@ -1,5 +1,6 @@
 #include "compiler/planner/few_cuts.h"
 #include <algorithm>
+#include <cmath>
 
 namespace cleave::planner {
 namespace {
@@ -7,12 +8,16 @@ namespace {
 // Cuts that are simulated, and actions of their schedules in all; cuts where simulating them says nothing.
 constexpr double mostCuts = 2e4, mostActions = 4e6, mostUntimed = 300;
 
+// What sums in another order may differ by.
+constexpr double rounding = 1e-12;
+
 class CutTimes {
 public:
   CutTimes(const StageProblem &problem, double worth, const SearchClock &clock)
       : problem(problem), worth(worth), clock(clock), units(problem.model->layout->units), stages(problem.stages()),
-        microbatches(double(problem.model->setting.microbatches)), share(chainShare(problem.model->cluster->device)),
-        work(size_t(problem.ranks()), 0.0), waits(size_t(problem.ranks()), 0.0),
+        microbatches(double(problem.model->setting.microbatches)),
+        share(chainShare(problem.model->cluster->device, problem.ranks())), work(size_t(problem.ranks()), 0.0),
+        waits(size_t(problem.ranks()), 0.0),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
         isTimed(saysSimulating()) {}
 
@@ -34,8 +39,8 @@ public:
   }
 
 private:
-  // Is a step's time known from the stages, and no pass shorter where something is computed again? What leaves for the
-  // host may be late, and is less then.
+  // Is a step's time known from the stages, and only backward passes are longer where something is computed again? What
+  // leaves for the host may be late, and is less then.
   bool saysSimulating() const {
     const Setting &setting = problem.model->setting;
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
@@ -47,7 +52,7 @@ private:
         const UnitActivity &other = problem.activity->of(kind, how);
         const double input = other.backwardInput - plain.backwardInput;
         const double weight = other.backwardWeight - plain.backwardWeight;
-        if (other.forward < plain.forward || input + weight < 0) return false;
+        if (std::abs(other.forward - plain.forward) > rounding * plain.forward || input + weight < 0) return false;
         if (problem.profile->splitsBackward && std::min(input, weight) < 0) return false;
       }
     }

@@ -2,9 +2,9 @@
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace cleave::planner {
 namespace {
@@ -21,6 +21,42 @@ struct RankCosts {
   double buffers = 0; // of transfers
 };
 
+// Of a table on shared cores: what is known of its passes if backward ones were longer, as computing again makes them.
+struct SharedPasses {
+  double share = 1;               // leastShare()
+  double makespan = 0, begun = 0; // seconds, as simulated: of all; until the first backward pass begins
+  double filled = 0, busy = 0;    // seconds that count until then; a rank's passes after it, on average
+  double pace = 0;                // seconds of microbatches that are not simulated
+  std::vector<double> ends;       // of ranks, as simulated
+
+  // What a second counts where the passes take so much longer. Until `begun` nothing is another; after it all ranks
+  // have their work to do, and that by which they take longer. Falls with `longer`; times it, it grows.
+  double turns(double longer) const {
+    const double all = busy + (longer - makespan) / double(ends.size());
+    const double after = std::max(share * (longer - begun), all);
+    return constants::unfilledWaits + (1 - constants::unfilledWaits) * (filled + after) / longer;
+  }
+
+  // Of a step, with what each rank does after its passes: the later all passes end, the better waits are filled.
+  double least(const std::vector<double> &tails) const {
+    if (makespan <= 0) return 0;
+    const double after = *std::ranges::min_element(tails);
+    auto ofLast = [&](double longer) { return turns(longer) * longer + pace + after; };
+    auto ofEach = [&](double longer) {
+      double most = 0;
+      for (size_t r = 0; r < ends.size(); ++r) most = std::max(most, turns(longer) * ends[r] + pace + tails[r]);
+      return most;
+    };
+    double low = makespan, high = makespan;
+    while (ofLast(high) < ofEach(high)) low = std::exchange(high, 2 * high);
+    for (int i = 0; i < 40 && high - low > 1e-9 * high; ++i) {
+      const double middle = (low + high) / 2;
+      (ofLast(middle) < ofEach(middle) ? low : high) = middle;
+    }
+    return std::max(ofLast(low), ofEach(high));
+  }
+};
+
 class PlanEvaluator {
 public:
   PlanEvaluator(std::span<const StageProblem> ofStage, const StagePlan &plan)
@@ -30,7 +66,8 @@ public:
 
   PlanEvaluation evaluate() {
     sumStages();
-    double end = 0, onHost = 0, after = std::numeric_limits<double>::infinity();
+    double end = 0, onHost = 0;
+    std::vector<double> tails; // seconds that ranks take after their passes
     std::vector<double> ends = simulatedEnds();
     for (size_t s = 0; s < stages.size(); ++s) {
       const double live = slots.empty() ? problem.live(int(s)) : slots[s];
@@ -54,7 +91,7 @@ public:
                                 microbatches * forward, microbatches * backward, host);
       const double tail = rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
       const double last = ends[r] + tail;
-      after = std::min(after, tail);
+      tails.push_back(tail);
       result.notHidden = std::max(result.notHidden, rank.state.hideable - hidden);
       end = std::max(end, last);
       // What a device does on average; what it does not, it waits.
@@ -77,7 +114,7 @@ public:
     const double busy = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
     if (cluster.device.coreShare < 1) end = std::max(end, busy);
     predicted.stepSeconds = end;
-    result.least = cluster.device.coreShare < 1 ? std::max(busy, leastPasses + after) : end;
+    result.least = cluster.device.coreShare < 1 ? std::max(busy, shared.least(tails)) : end;
     predicted.bubbleSeconds = std::max(0.0, end - busy);
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(*problem.model, devices, predicted);
@@ -236,29 +273,56 @@ private:
     if (!schedule) return ends;
     if (followsTimes(problem.model->setting.schedule)) slots = slotsOf(schedule->table);
     Simulation simulation = simulate(schedule->table, times, meets);
+    const bool isOneStep = problem.profile->isFlushed() || meets;
     const double simulated = microbatches - double(schedule->rest);
     const double share = cluster.device.coreShare, unfilled = constants::unfilledWaits;
     double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
     if (share < 1 && simulation.makespan > 0) {
       double mean = 0; // of a microbatch
       for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
-      pace = leastOnSharedCores(cluster.device, slowest, mean);
-      leastPasses =
-          leastOnSharedCores(cluster.device, simulation.makespan, mean * simulated) + pace * double(schedule->rest);
+      const int64_t count = problem.ranks();
+      pace = leastOnSharedCores(cluster.device, count, slowest, mean);
       // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
-      const double filled = problem.profile->isFlushed() || meets
-                                ? makespanOnSharedCores(simulation, share)
-                                : std::max(share * simulation.makespan, mean * simulated);
-      turns = unfilled + (1 - unfilled) * filled / simulation.makespan;
+      const double least = leastOnSharedCores(cluster.device, count, simulation.makespan, mean * simulated);
+      turns = isOneStep ? unfilled + (1 - unfilled) * makespanOnSharedCores(simulation, share) / simulation.makespan
+                        : least / simulation.makespan;
+      if (problem.profile->isFlushed()) shared = sharedPasses(*schedule, simulation, pace);
     }
     for (size_t r = 0; r < ends.size(); ++r) {
-      if (problem.profile->isFlushed() || meets)
+      if (isOneStep)
         for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
       else // ranks are one after the other, all in the same step's time: its own work, and what all wait
         ends[r] = ranks[r].work.seconds() * simulated + simulation.makespan - slowest * simulated;
       ends[r] = turns * ends[r] + pace * double(schedule->rest);
     }
     return ends;
+  }
+
+  SharedPasses sharedPasses(const SimulatedSchedule &schedule, const Simulation &simulation, double pace) const {
+    const int64_t count = problem.ranks();
+    const double share = cluster.device.coreShare;
+    SharedPasses passes{leastShare(cluster.device, count),
+                        simulation.makespan,
+                        simulation.makespan,
+                        0,
+                        0,
+                        pace * double(schedule.rest),
+                        std::vector<double>(size_t(count), 0.0)};
+    for (size_t r = 0; r < simulation.actions.size(); ++r)
+      for (size_t a = 0; a < simulation.actions[r].size(); ++a) {
+        const ActionTime &action = simulation.actions[r][a];
+        passes.ends[r] = std::max(passes.ends[r], action.end);
+        if (schedule.table.rows[r][a].kind != ActionKind::Forward) passes.begun = std::min(passes.begun, action.start);
+      }
+    Simulation begun = simulation; // until then
+    for (std::vector<ActionTime> &rank : begun.actions)
+      for (ActionTime &action : rank) {
+        const double before = std::min(action.end, passes.begun);
+        passes.busy += (action.end - std::max(before, action.start)) / double(count);
+        action = {std::min(action.start, passes.begun), before};
+      }
+    passes.filled = makespanOnSharedCores(begun, share);
+    return passes;
   }
 
   std::span<const StageProblem> ofStage; // one, or one a stage
@@ -273,7 +337,7 @@ private:
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
   std::vector<double> nearOfStage;                // of the latter, if the stage has no other microbatch meanwhile
   std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
-  double leastPasses = 0;    // seconds, on shared cores: however well waits are filled
+  SharedPasses shared;       // on shared cores
   bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
 };
 

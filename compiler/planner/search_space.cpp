@@ -94,7 +94,7 @@ double SearchSpace::stepBound(const Setting &setting, double seconds) const {
   if (setting.pp > 1 && !shape) return infinity;
   const double passes = seconds * double(setting.microbatches);
   if (!shape) return passes;
-  return leastOnSharedCores(cluster.device, leastOfAnyCut(*shape, setting.microbatches, seconds),
+  return leastOnSharedCores(cluster.device, setting.pp, leastOfAnyCut(*shape, setting.microbatches, seconds),
                             passes / double(setting.pp));
 }
 

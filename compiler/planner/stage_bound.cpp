@@ -1,4 +1,5 @@
 #include "compiler/planner/stage_bound.h"
+#include "compiler/planner/device_presets.h"
 #include <Highs.h>
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,7 @@ StageRelaxation::~StageRelaxation() = default;
 
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
-      least(leastTransfers(problem)),
+      share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
@@ -103,7 +104,7 @@ void StageRelaxation::gatherColumns() {
       microbatches * std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   // Blocks of one rank, where it is no slower than the incumbent and leaves every other stage a unit.
   double most = double(classOf.size()) - double(stages) + double(problem.profile ? problem.profile->chunks() : 1);
-  if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / microbatches / fastest));
+  if (fastest > 0 && fastest < infinity) most = std::min(most, std::floor(incumbent / share / microbatches / fastest));
   most = std::max(1.0, most);
   std::vector<bool> isBlock(size_t(layout.kinds), false);
   for (const Unit &unit : layout.units) isBlock[size_t(unit.kind)] = unit.isBlock;
@@ -217,8 +218,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       ++path.forward[size_t(s)];
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendForward[size_t(s)];
     }
-    rows.push_back({path, false});
-    rows.push_back({path, true});
+    addPath(rows, path, {false, true});
     if (first == 0) continue;
     for (int s = 0; s < stages; ++s) {
       if (splits && problem.rankOf(s) == int(rank)) path.backwardWeight[size_t(s)] = 0;
@@ -228,8 +228,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendBackward[size_t(s) + 1];
     }
     path.rank = problem.rankOf(0);
-    rows.push_back({path, false});
-    rows.push_back({path, true});
+    addPath(rows, path, {false, true});
   }
   return rows;
 }
@@ -265,23 +264,36 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
           for (auto *counts : {&path.forward, &path.backwardInput, &path.backwardWeight})
             (*counts)[size_t(s)] += double(schedule->rest);
     const bool isLate = late[size_t(path.rank)] > 0;
-    rows.push_back({std::move(path), isLate});
+    addPath(rows, path, {isLate});
   }
   return rows;
 }
+
+void StageRelaxation::addPath(std::vector<Row> &rows, const SchedulePath &path,
+                              std::initializer_list<bool> late) const {
+  for (bool isLate : late) rows.push_back({path, isLate});
+  if (share < 1) rows.push_back({path, false, true});
+}
+
+double StageRelaxation::partOf(const Row &row) const { return row.isFilled ? constants::unfilledWaits : share; }
 
 double StageRelaxation::constantOf(const Row &row) const {
   double sum = 0;
   for (double count : row.path.sendForward) sum += count * least.sendForward;
   for (double count : row.path.sendBackward) sum += count * least.sendBackward;
-  return sum;
+  return partOf(row) * sum;
 }
 
 double StageRelaxation::coefficient(const Row &row, const Column &column) const {
   const size_t s = size_t(column.stage);
   double value = row.path.forward[s] * column.forward + row.path.backwardInput[s] * column.backwardInput +
                  row.path.backwardWeight[s] * column.backwardWeight;
-  if (problem.rankOf(column.stage) == row.path.rank) value += column.once + (row.late ? column.late : 0);
+  value *= partOf(row);
+  if (row.isFilled)
+    value += (1 - constants::unfilledWaits) * double(problem.model->setting.microbatches) / double(ranks) *
+             (column.forward + column.backwardInput + column.backwardWeight);
+  else if (problem.rankOf(column.stage) == row.path.rank)
+    value += column.once + (row.late ? column.late : 0);
   return value;
 }
 
@@ -405,32 +417,14 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
   }
 }
 
-namespace {
-
-// However its units are cut, the mean rank's passes.
-double leastBusySeconds(const StageProblem &problem) {
-  double seconds = 0;
-  for (const Unit &unit : problem.model->layout->units) {
-    double least = infinity;
-    for (Recompute how : problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed)
-      least = std::min(least, problem.activity->of(unit.kind, how).seconds());
-    seconds += least;
-  }
-  return seconds * double(problem.model->setting.microbatches) / double(problem.ranks());
-}
-
-} // namespace
-
 StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
                        const SearchClock &clock) {
   StageBound bound;
-  // The relaxations know devices with cores of their own; where they take turns, others work while one waits.
-  const double share = chainShare(problem.model->cluster->device), busy = share < 1 ? leastBusySeconds(problem) : 0;
   auto relax = [&](const StageProblem &stages, double known) {
-    StageRelaxation relaxation(stages, incumbent / share);
-    relaxation.tighten(programs, {wanted.goal / share, known / share}, clock);
+    StageRelaxation relaxation(stages, incumbent);
+    relaxation.tighten(programs, {wanted.goal, known}, clock);
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
-    return std::max(busy, share * relaxation.bound()); // with what a rank does after its passes
+    return relaxation.bound();
   };
   std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {

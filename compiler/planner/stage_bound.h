@@ -46,10 +46,12 @@ private:
     double once = 0, late = 0;                                 // seconds; late: hideable less what its compute hides
     double bytes = 0;
   };
-  // A path, and whether the collectives that nothing can hide come after it.
+  // A path, and whether the collectives that nothing can hide come after it. Where devices take turns on cores, also
+  // with all that the others do meanwhile (leastOnSharedCores), and nothing after it.
   struct Row {
     SchedulePath path;
     bool late = false;
+    bool isFilled = false;
   };
   struct UnitClass { // units that cost the same
     int kind = 0, count = 0;
@@ -63,6 +65,8 @@ private:
   void startProgram();
   double bytesOfTransfers(int stage) const; // at least
   std::vector<Row> rowPaths() const;
+  void addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late) const;
+  double partOf(const Row &row) const; // of the path's seconds
   // Longest paths to the end of every rank, with these stages' times.
   std::vector<Row> criticalRows(const std::vector<double> &units) const;
   std::vector<double> evenUnits() const;
@@ -78,6 +82,7 @@ private:
 
   const StageProblem &problem;
   double incumbent, best = 0;
+  double share; // chainShare()
   int stages;
   size_t ranks;
   LeastTransfers least;

@@ -290,7 +290,7 @@ private:
     if (!problem.profile) return sum * microbatches;
     double ranks = double(problem.ranks());
     double rank = slowest * double(problem.profile->chunks());
-    return leastOnSharedCores(device(),
+    return leastOnSharedCores(device(), problem.ranks(),
                               std::max(rank, sum / ranks) * microbatches + problem.profile->bubble() * sum / ranks,
                               sum / ranks * microbatches);
   }
@@ -339,7 +339,7 @@ private:
       if (problem.profile->isFlushed()) waited = std::max(waited, leastWay());
       if (problem.profile->chunks() == 1) waited = std::max(waited, slowest * microbatches);
       waited = std::max(waited, least.ofCut);
-      return std::max(passes + least.once, leastOnSharedCores(device(), waited, passes));
+      return std::max(passes + least.once, leastOnSharedCores(device(), problem.ranks(), waited, passes));
     };
     // Where there is no room for the parameters, or the bound without memory is too long already, shardings that keep
     // less help little.
@@ -565,9 +565,11 @@ StageRoom::StageRoom(const StageProblem &problem) : problem(problem) {
     before.push_back(before.back() + problem.activity->of(unit.kind, plain).seconds());
 }
 
-// Units are added in strides that double, then halve.
+// Units are added in strides that double, then halve; what they need grows with them but for what is received, which
+// is another where the stage begins elsewhere.
 int StageRoom::earliestStart(int stage, int end, double slowest) const {
   RankLoad load(problem);
+  const double sent = transferBytes(problem, stage, 0, end);
   int start = end;
   bool grows = true;
   for (int stride = 1; stride > 0; grows ? stride *= 2 : stride /= 2) {
@@ -577,7 +579,7 @@ int StageRoom::earliestStart(int stage, int end, double slowest) const {
     if (fits) {
       RankLoad longer = load;
       longer.add(next, start, stage);
-      longer.buffers = transferBytes(problem, stage, next, end);
+      longer.buffers = sent;
       double seconds = 0;
       fits = longer.fit(seconds) && seconds <= slowest;
       if (fits) load = std::move(longer);
@@ -586,6 +588,13 @@ int StageRoom::earliestStart(int stage, int end, double slowest) const {
       start = next;
     else
       grows = false;
+  }
+  while (start < end) {
+    double seconds = 0;
+    load.buffers = transferBytes(problem, stage, start, end);
+    if (load.fit(seconds) && seconds <= slowest) break;
+    load = RankLoad(problem);
+    load.add(++start, end, stage);
   }
   return start;
 }

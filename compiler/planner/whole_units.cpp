@@ -42,7 +42,8 @@ public:
   explicit WholeUnits(const StageProblem &problem)
       : problem(problem), model(*problem.model), layout(*model.layout), units(layout.units),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
-        microbatches(double(model.setting.microbatches)), stages(problem.stages()), least(leastTransfers(problem)) {
+        microbatches(double(model.setting.microbatches)), stages(problem.stages()), least(leastTransfers(problem)),
+        share(chainShare(model.cluster->device, problem.ranks())) {
     splits = problem.profile && problem.profile->splitsBackward;
     if (problem.isGiven()) givenWays();
     gatherKinds();
@@ -130,6 +131,9 @@ private:
       leastUnit.forward = std::min(leastUnit.forward, sum.forward - before.back().forward);
       leastUnit.backward = std::min(leastUnit.backward, sum.backward - before.back().backward);
       before.push_back(sum);
+      double fastest = infinity;
+      for (Recompute how : ways) fastest = std::min(fastest, problem.activity->of(unit.kind, how).seconds());
+      busy += fastest * microbatches / double(problem.ranks());
     }
   }
 
@@ -229,21 +233,25 @@ private:
   // the first rank.
   double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, double sends) const {
     if (times.seconds == infinity) return infinity;
-    if (problem.profile && !problem.profile->isFlushed()) return microbatches * times.seconds + times.atEnd;
+    // Of a path to the end of a rank, and what that does after it.
+    auto ofPath = [&](double passes, double after) {
+      return std::max(share * passes + after, leastOnSharedCores(model.cluster->device, problem.ranks(), passes, busy));
+    };
+    if (problem.profile && !problem.profile->isFlushed()) return ofPath(microbatches * times.seconds, times.atEnd);
     const double work = microbatches * times.seconds, there = first.forward + sends * least.sendForward;
     const double done = splits ? microbatches * (times.seconds - times.weights) : work;
     const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
     const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
     const double back = first.backward + sends * least.sendBackward;
-    double seconds = std::max(there + work + times.atEnd, there + done + back + atEndOfFirst);
+    double seconds = std::max(ofPath(there + work, times.atEnd), ofPath(there + done + back, atEndOfFirst));
     if (stages != problem.ranks() || followsTimes(model.setting.schedule)) return seconds;
     // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
     // more forward passes than it keeps activations of.
     const double forward = std::min(microbatches, problem.leastLive(rank));
     const double turn = before.back().forward + double(stages - 1) * least.sendForward + before.back().backward -
                         end.backward + double(stages - 1 - rank) * least.sendBackward;
-    return std::max({seconds, turn + work - forward * times.forward + times.atEnd,
-                     turn + done - forward * times.forward + back + atEndOfFirst});
+    return std::max({seconds, ofPath(turn + work - forward * times.forward, times.atEnd),
+                     ofPath(turn + done - forward * times.forward + back, atEndOfFirst)});
   }
 
   bool canCut(double limit) const {
@@ -367,6 +375,8 @@ private:
   Sums leastUnit;
   double hiding = 0; // part of compute
   LeastTransfers least;
+  double share;    // chainShare()
+  double busy = 0; // seconds that a rank's passes take at least, on average
   double sumOfCopies = 0;
 };
 
@@ -414,9 +424,6 @@ double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
 
-double boundOfWholeUnits(const StageProblem &problem, double goal) {
-  const double share = chainShare(problem.model->cluster->device); // they are of devices with cores of their own
-  return share * WholeUnits(problem).bound(goal / share);
-}
+double boundOfWholeUnits(const StageProblem &problem, double goal) { return WholeUnits(problem).bound(goal); }
 
 } // namespace cleave::planner
