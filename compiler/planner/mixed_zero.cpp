@@ -79,14 +79,25 @@ private:
   std::optional<Mix> priced(const SplitModel &model, double limit) {
     if (pricesLeft-- <= 0 || clock.isOver()) return std::nullopt;
     Mix mix{model, {}, {}};
-    StateCosts state = costState(mix.model, choice);
+    const ActivityCosts activity = costActivity(mix.model, choice); // sums of gradients lie as the stage says
+    const StateCosts state = costState(mix.model, choice);
     StageProblem problem = stages;
     problem.model = &mix.model;
+    problem.activity = &activity;
     problem.state = &state;
     problem.memoryLimit = limit;
     mix.plan = planCut(problem, given.firstUnits);
-    mix.plan.bound = given.bound;
     mix.evaluation = evaluatePlan(problem, mix.plan);
+    // With other bytes another cut may be better.
+    if (const std::optional<StagePlan> other = problem.ranks() > 1 ? planStages(problem) : std::nullopt) {
+      PlanEvaluation evaluation = evaluatePlan(problem, *other);
+      if (std::pair(!evaluation.fits, evaluation.predicted.stepSeconds) <
+          std::pair(!mix.evaluation.fits, mix.seconds())) {
+        mix.plan = *other;
+        mix.evaluation = std::move(evaluation);
+      }
+    }
+    mix.plan.bound = given.bound;
     return mix;
   }
 

@@ -4,8 +4,8 @@
 //   ZeRO-3 fits with 20 GiB to spare, ZeRO-1 does not: the groups whose gathers cost most for each byte that they save
 //   keep ZeRO-1 until the memory is full, the others ZeRO-3
 //
-// Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given, recomputation
-// chosen again.
+// Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given or planned
+// again, recomputation chosen again.
 #pragma once
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/stage_plan.h"

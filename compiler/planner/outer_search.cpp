@@ -259,7 +259,6 @@ private:
       const std::vector<int> open = openZeroStages(constraints, setting);
       if (candidates.size() >= mostLookedAt || clock.isOver()) break;
       if (open.size() == 1 || setting.offload != Offload::None || setting.grid != TensorGrid::None) continue;
-      if (solution.seconds() <= outcome.bound * (1 + 1e-9)) continue;
       const ActivityCosts activity = costActivity(*solution.model, solution.choice);
       const StateCosts uniform = costState(*solution.model, solution.choice);
       const StageProblem stages = space.stagesOf(*solution.model, activity, uniform);

@@ -16,11 +16,11 @@ using testing::ProblemBuilder;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Products of widths of their own, one after the other.
-Problem chain(unsigned seed, int operations) {
+Problem chain(unsigned seed, int operations, int64_t length = 32) {
   std::mt19937 random(seed);
   ProblemBuilder b("chain", 16);
   int64_t h = int64_t(64) << (random() % 3);
-  int x = b.input("x", {16, 32, h});
+  int x = b.input("x", {16, length, h});
   for (int i = 0; i < operations; ++i) {
     int64_t width = int64_t(32) << (random() % 6);
     std::string at = "op" + std::to_string(i);
@@ -136,6 +136,96 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
   EXPECT_GE(possible, 20) << count;
   EXPECT_GE(better * 4, possible * 3) << exact << " " << count;
   EXPECT_GE(exact * 2, count);
+}
+
+// Stages of a pipeline, every cut and every two ZeRO stages of its parameters.
+TEST(MixedZero, InStagesOfPipelines) {
+  int count = 0, better = 0, found = 0, exact = 0;
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    const Problem problem = chain(seed, 5, 1);
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:8" : "h100-80g:8");
+    ASSERT_TRUE(cluster);
+    cluster->device.dispatchSeconds = 0;
+    Constraints constraints;
+    constraints.pp = 2;
+    constraints.dp = 4;
+    constraints.microbatches = seed % 3 ? 4 : 2;
+    constraints.schedule = "1f1b";
+    constraints.recompute = Recompute::None;
+    const ProblemFacts facts = gatherFacts(problem, constraints);
+    Setting setting;
+    setting.pp = 2;
+    setting.dp = 4;
+    setting.microbatches = *constraints.microbatches;
+    setting.schedule = "1f1b";
+    SplitModel model = *buildModel(problem, facts, *cluster, constraints, setting);
+    const std::vector<int> choice(model.variables.size(), 0);
+    const ActivityCosts activity = costActivity(model, choice);
+    struct Plan {
+      double seconds, bytes;
+      bool isUniform;
+    };
+    std::vector<Plan> plans;
+    for (int upper = 0; upper <= 3; ++upper)
+      for (int lower = 0; lower <= upper; ++lower)
+        for (unsigned set = 0; set < (lower < upper ? 32U : 1U); ++set) {
+          model.setting.zero = upper;
+          model.setting.lowerZero = lower;
+          model.lowers.edit().assign(problem.tensors.size(), false);
+          for (size_t t = 0, parameter = 0; t < problem.tensors.size(); ++t)
+            if (problem.tensors[t].kind == TensorKind::Parameter) model.lowers.edit()[t] = set & (1U << parameter++);
+          const StateCosts state = costState(model, choice);
+          const StageProblem stages{&model,   &activity,
+                                    &state,   scheduleProfile("1f1b", 2, setting.microbatches),
+                                    infinity, Recompute::None,
+                                    {},       {},
+                                    {},       {}};
+          const int units = int(model.layout->units.size());
+          for (int cut = 1; cut < units; ++cut) {
+            const PlanEvaluation evaluation =
+                evaluatePlan(stages, {{0, cut}, std::vector<Recompute>(size_t(units), Recompute::None)});
+            plans.push_back({evaluation.predicted.stepSeconds, evaluation.predicted.memory.total(), set == 0});
+          }
+        }
+    // The limits with which mixes gain most.
+    struct Limit {
+      double bytes, uniform = infinity, mixed = infinity;
+      double gain() const { return uniform == infinity ? 0 : uniform / mixed; }
+    };
+    std::vector<Limit> limits;
+    for (const Plan &limit : plans) {
+      limits.push_back({limit.bytes});
+      for (const Plan &plan : plans) {
+        if (plan.bytes > limit.bytes) continue;
+        limits.back().mixed = std::min(limits.back().mixed, plan.seconds);
+        if (plan.isUniform) limits.back().uniform = std::min(limits.back().uniform, plan.seconds);
+      }
+    }
+    std::ranges::sort(limits, {}, &Limit::bytes);
+    const auto same = std::ranges::unique(limits, {}, &Limit::bytes);
+    limits.erase(same.begin(), same.end());
+    std::ranges::stable_sort(limits, std::greater(), &Limit::gain);
+    for (size_t i = 0; i < std::min<size_t>(5, limits.size()); ++i) {
+      const Limit &limit = limits[i];
+      if (limit.uniform == infinity) continue;
+      Cluster small = *cluster;
+      small.device.memoryBytes *= limit.bytes * (1 + 1e-9) / usableMemory(*cluster);
+      const Outcome outcome = searchSettings(problem, facts, small, constraints, {.alternatives = false});
+      ASSERT_TRUE(outcome.best) << seed;
+      const double seconds = outcome.best->seconds();
+      EXPECT_LE(outcome.best->bytes(), limit.bytes * (1 + 2e-9)) << seed << " " << i;
+      EXPECT_LE(seconds, limit.uniform * (1 + 1e-9)) << seed << " " << i;
+      EXPECT_GE(seconds, limit.mixed * (1 - 1e-9)) << seed << " " << i;
+      ++count;
+      better += limit.mixed < limit.uniform * (1 - 1e-6);
+      found += seconds < limit.uniform * (1 - 1e-6);
+      exact += seconds <= limit.mixed * (1 + 1e-9);
+    }
+  }
+  EXPECT_GE(count, 20);
+  EXPECT_GE(better, 8);
+  EXPECT_GE(found * 3, better); // of the others most need another cut, which no stage for all has room for
+  EXPECT_GE(exact * 4, count * 3);
 }
 
 // Also where the mesh that a mix makes the fastest is far from it with one stage for all.
