@@ -25,10 +25,10 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
                                      nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again",
                                      segmentAttr = "cleave.segment", againAttr = "cleave.again",
-                                     productAttr = "cleave.product", // mirrored_split.h
-    // Of an op whose decision is that of the operation it stands for: of every factor
-    // of its own the decided one, -1 for none.
-    decidedFactorsAttr = "cleave.decided_factors";
+                                     productAttr = "cleave.product"; // mirrored_split.h
+// Of an op whose decision is that of the operation it stands for: of every factor of its own the decided one, -1 for
+// none.
+inline constexpr llvm::StringLiteral decidedFactorsAttr = "cleave.decided_factors";
 
 // "forward" where the op does not say.
 llvm::StringRef phaseOf(mlir::Operation *op);

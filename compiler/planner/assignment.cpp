@@ -66,7 +66,7 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
     domains.push_back(int(variable.domain()));
     PricedTable table{{int(v)}, {}};
     for (size_t d = 0; d < variable.domain(); ++d) {
-      Price price = variable.isHome ? homePrice(model, variable, d) : nodePrice(model, variable, d);
+      Price price = variable.isHome ? homePrice(model, variable, d, nullptr, true) : nodePrice(model, variable, d);
       if (!variable.isHome) price += exchangePrice(model, variable, d);
       table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
                              price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});

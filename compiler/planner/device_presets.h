@@ -3,6 +3,7 @@
 //   Device d = devicePreset("a100-80g").value();   // 80 GiB, 19.5 TFLOP/s fp32, 2039 GB/s
 #pragma once
 #include "compiler/planner/cluster.h"
+#include <cmath>
 #include <optional>
 
 namespace cleave::planner {
@@ -102,5 +103,8 @@ inline constexpr double acrossCards = 0.3;
 // two cores, took 0.03 to 0.8 of it, 0.3 in the mean (docs/cost-model.md).
 inline constexpr double unfilledWaits = 0.3;
 } // namespace constants
+
+// What so many bytes take in memory.
+inline double aligned(double bytes) { return std::ceil(bytes / constants::alignment) * constants::alignment; }
 
 } // namespace cleave::planner

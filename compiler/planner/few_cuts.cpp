@@ -39,20 +39,23 @@ public:
   }
 
 private:
-  // Is a step's time known from the stages, and only backward passes are longer where something is computed again? What
-  // leaves for the host may be late, and is less then.
+  // Is a step's time known from the stages, and only backward passes are longer where something is computed again (on
+  // cores of its own a device may also take longer forward: that makes nothing earlier)? What leaves for the host may be
+  // late, and is less then.
   bool saysSimulating() const {
     const Setting &setting = problem.model->setting;
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
     if (movesActivations(setting.offload)) return false;
     if (problem.isGiven()) return true;
+    const bool isShared = problem.model->cluster->device.coreShare < 1;
     for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
       const UnitActivity &plain = problem.activity->of(kind, ways.front());
       for (Recompute how : ways) {
         const UnitActivity &other = problem.activity->of(kind, how);
         const double input = other.backwardInput - plain.backwardInput;
         const double weight = other.backwardWeight - plain.backwardWeight;
-        if (std::abs(other.forward - plain.forward) > rounding * plain.forward || input + weight < 0) return false;
+        const double forward = other.forward - plain.forward, unseen = rounding * plain.forward;
+        if (forward < -unseen || (isShared && forward > unseen) || input + weight < 0) return false;
         if (problem.profile->splitsBackward && std::min(input, weight) < 0) return false;
       }
     }

@@ -223,7 +223,8 @@ private:
     }
   }
 
-  // What the sum over operations that was minimised leaves out, of the best plan and of the runners-up asked for.
+  // What the sum over operations that was minimised leaves out, of the best plan and of the runners-up asked for. Not
+  // where a preset says how they are split: that a change is faster is no reason to leave it.
   void improveBest() {
     std::vector<Solution> plans = found.fastestFirst();
     found.best.reset();
@@ -236,7 +237,7 @@ private:
       bool isProven = solution.seconds() <= outcome.bound * (1 + 1e-9);
       // Of small problems also those that come close.
       bool isClose = space.isSmall() && solution.seconds() < worthImproving * best;
-      if (!isProven && (improved++ <= options.top || isClose)) {
+      if (!isProven && !solution.model->presetSplitsWeights && (improved++ <= options.top || isClose)) {
         StageProblem stages{
             &*solution.model, nullptr, nullptr, space.profileOf(setting), space.memoryLimit, {}, {}, {}, {}, {}};
         double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());

@@ -13,9 +13,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 
-// What so many bytes take in memory.
-double aligned(double bytes) { return std::ceil(bytes / constants::alignment) * constants::alignment; }
-
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
@@ -178,7 +175,13 @@ void addUpdateWork(const SplitModel &model, const Variable &variable, Layout lay
              "an update needs what other devices have of its parameter");
     exchange(Collective::AllReduce, along.summed, along.sums, "an update sums over parts of its parameter");
   };
-  if (layout >= 0) split(layout, double(setting.tp), setOf({Axis::Tensor}));
+  const dist::Sharding lies = model.parameterLayout(variable.index, layout);
+  const dist::Mesh mesh = setting.mesh();
+  for (size_t dim = 0; dim < lies.dims.size(); ++dim) {
+    int64_t ways = 1;
+    for (const std::string &axis : lies.dims[dim]) ways *= mesh.axisSize(axis);
+    if (ways > 1) split(int64_t(dim), double(ways), setOfNames(lies.dims[dim]));
+  }
   if (isSharded) split(model.zeroDimension(variable.index, layout), double(setting.zeroWays()), setting.zeroSet());
   if (flops <= 0) return;
   LocalWork product;
@@ -191,7 +194,8 @@ void addUpdateWork(const SplitModel &model, const Variable &variable, Layout lay
 }
 
 // Of a parameter with this ZeRO stage.
-Price stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink) {
+Price stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink,
+                 bool isChoice) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
   const Setting &setting = model.setting;
   Layout layout = variable.homes[home];
@@ -238,7 +242,8 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
   Ledger ledger(model, variable.index, sink, 1, distance);
-  addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
+  if (!(isChoice && model.presetSplitsWeights))
+    addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
 
   if (movesState(setting.offload) && price.optimizer >= count * constants::leastOnHost) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
@@ -285,15 +290,15 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
 
 } // namespace
 
-Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink, bool isChoice) {
   if (!model.setting.anyZero) {
-    Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink);
+    Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink, isChoice);
     if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
     return price;
   }
-  Price least = stagePrice(model, variable, home, 0, nullptr);
+  Price least = stagePrice(model, variable, home, 0, nullptr, isChoice);
   for (int zero = 1; zero <= 3; ++zero) {
-    const Price other = stagePrice(model, variable, home, zero, nullptr);
+    const Price other = stagePrice(model, variable, home, zero, nullptr, isChoice);
     for (auto part : {&Price::update, &Price::exposed, &Price::hideable, &Price::parameters, &Price::gradients,
                       &Price::means, &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
       least.*part = std::min(least.*part, other.*part);

@@ -40,7 +40,9 @@ struct ImpliedCollective {
 using CollectiveSink = std::vector<ImpliedCollective>;
 
 Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
-Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
+// `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
+                bool isChoice = false);
 // Into `exposed`: what all devices of a group tell each other once a step, the sums that are its results (the loss, and
 // of how many labels it is the mean, together, which were summed up over the microbatches before) and the squares of
 // gradients of which each has a part, for their norm.

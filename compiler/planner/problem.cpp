@@ -100,6 +100,11 @@ Status Problem::check() const {
       return inputError(fmt::format("tensor '{}' has elements of {} bytes", tensor.name, tensor.elementBytes));
     if (tensor.batchDim >= int64_t(tensor.dims.size()))
       return inputError(fmt::format("tensor '{}' has no dimension {}", tensor.name, tensor.batchDim));
+    if (const UpdateWork &update = tensor.update; !update.splits.empty() && update.splits.size() != tensor.dims.size())
+      return inputError(fmt::format("tensor '{}' of {} dimensions has an update that tells of {}", tensor.name,
+                                    tensor.dims.size(), update.splits.size()));
+    if (tensor.update.flops > 0 && tensor.update.products < 1)
+      return inputError(fmt::format("the update of tensor '{}' has FLOP and no products", tensor.name));
   }
   names.clear();
   std::vector<bool> made(tensors.size(), false);

@@ -140,8 +140,9 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     const int producer = facts.producers[size_t(tensor)];
     const bool passes = producer >= 0 && facts.core[size_t(producer)] && model.isOnRing(producer);
     const double size = bytes(tensor, layout) / (passes ? double(setting.cp) : 1);
-    if (!facts.kept[size_t(tensor)] || passes) candidate.values += size;
-    if (facts.needsGradient[size_t(tensor)]) candidate.gradients += size * facts.gradientRatios[size_t(tensor)];
+    if (!facts.kept[size_t(tensor)] || passes) candidate.values += aligned(size);
+    if (facts.needsGradient[size_t(tensor)])
+      candidate.gradients += aligned(size * facts.gradientRatios[size_t(tensor)]);
   };
   for (size_t o = 0; o < node.operands.size(); ++o) {
     // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.

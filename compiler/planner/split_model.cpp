@@ -199,8 +199,8 @@ public:
     model.gradientBytes /= double(setting.tp);
     model.stateBytes /= double(setting.tp);
     model.weightBytes /= double(setting.tp);
-    model.onlyAllReduces =
-        constraints.tensorSplit == TensorSplit::Megatron && constraints.sequenceSplit != SequenceSplit::On;
+    model.presetSplitsWeights = constraints.tensorSplit == TensorSplit::Megatron;
+    model.onlyAllReduces = model.presetSplitsWeights && constraints.sequenceSplit != SequenceSplit::On;
   }
 
   Result<SplitModel> build() {

@@ -225,6 +225,8 @@ struct SplitModel {
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.
   bool onlyAllReduces = false;
+  // A preset says which weights are split: what their updates exchange for that is no reason to have them whole.
+  bool presetSplitsWeights = false;
   bool sumsStep = false; // a result that no operation reads sums over samples that lie on several devices
   RecomputeSegments segments;
   double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
@@ -251,11 +253,6 @@ struct SplitModel {
   double gatheredBytes(int tensor, Layout home) const;
   // Of a parameter's gradient before ZeRO; 0: it has none.
   double gradientBytesOf(int tensor, Layout home) const;
-  // What the update of a parameter makes on its way: of all of what the device has before ZeRO.
-  double updateBytesOf(int tensor, Layout home) const {
-    const Tensor &parameter = problem->tensors[size_t(tensor)];
-    return parameterBytes(tensor, home) * parameter.updateBytes / double(parameter.elementBytes);
-  }
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only

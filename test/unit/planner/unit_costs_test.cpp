@@ -232,24 +232,28 @@ TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
   EXPECT_GT(memory(3).workspace, 0); // the loss, the learning rate
 }
 
-// An update works on the shard that a device keeps under ZeRO, unless a product in it needs all of the parameter.
+// An update works on the shard that a device keeps, unless a product in it needs all of the parameter.
 TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
   ProblemBuilder b("one", 16);
   const int w = b.parameter("w", {64, 64});
   b.problem.tensors[size_t(w)].updateBytes = 8;
   b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), w})});
   const Cluster cluster = *parseCluster("cpu:4");
-  auto update = [&](int zero) {
+  auto update = [&](int zero, int64_t tp) {
     Setting setting;
-    setting.dp = 4;
+    setting.dp = 4 / tp;
+    setting.tp = tp;
     setting.zero = zero;
-    return updateBytes(*buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting), w, whole);
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+    return updateBytes(model, w, tp > 1 ? 1 : whole);
   };
   const double all = 8.0 * 64 * 64;
-  EXPECT_EQ(update(0), all);
-  EXPECT_EQ(update(1), all / 4);
+  EXPECT_EQ(update(0, 1), all);
+  EXPECT_EQ(update(1, 1), all / 4);
+  EXPECT_EQ(update(0, 4), all / 4);
   b.problem.tensors[size_t(w)].update.products = 1;
-  EXPECT_EQ(update(1), all);
+  EXPECT_EQ(update(1, 1), all);
+  EXPECT_EQ(update(0, 4), all);
 }
 
 // y = x w, o = y v: the gradient of w is made where it stays, unless it is added to other microbatches' or scattered.
