@@ -97,7 +97,7 @@ class Machine:
 
     def __init__(self, cleave, folder, devices, realtime):
         self.cleave, self.folder, self.devices, self.realtime = cleave, folder, devices, realtime
-        self.plan, self.reference, self.steady = folder / f"reference-{devices}.plan", None, True
+        self.plan, self.reference = folder / f"reference-{devices}.plan", None
         recipe = write_recipe(REFERENCE, folder)
         flags = next(iter(SPLITS[devices].values()))
         model = DATA / REFERENCE / "model.onnx"
@@ -122,8 +122,8 @@ class Machine:
         self.reference = statistics.median(self.run(self.plan, self.steps) for _ in range(3))
 
     def measure(self, plans, patience):
-        """Each plan's step time in every round, in seconds; `None` where the speed changed for more rounds than
-        `patience`, a list of rounds of any speed where that is `None`."""
+        """Each plan's step time in every round, in seconds, and how many rounds were at another speed than was probed.
+        Those do not count, and more of them than `patience` give no times; where that is `None` they count."""
         steps = {name: self.steps_of(plan) for name, plan in plans.items()}
         rounds, disturbed, kept = [], 0, self.speed_is_kept()
         while len(rounds) < ROUNDS:
@@ -133,9 +133,8 @@ class Machine:
                 rounds.append(times)
             disturbed += not (before and kept)
             if patience is not None and disturbed > patience:
-                return None
-        self.steady = self.steady and (patience is not None or not disturbed)
-        return {name: [times[name] for times in rounds] for name in plans}
+                return None, disturbed
+        return {name: [times[name] for times in rounds] for name in plans}, disturbed
 
 
 def ratio(a, b):
@@ -190,15 +189,16 @@ def main():
         cluster = (args.clusters or folder) / f"cpu-{devices}.yaml"
         machine.probe(None if args.clusters else cluster)
         for model in args.models.split(","):
-            times_file = folder / f"{model}-{devices}.times.json"
+            times_file, disturbed = folder / f"{model}-{devices}.times.json", ""
             for attempt in range(1, PROBES + 1):
                 predicted, plans, failed = predict(cleave, model, devices, cluster, folder, args.keep and attempt == 1)
                 if args.keep and times_file.exists():
                     measured = json.loads(times_file.read_text())
                     break
                 last = attempt == PROBES or args.clusters
-                measured = machine.measure(plans, None if last else ROUNDS)
+                measured, others = machine.measure(plans, None if last else ROUNDS)
                 if measured:
+                    disturbed = ", in disturbed rounds" if last and others else ""
                     times_file.write_text(json.dumps(measured))
                     break
                 print(f"the machine is not as fast as it was when it was probed: cpu:{devices} is probed again")
@@ -208,10 +208,8 @@ def main():
             pairs += len(seconds) * (len(seconds) - 1) // 2
             wrong_pairs += len(wrong)
             failures += failed
-            disturbed = "" if machine.steady else ", in disturbed rounds"
             if disturbed and wrong:
                 notes.append(f"{model} on cpu:{devices}")
-            machine.steady = True
             print(f"{model}, cpu:{devices}: {len(wrong)} pairs out of order{disturbed}")
             print(f"  {'split':28s} predicted  measured  ratio     compute  communication")
             for name in sorted(seconds, key=seconds.get):
