@@ -1,13 +1,12 @@
 #include "compiler/partition/update_work.h"
 #include "compiler/partition/layouts.h"
+#include "compiler/training/step_function.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
 namespace cleave::partition {
 namespace {
-
-constexpr llvm::StringLiteral ruleAttr = "cleave.rule"; // the parameter of an update that sums (ApplyOptimizer)
 
 // One update, when its parameter lies split along a dimension: which values lie split then, and what is exchanged.
 class SplitUpdate {
@@ -25,7 +24,7 @@ private:
   static bool isGiven(Value value, Operation *reader) {
     Operation *made = value.getDefiningOp();
     if (!made || isa<onnx::ReadOp>(made)) return true;
-    return !isa<onnx::ConstantOp>(made) && made->getAttr(ruleAttr) != reader->getAttr(ruleAttr);
+    return !isa<onnx::ConstantOp>(made) && made->getAttr(training::ruleName) != reader->getAttr(training::ruleName);
   }
 
   void add(Operation *op) {
@@ -70,7 +69,7 @@ private:
 llvm::StringMap<planner::UpdateWork> updateWork(func::FuncOp step, const SymbolTable &symbols) {
   llvm::MapVector<StringRef, SmallVector<Operation *>> operationsOf;
   for (Operation &op : step.getBody().front())
-    if (auto rule = op.getAttrOfType<StringAttr>(ruleAttr)) operationsOf[rule.getValue()].push_back(&op);
+    if (auto rule = op.getAttrOfType<StringAttr>(training::ruleName)) operationsOf[rule.getValue()].push_back(&op);
   llvm::StringMap<planner::UpdateWork> result;
   for (const auto &[name, operations] : operationsOf) {
     auto param = symbols.lookup<onnx::ParamOp>(name);

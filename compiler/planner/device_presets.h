@@ -2,6 +2,7 @@
 //
 //   Device d = devicePreset("a100-80g").value();   // 80 GiB, 19.5 TFLOP/s fp32, 2039 GB/s
 #pragma once
+#include "compiler/elements/buffer_alignment.h"
 #include "compiler/planner/cluster.h"
 #include <cmath>
 #include <optional>
@@ -36,11 +37,9 @@ inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // What is no larger is kept for the backward pass rather than made again, unless it is the wider copy of a value
 // (codegen/kernels/rematerialize_cheap.cpp).
 inline constexpr double smallBytes = 65536;
-// What has a place in memory begins at a multiple of so many bytes (codegen/memory_plan.h: bufferAlignment).
-inline constexpr double alignment = 64;
-// Numbers of a step that each have such a place: the loss, the weight of its labels, the sums of both, the gradients'
-// norm and what clips it, the loss scale, what counts overflows; the learning rate, the step, powers of the betas and
-// what an optimizer makes of them (runtime/plan's host scalars, training/optimizers.cpp).
+// Numbers of a step that each have a place of their own in memory: the loss, the weight of its labels, the sums of
+// both, the gradients' norm and what clips it, the loss scale, what counts overflows; the learning rate, the step,
+// powers of the betas and what an optimizer makes of them (runtime/plan's host scalars, training/optimizers.cpp).
 inline constexpr double stepScalars = 16;
 // Kernels of no more elements run on one of a CPU's threads (codegen/kernels/kernel_schedule.cpp).
 inline constexpr double soloElements = 4096;
@@ -105,6 +104,6 @@ inline constexpr double unfilledWaits = 0.3;
 } // namespace constants
 
 // What so many bytes take in memory.
-inline double aligned(double bytes) { return std::ceil(bytes / constants::alignment) * constants::alignment; }
+inline double aligned(double bytes) { return std::ceil(bytes / bufferAlignment) * bufferAlignment; }
 
 } // namespace cleave::planner

@@ -210,7 +210,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   price.parameters *= double(setting.weightVersions);
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
   // With the sum of its squares, until the norm of all gradients is known.
-  price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + constants::alignment);
+  price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + bufferAlignment);
   price.means = count * (zero >= 1 ? gradientShard : gradient);
   constexpr double stateElementBytes = 4; // of each of the optimizer's states
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);

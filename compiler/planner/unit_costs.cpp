@@ -32,7 +32,7 @@ UnitState &UnitState::add(const UnitState &one, double count) {
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
   // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
   const double means = setting.addsUpGradients() && setting.meetsAtUpdate ? state.means : 0;
-  double bytes = std::max(largest, means + state.largestUpdate) + constants::stepScalars * constants::alignment;
+  double bytes = std::max(largest, means + state.largestUpdate) + constants::stepScalars * bufferAlignment;
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {

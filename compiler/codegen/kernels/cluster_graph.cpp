@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/training/step_function.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -75,7 +76,7 @@ bool isOnlyViews(ArrayRef<Operation *> ops) {
 // itself belong anywhere: none.
 std::optional<Attribute> ruleOf(Operation *op) {
   if (isa<onnx::ConstantOp>(op) || isView(op)) return std::nullopt;
-  return op->getAttr("cleave.rule");
+  return op->getAttr(training::ruleName);
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/kernels/program_order.h"
+#include "compiler/training/step_function.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,7 +29,8 @@ namespace {
 constexpr int64_t flatSize = 4096;
 
 // What ops say about their place in the step, which is not the kernel's.
-constexpr StringLiteral attributesOfStep[] = {"cleave.phase", "cleave.again", "cleave.factors", "cleave.rule"};
+constexpr StringLiteral attributesOfStep[] = {training::phaseName, "cleave.again", "cleave.factors",
+                                              training::ruleName};
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 

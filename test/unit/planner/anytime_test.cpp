@@ -105,19 +105,15 @@ INSTANTIATE_TEST_SUITE_P(Clusters, Anytime,
 TEST(SearchParts, EveryOneStops) {
   Problem problem = testing::gpt({16, 64, 256, 8, 8, 512});
   Result<Cluster> cluster = parseCluster("a100-80g:4");
-  Constraints constraints;
-  ProblemFacts facts = gatherFacts(problem, constraints);
   Setting setting;
   setting.pp = 4;
   setting.microbatches = 8;
   setting.schedule = "1f1b";
-  auto model = buildModel(problem, facts, *cluster, constraints, setting);
-  ASSERT_TRUE(model) << model.status().message();
-  testing::FirstSplit split(std::move(*model));
-  StageProblem &stages = split.stages;
-  stages.profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
-  stages.memoryLimit = infinity;
-  stages.recompute = Recompute::None;
+  const Constraints constraints;
+  const ProblemFacts facts = gatherFacts(problem, constraints);
+  const testing::FirstStages split(problem, *cluster, setting);
+  ASSERT_TRUE(split.isPossible());
+  StageProblem stages = split.stages(Recompute::None);
   const SearchClock over = overClock();
   const auto all = timeEachCut(stages, infinity), none = timeEachCut(stages, infinity, over);
   ASSERT_TRUE(all && none);
@@ -129,10 +125,10 @@ TEST(SearchParts, EveryOneStops) {
   EXPECT_LE(relaxation.bound(), (*all)[0].seconds);
   StagePlan plan = planCut(stages, (*all)[0].firstUnits);
   PlanEvaluation evaluation = evaluatePlan(stages, plan);
-  std::vector<int> choice = split.choice;
+  std::vector<int> choice = split.first.choice;
   improvePlan(stages, plan, 1000, choice, evaluation, over);
-  EXPECT_EQ(choice, split.choice);
-  auto mixed = std::make_shared<SplitModel>(split.model);
+  EXPECT_EQ(choice, split.first.choice);
+  auto mixed = std::make_shared<SplitModel>(split.first.model);
   mixZero(stages, {0, 1, 2, 3}, choice, 1000, mixed, plan, evaluation, over);
   EXPECT_TRUE(mixed->lowers.empty());
   EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, infinity, over));

@@ -15,9 +15,11 @@ namespace cleave::planner {
 namespace {
 
 using testing::eachCut;
+using testing::FirstStages;
 using testing::ProblemBuilder;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+const std::vector<Recompute> everyWay = {Recompute::None, Recompute::Selective, Recompute::Full};
 
 // Residual blocks between products of widths of their own; the first and the last may share their weight.
 Problem chain(std::mt19937 &random) {
@@ -129,14 +131,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     if (!evaluate(*model, choice).isPossible) continue;
     ActivityCosts activity = costActivity(*model, choice);
     StateCosts state = costState(*model, choice);
-    StageProblem stages{&*model,
-                        &activity,
-                        &state,
-                        profile,
-                        infinity,
-                        std::nullopt,
-                        {Recompute::None, Recompute::Selective, Recompute::Full},
-                        {}};
+    StageProblem stages{&*model, &activity, &state, profile, infinity, std::nullopt, everyWay, {}, {}, {}};
     if (round % 5 == 0) stages.recompute = round % 2 ? Recompute::None : Recompute::Full;
     // The mean rank does its passes and, once a step, its update.
     const Recompute plain = stages.recompute.value_or(Recompute::None);
@@ -240,23 +235,14 @@ TEST(StageBound, OfFewCutsTheFastestIsKnown) {
       Problem problem = chain(random);
       Result<Cluster> cluster = parseCluster("v100-32g:2");
       cluster->device.dispatchSeconds = 0;
-      Constraints constraints;
-      ProblemFacts facts = gatherFacts(problem, constraints);
       Setting setting;
       setting.pp = 2;
       setting.microbatches = round % 2 ? 4 : 8;
       setting.schedule = kind;
-      auto model = buildModel(problem, facts, *cluster, constraints, setting);
-      ASSERT_TRUE(model) << model.status().message();
-      const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
-      if (!profile || profile->stages > int(model->layout->units.size())) continue;
-      const testing::FirstSplit split(std::move(*model));
+      const FirstStages split(problem, *cluster, setting);
+      if (!split.isPossible()) continue;
       for (bool isOpen : {false, true}) {
-        StageProblem stages = split.stages;
-        stages.profile = profile;
-        stages.memoryLimit = infinity;
-        if (!isOpen) stages.recompute = Recompute::None;
-        if (isOpen) stages.allowed = {Recompute::None, Recompute::Selective, Recompute::Full};
+        const StageProblem stages = isOpen ? split.stages({}, everyWay) : split.stages(Recompute::None);
         const double best = enumerate(stages).best(infinity);
         const StageBound bound = boundStages(stages, infinity, 60, {});
         EXPECT_NEAR(bound.seconds, best, 1e-9 * best) << kind << round;
@@ -290,23 +276,13 @@ TEST(StageBound, OfFewCutsOnSharedCoresTheFastestIsNear) {
       cluster->node.latency *= round % 3 ? 1 : 10;
       if (round % 4 == 0) cluster->device.updateTraffic *= 30; // ranks do much after their passes
       if (round % 4 == 1) cluster->device.overlap = cluster->device.gradientOverlap = 0;
-      Constraints constraints;
-      ProblemFacts facts = gatherFacts(problem, constraints);
       Setting setting;
       setting.pp = setting.dp = 2;
       setting.microbatches = int64_t(1) << (round % 3);
       setting.schedule = kind;
-      auto model = buildModel(problem, facts, *cluster, constraints, setting);
-      ASSERT_TRUE(model) << model.status().message();
-      const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
-      if (!profile || profile->stages > int(model->layout->units.size())) continue;
-      const testing::FirstSplit split(std::move(*model));
-      StageProblem stages = split.stages;
-      stages.profile = profile;
-      stages.memoryLimit = infinity;
-      stages.allowed = {Recompute::None, Recompute::Selective, Recompute::Full};
-      StageProblem plain = stages;
-      plain.recompute = Recompute::None;
+      const FirstStages split(problem, *cluster, setting);
+      if (!split.isPossible()) continue;
+      const StageProblem stages = split.stages({}, everyWay), plain = split.stages(Recompute::None);
       const double best = enumerate(stages).best(infinity), ofPlain = enumerate(plain).best(infinity);
       EXPECT_NEAR(boundStages(plain, infinity, 60, {}).seconds, ofPlain, 1e-9 * ofPlain) << kind << round;
       const double bound = boundStages(stages, infinity, 60, {}).seconds;
@@ -340,21 +316,14 @@ TEST(StagePlan, ACutThatFitsIsFound) {
   for (int round = 0; round < 60; ++round) {
     Problem problem = widths(random);
     Result<Cluster> cluster = parseCluster(round % 2 ? "v100-32g:4" : "cpu:4");
-    Constraints constraints;
-    ProblemFacts facts = gatherFacts(problem, constraints);
     Setting setting;
     setting.pp = 2 + round % 3 / 2 * 2;
     setting.dp = 4 / setting.pp;
     setting.microbatches = 4;
     setting.schedule = "1f1b";
-    auto model = buildModel(problem, facts, *cluster, constraints, setting);
-    ASSERT_TRUE(model) << model.status().message();
-    const testing::FirstSplit split(std::move(*model));
-    StageProblem stages = split.stages;
-    stages.profile = scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
-    stages.recompute = Recompute::None;
-    if (stages.stages() > int(split.model.layout->units.size())) continue;
-    stages.memoryLimit = infinity;
+    const FirstStages split(problem, *cluster, setting);
+    if (!split.isPossible()) continue;
+    StageProblem stages = split.stages(Recompute::None);
     const Plans plans = enumerate(stages);
     for (auto [seconds, bytes] : plans.all) {
       stages.memoryLimit = bytes * (1 + 1e-9);

@@ -106,7 +106,7 @@ TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
     for (const UnitMemory &unit : unitMemory(model, choice)) EXPECT_EQ(unit.sums, 0);
     if (pp == 1)
       EXPECT_EQ(evaluate(model, choice).predicted.memory.gradients,
-                4.0 * (64 * 64 / 2 + 64 * 64) + more + 2 * constants::alignment);
+                4.0 * (64 * 64 / 2 + 64 * 64) + more + 2 * bufferAlignment);
   }
 }
 
