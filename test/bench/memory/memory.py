@@ -3,9 +3,12 @@
 
     ./dev bench memory [--write docs/cost-model.md]
     ./dev bench memory --all [--models a,b] [--splits x,y] [--precision bf16] [--optimizer lamb]
+    ./dev bench memory --search SEED N [--models a,b]
 
 Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
-the estimate is too low; --all looks for that in every recorded model and split, half an hour, or in those named. The GPT is written without
+the estimate is too low; --all looks for that in every recorded model and split, half an hour, or in those named; --search in
+N random splits, given or searched, of each recorded and each demo model (random_splits.py). The same seed draws the same
+splits; those that the compiler refuses count, and are named with --refused. The GPT is written without
 weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or
 CLEAVE_TORCH_PYTHON).
 """
@@ -13,6 +16,9 @@ import argparse
 import json
 import os
 import pathlib
+import random
+import shlex
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +26,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test/golden"))
 import golden  # noqa: E402
+import random_splits  # noqa: E402
 
 MODELS = ("mlp", "fairscale_classifier", "mingpt_nano", "gpt2_tiny", "bert_tiny", "llama_tiny")
 BATCH = 32
@@ -85,12 +92,98 @@ def too_low(build, scratch, models, splits, precision, optimizer):
     return found
 
 
+class TooLarge(Exception):
+    """The search held that the split fits; the plan does not: the estimate was too low."""
+
+
+# Demo models beside the recorded ones: graph, recipe and the batch that is doubled.
+DEMOS = {"demo/mingpt": ("mingpt/nano", 8), "demo/classifier": ("fairscale_classifier/classifier", 10),
+         "demo/resnet": ("resnet_cifar/resnet8", 4)}
+
+
+def models_of_search(scratch, named):
+    """Names, and of each its graph, its recipe and its batch."""
+    recorded = sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
+    for model in named or [*recorded, *DEMOS]:
+        if model in DEMOS:
+            path, batch = DEMOS[model]
+            yield model, ROOT / "models" / f"{path}.onnx", ROOT / "models" / f"{path}.yaml", batch
+        else:
+            folder = golden.prepare(model, scratch)
+            dims = json.loads((folder / "recipe.yaml").read_text())["dims"]
+            yield model, folder / "model.onnx", folder / "recipe.yaml", dims["batch"]
+
+
+def cluster_of(scratch, split, gib):
+    """cpu:N with so much memory a device."""
+    file = scratch / "limited.yaml"
+    file.write_text(f"name: limited\nnodes: 1\ndevices_per_node: {split.devices}\nhost_memory_gib: 64\n"
+                    f"device: {{kind: cpu, memory_gib: {gib:.9f}, tflops: {{fp32: 0.1}}, memory_gbps: 10}}\n"
+                    "links: {node: {gbps: 100, latency_us: 10, topology: memory}, host: {gbps: 50}}\n")
+    return file
+
+
+def searched(build, graph, recipe, split, cluster, plan):
+    """Bytes that are estimated and that the plan takes; and how `cleave` is called."""
+    command = [build / "bin/cleave", "compile", graph, "--recipe", recipe, "--cluster", cluster, *split.flags,
+               *(part for override in split.overrides for part in ("--set", override)), "-o", plan, "--json"]
+    try:
+        predicted = json.loads(golden.call(command))["predicted"]
+    except golden.Refused as refused:
+        if "and the cluster grants it" in str(refused):  # the plan's verifier
+            raise TooLarge(str(refused)) from None
+        raise
+    return predicted["estimated_memory_bytes_per_device"], predicted["memory_bytes_per_device"]
+
+
+def told_ratios(ratios):
+    return f"{len(ratios)} plans" + (f", least {min(ratios):.4f}, median {statistics.median(ratios):.3f}" if ratios else "")
+
+
+def search(build, scratch, seed, count, named, shows_refused):
+    """Prints splits whose plan takes more than estimated; counts them."""
+    ratios, refused, low, broken = [], 0, 0, 0
+    for model, graph, recipe, batch in models_of_search(scratch, named):
+        before = len(ratios)
+        for number in range(count):
+            split = random_splits.draw(random.Random(f"{seed} {model} {number}"), batch,
+                                       "expert" in model or "gshard" in model)
+            told = f"{model} {number}: cpu:{split.devices} {shlex.join([*split.flags, *split.overrides])}"
+            cluster = f"cpu:{split.devices}"
+            try:
+                for limit in (0, split.limit) if split.limit else (0,):
+                    if limit:
+                        gib = limit * estimated / 2**30
+                        cluster = cluster_of(scratch, split, gib)
+                        told += f" memory_gib {gib:.9f}"
+                    estimated, taken = searched(build, graph, recipe, split, cluster, scratch / "x.plan")
+                    ratios.append(estimated / taken)
+                    if estimated < taken:
+                        low += 1
+                        print(f"{told}\n  {estimated / taken:.4f} TOO LOW: {estimated:.0f} of {taken:.0f} bytes", flush=True)
+            except TooLarge as reason:
+                low += 1
+                print(f"{told}\n  TOO LOW: {reason}", flush=True)
+            except golden.Refused as reason:
+                refused += 1
+                if shows_refused:
+                    print(f"{told}\n  refused: {reason}", flush=True)
+            except golden.Failure as reason:
+                broken += 1
+                print(f"{told}\n  FAILED: {reason}", flush=True)
+        print(f"{model}: {told_ratios(ratios[before:])}", flush=True)
+    print(f"{low} too low, {broken} failed, {refused} splits refused; {told_ratios(ratios)}")
+    return low + broken
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--write", type=pathlib.Path, help="the page whose table is replaced")
     parser.add_argument("--all", action="store_true", help="recorded models and splits instead of the table")
-    parser.add_argument("--models", type=lambda text: text.split(","), help="of --all: these only")
+    parser.add_argument("--search", nargs=2, type=int, metavar=("SEED", "N"), help="N random splits of each model instead")
+    parser.add_argument("--refused", action="store_true", help="of --search: print the splits that are refused, too")
+    parser.add_argument("--models", type=lambda text: text.split(","), help="of --all and --search: these only")
     parser.add_argument("--splits", type=lambda text: text.split(","), help="of --all: these only")
     parser.add_argument("--precision", default="fp32", help="of --all")
     parser.add_argument("--optimizer", help="of --all: this one instead of the models' own")
@@ -99,6 +192,8 @@ def main():
     lines = ["| model | " + " | ".join(name for name, _, _ in SPLITS) + " |", "|---" * (len(SPLITS) + 1) + "|"]
     with tempfile.TemporaryDirectory(prefix="cleave-memory-") as name:
         scratch = pathlib.Path(name)
+        if arguments.search:
+            return 1 if search(build, scratch, *arguments.search, arguments.models, arguments.refused) else 0
         if arguments.all:
             return 1 if too_low(build, scratch, arguments.models, arguments.splits, arguments.precision,
                                 arguments.optimizer) else 0
