@@ -11,13 +11,15 @@ struct Placed {
   int64_t first, last; // positions
 };
 
-// Lowest offsets that fit, buffers taken in `order`. Returns the peak; gives up (returns `limit`) once past it.
+// Lowest offsets that fit, buffers taken in `order`. Returns the peak; gives up (returns `limit`) once past it, at the
+// buffer with this place in the order.
 int64_t firstFit(const std::vector<BufferInterval> &buffers, const std::vector<size_t> &order, int64_t limit,
-                 std::vector<int64_t> &offsets) {
+                 std::vector<int64_t> &offsets, size_t &place) {
   std::vector<Placed> placed; // by begin
   placed.reserve(buffers.size());
   int64_t peak = 0;
-  for (size_t index : order) {
+  for (place = 0; place < order.size(); ++place) {
+    const size_t index = order[place];
     const BufferInterval &buffer = buffers[index];
     int64_t bytes = alignUp(std::max<int64_t>(buffer.bytes, 1));
     int64_t offset = 0;
@@ -59,6 +61,9 @@ void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
   }
 }
 
+// Attempts beside the three sorted orders: a first fit of n buffers takes up to n^2 steps.
+size_t turns(size_t buffers) { return std::min<size_t>(200, 200'000 / std::max<size_t>(1, buffers)); }
+
 } // namespace
 
 MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
@@ -67,19 +72,24 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   plan.offsets.assign(buffers.size(), 0);
   plan.peak = std::numeric_limits<int64_t>::max();
 
-  std::vector<size_t> order(buffers.size());
+  std::vector<size_t> order(buffers.size()), best;
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> offsets(buffers.size());
+  size_t place = 0; // where the last attempt gave up
+  auto tryOrder = [&] {
+    const int64_t peak = firstFit(buffers, order, plan.peak, offsets, place);
+    if (peak >= plan.peak) return;
+    plan.peak = peak;
+    plan.offsets = offsets;
+    best = order;
+  };
   auto attempt = [&](auto weight, auto tieBreak) { // decreasing
     if (plan.peak == plan.lowerBound) return;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       if (weight(a) != weight(b)) return weight(a) > weight(b);
       return tieBreak(a) != tieBreak(b) ? tieBreak(a) > tieBreak(b) : a < b;
     });
-    int64_t peak = firstFit(buffers, order, plan.peak, offsets);
-    if (peak >= plan.peak) return;
-    plan.peak = peak;
-    plan.offsets = offsets;
+    tryOrder();
   };
   auto size = [&](size_t i) { return buffers[i].bytes; };
   auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
@@ -87,6 +97,13 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   attempt(size, duration);
   attempt(area, size); // long-lived buffers at the bottom
   attempt(duration, size);
+  // What did not fit goes first, and again.
+  order = best;
+  for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
+    tryOrder();
+    if (place < order.size())
+      std::rotate(order.begin(), order.begin() + ptrdiff_t(place), order.begin() + ptrdiff_t(place) + 1);
+  }
   return plan;
 }
 

@@ -475,8 +475,8 @@ private:
   }
 
   // What the forward pass keeps leaves in buckets, too, of so many bytes unless one value or a sixteenth of all has
-  // more: a bucket's first value is made when the bucket before the last has left. The last ones have left half way to
-  // the backward pass.
+  // more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
+  // command later). The last ones have left half way to the backward pass.
   void leaveInTurn(int64_t largest) {
     SmallVector<Operation *> leaving(
         llvm::make_filter_range(order, [](Operation *op) { return isEvict(op) && !isUpdate(op); }));
@@ -493,8 +493,11 @@ private:
       if (lastOf.empty() || bytes > largest) {
         bytes = bytesOf(op);
         Operation *maker = placeOf(op->getOperand(0)).root.getDefiningOp();
-        if (lastOf.size() >= 2 && streamFor(maker, nullptr) == runtime::computeLane)
-          departures[maker].push_back(lastOf[lastOf.size() - 2]);
+        if (lastOf.size() >= 2) {
+          Operation *gone = lastOf[lastOf.size() - 2];
+          auto next = std::find_if(std::max(llvm::find(order, maker), llvm::find(order, gone)), order.end(), isCompute);
+          if (next != order.end()) departures[*next].push_back(gone);
+        }
         lastOf.push_back(op);
       }
       lastOf.back() = op;
@@ -503,9 +506,7 @@ private:
     auto left = llvm::find(order, lastOf.back());
     auto product = beginOfBackward(left, order.end());
     if (product == order.end()) return;
-    auto half = std::find_if(left + (product - left) / 2, product, [](Operation *op) {
-      return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
-    });
+    auto half = std::find_if(left + (product - left) / 2, product, isCompute);
     departures[*half].push_back(lastOf.back());
   }
 
@@ -515,6 +516,10 @@ private:
   static Position beginOfBackward(Position begin, Position end) {
     auto product = std::find_if(begin, end, [](Operation *op) { return isBackward(op) && isProduct(op); });
     return product != end ? product : std::find_if(begin, end, isBackward);
+  }
+
+  static bool isCompute(Operation *op) {
+    return !isFree(op) && !isa<plan::StoreOp>(op) && streamFor(op, nullptr) == runtime::computeLane;
   }
 
   static bool isBackward(Operation *op) {

@@ -1,6 +1,6 @@
 // Repeated blocks: every node gets a hash of its own form (operation, rule, kinds and shapes of its operands and
-// results, never names); a run of blocks is a stretch where the hash recurs with one period. The longest stretch is
-// taken first, then the nodes before and after it are searched the same way.
+// results, which of them are made from weights alone, never names); a run of blocks is a stretch where the hash recurs
+// with one period. The longest stretch is taken first, then the nodes before and after it are searched the same way.
 //
 // Tying the nodes of such blocks together restricts the search but is never wrong: every node keeps its own edges.
 #include "compiler/planner/problem.h"
@@ -13,7 +13,7 @@
 namespace cleave::planner {
 namespace {
 
-uint64_t formOf(const Problem &problem, const Node &node) {
+uint64_t formOf(const Problem &problem, const Node &node, const std::vector<bool> &isWeight) {
   uint64_t hash = 14695981039346656037ull;
   auto mix = [&](uint64_t value) {
     hash = (hash ^ value) * 1099511628211ull;
@@ -21,7 +21,7 @@ uint64_t formOf(const Problem &problem, const Node &node) {
   };
   auto mixTensor = [&](int index, const dist::TensorFactors &factors) {
     const Tensor &tensor = problem.tensors[size_t(index)];
-    mix(tensor.kind == TensorKind::Parameter ? 2 + uint64_t(tensor.trainable) : 1);
+    mix(tensor.kind == TensorKind::Parameter ? 2 + uint64_t(tensor.trainable) : isWeight[size_t(index)] ? 4 : 1);
     mix(uint64_t(tensor.elementBytes));
     for (size_t dim = 0; dim < tensor.dims.size(); ++dim) {
       mix(uint64_t(tensor.dims[dim]) + 7);
@@ -152,7 +152,8 @@ std::vector<double> Problem::liveBytes() const {
 std::vector<Repeat> Problem::findRepeats() const {
   std::vector<uint64_t> forms;
   forms.reserve(nodes.size());
-  for (const Node &node : nodes) forms.push_back(formOf(*this, node));
+  const std::vector<bool> isWeight = areWeights(true);
+  for (const Node &node : nodes) forms.push_back(formOf(*this, node, isWeight));
   std::vector<Repeat> found;
   std::vector<double> live = liveBytes();
   std::function<void(int, int)> search = [&](int begin, int end) {
