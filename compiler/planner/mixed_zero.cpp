@@ -1,4 +1,5 @@
 #include "compiler/planner/mixed_zero.h"
+#include "compiler/planner/few_cuts.h"
 #include <algorithm>
 #include <limits>
 
@@ -8,11 +9,29 @@ namespace {
 // A plan that is better by less than this part is the same one.
 constexpr double leastGain = 1e-9;
 
+// Of no more groups every set is priced with every two stages and every cut; of more they are lowered one after the
+// other, of the plan's stage and another.
+constexpr size_t fewGroups = 6;
+
+// Of each group that can be cut its first parameter.
+std::vector<int> groupsOf(const SplitModel &model, const std::vector<int> &choice) {
+  std::vector<int> tensors;
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome || !model.problem->tensors[size_t(variable.index)].trainable) continue;
+    if (model.zeroDimension(variable.index, variable.homes[size_t(choice[v])]) >= 0) tensors.push_back(variable.index);
+  }
+  return tensors;
+}
+
 class Mixing {
 public:
+  const bool isSmall; // every set of groups is priced
+
   Mixing(const StageProblem &stages, const std::vector<int> &choice, int64_t prices, const StagePlan &given,
          const SearchClock &clock)
-      : stages(stages), choice(choice), pricesLeft(prices), given(given), clock(clock) {}
+      : isSmall(groupsOf(*stages.model, choice).size() <= fewGroups), stages(stages), choice(choice),
+        pricesLeft(prices), given(given), clock(clock) {}
 
   struct Mix {
     SplitModel model;
@@ -43,21 +62,20 @@ public:
     mixed.lowers.edit().assign(model.problem->tensors.size(), false);
     std::optional<Mix> best = priced(mixed, stages.memoryLimit);
     if (!best || !best->evaluation.fits) return std::nullopt;
+    const std::vector<int> tensors = groupsOf(mixed, choice);
+    if (isSmall) return bestOfAll(tensors, std::move(*best));
     // What each group by itself gains, and takes.
     struct Group {
       int tensor;
       double gain;
     };
     std::vector<Group> groups;
-    for (size_t v = 0; v < mixed.variables.size(); ++v) {
-      const Variable &variable = mixed.variables[v];
-      if (!variable.isHome || !mixed.problem->tensors[size_t(variable.index)].trainable) continue;
-      if (mixed.zeroDimension(variable.index, variable.homes[size_t(choice[v])]) < 0) continue;
-      std::optional<Mix> one = withLowered(*best, variable.index);
+    for (int tensor : tensors) {
+      std::optional<Mix> one = withLowered(*best, tensor);
       if (!one) return best;
       const double saved = best->seconds() - one->seconds(), bytes = std::max(1.0, one->bytes() - best->bytes());
       // Of one that does not fit by itself the time is not known: it comes last.
-      groups.push_back({variable.index, one->evaluation.fits ? saved / bytes : -1});
+      groups.push_back({tensor, one->evaluation.fits ? saved / bytes : -1});
     }
     std::stable_sort(groups.begin(), groups.end(), [](const Group &a, const Group &b) { return a.gain > b.gain; });
     for (const Group &group : groups) {
@@ -69,6 +87,18 @@ public:
   }
 
 private:
+  // Every set of groups; `best` has none of them lowered.
+  std::optional<Mix> bestOfAll(const std::vector<int> &tensors, Mix best) {
+    SplitModel model = best.model;
+    for (unsigned set = 1; set < 1U << tensors.size(); ++set) {
+      for (size_t t = 0; t < tensors.size(); ++t) model.lowers.edit()[size_t(tensors[t])] = set & (1U << t);
+      std::optional<Mix> one = priced(model, stages.memoryLimit);
+      if (!one) break;
+      if (one->evaluation.fits && one->seconds() < best.seconds() * (1 - leastGain)) best = std::move(*one);
+    }
+    return best;
+  }
+
   std::optional<Mix> withLowered(const Mix &mix, int tensor) {
     SplitModel model = mix.model;
     model.lowers.edit()[size_t(tensor)] = true;
@@ -89,16 +119,28 @@ private:
     mix.plan = planCut(problem, given.firstUnits);
     mix.evaluation = evaluatePlan(problem, mix.plan);
     // With other bytes another cut may be better.
-    if (const std::optional<StagePlan> other = problem.ranks() > 1 ? planStages(problem) : std::nullopt) {
-      PlanEvaluation evaluation = evaluatePlan(problem, *other);
-      if (std::pair(!evaluation.fits, evaluation.predicted.stepSeconds) <
-          std::pair(!mix.evaluation.fits, mix.seconds())) {
-        mix.plan = *other;
-        mix.evaluation = std::move(evaluation);
-      }
+    auto offer = [&](StagePlan other) {
+      PlanEvaluation evaluation = evaluatePlan(problem, other);
+      if (std::pair(!evaluation.fits, evaluation.predicted.stepSeconds) >=
+          std::pair(!mix.evaluation.fits, mix.seconds()))
+        return;
+      mix.plan = std::move(other);
+      mix.evaluation = std::move(evaluation);
+    };
+    if (problem.ranks() > 1) {
+      if (std::optional<StagePlan> other = planStages(problem)) offer(std::move(*other));
+      if (std::optional<TimedCut> other = isSmall ? fastestThatFits(problem) : std::nullopt)
+        offer(planCut(problem, other->firstUnits));
     }
     mix.plan.bound = given.bound;
     return mix;
+  }
+
+  std::optional<TimedCut> fastestThatFits(const StageProblem &problem) const {
+    const auto cuts = timeEachCut(problem, std::numeric_limits<double>::infinity(), clock);
+    if (!cuts) return std::nullopt;
+    const auto found = std::ranges::find_if(*cuts, &TimedCut::fits);
+    return found == cuts->end() ? std::nullopt : std::optional(*found);
   }
 
   const StageProblem &stages;
@@ -122,6 +164,8 @@ double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &o
     problem.state = &state;
     problem.memoryLimit = std::numeric_limits<double>::infinity();
     least = std::min(least, evaluatePlan(problem, planCut(problem, firstUnits)).predicted.stepSeconds);
+    if (const std::optional<StagePlan> other = problem.ranks() > 1 ? planStages(problem) : std::nullopt)
+      least = std::min(least, evaluatePlan(problem, *other).predicted.stepSeconds);
   }
   return least;
 }
@@ -139,6 +183,12 @@ void mixZero(const StageProblem &stages, const std::vector<int> &open, const std
     plan = std::move(found->plan);
     evaluation = std::move(found->evaluation);
   };
+  if (mixing.isSmall) {
+    for (int lower : open)
+      for (int upper : open)
+        if (lower < upper) mix(lower, upper);
+    return;
+  }
   const double seconds = evaluation.predicted.stepSeconds;
   for (int other : open)
     if (other != from.setting.zero && mixing.isWanted(from, other, seconds))

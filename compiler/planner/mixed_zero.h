@@ -5,7 +5,7 @@
 //   keep ZeRO-1 until the memory is full, the others ZeRO-3
 //
 // Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given or planned
-// again, recomputation chosen again.
+// again, recomputation chosen again. Of up to six groups every set of them, with every two stages, is priced.
 #pragma once
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/stage_plan.h"
@@ -14,7 +14,7 @@
 namespace cleave::planner {
 
 // Seconds of a step with the fastest of the stages `open` for all parameters, if memory were no matter: no mix of them
-// is much faster. The cut into stages as given.
+// is much faster. The cut into stages as given or planned again.
 double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
                            const std::vector<int> &firstUnits);
 

@@ -39,7 +39,7 @@ double workspaceBytes(const Setting &setting, double largest, const UnitState &s
     const double bucket = std::max(constants::bucketBytes, state.largestGradient);
     bytes += std::min(bucket, state.gradients + state.parameters);
     if (setting.zero >= 2) bytes += 2 * std::min(bucket / double(setting.zeroWays()), state.gradients);
-  } else if (setting.zero >= 2) { // samples that do not divide: a device cuts its part out of its own gradient
+  } else if (setting.zero >= 1) { // samples that do not divide: a device cuts its part out of its own gradient
     bytes += 2 * std::min(state.largestGradient / double(setting.zeroWays()), state.gradients);
   }
   if (setting.zero >= 3) bytes += 2 * state.largestParameter;

@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/training/loss_scale.h"
 #include "compiler/training/step_function.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
@@ -107,11 +108,16 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   label();
-  bool isStage = block.getParentOp()->hasAttr("cleave.program"); // of a pipeline
+  // A pipeline's stages agree to the last bit. And where an update waits for the sign of an overflow, which is made of
+  // sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
+  Operation *function = block.getParentOp();
+  const bool keepsRules =
+      function->hasAttr("cleave.program") ||
+      SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::scaleName));
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
-    clusters.push_back({{&op}, isStage ? ruleOf(&op) : std::nullopt});
+    clusters.push_back({{&op}, keepsRules ? ruleOf(&op) : std::nullopt});
   }
   absorbIntoReductions();
   mergeAlongValues();

@@ -118,7 +118,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
       EXPECT_GE(found, all.mixed * (1 - 1e-9)) << seed;
       EXPECT_LE(found, all.uniform * (1 + 1e-9)) << seed;
       // Stages are mixed in each mesh's best plan: with that one's microbatches.
-      if (!isOpen) EXPECT_LE(found, all.mixed * 1.1) << seed;
+      if (!isOpen) EXPECT_LE(found, all.mixed * (1 + 1e-9)) << seed;
       EXPECT_LE(outcome.bound, all.mixed * (1 + 1e-9)) << seed << " " << part;
       ++count;
       exact += found <= all.mixed * (1 + 1e-9);
@@ -140,7 +140,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
 
 // Stages of a pipeline, every cut and every two ZeRO stages of its parameters.
 TEST(MixedZero, InStagesOfPipelines) {
-  int count = 0, better = 0, found = 0, exact = 0;
+  int count = 0, better = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
     const Problem problem = chain(seed, 5, 1);
     Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:8" : "h100-80g:8");
@@ -214,18 +214,13 @@ TEST(MixedZero, InStagesOfPipelines) {
       ASSERT_TRUE(outcome.best) << seed;
       const double seconds = outcome.best->seconds();
       EXPECT_LE(outcome.best->bytes(), limit.bytes * (1 + 2e-9)) << seed << " " << i;
-      EXPECT_LE(seconds, limit.uniform * (1 + 1e-9)) << seed << " " << i;
-      EXPECT_GE(seconds, limit.mixed * (1 - 1e-9)) << seed << " " << i;
+      EXPECT_NEAR(seconds, limit.mixed, 1e-9 * limit.mixed) << seed << " " << i;
       ++count;
       better += limit.mixed < limit.uniform * (1 - 1e-6);
-      found += seconds < limit.uniform * (1 - 1e-6);
-      exact += seconds <= limit.mixed * (1 + 1e-9);
     }
   }
   EXPECT_GE(count, 20);
   EXPECT_GE(better, 8);
-  EXPECT_GE(found * 3, better); // of the others most need another cut, which no stage for all has room for
-  EXPECT_GE(exact * 4, count * 3);
 }
 
 // Also where the mesh that a mix makes the fastest is far from it with one stage for all.
