@@ -214,7 +214,11 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   price.means = count * (zero >= 1 ? gradientShard : gradient);
   constexpr double stateElementBytes = 4; // of each of the optimizer's states
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
-  price.optimizer = count * aligned(stateElements * stateElementBytes) * tensor.optimizerBytes / stateElementBytes;
+  // Means over rows and over columns (Adafactor) are two tensors, of which a split leaves one whole.
+  const bool isFactored = tensor.optimizerBytes > 0 && tensor.optimizerBytes < stateElementBytes;
+  price.optimizer =
+      count * (isFactored ? double(tensor.elements()) * tensor.optimizerBytes + 2 * bufferAlignment
+                          : aligned(stateElements * stateElementBytes) * tensor.optimizerBytes / stateElementBytes);
   const double distance = model.stateBytes / double(zero >= 1 ? ways : 1); // all of it comes by once a step
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;

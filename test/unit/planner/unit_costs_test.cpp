@@ -232,6 +232,26 @@ TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
   EXPECT_GT(memory(3).workspace, 0); // the loss, the learning rate
 }
 
+// Adafactor's means of w [20, 50] are 20 and 50 numbers, which lie apart; of two parts along the rows of w each has
+// half of the rows' and all of the columns'.
+TEST(UnitCosts, MeansOverRowsAndColumnsLieApart) {
+  auto optimizer = [](const char *devices, int64_t ways) {
+    ProblemBuilder b("one", 16);
+    const int w = b.parameter("w", {20, 50});
+    b.problem.tensors[size_t(w)].optimizerBytes = 4.0 * (20 + 50) / (20 * 50);
+    b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 20}), w})});
+    Setting setting;
+    setting.dp = ways;
+    setting.zero = ways > 1 ? 1 : 0;
+    const Cluster cluster = *parseCluster(devices);
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+    return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory.optimizer;
+  };
+  EXPECT_GE(optimizer("cpu:1", 1), 128 + 256); // lines of 64 bytes
+  EXPECT_LE(optimizer("cpu:1", 1), 128 + 256 + 64);
+  EXPECT_GE(optimizer("cpu:2", 2), 64 + 256);
+}
+
 // An update works on the shard that a device keeps, unless a product in it needs all of the parameter.
 TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
   ProblemBuilder b("one", 16);
