@@ -401,7 +401,10 @@ Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {
          c.node.bandwidth *= 2;
          c.node.cacheBandwidth *= 2;
        }},
-      {"network bandwidth", [](Cluster &c) { c.network.bandwidth *= 2; }}};
+      {"network bandwidth", [](Cluster &c) {
+         c.network.bandwidth *= 2;
+         for (NetworkLevel &level : c.levels) level.bandwidth *= 2;
+       }}};
   std::vector<Sensitivity> rows;
   for (const auto &[what, change] : changes) {
     if (std::string(what) == "network bandwidth" && cluster.nodes == 1) continue;

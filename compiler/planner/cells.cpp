@@ -35,7 +35,7 @@ Cell &Cells::at(const Setting &setting) {
   if (!isNew) return cell;
   // What collectives over tp take is no part of a model, but on a grid.
   Key built = key;
-  if (setting.grid == TensorGrid::None) std::get<Placement>(built)[size_t(Axis::Tensor)] = 0;
+  if (setting.grid == TensorGrid::None) std::get<Placement>(built)[size_t(Axis::Tensor)] = {};
   auto [same, isFirst] = models.try_emplace(built, nullptr);
   if (isFirst) {
     Result<SplitModel> model = buildModel(problem, facts, cluster, constraints, setting, likeOf[setting.cp].get());
@@ -166,8 +166,8 @@ const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitMo
   const int64_t microbatches = setting.exceptLast ? setting.microbatches : 0;
   const int64_t shards = cell.cutsExchanges && setting.zero >= 1 ? setting.zeroWays() : 1;
   const int64_t sums = setting.zero >= 2 ? setting.zeroWays() : 0; // parts of a gradient's sum
-  auto [found, isNew] = of.activities.try_emplace(
-      {group.size, group.perNode, microbatches, setting.pp > 1, setting.addsUpGradients(), sums, shards});
+  auto [found, isNew] =
+      of.activities.try_emplace({group, microbatches, setting.pp > 1, setting.addsUpGradients(), sums, shards});
   if (isNew) found->second = costActivity(model, of.choice);
   return found->second;
 }

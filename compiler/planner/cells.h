@@ -19,7 +19,7 @@ struct CellVariant {
   // By the group of the batch axes where it is of these, by microbatches where these differ, by whether there are
   // stages and gradients are added up (Setting::addsUpGradients), by the parts into which ZeRO cuts their sums, and by
   // those into which it cuts gradients where operations exchange these.
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int64_t, int64_t>;
+  using Key = std::tuple<GroupShape, int64_t, bool, bool, int64_t, int64_t>;
   std::map<Key, ActivityCosts> activities;
 };
 

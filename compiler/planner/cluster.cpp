@@ -189,7 +189,7 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
   if (!node) return Status::ok();
   Reader reader(node, file, fmt::format("links.{}", key));
   std::vector<std::string> keys = {"gbps", "latency_us", "topology", "cache_read_gbps"};
-  if (sharedBy) keys.emplace_back("shared_by");
+  if (sharedBy) keys.insert(keys.end(), {"shared_by", "levels"});
   CLEAVE_RETURN_IF_ERROR(reader.expectKeys(keys));
   CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, link.bandwidth, true));
   CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, link.latency, false));
@@ -201,6 +201,37 @@ Status readLink(const YAML::Node &links, const char *key, const std::string &fil
     link.topology = kind == "memory" ? Link::Topology::Memory : Link::Topology::Switch;
   }
   return sharedBy && reader.child("shared_by") ? reader.integer("shared_by", *sharedBy) : Status::ok();
+}
+
+// Of the network, which has been read.
+Status readLevels(const YAML::Node &network, const std::string &file, Cluster &cluster) {
+  YAML::Node levels = network ? network["levels"] : YAML::Node();
+  if (!levels || levels.IsNull()) return Status::ok();
+  Reader above(network, file, "links.network");
+  if (!levels.IsSequence() || levels.size() > mostNetworkLevels)
+    return above.error(levels,
+                       fmt::format("'levels' of links.network is a list of at most {}, from the lowest switches "
+                                   "up, such as [{{nodes: 16, gbps: 66}}]",
+                                   mostNetworkLevels));
+  NetworkLevel below{1, cluster.network.bandwidth, cluster.network.latency};
+  for (const YAML::Node &entry : levels) {
+    Reader reader(entry, file, "levels");
+    CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"nodes", "gbps", "latency_us"}));
+    NetworkLevel level = below;
+    CLEAVE_RETURN_IF_ERROR(reader.integer("nodes", level.nodes));
+    CLEAVE_RETURN_IF_ERROR(reader.number("gbps", 1e9 / 8, 1e-6, level.bandwidth, true));
+    CLEAVE_RETURN_IF_ERROR(reader.number("latency_us", 1e-6, 0, level.latency, false));
+    auto wrong = [&](const char *key, const std::string &what) {
+      return reader.error(entry[key], fmt::format("'{}' of levels: {}", key, what));
+    };
+    if (level.nodes == below.nodes || level.nodes % below.nodes != 0)
+      return wrong("nodes", fmt::format("a switch has the nodes of several below it, a multiple of {}", below.nodes));
+    if (level.bandwidth > below.bandwidth)
+      return wrong("gbps", "a device's share cannot be more than that of the level below");
+    if (level.latency < below.latency) return wrong("latency_us", "it cannot be less than that of the level below");
+    cluster.levels.push_back(below = level);
+  }
+  return Status::ok();
 }
 
 Status readHostLink(const YAML::Node &links, const std::string &file, Cluster &cluster) {
@@ -343,6 +374,7 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
   CLEAVE_RETURN_IF_ERROR(readLink(links, "network", file, cluster.network, &sharedBy));
   setCards(cluster);
   if (sharedBy > 0) cluster.networkSharedBy = sharedBy;
+  CLEAVE_RETURN_IF_ERROR(readLevels(links["network"], file, cluster));
   CLEAVE_RETURN_IF_ERROR(readHostLink(links, file, cluster));
   return cluster;
 }
@@ -375,6 +407,11 @@ std::string Cluster::yaml() const {
   const std::string productStart = device.productStartSeconds >= 0
                                        ? fmt::format("  product_start_us: {:.12g}\n", device.productStartSeconds * 1e6)
                                        : "";
+  std::string switches;
+  for (const NetworkLevel &level : levels)
+    switches += fmt::format("{}{{nodes: {}, gbps: {:.12g}, latency_us: {:.12g}}}", switches.empty() ? "" : ", ",
+                            level.nodes, level.bandwidth * 8 / 1e9, level.latency * 1e6);
+  if (!levels.empty()) switches = fmt::format(", levels: [{}]", switches);
   YAML::Emitter quoted;
   quoted << YAML::DoubleQuoted << name;
   auto link = [](const Link &of, const std::string &more = "") {
@@ -402,7 +439,7 @@ std::string Cluster::yaml() const {
       device.updateTraffic, device.overlap, device.gradientOverlap, device.computeEfficiency,
       device.bandwidthEfficiency, caches, device.coreShare, device.batchedEfficiency, device.batchStartSeconds * 1e9,
       productStart, device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, works,
-      link(node), link(network, fmt::format(", shared_by: {}", networkSharedBy)), host.bandwidth * 8 / 1e9,
+      link(node), link(network, fmt::format(", shared_by: {}{}", networkSharedBy, switches)), host.bandwidth * 8 / 1e9,
       host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }
 

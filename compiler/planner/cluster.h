@@ -90,17 +90,29 @@ struct Link {
   double cacheBandwidth = 0; // Memory: of what others wrote and fits into Device::cacheBytes(); 0: no such cache
 };
 
+// A network above its nodes: switches, each with so many nodes under it, in the order of the nodes.
+struct NetworkLevel {
+  int64_t nodes = 1;
+  double bandwidth = 0; // bytes/s, each way: a device's share of what a switch has to the others of its level
+  double latency = 0;   // seconds a message that goes there
+};
+// There are no more above each other.
+inline constexpr size_t mostNetworkLevels = 4;
+
 struct Cluster {
   std::string name;
   int64_t nodes = 1;
   int64_t devicesPerNode = 1;
   Device device;
   Link node;                   // between devices of one node
-  Link network;                // between nodes; a device's share
+  Link network;                // between nodes under one switch; a device's share
   Link host;                   // between devices and their host's memory, each way
   int64_t hostSharedBy = 1;    // devices that share one such link
   int64_t networkSharedBy = 1; // devices that share a network card
   double hostMemoryBytes = 0;  // of a node, for what is offloaded; 0: not told
+  // From the lowest switches to the highest: each has the nodes of several of those below it, slower and later. None:
+  // all nodes are under one switch.
+  std::vector<NetworkLevel> levels = {};
 
   int64_t numDevices() const { return nodes * devicesPerNode; }
   // The YAML form; parseClusterYaml gives the same cluster back.

@@ -3,12 +3,48 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 namespace cleave::planner {
 
 GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride) {
   int64_t inside = std::max<int64_t>(1, cluster.devicesPerNode / std::max<int64_t>(1, stride));
-  return {size, std::min(size, inside)};
+  GroupShape group{size, std::min(size, inside)};
+  for (size_t l = 0; l < cluster.levels.size(); ++l) {
+    const int64_t devices = cluster.levels[l].nodes * cluster.devicesPerNode;
+    // Where groups do not begin where switches do, the least that one of them has under a switch.
+    const int64_t least = std::gcd(size * stride, devices) / stride;
+    group.perSwitch[l] = devices >= cluster.numDevices() ? size : std::max(least, group.perNode);
+  }
+  return group;
+}
+
+GroupShape &GroupShape::operator*=(const GroupShape &other) {
+  size *= other.size;
+  perNode *= other.perNode;
+  for (size_t l = 0; l < perSwitch.size(); ++l) perSwitch[l] *= other.perSwitch[l];
+  return *this;
+}
+
+GroupShape pairAcross(Tier tier) {
+  GroupShape pair{2, tier == inNode ? 2 : 1};
+  for (size_t l = 0; l < pair.perSwitch.size(); ++l) pair.perSwitch[l] = tier > l + betweenNodes ? 1 : 2;
+  return pair;
+}
+
+Tier tierBetween(const Cluster &cluster, int64_t device, int64_t other) {
+  const int64_t nodes[] = {device / cluster.devicesPerNode, other / cluster.devicesPerNode};
+  if (nodes[0] == nodes[1]) return inNode;
+  Tier tier = betweenNodes;
+  for (const NetworkLevel &level : cluster.levels) tier += nodes[0] / level.nodes != nodes[1] / level.nodes;
+  return tier;
+}
+
+Tier tierBetween(const Cluster &cluster, const GroupShape &group, int64_t rank, int64_t other) {
+  const Tier highest = cluster.levels.size() + betweenNodes;
+  Tier tier = inNode;
+  while (tier < highest && rank / group.within(tier) != other / group.within(tier)) ++tier;
+  return tier;
 }
 
 bool crossesCards(const Cluster &cluster, int64_t perNode) {
@@ -58,6 +94,39 @@ double sharedMemorySeconds(const Cluster &cluster, Collective collective, double
   return 0;
 }
 
+struct Share {
+  double bandwidth = 0, latency = 0; // bytes/s of a device, seconds
+};
+
+Share shareOf(const Cluster &cluster, Tier tier) {
+  if (tier == inNode) return {cluster.node.bandwidth, cluster.node.latency};
+  const double efficiency = constants::networkEfficiency;
+  if (tier == betweenNodes) return {cluster.network.bandwidth * efficiency, cluster.network.latency};
+  const NetworkLevel &level = cluster.levels[tier - betweenNodes - 1];
+  return {level.bandwidth * efficiency, level.latency};
+}
+
+// How far a group's ranks are apart.
+Tier tierOf(const Cluster &cluster, const GroupShape &group) { return tierBetween(cluster, group, 0, group.size - 1); }
+
+// What a group moves between nodes takes, at the slowest level that it crosses. `traffic`: bytes of a rank.
+double networkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double traffic) {
+  const double n = double(group.size);
+  double slowest = 0;
+  for (Tier tier = betweenNodes; tier <= tierOf(cluster, group); ++tier) {
+    double between = shareOf(cluster, tier).bandwidth;
+    const int64_t together = group.within(tier - 1);
+    if (collective == Collective::AllToAll) {
+      between *= n / (n - double(together)); // most of it goes elsewhere, over the rank's own share
+    } else {
+      between *= double(together);
+      if (tier == betweenNodes && crossesCards(cluster, together)) between *= constants::acrossCards;
+    }
+    slowest = std::max(slowest, traffic / between);
+  }
+  return slowest;
+}
+
 } // namespace
 
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
@@ -70,22 +139,15 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
     traffic *= 2;
   else
     local /= 2;
-  bool crosses = group.size > group.perNode;
-  double inside = cluster.node.bandwidth, between = cluster.network.bandwidth * constants::networkEfficiency;
   if (collective == Collective::AllToAll) {
     traffic /= n;
     local /= n;
-    between *= n / (n - double(group.perNode)); // most of it goes to other nodes, over the rank's own share
-  } else {
-    between *= double(group.perNode);
-    if (crossesCards(cluster, group.perNode)) between *= constants::acrossCards;
   }
-  double transfer = (traffic + local) / inside;
-  if (crosses) transfer = std::max(transfer, traffic / between);
-  const Link &link = crosses ? cluster.network : cluster.node;
+  const double transfer =
+      std::max((traffic + local) / cluster.node.bandwidth, networkSeconds(cluster, collective, group, traffic));
   double steps = 1 + std::log2(n);
   if (collective != Collective::AllReduce) steps /= 2;
-  return steps * link.latency + transfer;
+  return steps * shareOf(cluster, tierOf(cluster, group)).latency + transfer;
 }
 
 double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group) {
@@ -101,9 +163,9 @@ double hostCopySeconds(const Cluster &cluster, double bytes, double copies) {
   return bytes / bandwidth + copies * cluster.host.latency;
 }
 
-double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes) {
-  if (betweenNodes) return cluster.network.latency + bytes / (cluster.network.bandwidth * constants::networkEfficiency);
-  return cluster.node.latency + bytes / cluster.node.bandwidth;
+double sendSeconds(const Cluster &cluster, Tier tier, double bytes) {
+  const Share share = shareOf(cluster, tier);
+  return share.latency + bytes / share.bandwidth;
 }
 
 double leastShare(const Device &device, int64_t ranks) { return std::max(device.coreShare, 1 / double(ranks)); }

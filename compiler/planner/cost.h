@@ -5,14 +5,37 @@
 //   collectiveSeconds(cluster, Collective::AllReduce, tp, 64e6)   // 64 MB on every rank before and after
 #pragma once
 #include "compiler/planner/cluster.h"
+#include <compare>
 
 namespace cleave::planner {
+
+// What two devices are apart: in one node, in two nodes under one switch of the lowest level, or under one switch of
+// the so many-th level above that (Cluster::levels).
+using Tier = size_t;
+inline constexpr Tier inNode = 0, betweenNodes = 1;
+Tier tierBetween(const Cluster &cluster, int64_t device, int64_t other);
 
 // Ranks that communicate, and how many of them stand in one node (the others in as many nodes as it takes).
 struct GroupShape {
   int64_t size = 1;
   int64_t perNode = 1;
+  std::array<int64_t, mostNetworkLevels> perSwitch = ones; // likewise, of each level that the cluster's network has
+
+  // Ranks that are no farther apart.
+  int64_t within(Tier tier) const { return tier == inNode ? perNode : perSwitch[tier - 1]; }
+  GroupShape &operator*=(const GroupShape &other); // of ranks along the axes of both
+  auto operator<=>(const GroupShape &) const = default;
+
+  static constexpr std::array<int64_t, mostNetworkLevels> ones = [] {
+    std::array<int64_t, mostNetworkLevels> all{};
+    all.fill(1);
+    return all;
+  }();
 };
+// Two ranks that are so far apart.
+GroupShape pairAcross(Tier tier);
+// Of a group whose ranks lie one after the other: what those two of its ranks are apart.
+Tier tierBetween(const Cluster &cluster, const GroupShape &group, int64_t rank, int64_t other);
 
 // Ranks that differ along a mesh axis of `size` whose neighbours are `stride` devices apart. Devices fill nodes in
 // order, so the innermost axis (stride 1) lies inside nodes first.
@@ -32,7 +55,8 @@ const char *name(Collective collective); // "all_reduce", ...
 // 2.4). Between nodes, the ranks of the group in one node use their links together, and no others' links: a link is a
 // device's own share of the node's, so that groups side by side slow each other. Where a node has several network
 // cards, each for several devices, a group with some of a node's devices, not one and not all, crosses cards that
-// others use at the same time (constants::acrossCards).
+// others use at the same time (constants::acrossCards). So it is between switches, with the shares of the ranks that
+// are under one of them: the slowest level counts, and the latency of the highest.
 // `distance`: bytes that were touched since those of the tensor were, which caches of one process' devices tell.
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
                          double distance = 0);
@@ -44,7 +68,7 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
 double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group);
 
 // Seconds until `bytes` of one rank have arrived at another.
-double sendSeconds(const Cluster &cluster, bool betweenNodes, double bytes);
+double sendSeconds(const Cluster &cluster, Tier tier, double bytes);
 
 // Where devices take turns on the cores (Device::coreShare): what a chain of one after the other of so many ranks takes
 // at least, as a part of its time with all devices at work; others fill most of what the rest of them wait.

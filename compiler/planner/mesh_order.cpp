@@ -14,7 +14,7 @@ constexpr std::pair<const char *, Axis> names[] = {
     {"cp", Axis::Sequence}, {"ep", Axis::Experts},     {"tp", Axis::Tensor},
     {"tp_row", Axis::Row},  {"tp_depth", Axis::Depth}, {"tp_col", Axis::Tensor}};
 
-// Then a group is the faster, the more of its ranks share a node.
+// Then a group is the faster, the more of its ranks share a node; so it is with switches (parseClusterYaml).
 bool isNodeFaster(const Cluster &cluster) {
   return cluster.node.latency <= cluster.network.latency &&
          cluster.node.bandwidth >= cluster.network.bandwidth * constants::networkEfficiency;
@@ -69,21 +69,26 @@ AxisOrder orderOf(const dist::Mesh &mesh) {
 
 Placement placementOf(const Cluster &cluster, const Setting &setting) {
   Placement placement;
-  for (size_t axis = 0; axis < numAxes; ++axis) placement[axis] = setting.group(cluster, setOf({Axis(axis)})).perNode;
+  for (size_t axis = 0; axis < numAxes; ++axis) placement[axis] = setting.group(cluster, setOf({Axis(axis)}));
   return placement;
 }
 
 Placement microbatchPlacement(const Cluster &cluster, const Setting &setting) {
   Placement placement = placementOf(cluster, setting);
-  for (Axis axis : {Axis::Pipeline, Axis::Data, Axis::Shards}) placement[size_t(axis)] = 1;
+  for (Axis axis : {Axis::Pipeline, Axis::Data, Axis::Shards}) placement[size_t(axis)] = {};
   return placement;
 }
 
-// Nowhere fewer neighbours in a node, and every border of stages that `b` has inside a node `a` has too.
+// Nowhere fewer neighbours in a node or under a switch, and every border of stages that `b` has inside one `a` has too.
 bool isNoSlower(const Cluster &cluster, const Placement &a, const Placement &b) {
-  for (size_t axis = 0; axis < numAxes; ++axis)
-    if (a[axis] < b[axis] || (b[axis] == 1 && isBetterAlone(cluster, a[axis]))) return false;
-  return a[size_t(Axis::Pipeline)] % b[size_t(Axis::Pipeline)] == 0 && (a == b || isNodeFaster(cluster));
+  for (size_t axis = 0; axis < numAxes; ++axis) {
+    if (b[axis].perNode == 1 && isBetterAlone(cluster, a[axis].perNode)) return false;
+    for (Tier tier = inNode; tier <= cluster.levels.size(); ++tier)
+      if (a[axis].within(tier) < b[axis].within(tier)) return false;
+  }
+  for (Tier tier = inNode; tier <= cluster.levels.size(); ++tier)
+    if (a[size_t(Axis::Pipeline)].within(tier) % b[size_t(Axis::Pipeline)].within(tier) != 0) return false;
+  return a == b || isNodeFaster(cluster);
 }
 
 std::vector<AxisOrder> openOrders(const Cluster &cluster, const Setting &setting, const std::vector<Axis> &asked) {

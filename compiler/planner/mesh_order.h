@@ -42,8 +42,9 @@ Result<std::vector<Axis>> parseAxisOrder(const std::string &text);
 // Of a mesh; axes that it lacks are outermost.
 AxisOrder orderOf(const dist::Mesh &mesh);
 
-// How many neighbours along each axis stand in one node. Prices depend on the order by these alone.
-using Placement = std::array<int64_t, numAxes>;
+// How many neighbours along each axis stand in one node, and under one switch. Prices depend on the order by these
+// alone.
+using Placement = std::array<GroupShape, numAxes>;
 Placement placementOf(const Cluster &cluster, const Setting &setting);
 // Of the axes that a microbatch's own collectives are over.
 Placement microbatchPlacement(const Cluster &cluster, const Setting &setting);

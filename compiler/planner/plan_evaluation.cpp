@@ -167,9 +167,9 @@ private:
         state += own.state->shared[p];
         // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
         if (!others.empty()) {
-          const bool isFar =
-              std::ranges::any_of(others, [&](int rank) { return problem.crossesNodes(problem.rankOf(s), rank); });
-          const double seconds = collectiveSeconds(cluster, Collective::AllReduce, {2, isFar ? 1 : 2}, gradients);
+          Tier farthest = inNode;
+          for (int other : others) farthest = std::max(farthest, problem.tierBetween(problem.rankOf(s), other));
+          const double seconds = collectiveSeconds(cluster, Collective::AllReduce, pairAcross(farthest), gradients);
           const double sent = double(others.size()) * gradients;
           tied.push_back({layout.shared[p].variable, sent, seconds});
           state.exposed += seconds;
@@ -195,7 +195,7 @@ private:
       stage.recompute = work.again;
       auto send = [&](int other, double bytes) {
         return sends && bytes > 0
-                   ? sendSeconds(cluster, problem.crossesNodes(problem.rankOf(s), problem.rankOf(other)), bytes)
+                   ? sendSeconds(cluster, problem.tierBetween(problem.rankOf(s), problem.rankOf(other)), bytes)
                    : 0;
       };
       stage.sendForward = send(s + 1, out);
@@ -370,14 +370,14 @@ int64_t StageProblem::devices(int rank) const {
   return model->setting.devices() / model->setting.pp;
 }
 
-bool StageProblem::crossesNodes(int from, int to) const {
-  if (devicesOfRank.empty()) return model->setting.crossesNodes(*model->cluster, from, to);
+Tier StageProblem::tierBetween(int from, int to) const {
+  if (devicesOfRank.empty()) return model->setting.tierBetweenRanks(*model->cluster, from, to);
   // Ranks stand one after the other.
   auto before = [&](int rank) {
     return std::accumulate(devicesOfRank.begin(), devicesOfRank.begin() + rank, int64_t(0));
   };
   const int64_t first = before(std::min(from, to)), last = before(std::max(from, to) + 1) - 1;
-  return first / model->cluster->devicesPerNode != last / model->cluster->devicesPerNode;
+  return planner::tierBetween(*model->cluster, first, last);
 }
 
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {

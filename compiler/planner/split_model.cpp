@@ -51,8 +51,7 @@ GroupShape Setting::group(const Cluster &cluster, AxisSet axes) const {
   for (size_t a = 0; a < numAxes; ++a) {
     const int64_t size = axisSize(Axis(a));
     if (!contains(axes, Axis(a)) || size == 1) continue;
-    shape.size *= size;
-    shape.perNode *= groupAlong(cluster, size, stride(Axis(a))).perNode;
+    shape *= groupAlong(cluster, size, stride(Axis(a)));
   }
   return shape;
 }
@@ -69,9 +68,8 @@ AxisSet Setting::zeroSet() const {
   return setOf({fsdp > 1 ? Axis::Shards : Axis::Data});
 }
 
-bool Setting::crossesNodes(const Cluster &cluster, int from, int to) const {
-  const int64_t inNode = group(cluster, setOf({Axis::Pipeline})).perNode;
-  return from / inNode != to / inNode;
+Tier Setting::tierBetweenRanks(const Cluster &cluster, int from, int to) const {
+  return tierBetween(cluster, group(cluster, setOf({Axis::Pipeline})), from, to);
 }
 
 dist::Mesh Setting::mesh() const {

@@ -113,8 +113,8 @@ struct Setting {
   bool addsUpGradients() const { return microbatches > 1 || pp > 1; }
   // Is it made apart from where it stays, to be added to that sum or scattered?
   bool passesGradientsOn() const { return addsUpGradients() || zero >= 2; }
-  // Does what one pipeline rank sends another pass between nodes?
-  bool crossesNodes(const Cluster &cluster, int from, int to) const;
+  // How far two pipeline ranks are apart.
+  Tier tierBetweenRanks(const Cluster &cluster, int from, int to) const;
   // Samples of one microbatch on one device.
   double localSamples(int64_t batch) const { return double(batch) / double(microbatches) / double(batchWays()); }
   dist::Mesh mesh() const;

@@ -42,8 +42,8 @@ struct StageProblem {
   double live(int stage) const { return profile ? profile->live[size_t(stage)] : 1; }
   double leastLive(int rank) const { return profile ? profile->leastLive[size_t(rank)] : 1; }
   int64_t devices(int rank) const;
-  // Does what a rank sends another pass between nodes?
-  bool crossesNodes(int from, int to) const;
+  // How far what a rank sends another goes.
+  Tier tierBetween(int from, int to) const;
 };
 
 struct StagePlan {

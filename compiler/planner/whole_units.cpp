@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -384,8 +385,8 @@ private:
 
 GroupShape pairOfEnds(const StageProblem &problem) {
   const SplitModel &model = *problem.model;
-  return {2,
-          model.setting.crossesNodes(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)) ? 1 : 2};
+  return pairAcross(
+      model.setting.tierBetweenRanks(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)));
 }
 
 LeastTransfers leastTransfers(const StageProblem &problem) {
@@ -397,12 +398,13 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   const ptrdiff_t end = ptrdiff_t(count);
   const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
   const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
-  // Where some borders lie between nodes and others do not, the faster ones.
-  const int64_t inNode = model.setting.group(*model.cluster, setOf({Axis::Pipeline})).perNode;
+  // Where some borders lie between nodes, or switches, and others do not, the faster ones.
+  const GroupShape ranks = model.setting.group(*model.cluster, setOf({Axis::Pipeline}));
+  std::set<Tier> tiers;
+  for (int rank = 1; rank < problem.ranks(); ++rank) tiers.insert(tierBetween(*model.cluster, ranks, rank - 1, rank));
   auto leastSend = [&](double bytes) {
     double seconds = infinity;
-    if (inNode > 1) seconds = std::min(seconds, sendSeconds(*model.cluster, false, bytes));
-    if (inNode < problem.ranks()) seconds = std::min(seconds, sendSeconds(*model.cluster, true, bytes));
+    for (Tier tier : tiers) seconds = std::min(seconds, sendSeconds(*model.cluster, tier, bytes));
     return seconds;
   };
   LeastTransfers least;

@@ -23,16 +23,15 @@ double shardBytes(const dist::Mesh &mesh, const plan::Parameter &parameter) {
 
 // Where a group's ranks stand: its axes from the innermost, each as far apart as the axes inside it make it.
 planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
-  int64_t stride = 1, size = 1, perNode = 1;
+  int64_t stride = 1;
+  planner::GroupShape group;
   for (size_t i = mesh.axes.size(); i-- > 0;) {
     const dist::MeshAxis &axis = mesh.axes[i];
-    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
-      perNode *= planner::groupAlong(cluster, axis.size, stride).perNode;
-      size *= axis.size;
-    }
+    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end())
+      group *= planner::groupAlong(cluster, axis.size, stride);
     stride *= axis.size;
   }
-  return {size, perNode};
+  return group;
 }
 
 // The first of the devices that run a program.
@@ -152,10 +151,9 @@ private:
           const double bytes = double(runtime::byteSize(transfer.buffer()));
           const int64_t peer = runtime::evaluate(transfer.peer(), mesh, device);
           if (peer == device) continue; // its next stage has it already
-          const bool isFar = device / cluster.devicesPerNode != peer / cluster.devicesPerNode;
+          const planner::Tier tier = planner::tierBetween(cluster, device, peer);
           // A message buffer takes it: compute goes on.
-          add("send", {"pp"}, transfer.why(),
-              {bytes, planner::sendSeconds(cluster, isFar, bytes), double(times), true});
+          add("send", {"pp"}, transfer.why(), {bytes, planner::sendSeconds(cluster, tier, bytes), double(times), true});
         }
       }
     }

@@ -1,6 +1,7 @@
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/cost.h"
+#include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>
@@ -38,6 +39,59 @@ TEST(Cluster, YamlReadsBack) {
     ASSERT_TRUE(again) << again.status().message();
     EXPECT_EQ(again->yaml(), cluster->yaml());
   }
+}
+
+constexpr const char *oversubscribed = R"(nodes: 16
+devices_per_node: 8
+device: {kind: a100-80g}
+links:
+  network: {gbps: 200, latency_us: 12, levels: [{nodes: 4, gbps: 66}, {nodes: 8, gbps: 20, latency_us: 15}]}
+)";
+
+TEST(Cluster, ReadsTheLevelsOfItsNetwork) {
+  auto cluster = parseClusterYaml(oversubscribed, "c.yaml");
+  ASSERT_TRUE(cluster) << cluster.status().message();
+  ASSERT_EQ(cluster->levels.size(), 2u);
+  EXPECT_EQ(cluster->levels[0].nodes, 4);
+  EXPECT_DOUBLE_EQ(cluster->levels[0].bandwidth, 8.25e9);
+  EXPECT_DOUBLE_EQ(cluster->levels[0].latency, 12e-6); // as below
+  EXPECT_EQ(cluster->levels[1].nodes, 8);
+  EXPECT_DOUBLE_EQ(cluster->levels[1].latency, 15e-6);
+  auto again = parseClusterYaml(cluster->yaml(), "again.yaml");
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(again->yaml(), cluster->yaml());
+  ASSERT_EQ(again->levels.size(), 2u);
+  EXPECT_DOUBLE_EQ(again->levels[1].bandwidth, cluster->levels[1].bandwidth);
+  EXPECT_EQ(again->levels[1].nodes, 8);
+}
+
+TEST(Cluster, LevelsThatMakeNoSenseAreRefused) {
+  auto message = [](const std::string &levels) {
+    std::string text = "nodes: 16\ndevices_per_node: 8\ndevice: {kind: a100-80g}\nlinks:\n"
+                       "  network: {gbps: 200, latency_us: 12, levels: " +
+                       levels + "}\n";
+    return parseClusterYaml(text, "c.yaml").status().message();
+  };
+  EXPECT_THAT(message("3"), HasSubstr("c.yaml:5: 'levels' of links.network is a list"));
+  EXPECT_THAT(message("[4]"), HasSubstr("must be a mapping"));
+  EXPECT_THAT(message("[{nodes: 4}]"), HasSubstr("lacks 'gbps'"));
+  EXPECT_THAT(message("[{gbps: 4}]"), HasSubstr("lacks 'nodes'"));
+  EXPECT_THAT(message("[{nodes: 4, gbps: 66, shared_by: 2}]"), HasSubstr("unknown key 'shared_by'"));
+  EXPECT_THAT(message("[{nodes: 1, gbps: 66}]"), HasSubstr("'nodes' of levels"));
+  EXPECT_THAT(message("[{nodes: 4, gbps: 66}, {nodes: 4, gbps: 20}]"), HasSubstr("a multiple of 4"));
+  EXPECT_THAT(message("[{nodes: 4, gbps: 66}, {nodes: 6, gbps: 20}]"), HasSubstr("a multiple of 4"));
+  EXPECT_THAT(message("[{nodes: 4, gbps: 201}]"), HasSubstr("'gbps' of levels"));
+  EXPECT_THAT(message("[{nodes: 4, gbps: 66, latency_us: 1}]"), HasSubstr("'latency_us' of levels"));
+  EXPECT_THAT(message("[{nodes: 2, gbps: 9}, {nodes: 4, gbps: 8}, {nodes: 8, gbps: 7}, {nodes: 16, gbps: 6}, "
+                      "{nodes: 32, gbps: 5}]"),
+              HasSubstr("at most 4"));
+  EXPECT_THAT(
+      parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g}\nlinks: {node: {gbps: 9, levels: "
+                       "[]}}\n",
+                       "c.yaml")
+          .status()
+          .message(),
+      HasSubstr("unknown key 'levels'"));
 }
 
 // A preset's overlaps follow from its attention and overlap: where a file changes those, it changes them, too.
@@ -120,6 +174,40 @@ TEST(Cost, CollectivesFollowRingTrafficAndTopology) {
   EXPECT_NEAR(collectiveSeconds(*cluster, Collective::AllGather, all, gigabyte), 31.0 / 32 / 200, 1e-3);
   EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, {1, 1}, gigabyte), 0);
   EXPECT_GE(collectiveSeconds(*cluster, Collective::AllReduce, node, 4), cluster->node.latency); // latency floor
+}
+
+// 128 devices in a ring, 8 in a node, 32 and 64 under a switch: what enters a switch comes over all its devices'
+// shares.
+TEST(Cost, AnAllReduceAcrossLevelsOfTheNetwork) {
+  auto cluster = parseClusterYaml(oversubscribed, "c.yaml");
+  ASSERT_TRUE(cluster);
+  const GroupShape all = groupAlong(*cluster, 128, 1), two = groupAlong(*cluster, 2, 64),
+                   under = groupAlong(*cluster, 4, 8);
+  const double gigabyte = 1e9, reached = constants::networkEfficiency;
+  // The slowest is the upper level: 64 shares of 20 Gb/s, against 32 of 66 and 8 of 200. Then it is each other.
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, all, gigabyte),
+                   8 * 15e-6 + 2 * 127.0 / 128 * gigabyte / (64 * 2.5e9 * reached));
+  cluster->levels[1].bandwidth = 25e9;
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, all, gigabyte),
+                   8 * 15e-6 + 2 * 127.0 / 128 * gigabyte / (8 * 25e9 * reached));
+  cluster->levels[1].bandwidth = 1e9;
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, all, gigabyte),
+                   8 * 15e-6 + 2 * 127.0 / 128 * gigabyte / (64 * 1e9 * reached));
+  cluster->levels[0].bandwidth = 1.5e9;
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, all, gigabyte),
+                   8 * 15e-6 + 2 * 127.0 / 128 * gigabyte / (32 * 1.5e9 * reached));
+  // One rank under each of two switches, and four nodes under one.
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, two, gigabyte),
+                   2 * 15e-6 + gigabyte / (1e9 * reached));
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllReduce, under, gigabyte),
+                   3 * 12e-6 + 1.5 * gigabyte / (25e9 * reached));
+  // Half of what a rank sends to all others goes to the other switch, over its own share.
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllToAll, all, gigabyte),
+                   4 * 15e-6 + 127.0 / 128 / 128 * gigabyte / (1e9 * reached) * 64 / 128);
+  EXPECT_DOUBLE_EQ(sendSeconds(*cluster, tierBetween(*cluster, 0, 127), gigabyte), 15e-6 + 1 / reached);
+  EXPECT_DOUBLE_EQ(sendSeconds(*cluster, tierBetween(*cluster, 31, 32), gigabyte), 12e-6 + 1 / 1.5 / reached);
+  EXPECT_DOUBLE_EQ(sendSeconds(*cluster, tierBetween(*cluster, 7, 8), gigabyte), 12e-6 + 1 / 25.0 / reached);
+  EXPECT_EQ(tierBetween(*cluster, 6, 7), inNode);
 }
 
 // A file that gives half the bandwidth of the preset's card a device has two devices a card.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace cleave::planner {
@@ -62,10 +63,45 @@ TEST(MeshOrder, GroupsAreThoseOfTheMesh) {
           const dist::Mesh mesh = setting.mesh();
           const std::vector<int64_t> ranks = mesh.group(0, {"pp"});
           for (size_t r = 0; r + 1 < ranks.size(); ++r)
-            EXPECT_EQ(setting.crossesNodes(*cluster, int(r), int(r) + 1), ranks[r] / 4 != ranks[r + 1] / 4)
+            EXPECT_EQ(setting.tierBetweenRanks(*cluster, int(r), int(r) + 1),
+                      tierBetween(*cluster, ranks[r], ranks[r + 1]))
                 << mesh.str() << " rank " << r;
         } while (std::ranges::next_permutation(turn).found);
       }
+}
+
+// Of all groups along an axis, the one that has fewest ranks under some switch; 12 nodes fill one of 8 and half of the
+// next.
+TEST(MeshOrder, GroupsUnderSwitchesAreThoseOfTheMesh) {
+  Result<Cluster> cluster = parseCluster("a100-80g:2x12");
+  cluster->levels = {{2, 1e9, 1e-5}, {4, 1e9, 1e-5}, {8, 1e9, 1e-5}};
+  int checked = 0;
+  for (int64_t pp : {1, 2, 3, 4, 6, 12, 24})
+    for (int64_t dp : {1, 2, 3, 4, 6, 12, 24}) {
+      if (24 % (pp * dp) != 0) continue;
+      Setting setting = settingOf(pp, dp, 24 / pp / dp);
+      std::array<Axis, 3> turn = {Axis::Pipeline, Axis::Data, Axis::Tensor};
+      do {
+        for (size_t i = 0; i < 3; ++i) setting.order[std::array{0, 1, 5}[i]] = turn[i];
+        const dist::Mesh mesh = setting.mesh();
+        for (auto [axis, name] : {std::pair{Axis::Pipeline, "pp"}, {Axis::Data, "dp"}, {Axis::Tensor, "tp"}})
+          for (size_t level = 0; level < 3; ++level) {
+            const int64_t devices = cluster->levels[level].nodes * 2, size = setting.axisSize(axis);
+            const int64_t stride = setting.stride(axis);
+            const bool fillsNodes = size * stride % 2 == 0, areAlike = devices % stride == 0 || stride >= devices;
+            if (!fillsNodes || !areAlike) continue;
+            int64_t fewest = size;
+            for (int64_t device = 0; device < 24; ++device) {
+              std::map<int64_t, int64_t> ranks;
+              for (int64_t other : mesh.group(device, {name})) ++ranks[other / devices];
+              for (auto [atSwitch, count] : ranks) fewest = std::min(fewest, count);
+            }
+            EXPECT_EQ(setting.group(*cluster, setOf({axis})).perSwitch[level], fewest) << mesh.str() << name << level;
+            ++checked;
+          }
+      } while (std::ranges::next_permutation(turn).found);
+    }
+  EXPECT_GE(checked, 500);
 }
 
 TEST(MeshOrder, OrdersOfTheSamePriceAreOne) {
@@ -84,30 +120,33 @@ TEST(MeshOrder, OrdersOfTheSamePriceAreOne) {
 // Small activations between stages and many gradients: pipelines side by side, stages on different nodes, are slower
 // than samples on different nodes; with many samples and few parameters it is the other way round.
 TEST(MeshOrder, TheSearchTurnsTheMeshWhereItIsFaster) {
-  Result<Cluster> cluster = parseCluster("a100-80g:4x2");
-  cluster->network.bandwidth /= 64;
-  int turned = 0;
-  for (const Problem &problem : {gpt({64, 64, 128, 8, 8, 512}), gpt({8, 64, 1024, 8, 4, 512})}) {
-    double best = 0;
-    for (const char *order : {"pp,dp,tp", "dp,pp,tp", "tp,pp,dp", "dp,tp,pp", "tp,dp,pp", "pp,tp,dp"}) {
-      Result<Constraints> pinned = parseConstraints({.mesh = "pp=2,dp=2,tp=2", .meshOrder = order}, *cluster);
-      Result<Decision> decision = solve(problem, *cluster, *pinned, {.alternatives = false});
+  Result<Cluster> nodes = parseCluster("a100-80g:4x2"), switches = parseCluster("a100-80g:1x8");
+  nodes->network.bandwidth /= 64;
+  switches->levels = {{4, switches->network.bandwidth / 16, switches->network.latency}};
+  for (Cluster *cluster : {&*nodes, &*switches}) {
+    int turned = 0;
+    for (const Problem &problem : {gpt({64, 64, 128, 8, 8, 512}), gpt({8, 64, 1024, 8, 4, 512})}) {
+      double best = 0;
+      for (const char *order : {"pp,dp,tp", "dp,pp,tp", "tp,pp,dp", "dp,tp,pp", "tp,dp,pp", "pp,tp,dp"}) {
+        Result<Constraints> pinned = parseConstraints({.mesh = "pp=2,dp=2,tp=2", .meshOrder = order}, *cluster);
+        Result<Decision> decision = solve(problem, *cluster, *pinned, {.alternatives = false});
+        ASSERT_TRUE(decision) << decision.status().message();
+        EXPECT_EQ(decision->mesh.axes[0].name, std::string(order).substr(0, 2));
+        EXPECT_EQ(decision->mesh.axes[2].name, std::string(order).substr(6, 2));
+        const double seconds = decision->predicted.stepSeconds;
+        best = best == 0 ? seconds : std::min(best, seconds);
+        Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
+        ASSERT_TRUE(decided);
+        EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, seconds, 1e-9 * seconds);
+      }
+      Result<Constraints> open = parseConstraints({.mesh = "pp=2,dp=2,tp=2"}, *cluster);
+      Result<Decision> decision = solve(problem, *cluster, *open, {.alternatives = false});
       ASSERT_TRUE(decision) << decision.status().message();
-      EXPECT_EQ(decision->mesh.axes[0].name, std::string(order).substr(0, 2));
-      EXPECT_EQ(decision->mesh.axes[2].name, std::string(order).substr(6, 2));
-      const double seconds = decision->predicted.stepSeconds;
-      best = best == 0 ? seconds : std::min(best, seconds);
-      Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
-      ASSERT_TRUE(decided);
-      EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, seconds, 1e-9 * seconds);
+      EXPECT_NEAR(decision->predicted.stepSeconds, best, 1e-9 * best);
+      turned += decision->mesh.axes[0].name != "pp";
     }
-    Result<Constraints> open = parseConstraints({.mesh = "pp=2,dp=2,tp=2"}, *cluster);
-    Result<Decision> decision = solve(problem, *cluster, *open, {.alternatives = false});
-    ASSERT_TRUE(decision) << decision.status().message();
-    EXPECT_NEAR(decision->predicted.stepSeconds, best, 1e-9 * best);
-    turned += decision->mesh.axes[0].name != "pp";
+    EXPECT_GE(turned, 1);
   }
-  EXPECT_GE(turned, 1);
 }
 
 // Many orders make no problem large: it is solved as exactly as its parts are, for a tp each.

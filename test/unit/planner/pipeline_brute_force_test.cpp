@@ -157,14 +157,20 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
   EXPECT_GE(exact * 10, count * 7);
 }
 
-// Every order of the axes, whether it is thought to differ or not; what a node holds is near, the network slow.
+// Every order of the axes, whether it is thought to differ or not; what a node holds is near, the network slow. Of the
+// last ones what a switch holds is near.
 TEST(PipelineBruteForce, OrdersOfTheMeshAxes) {
   int64_t exact = 0, count = 0, turned = 0;
-  for (unsigned seed = 60; seed < 72; ++seed) {
+  for (unsigned seed = 60; seed < 76; ++seed) {
     Problem problem = stack(seed, 1, false);
     Result<Cluster> cluster = parseCluster(seed % 2 ? "a100-80g:2x2" : seed % 4 ? "v100-32g:2x4" : "a100-80g:4x2");
     cluster->device.dispatchSeconds = 0;
     cluster->network.bandwidth /= seed % 3 ? 16 : 1;
+    if (seed >= 72) {
+      cluster = parseCluster("a100-80g:1x4");
+      cluster->device.dispatchSeconds = 0;
+      cluster->levels = {{2, cluster->network.bandwidth / 16, 1.25 * cluster->network.latency}};
+    }
     Constraints constraints;
     constraints.recompute = Recompute::None;
     constraints.microbatches = 4;
