@@ -55,6 +55,8 @@ void keepLast(ActivityCosts &costs, double microbatches) {
       mean(one.backwardInput, plain.backwardInput);
       mean(one.backwardWeight, plain.backwardWeight);
       mean(one.communication, plain.communication);
+      mean(one.links.node, plain.links.node);
+      mean(one.links.network, plain.links.network);
       mean(one.waiting, plain.waiting);
       mean(one.again, 0);
     }
@@ -95,6 +97,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       sum.backwardWeight += times * one.backwardWeight;
       sum.communication += times * one.communication;
       sum.communicationForward += times * one.communicationForward;
+      sum.links.add(one.links, times);
+      sum.linksForward.add(one.linksForward, times);
       sum.again += times * one.again;
     }
   };
@@ -120,6 +124,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
             backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one->again;
         one->communication = exchange.exposed / times;
         one->communicationForward = exchange.exposedForward / times;
+        one->links.add(exchange.exposedLinks, 1 / times);
+        one->linksForward.add(exchange.exposedForwardLinks, 1 / times);
       }
       add(variable.shares, *one, how);
       launch(variable, variable.candidates[chosen], weights, how, one->again > 0);
@@ -140,6 +146,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
         one->backwardInput = (price.exposed - price.exposedForward) / times;
         one->communication = price.exposed / times;
         one->communicationForward = one->forward;
+        one->links.add(price.exposedLinks, 1 / times);
+        one->linksForward.add(price.exposedForwardLinks, 1 / times);
       }
       add(flow.shares, *one, how);
     }
@@ -270,6 +278,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
                     price.exposed / count,
                     price.hideable / count,
                     price.hideableLower / count,
+                    LinkSeconds().add(price.hideableLinks, 1 / count),
                     price.host / count,
                     price.hostSeconds / count,
                     price.hostExposed / count,
@@ -299,6 +308,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
       sum.exposed += times * state.exposed;
       sum.hideable += times * state.hideable;
       sum.hideableLower += times * state.hideableLower;
+      sum.hideableLinks.add(state.hideableLinks, times);
       sum.elements += times * state.elements;
       sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
       sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);

@@ -182,14 +182,15 @@ private:
     }
   }
 
-  // Of what may hide behind compute there is room for a part.
+  // Of what may hide behind compute there is room for a part. What passes wait longer for it is its own.
   void hide() {
     double hideable = 0;
     for (const TimePart &time : rows) hideable += time.besideSeconds;
     const double hidden = evaluation.predicted.hiddenCommunicationSeconds * double(model.setting.pp);
     if (hideable > 0) hiddenPart = std::min(1.0, hidden / hideable);
+    const double held = hideable > 0 ? evaluation.contention * double(model.setting.pp) / hideable : 0;
     for (TimePart &time : rows) {
-      time.communicationSeconds += (1 - hiddenPart) * time.besideSeconds;
+      time.communicationSeconds += (1 - hiddenPart + held) * time.besideSeconds;
       time.besideSeconds *= hiddenPart;
     }
   }

@@ -127,6 +127,24 @@ double networkSeconds(const Cluster &cluster, Collective collective, const Group
   return slowest;
 }
 
+// Bytes of one rank.
+struct Moved {
+  double traffic = 0, local = 0; // over links; through its own memory
+};
+
+Moved movedBy(Collective collective, double n, double bytes) {
+  Moved moved{(n - 1) / n * bytes, constants::localPass * bytes};
+  if (collective == Collective::AllReduce)
+    moved.traffic *= 2;
+  else
+    moved.local /= 2;
+  if (collective == Collective::AllToAll) {
+    moved.traffic /= n;
+    moved.local /= n;
+  }
+  return moved;
+}
+
 } // namespace
 
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
@@ -134,20 +152,28 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
   if (group.size <= 1 || bytes <= 0) return 0;
   if (cluster.node.topology == Link::Topology::Memory)
     return sharedMemorySeconds(cluster, collective, double(group.size), bytes, distance);
-  double n = double(group.size), traffic = (n - 1) / n * bytes, local = constants::localPass * bytes;
-  if (collective == Collective::AllReduce)
-    traffic *= 2;
-  else
-    local /= 2;
-  if (collective == Collective::AllToAll) {
-    traffic /= n;
-    local /= n;
-  }
+  const double n = double(group.size);
+  const auto [traffic, local] = movedBy(collective, n, bytes);
   const double transfer =
       std::max((traffic + local) / cluster.node.bandwidth, networkSeconds(cluster, collective, group, traffic));
   double steps = 1 + std::log2(n);
   if (collective != Collective::AllReduce) steps /= 2;
   return steps * shareOf(cluster, tierOf(cluster, group)).latency + transfer;
+}
+
+LinkSeconds linkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double bytes) {
+  if (group.size <= 1 || bytes <= 0) return {};
+  const double n = double(group.size);
+  if (cluster.node.topology == Link::Topology::Memory)
+    return {sharedMemorySeconds(cluster, collective, n, bytes, 0), 0};
+  const auto [traffic, local] = movedBy(collective, n, bytes);
+  return {group.perNode > 1 ? (traffic + local) / cluster.node.bandwidth : 0,
+          networkSeconds(cluster, collective, group, traffic)};
+}
+
+LinkSeconds linkSeconds(const Cluster &cluster, Tier tier, double bytes) {
+  const double seconds = bytes / shareOf(cluster, tier).bandwidth;
+  return tier == inNode ? LinkSeconds{seconds, 0} : LinkSeconds{0, seconds};
 }
 
 double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group) {

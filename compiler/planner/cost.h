@@ -61,6 +61,19 @@ const char *name(Collective collective); // "all_reduce", ...
 double collectiveSeconds(const Cluster &cluster, Collective collective, GroupShape group, double bytes,
                          double distance = 0);
 
+// For how many seconds a device's links are busy, those inside its node and those to other nodes (at whatever level of
+// the network): transfers without latencies. What uses different links at the same time does not slow each other.
+struct LinkSeconds {
+  double node = 0, network = 0;
+  LinkSeconds &add(const LinkSeconds &other, double times = 1) {
+    node += times * other.node;
+    network += times * other.network;
+    return *this;
+  }
+};
+LinkSeconds linkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double bytes);
+LinkSeconds linkSeconds(const Cluster &cluster, Tier tier, double bytes); // of what is sent
+
 // What a collective in the middle of a pass takes beyond collectiveSeconds: all wait for the last one to arrive,
 // because hosts do not hand kernels over in step. Of n normally distributed times the latest is about sigma * sqrt(2 ln
 // n) late (extreme values), sigma a part of the time for one kernel (constants::arrivalSpread). A gather and a scatter

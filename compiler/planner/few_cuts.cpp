@@ -113,7 +113,8 @@ private:
     if (seconds < worth && (evaluation.fits || isOpen)) found.push_back({plan.firstUnits, seconds, evaluation.fits});
   }
 
-  // Seconds of a rank's collectives that could hide behind what is computed again.
+  // Seconds of a rank's collectives that could hide behind what is computed again. What waits for others' use of a link
+  // may do so less by as much as passes take longer.
   double mostHiddenByMore() const {
     if (problem.isGiven()) return 0;
     const Overlap overlap = overlapOf(*problem.model);
@@ -127,7 +128,7 @@ private:
         more[size_t(problem.rankOf(stage))] += most - problem.activity->of(kind, ways.front()).seconds();
       }
     }
-    return microbatches * std::ranges::max(more) * std::max(overlap.forward, overlap.backward);
+    return overlap.forward > 0 || overlap.backward > 0 ? microbatches * std::ranges::max(more) : 0;
   }
 
   const StageProblem &problem;

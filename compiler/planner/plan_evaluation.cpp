@@ -19,6 +19,7 @@ struct RankCosts {
   double kept = 0;    // bytes of all microbatches in flight
   double onHost = 0;  // likewise, in the host's memory
   double buffers = 0; // of transfers
+  PassSeconds sends;  // what it sends other stages of one microbatch; no compute
 };
 
 // Of a table on shared cores: what is known of its passes if backward ones were longer, as computing again makes them.
@@ -82,24 +83,26 @@ public:
     for (size_t r = 0; r < ranks.size(); ++r) {
       const RankCosts &rank = ranks[r];
       const SplitModel &model = *rank.model;
-      double compute = rank.work.compute(), forward = rank.work.computeForward();
-      double backward = compute - forward;
-      double hidden = hiddenSeconds(model, rank.state.hideable, rank.state.hideableLower, microbatches * forward,
-                                    microbatches * backward);
+      PassSeconds passes = PassSeconds::of(rank.work, microbatches);
+      passes.add(rank.sends, microbatches);
+      const UnitState &state = rank.state;
+      const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
+      const double notHidden = state.hideable - hidden.seconds + hidden.contention;
       Predicted host;
-      double late = addHostTime(model, rank.state.hostSeconds, rank.state.hostExposed, rank.work.keptOnHost,
-                                microbatches * forward, microbatches * backward, host);
-      const double tail = rank.state.hideable - hidden + rank.state.exposed + rank.state.update + late;
+      double late = addHostTime(model, state.hostSeconds, state.hostExposed, rank.work.keptOnHost, passes.forward,
+                                passes.backward, host);
+      const double tail = notHidden + state.exposed + state.update + late;
       const double last = ends[r] + tail;
       tails.push_back(tail);
-      result.notHidden = std::max(result.notHidden, rank.state.hideable - hidden);
+      result.notHidden = std::max(result.notHidden, notHidden);
       end = std::max(end, last);
       // What a device does on average; what it does not, it waits.
       const double part = double(problem.devices(int(r))) / double(devices);
-      predicted.computeSeconds += part * (compute * microbatches + rank.state.update);
-      predicted.hiddenCommunicationSeconds += part * hidden;
+      predicted.computeSeconds += part * (rank.work.compute() * microbatches + state.update);
+      predicted.hiddenCommunicationSeconds += part * hidden.seconds;
       predicted.exposedCommunicationSeconds +=
-          part * (rank.work.communication * microbatches + rank.state.hideable - hidden + rank.state.exposed + late);
+          part * (rank.work.communication * microbatches + notHidden + state.exposed + late);
+      result.contention += part * hidden.contention;
       predicted.hostSeconds += part * host.hostSeconds;
       predicted.exposedHostSeconds += part * host.exposedHostSeconds;
       MemoryBreakdown memory = deviceMemory(model.setting, rank.state, rank.work, rank.kept, rank.buffers);
@@ -193,13 +196,17 @@ private:
       stage.backwardWeight = work.backwardWeight;
       stage.communication = work.communication;
       stage.recompute = work.again;
-      auto send = [&](int other, double bytes) {
-        return sends && bytes > 0
-                   ? sendSeconds(cluster, problem.tierBetween(problem.rankOf(s), problem.rankOf(other)), bytes)
-                   : 0;
+      auto send = [&](int other, double bytes, double &waited, LinkSeconds &links) {
+        if (!sends || bytes <= 0) return 0.0;
+        const Tier tier = problem.tierBetween(stage.rank, problem.rankOf(other));
+        const double seconds = sendSeconds(cluster, tier, bytes);
+        if (problem.rankOf(other) == stage.rank) return seconds; // it stays where it is
+        waited += seconds;
+        links.add(linkSeconds(cluster, tier, bytes));
+        return seconds;
       };
-      stage.sendForward = send(s + 1, out);
-      stage.sendBackward = send(s - 1, back);
+      stage.sendForward = send(s + 1, out, rank.sends.waitedForward, rank.sends.linksForward);
+      stage.sendBackward = send(s - 1, back, rank.sends.waitedBackward, rank.sends.linksBackward);
       if (sends) {
         stage.bytesForward = out;
         stage.bytesBackward = back;

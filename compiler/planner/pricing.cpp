@@ -11,6 +11,17 @@ namespace cleave::planner {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+// Of collectives.
+struct Timed {
+  double seconds = 0;
+  LinkSeconds links;
+  Timed &operator+=(const Timed &other) {
+    seconds += other.seconds;
+    links.add(other.links);
+    return *this;
+  }
+};
+
 constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 
 // Adds collectives of one tensor to a price and, when asked, to a list.
@@ -19,31 +30,36 @@ public:
   // `distance`: as collectiveSeconds has it.
   Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1, double distance = 0)
       : model(model), tensor(tensor), sink(sink), unwanted(unwanted), distance(distance) {}
-  double tensorAxis(Collective collective, double bytes, double times, const char *why) {
+  // Links are busy also where products next to a collective hide it.
+  Timed tensorAxis(Collective collective, double bytes, double times, const char *why) {
     const double wait = waitSeconds(*model.cluster, collective, groupOf(setOf({Axis::Tensor})));
-    double seconds = add(collective, setOf({Axis::Tensor}), bytes, times, why, false, wait);
-    if (collective == Collective::AllReduce) return seconds;
-    return seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
+    Timed timed = add(collective, setOf({Axis::Tensor}), bytes, times, why, false, wait);
+    if (collective != Collective::AllReduce)
+      timed.seconds = timed.seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
+    return timed;
   }
-  double add(Collective collective, AxisSet axes, double bytes, double times, const char *why, bool isHideable = false,
-             double wait = 0) {
+  Timed add(Collective collective, AxisSet axes, double bytes, double times, const char *why, bool isHideable = false,
+            double wait = 0) {
     const GroupShape group = groupOf(axes);
-    if (group.size <= 1 || times <= 0) return 0;
+    if (group.size <= 1 || times <= 0) return {};
     double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes, distance) + wait);
     if (sink) sink->push_back({collective, axes, false, isHideable, bytes, seconds, times, tensor, why});
-    return seconds;
+    return {seconds, linksOf(collective, group, bytes, times)};
   }
   // Of many small tensors put together into buckets: latency is shared.
-  double bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
+  Timed bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
     const GroupShape group = groupOf(axes);
-    if (group.size <= 1 || times <= 0) return 0;
+    if (group.size <= 1 || times <= 0) return {};
     double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
     if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, tensor, why});
-    return seconds;
+    return {seconds, linksOf(collective, group, bytes, times)};
   }
 
 private:
+  LinkSeconds linksOf(Collective collective, const GroupShape &group, double bytes, double times) const {
+    return LinkSeconds().add(linkSeconds(*model.cluster, collective, group, bytes), times);
+  }
   GroupShape groupOf(AxisSet axes) const { return model.setting.group(*model.cluster, axes); }
 
   const SplitModel &model;
@@ -58,20 +74,20 @@ bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
 }
 
 // Forward collectives that bring a tensor from `produced` to all of `uses`.
-double forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
-  if ((uses & partialBit) && produced != partialSum) return infinity;
+Timed forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
+  if ((uses & partialBit) && produced != partialSum) return {infinity, {}};
   bool wantsWhole = uses & wholeBits;
   UseSet splits = uses & ~UseSet(7);
-  if (produced == whole) return 0;
+  if (produced == whole) return {};
   if (produced == partialSum || produced == partialExtremum) {
     if (wantsWhole || (produced == partialExtremum && splits))
       return ledger.tensorAxis(Collective::AllReduce, bytes, times,
                                "partial results of a split reduction are combined");
-    if (!splits) return 0;
-    double seconds = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
-                                       "partial results of a split reduction are combined, each device keeps a part");
+    if (!splits) return {};
+    Timed timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
+                                    "partial results of a split reduction are combined, each device keeps a part");
     int others = std::popcount(splits) - 1;
-    return seconds +
+    return timed +=
            ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "readers want different dimensions split");
   }
   if (wantsWhole) return ledger.tensorAxis(Collective::AllGather, bytes, times, "a reader needs all of a split tensor");
@@ -80,21 +96,22 @@ double forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes
 }
 
 // Backward collectives that bring the readers' gradients to the producer's layout.
-double backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
+Timed backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
   bool partialGradient = uses & 2;
   UseSet splits = uses & ~UseSet(7);
   if (produced >= 0) {
     int others = std::popcount(splits & ~(firstSplitBit << produced));
-    double seconds = partialGradient ? ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
-                                                         "partial gradients are combined, each device keeps a part")
-                                     : 0;
-    return seconds + ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
-                                       "gradients come back split in another dimension");
+    Timed timed;
+    if (partialGradient)
+      timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
+                                "partial gradients are combined, each device keeps a part");
+    return timed += ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
+                                      "gradients come back split in another dimension");
   }
-  double seconds =
-      partialGradient ? ledger.tensorAxis(Collective::AllReduce, bytes, times, "partial gradients are combined") : 0;
-  return seconds + ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
-                                     "gradients come back split and are needed whole");
+  Timed timed;
+  if (partialGradient) timed = ledger.tensorAxis(Collective::AllReduce, bytes, times, "partial gradients are combined");
+  return timed += ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
+                                    "gradients come back split and are needed whole");
 }
 
 // Bytes kept for the backward pass: the copies that the readers got, and the producer's own. Where communication can
@@ -123,6 +140,9 @@ Price &Price::operator+=(const Price &other) {
   exposedForward += other.exposedForward;
   hideable += other.hideable;
   hideableLower += other.hideableLower;
+  exposedLinks.add(other.exposedLinks);
+  exposedForwardLinks.add(other.exposedForwardLinks);
+  hideableLinks.add(other.hideableLinks);
   parameters += other.parameters;
   gradients += other.gradients;
   means += other.means;
@@ -169,7 +189,7 @@ void addUpdateWork(const SplitModel &model, const Variable &variable, Layout lay
       flops *= alike + (1 - alike) / ways;
     }
     auto exchange = [&](Collective collective, double bytes, double times, const char *why) {
-      if (times > 0) price.exposed += ledger.add(collective, axes, bytes / times, count * times, why);
+      if (times > 0) price.exposed += ledger.add(collective, axes, bytes / times, count * times, why).seconds;
     };
     exchange(Collective::AllGather, along.gathered, along.gathers,
              "an update needs what other devices have of its parameter");
@@ -263,31 +283,34 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
   const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
+  auto hide = [&](const Timed &timed) {
+    price.hideable += timed.seconds;
+    price.hideableLinks.add(timed.links);
+  };
   if (zero == 0 || ways == 1) {
-    price.hideable = ledger.bucketed(Collective::AllReduce, setting.batchSet() | partSet, gradient, count,
-                                     "gradients are summed over the batch");
+    hide(ledger.bucketed(Collective::AllReduce, setting.batchSet() | partSet, gradient, count,
+                         "gradients are summed over the batch"));
     return price;
   }
   const AxisSet shards = setting.zeroSet();
   double reductions = count * (zero >= 2 ? microbatches : 1.0);
-  price.hideable = ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
-                                   "gradients are summed over the batch, each device keeps its shard (ZeRO)");
+  hide(ledger.bucketed(Collective::ReduceScatter, shards, gradient, reductions,
+                       "gradients are summed over the batch, each device keeps its shard (ZeRO)"));
   if (setting.replicas() > 1)
-    price.hideable += ledger.bucketed(Collective::AllReduce, AxisSet(setting.batchSet() & ~unsigned(shards)),
-                                      gradientShard, reductions, "gradient shards are summed over the replicas");
+    hide(ledger.bucketed(Collective::AllReduce, AxisSet(setting.batchSet() & ~unsigned(shards)), gradientShard,
+                         reductions, "gradient shards are summed over the replicas"));
   if (parts > 1)
-    price.hideable += ledger.bucketed(Collective::AllReduce, partSet, gradientShard, reductions,
-                                      overExperts ? "gradient shards are summed over devices with other experts"
-                                                  : "gradient shards are summed over the parts of the sequence");
+    hide(ledger.bucketed(Collective::AllReduce, partSet, gradientShard, reductions,
+                         overExperts ? "gradient shards are summed over devices with other experts"
+                                     : "gradient shards are summed over the parts of the sequence"));
   if (zero >= 3) {
     // Recomputation in the backward pass uses the same gathered parameter as the backward itself. A collective each:
     // parameters are gathered one by one, where they are used.
-    price.hideable += ledger.add(Collective::AllGather, shards, local, (count + variable.readBack) * microbatches,
-                                 "parameters are gathered where they are used, forward and backward (ZeRO-3)", true);
+    hide(ledger.add(Collective::AllGather, shards, local, (count + variable.readBack) * microbatches,
+                    "parameters are gathered where they are used, forward and backward (ZeRO-3)", true));
   } else {
     // Layer by layer before the next step's forward pass needs them, which hides them.
-    price.hideable +=
-        ledger.bucketed(Collective::AllGather, shards, local, count, "updated parameter shards are gathered (ZeRO)");
+    hide(ledger.bucketed(Collective::AllGather, shards, local, count, "updated parameter shards are gathered (ZeRO)"));
   }
   return price;
 }
@@ -359,11 +382,16 @@ Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, 
     // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
     const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
     const double passes = isSentAgain(model, flow) || readBack ? 2 : 1;
-    price.exposed = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
+    const Timed there = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
+    price.exposed = there.seconds;
+    price.exposedLinks = there.links;
     price.exposedForward = price.exposed / passes;
+    price.exposedForwardLinks.add(there.links, 1 / passes);
     // A parameter's gradient is summed over the microbatches before it is combined.
-    if (flow.gradient)
-      price.exposed += backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
+    if (!flow.gradient) return price;
+    const Timed back = backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
+    price.exposed += back.seconds;
+    price.exposedLinks.add(back.links);
   }
   return price;
 }

@@ -7,13 +7,15 @@ namespace cleave::planner {
 
 // Of one step on one device.
 struct Price {
-  double forward = 0, backward = 0;                                     // compute
-  double again = 0;                                                     // part of `forward`: computed again
-  double update = 0;                                                    // optimizer
-  double exposed = 0;                                                   // communication that nothing hides
-  double exposedForward = 0;                                            // its part in the first forward pass
-  double hideable = 0;                                                  // gradient reductions and ZeRO-3 gathers
-  double hideableLower = 0;                                             // of these: of parameters with lowerZero
+  double forward = 0, backward = 0;              // compute
+  double again = 0;                              // part of `forward`: computed again
+  double update = 0;                             // optimizer
+  double exposed = 0;                            // communication that nothing hides
+  double exposedForward = 0;                     // its part in the first forward pass
+  double hideable = 0;                           // gradient reductions and ZeRO-3 gathers
+  double hideableLower = 0;                      // of these: of parameters with lowerZero
+  LinkSeconds exposedLinks, exposedForwardLinks; // of what the passes wait for
+  LinkSeconds hideableLinks;
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
   double means = 0; // bytes of gradients as the update reads them: with ZeRO of shards where the parameter can be cut
   double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`

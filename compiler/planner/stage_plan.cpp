@@ -530,13 +530,13 @@ private:
     plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum) + once;
   }
 
-  // Of a rank's hideable collectives, what is left when its compute is over.
+  // Of a rank's hideable collectives, what is left when its compute is over, and what others wait for them.
   static double notHidden(const SplitModel &model, const RankLoad &load) {
     const double microbatches = double(model.setting.microbatches);
-    UnitActivity work = load.total();
-    const double compute = work.compute(), forward = work.computeForward();
-    return load.state.hideable - hiddenSeconds(model, load.state.hideable, load.state.hideableLower,
-                                               microbatches * forward, microbatches * (compute - forward));
+    const UnitState &state = load.state;
+    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks},
+                               PassSeconds::of(load.total(), microbatches));
+    return state.hideable - hidden.seconds + hidden.contention;
   }
 
   const StageProblem &ofRank(int rank) const {

@@ -119,8 +119,9 @@ struct PlanEvaluation {
   Predicted predicted; // memory: of the device that needs most
   std::vector<StageDecision> stages;
   std::vector<TiedGradient> tied; // of all ranks
-  double notHidden = 0; // seconds of a rank's collectives that compute could hide if there were more of it, at most
-  double least = 0;     // a step's seconds if passes were longer, but for that: on shared cores waits may fill better
+  double notHidden = 0;  // seconds of a rank's collectives that compute could hide if there were more of it, at most
+  double contention = 0; // seconds that a device waits longer for others' use of a link (Hidden), on average
+  double least = 0;      // a step's seconds if passes were longer, but for that: on shared cores waits may fill better
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);

@@ -36,6 +36,28 @@ Overlap overlapOf(const SplitModel &model) {
   return overlap;
 }
 
+PassSeconds PassSeconds::of(const UnitActivity &work, double microbatches) {
+  const double forward = work.computeForward();
+  PassSeconds passes{microbatches * forward, microbatches * (work.compute() - forward),
+                     microbatches * work.communicationForward,
+                     microbatches * (work.communication - work.communicationForward)};
+  passes.linksForward.add(work.linksForward, microbatches);
+  passes.linksBackward.add(work.links, microbatches).add(work.linksForward, -microbatches);
+  return passes;
+}
+
+PassSeconds &PassSeconds::add(const PassSeconds &other, double times) {
+  forward += times * other.forward;
+  backward += times * other.backward;
+  waitedForward += times * other.waitedForward;
+  waitedBackward += times * other.waitedBackward;
+  linksForward.add(other.linksForward, times);
+  linksBackward.add(other.linksBackward, times);
+  return *this;
+}
+
+namespace {
+
 // Parameters with the lower stage come first, as far as that one may hide; both together have no more room than the
 // higher one. Where a cluster file gives gradients more room than ZeRO's collectives (gradient_overlap > overlap) that
 // counts less as hidden than could be, and never more.
@@ -46,6 +68,45 @@ double hiddenSeconds(const SplitModel &model, double hideable, double lower, dou
     hideable += std::min(0.0, part.forward * forward + part.backward * backward - lower);
   }
   return std::min(hideable, all.forward * forward + all.backward * backward);
+}
+
+// The passes in which collectives over parameters with a ZeRO stage run, as overlapOf() has them: what of a step's
+// takes turns with these, and the product of both sides' seconds on the links that they share.
+struct SharedLinks {
+  double turn = 0, shared = 0;
+};
+SharedLinks sharedLinks(const SplitModel &model, int zero, const LinkSeconds &beside, const PassSeconds &passes) {
+  const double once = 1 / double(model.setting.microbatches);
+  const double forward = zero >= 3 ? 1 : zero >= 1 ? once : 0, backward = zero >= 2 ? 1 : once;
+  const Overlap overlap = overlapOf(model, zero);
+  auto both = [&](double LinkSeconds::*link) {
+    return beside.*link * (forward * passes.linksForward.*link + backward * passes.linksBackward.*link);
+  };
+  return {overlap.forward * passes.forward + overlap.backward * passes.backward + forward * passes.waitedForward +
+              backward * passes.waitedBackward,
+          both(&LinkSeconds::node) + both(&LinkSeconds::network)};
+}
+
+} // namespace
+
+// Compute and waiting take turns all the time, so that what runs beside comes on in proportion: by overlap * compute
+// where they compute, and by as much as they do where both have half of a link. Where parameters have two stages, those
+// of the higher one run beside those of the lower one, too, as much as its passes are of theirs.
+Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeconds &passes) {
+  Hidden hidden{hiddenSeconds(model, beside.seconds, beside.lower, passes.forward, passes.backward), 0};
+  if (hidden.seconds <= 0 || model.setting.anyZero) return hidden;
+  const double lowerPart = beside.lower / beside.seconds;
+  const SharedLinks all = sharedLinks(model, model.setting.zero, beside.links, passes);
+  double longer = 0; // waiting
+  if (all.shared > 0) longer = (1 - lowerPart) * all.shared / std::max(beside.seconds, all.turn);
+  if (lowerPart > 0) {
+    const SharedLinks some = sharedLinks(model, model.setting.lowerZero, beside.links, passes);
+    const double meanwhile = beside.lower + (beside.seconds - beside.lower) * some.turn / all.turn;
+    if (some.shared > 0) longer += lowerPart * some.shared / std::max(meanwhile, some.turn);
+  }
+  // What is not hidden would have been done in those turns as well.
+  hidden.contention = std::max(0.0, longer - (beside.seconds - hidden.seconds));
+  return hidden;
 }
 
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
@@ -61,9 +122,12 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     }
     double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
     if (!exchange.onceAStep) one += waitSeconds(*model.cluster, exchange.collective, group);
+    const LinkSeconds links = linkSeconds(*model.cluster, exchange.collective, group, bytes);
     price.exposedForward += one * times * exchange.forward;
+    price.exposedForwardLinks.add(links, times * exchange.forward);
     const double passes = exchange.forward * (again && exchange.isSum() ? 2 : 1) + exchange.backward;
     price.exposed += one * times * passes;
+    price.exposedLinks.add(links, times * passes);
     if (sink) {
       const Node &node = model.problem->nodes[size_t(variable.index)];
       times *= passes;
@@ -270,11 +334,15 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   homes += stepPrice(model, sink);
   result.isPossible = passes.exposed < infinity;
 
-  double hidden = hiddenSeconds(model, homes.hideable, homes.hideableLower, passes.forward, passes.backward);
+  PassSeconds times{passes.forward, passes.backward, passes.exposedForward, passes.exposed - passes.exposedForward,
+                    passes.exposedForwardLinks};
+  times.linksBackward.add(passes.exposedLinks).add(passes.exposedForwardLinks, -1);
+  const Hidden hidden = hide(model, {homes.hideable, homes.hideableLower, homes.hideableLinks}, times);
   Predicted &predicted = result.predicted;
   predicted.computeSeconds = passes.forward + passes.backward + homes.update;
-  predicted.hiddenCommunicationSeconds = hidden;
-  predicted.exposedCommunicationSeconds = passes.exposed + homes.exposed + homes.hideable - hidden;
+  predicted.hiddenCommunicationSeconds = hidden.seconds;
+  predicted.exposedCommunicationSeconds =
+      passes.exposed + homes.exposed + homes.hideable - hidden.seconds + hidden.contention;
   addHostTime(model, homes.hostSeconds, homes.hostExposed, passes.host, passes.forward, passes.backward, predicted);
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
   state.parameters = homes.parameters;

@@ -16,9 +16,29 @@ struct Overlap {
   double forward = 0, backward = 0;
 };
 Overlap overlapOf(const SplitModel &model);
-// Of `hideable` seconds a step, of which `lower` are of parameters with Setting::lowerZero, what is hidden behind so
-// many seconds of compute of a step.
-double hiddenSeconds(const SplitModel &model, double hideable, double lower, double forward, double backward);
+// A step's seconds of collectives over gradients and parameters, which run beside its passes.
+struct BesideSeconds {
+  double seconds = 0;
+  double lower = 0; // of these: of parameters with Setting::lowerZero
+  LinkSeconds links;
+};
+// A step's seconds of a device's passes: compute, and what they wait for.
+struct PassSeconds {
+  double forward = 0, backward = 0;
+  double waitedForward = 0, waitedBackward = 0;
+  LinkSeconds linksForward = {}, linksBackward = {}; // of what is waited for
+
+  // So many times what units do for a microbatch.
+  static PassSeconds of(const UnitActivity &work, double microbatches);
+  PassSeconds &add(const PassSeconds &other, double times);
+};
+struct Hidden {
+  double seconds = 0; // of those beside the passes, what compute hides
+  // By how much a step gets longer beyond what is not hidden: where both use the same link, what runs beside makes the
+  // passes wait longer.
+  double contention = 0;
+};
+Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeconds &passes);
 
 // Collectives inside the operation (Candidate::exchanges), a step; into `exposed`.
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,

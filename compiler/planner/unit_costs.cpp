@@ -21,6 +21,7 @@ UnitState &UnitState::add(const UnitState &one, double count) {
   exposed += count * one.exposed;
   hideable += count * one.hideable;
   hideableLower += count * one.hideableLower;
+  hideableLinks.add(one.hideableLinks, count);
   largestParameter = std::max(largestParameter, one.largestParameter);
   largestGradient = std::max(largestGradient, one.largestGradient);
   largestUpdate = std::max(largestUpdate, one.largestUpdate);

@@ -49,6 +49,7 @@ struct UnitActivity : UnitMemory {
   double communicationForward = 0;                           // of these: in the forward pass
   double again = 0;                                          // of backwardInput: forward work done again
   double waiting = 0;                                        // of all three: the device waits for the host
+  LinkSeconds links, linksForward;                           // of the collectives, as `communication`
 
   double seconds() const { return forward + backwardInput + backwardWeight; }
   double compute() const { return seconds() - communication; }
@@ -64,6 +65,8 @@ struct UnitActivity : UnitMemory {
     communicationForward += count * one.communicationForward;
     again += count * one.again;
     waiting += count * one.waiting;
+    links.add(one.links, count);
+    linksForward.add(one.linksForward, count);
     return *this;
   }
 };
@@ -73,15 +76,16 @@ struct UnitState {
   double parameters = 0, gradients = 0, optimizer = 0; // bytes
   double update = 0, exposed = 0, hideable = 0;        // seconds
   double hideableLower = 0;                            // of hideable: of parameters with Setting::lowerZero
-  double host = 0, hostSeconds = 0, hostExposed = 0;   // in the host's memory; copies, and their part of `exposed`
-  double largestParameter = 0;                         // bytes of its largest, not split by ZeRO
-  double gatheredAgain = 0;                            // bytes: parameters that ZeRO-3 has gathered at once while a
-                                                       // segment is computed again and its gradients are made
-  double elements = 0;                                 // of all devices together
-  double largestGradient = 0;                          // bytes, likewise
-  double means = 0;                                    // bytes of gradients as the update reads them
-  double largestUpdate = 0;                            // bytes that the update of one parameter makes on its way
-  double sums = 0;                                     // bytes: what sums of gradients take more (UnitMemory::sums)
+  LinkSeconds hideableLinks = {};
+  double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
+  double largestParameter = 0;                       // bytes of its largest, not split by ZeRO
+  double gatheredAgain = 0;                          // bytes: parameters that ZeRO-3 has gathered at once while a
+                                                     // segment is computed again and its gradients are made
+  double elements = 0;                               // of all devices together
+  double largestGradient = 0;                        // bytes, likewise
+  double means = 0;                                  // bytes of gradients as the update reads them
+  double largestUpdate = 0;                          // bytes that the update of one parameter makes on its way
+  double sums = 0;                                   // bytes: what sums of gradients take more (UnitMemory::sums)
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other) { return add(other, 1); }
   UnitState &add(const UnitState &one, double count); // of so many units

@@ -134,7 +134,7 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
   int64_t exact = 0, count = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
     Problem problem = stack(seed, seed % 3 == 0 ? 3 : 1, false);
-    Result<Cluster> cluster = parseCluster(seed % 2 ? "a100-80g:2x2" : "v100-32g:4");
+    Result<Cluster> cluster = parseCluster(seed % 4 == 3 ? "h100-80g:1x4" : seed % 2 ? "a100-80g:2x2" : "v100-32g:4");
     cluster->device.dispatchSeconds = 0; // see WaitingForTheHost
     cluster->device.coreShare = seed < 6 ? 1 : seed % 2 ? 0.5 : 0.25;
     Constraints constraints;

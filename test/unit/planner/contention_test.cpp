@@ -1,0 +1,145 @@
+// Collectives that run beside a step's passes, and those that the passes wait for, on the same link.
+#include "compiler/planner/breakdown.h"
+#include "compiler/planner/search.h"
+#include "compiler/planner/step_evaluation.h"
+#include "test/unit/planner/problem_builder.h"
+#include <gtest/gtest.h>
+#include <random>
+
+namespace cleave::planner {
+namespace {
+
+struct Work {
+  double compute = 0, sameLink = 0, otherLink = 0, beside = 0; // seconds of a step
+};
+
+// A step in small turns of computing and waiting, one event after the other. What runs beside gets `overlap` of the
+// time where a device computes, all of it where the passes use another link, and half of their link where it is theirs;
+// what is left then comes at the end.
+double simulated(const Work &work, double overlap) {
+  constexpr int turns = 20000;
+  double left = work.beside, time = 0;
+  auto pass = [&](double seconds, double rate, bool isShared) {
+    const double both = std::min(seconds, left / rate); // of the passes' seconds
+    left = std::max(0.0, left - both * rate);
+    time += seconds + (isShared ? both : 0);
+  };
+  for (int turn = 0; turn < turns; ++turn) {
+    pass(work.compute / turns, overlap, false);
+    pass(work.sameLink / turns, 1, true); // a second takes two, in which the other comes on by one
+    pass(work.otherLink / turns, 1, false);
+  }
+  return time + left;
+}
+
+TEST(Contention, IsThatOfASimulationInSmallTurns) {
+  Result<Cluster> cluster = parseCluster("h100-80g:8x2");
+  const double overlap = cluster->device.overlap;
+  SplitModel model;
+  model.cluster = &*cluster;
+  model.setting.zero = 3; // hides behind both passes
+  std::mt19937 random(1);
+  auto draw = [&](double most) { return most * double(random() % 10000 + 1) / 10000; };
+  int longer = 0, withRest = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    Work work{draw(2), draw(1), trial % 2 ? 0 : draw(1), draw(3)};
+    const double room = overlap * work.compute;
+    if (work.otherLink > 0) work.beside = std::min(work.beside, room); // what nothing hides does not use waits there
+    PassSeconds passes{0.4 * work.compute, 0.6 * work.compute, 0.3 * (work.sameLink + work.otherLink),
+                       0.7 * (work.sameLink + work.otherLink)};
+    passes.linksForward = {0.3 * work.sameLink, 0.3 * work.otherLink};
+    passes.linksBackward = {0.7 * work.sameLink, 0.7 * work.otherLink};
+    const Hidden hidden = hide(model, {work.beside, 0, {work.beside, 0}}, passes);
+    const double all = work.compute + work.sameLink + work.otherLink;
+    const double seconds = all + work.beside - hidden.seconds + hidden.contention;
+    const double expected = simulated(work, overlap);
+    EXPECT_NEAR(seconds, expected, 1e-3 * expected) << trial;
+    longer += hidden.contention > 0.01 * all;
+    withRest += work.beside > room;
+  }
+  EXPECT_GE(longer, 100);
+  EXPECT_GE(withRest, 30);
+}
+
+// Only the last microbatch's backward pass has a reduction beside it, and only its waiting gets longer.
+TEST(Contention, IsOfThePassesThatReductionsMayHideIn) {
+  Result<Cluster> cluster = parseCluster("h100-80g:8x2");
+  SplitModel model;
+  model.cluster = &*cluster;
+  model.setting.microbatches = 4;
+  const double speed = cluster->device.gradientOverlap;
+  const PassSeconds passes{4, 8, 2, 2, {2, 0}, {2, 0}};
+  // A microbatch's backward pass: 2 s of compute, 0.5 of waiting.
+  const double turn = speed * 2 + 0.5;
+  EXPECT_NEAR(hide(model, {1, 0, {1, 0}}, passes).contention, 0.5 / turn, 1e-12);
+  EXPECT_NEAR(hide(model, {1, 0, {0.25, 0.75}}, passes).contention, 0.25 * 0.5 / turn, 1e-12);
+  EXPECT_EQ(hide(model, {1, 0, {0, 1}}, passes).contention, 0); // over the network
+  EXPECT_EQ(hide(model, {4, 0, {4, 0}}, passes).contention, 0); // busy until the end with or without
+  model.setting.zero = 1;                                       // also beside the first forward pass: 1 s, 0.5 s
+  EXPECT_NEAR(hide(model, {1, 0, {1, 0}}, passes).contention, 1 / (speed * 3 + 1), 1e-12);
+  model.setting.zero = 3, model.setting.lowerZero = 0; // half of it beside all, half as in the beginning
+  const double all = cluster->device.overlap * 12 + 4;
+  EXPECT_NEAR(hide(model, {1, 0.5, {1, 0}}, passes).contention, 0.5 * 4 / all + 0.5 * 0.5 / turn, 1e-12);
+  Cluster shared = *cluster;
+  shared.device.overlap = shared.device.gradientOverlap = 0;
+  model.cluster = &shared;
+  EXPECT_EQ(hide(model, {1, 0, {1, 0}}, passes).contention, 0);
+}
+
+struct Planned {
+  Decision decision;
+  PlanEvaluation evaluation;
+  std::vector<TimePart> parts;
+};
+
+Planned plannedOn(const char *preset, const char *mesh, const char *order) {
+  const Problem problem = testing::gpt({64, 64, 512, 8, 4, 512});
+  Result<Cluster> cluster = parseCluster(preset);
+  cluster->device.dispatchSeconds = 0;
+  Result<Constraints> constraints =
+      parseConstraints({.mesh = mesh, .zero = "0", .microbatches = "2", .meshOrder = order}, *cluster);
+  EXPECT_TRUE(constraints) << constraints.status().message();
+  Result<Decision> decision = solve(problem, *cluster, *constraints, {.alternatives = false});
+  EXPECT_TRUE(decision) << decision.status().message();
+  Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
+  EXPECT_TRUE(decided) << decided.status().message();
+  return {*decision, decided->evaluate(), timeParts(*decided)};
+}
+
+TEST(Contention, IsOfGroupsOnTheSameLink) {
+  // Tensor groups fill nodes, samples are on different nodes; then both are in each node, or both between nodes.
+  EXPECT_EQ(plannedOn("h100-80g:4x2", "dp=2,tp=4", "dp,tp").evaluation.contention, 0);
+  EXPECT_GT(plannedOn("h100-80g:8", "dp=2,tp=4", "dp,tp").evaluation.contention, 0);
+  EXPECT_GT(plannedOn("h100-80g:1x8", "dp=2,tp=4", "dp,tp").evaluation.contention, 0);
+  // Stages' messages: beside reductions between nodes, beside reductions inside nodes and the other way round.
+  EXPECT_GT(plannedOn("h100-80g:1x4", "pp=2,dp=2", "pp,dp").evaluation.contention, 0);
+  EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,dp=2", "pp,dp").evaluation.contention, 0);
+  EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,dp=2", "dp,pp").evaluation.contention, 0);
+  EXPECT_EQ(plannedOn("a100-80g:8", "dp=2,tp=4", "dp,tp").evaluation.contention, 0); // reductions hide behind nothing
+  EXPECT_EQ(plannedOn("cpu:4", "dp=2,tp=2", "dp,tp").evaluation.contention, 0);
+}
+
+TEST(Contention, IsPartOfTheStepsParts) {
+  for (auto [preset, mesh, order] :
+       {std::tuple{"h100-80g:8", "dp=2,tp=4", "dp,tp"}, {"h100-80g:1x4", "pp=2,dp=2", "pp,dp"}}) {
+    const Planned planned = plannedOn(preset, mesh, order);
+    const Predicted &predicted = planned.evaluation.predicted;
+    ASSERT_GT(planned.evaluation.contention, 0);
+    EXPECT_NEAR(predicted.stepSeconds,
+                predicted.computeSeconds + predicted.exposedCommunicationSeconds + predicted.bubbleSeconds,
+                1e-9 * predicted.stepSeconds);
+    double compute = 0, communication = 0, beside = 0;
+    for (const TimePart &part : planned.parts) {
+      compute += part.computeSeconds;
+      communication += part.communicationSeconds;
+      beside += part.besideSeconds;
+    }
+    EXPECT_NEAR(compute, predicted.computeSeconds, 1e-9 * predicted.stepSeconds);
+    EXPECT_NEAR(communication, predicted.exposedCommunicationSeconds, 1e-9 * predicted.stepSeconds);
+    EXPECT_NEAR(beside, predicted.hiddenCommunicationSeconds, 1e-9 * predicted.stepSeconds);
+    EXPECT_NEAR(planned.decision.predicted.stepSeconds, predicted.stepSeconds, 1e-9 * predicted.stepSeconds);
+  }
+}
+
+} // namespace
+} // namespace cleave::planner
