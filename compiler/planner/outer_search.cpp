@@ -1,5 +1,5 @@
 #include "compiler/planner/outer_search.h"
-#include "compiler/planner/mixed_zero.h"
+#include "compiler/planner/mix_refinement.h"
 #include "compiler/planner/pipeline_refinement.h"
 #include "compiler/planner/plan_improvement.h"
 #include "compiler/planner/setting_trials.h"
@@ -18,8 +18,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int64_t mostRefinements = 6;
 // Settings tried when the time is over and nothing fits.
 constexpr size_t mostLean = 8;
-// ZeRO stages are mixed on so many meshes.
-constexpr size_t mostMixed = 3, mostLookedAt = 12; // of so many that might gain, the fastest without first
 // The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
 constexpr double improvementWork = 2e5;
 
@@ -49,9 +47,15 @@ public:
     sumBounds();
     doing = "schedules that follow the stages";
     if (found.best) refinement.tryFollowingSchedules();
+    doing = "ZeRO stages by group";
+    MixRefinement mixes(space, cells, found, trials, clock);
+    if (found.best) mixes.mix();
     doing = "changes of the best plans";
     if (found.best) improveBest();
+    doing = "bounds of mixed ZeRO stages";
+    outcome.boundOfMixes = found.best && options.certifies ? mixes.bound() : 0;
     outcome.bound = std::min(outcome.bound, found.incumbent());
+    outcome.boundOfMixes = std::min(outcome.boundOfMixes, outcome.bound);
     outcome.boundOfAllSplits = std::min(outcome.boundOfAllSplits, outcome.bound);
     if (outcome.isComplete && found.best && clock.isOver())
       outcome.notes.push_back(fmt::format(
@@ -229,7 +233,6 @@ private:
     std::vector<Solution> plans = found.fastestFirst();
     found.best.reset();
     found.byMesh.clear();
-    mixZeroStages(plans);
     int64_t improved = 0;
     double best = plans[0].seconds();
     for (Solution &solution : plans) {
@@ -246,44 +249,6 @@ private:
       }
       found.record(std::move(solution));
     }
-  }
-
-  // ZeRO stages of their own for groups of parameters, of the meshes that might gain most; the fastest of all first.
-  void mixZeroStages(std::vector<Solution> &plans) const {
-    struct Candidate {
-      Solution *solution;
-      double seconds; // that a mix might take
-    };
-    std::vector<Candidate> candidates;
-    for (Solution &solution : plans) {
-      const Setting &setting = solution.model->setting;
-      const std::vector<int> open = openZeroStages(constraints, setting);
-      if (candidates.size() >= mostLookedAt || clock.isOver()) break;
-      if (open.size() == 1 || setting.offload != Offload::None || setting.grid != TensorGrid::None) continue;
-      const ActivityCosts activity = costActivity(*solution.model, solution.choice);
-      const StateCosts uniform = costState(*solution.model, solution.choice);
-      const StageProblem stages = space.stagesOf(*solution.model, activity, uniform);
-      const double seconds = secondsWithoutLimit(stages, open, solution.choice, solution.plan.firstUnits);
-      if (seconds < solution.seconds() && seconds < worthImproving * plans[0].seconds())
-        candidates.push_back({&solution, seconds});
-    }
-    std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
-    if (candidates.size() > mostMixed) candidates.resize(mostMixed);
-    for (const Candidate &candidate : candidates) {
-      if (clock.isOver()) break;
-      Solution &solution = *candidate.solution;
-      const Setting setting = solution.model->setting;
-      const ActivityCosts activity = costActivity(*solution.model, solution.choice);
-      const StateCosts uniform = costState(*solution.model, solution.choice);
-      const StageProblem stages = space.stagesOf(*solution.model, activity, uniform);
-      const double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
-      const std::shared_ptr<const SplitModel> before = solution.model;
-      auto model = std::make_shared<SplitModel>(*before);
-      mixZero(stages, openZeroStages(constraints, setting), solution.choice, int64_t(improvementWork / work), model,
-              solution.plan, solution.evaluation, clock);
-      solution.model = std::move(model);
-    }
-    std::ranges::stable_sort(plans, {}, &Solution::seconds);
   }
 
   const Problem &problem;

@@ -11,7 +11,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
 // tighter up to certifiedPart, with so many linear programs each.
 constexpr size_t mostPipelines = 3;
-constexpr int mostPrograms = 60;
 // Good cuts are among the first.
 constexpr int programsForCuts = 8;
 constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};

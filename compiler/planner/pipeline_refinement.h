@@ -8,6 +8,8 @@ namespace cleave::planner {
 
 // A bound of so large a part of the best plan's time is sharp enough.
 inline constexpr double certifiedPart = 0.995;
+// And so many linear programs each.
+inline constexpr int mostPrograms = 60;
 
 class PipelineRefinement {
 public:

@@ -192,6 +192,7 @@ std::string choosePreset(const Problem &problem, const ProblemFacts &facts, cons
                   fastest->name, 100 * (1 - best.seconds() / outcome.best->seconds())));
   outcome.best = best;
   outcome.bound = std::min(outcome.bound, fastest->outcome.bound);
+  outcome.boundOfMixes = std::min(outcome.boundOfMixes, fastest->outcome.boundOfMixes);
   outcome.boundsAllSplits = false;
   const std::string mesh = best.model->setting.mesh().str();
   std::erase_if(outcome.byMesh, [&](const Solution &other) { return other.model->setting.mesh().str() == mesh; });
@@ -582,6 +583,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
+  decision.gapOfMixes = std::max(0.0, 1 - outcome.boundOfMixes / outcome.best->seconds());
   decision.gapIsOfAllSplits = outcome.boundsAllSplits;
   if (options.alternatives) {
     decision.alternatives = alternativesOf(problem, cluster, presets, outcome.best->seconds());

@@ -86,6 +86,9 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     }
     fastest = std::min(fastest, ofStage);
   }
+  if (mixesZeroStages(space.constraints, setting))
+    for (size_t v = 0; v < cell.variants.size(); ++v)
+      mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit});
   // Where memory decides, stages may be mixed.
   if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
     fastest = std::min(fastest, leastOfAnyZero(model, ways));

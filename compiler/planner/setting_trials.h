@@ -43,6 +43,7 @@ public:
   void offer(const SplitModel &model, const Assignment &assignment);
 
   std::vector<OpenPlan> open;                             // the bound does not count them yet
+  std::vector<OpenPlan> mixes;                            // with ZeRO stages mixed
   double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
   // Of pipelines tried, however their operations are split; those that were looked at are in `open` too.
   double boundOfPipelines = std::numeric_limits<double>::infinity();

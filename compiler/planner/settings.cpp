@@ -197,6 +197,11 @@ std::vector<int> openZeroStages(const Constraints &constraints, const Setting &s
   return {0, 1, 2, 3};
 }
 
+bool mixesZeroStages(const Constraints &constraints, const Setting &setting) {
+  return openZeroStages(constraints, setting).size() > 1 && setting.offload == Offload::None &&
+         setting.grid == TensorGrid::None;
+}
+
 std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments) {
   if (constraints.recompute) return {*constraints.recompute};
   if (!hasSegments) return {Recompute::None};

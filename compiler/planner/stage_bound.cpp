@@ -50,7 +50,8 @@ void StageRelaxation::gatherClasses() {
   const UnitLayout &layout = *model.layout;
   const int count = int(layout.units.size());
   // A parameter that several units read is on the rank of the first, and on that of the last where this is another.
-  std::vector<std::vector<double>> extra(size_t(count), std::vector<double>(3, 0.0)); // once, hideable, bytes
+  std::vector<std::vector<double>> extra(size_t(count), std::vector<double>(4, 0.0)); // once, hideable, bytes, copies
+  std::vector<std::vector<size_t>> shared{size_t(count)};
   const GroupShape pair = pairOfEnds(problem);
   for (size_t p = 0; p < layout.shared.size(); ++p) {
     const UnitState &state = problem.state->shared[p];
@@ -62,19 +63,23 @@ void StageRelaxation::gatherClasses() {
       extra[size_t(unit)][0] += state.update + state.exposed + sum;
       extra[size_t(unit)][1] += state.hideable;
       extra[size_t(unit)][2] += state.bytes();
+      extra[size_t(unit)][3] += sum;
+      shared[size_t(unit)].push_back(p);
       if (!isApart) break;
     }
   }
-  std::map<std::tuple<int, std::vector<double>, bool, bool>, int> known;
+  std::map<std::tuple<int, std::vector<double>, std::vector<size_t>, bool, bool>, int> known;
   for (int u = 0; u < count; ++u) {
     const int kind = layout.units[size_t(u)].kind;
     const bool isFirst = u == 0, isLast = u == count - 1;
-    auto [found, isNew] = known.try_emplace({kind, extra[size_t(u)], isFirst, isLast}, int(classes.size()));
+    auto [found, isNew] =
+        known.try_emplace({kind, extra[size_t(u)], shared[size_t(u)], isFirst, isLast}, int(classes.size()));
     classOf.push_back(found->second);
     if (isNew) {
       const UnitState &state = problem.state->kinds[size_t(kind)];
       classes.push_back({kind, 0, isFirst, isLast, state.update + state.exposed + extra[size_t(u)][0],
-                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2]});
+                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2], extra[size_t(u)][3],
+                         shared[size_t(u)]});
     }
     ++classes[size_t(found->second)].count;
   }
@@ -119,10 +124,15 @@ void StageRelaxation::gatherColumns() {
         const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;
         columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
                            a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
-                           one.hideable - rate * a.compute(),
-                           one.bytes + problem.live(s) * problem.kept(a) + overhead});
+                           one.hideable - rate * a.compute(), one.bytes + problem.live(s) * problem.kept(a) + overhead,
+                           a.compute()});
       }
     }
+  if (!problem.mixes) return;
+  const double backward = 1 - leastForward;
+  auto rateOf = [&](Overlap of) { return std::max(of.forward, of.forward * leastForward + of.backward * backward); };
+  rateOfLower = microbatches * rateOf(problem.mixes->lower);
+  rateOfAll = microbatches * rateOf(problem.mixes->all);
 }
 
 double StageRelaxation::bytesOfTransfers(int stage) const {
@@ -218,7 +228,8 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       ++path.forward[size_t(s)];
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendForward[size_t(s)];
     }
-    addPath(rows, path, {false, true});
+    const std::vector<double> even = evenUnits();
+    addPath(rows, path, {false, true}, pricesAt(even, path.rank));
     if (first == 0) continue;
     for (int s = 0; s < stages; ++s) {
       if (splits && problem.rankOf(s) == int(rank)) path.backwardWeight[size_t(s)] = 0;
@@ -228,7 +239,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendBackward[size_t(s) + 1];
     }
     path.rank = problem.rankOf(0);
-    addPath(rows, path, {false, true});
+    addPath(rows, path, {false, true}, pricesAt(even, path.rank));
   }
   return rows;
 }
@@ -257,6 +268,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
   for (size_t i = 0; i < columns.size(); ++i)
     late[size_t(problem.rankOf(columns[i].stage))] += units[i] * columns[i].late;
   const int slowest = int(std::max_element(work.begin(), work.end()) - work.begin());
+  std::vector<MixPrices> prices(ranks);
   for (SchedulePath &path : criticalPaths(schedule->table, times)) {
     if (schedule->rest > 0)
       for (int s = 0; s < stages; ++s)
@@ -264,15 +276,73 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
           for (auto *counts : {&path.forward, &path.backwardInput, &path.backwardWeight})
             (*counts)[size_t(s)] += double(schedule->rest);
     const bool isLate = late[size_t(path.rank)] > 0;
-    addPath(rows, path, {isLate});
+    if (problem.mixes && prices[size_t(path.rank)].ofClass.empty())
+      prices[size_t(path.rank)] = pricesAt(units, path.rank);
+    addPath(rows, path, {isLate}, prices[size_t(path.rank)]);
   }
   return rows;
 }
 
-void StageRelaxation::addPath(std::vector<Row> &rows, const SchedulePath &path,
-                              std::initializer_list<bool> late) const {
-  for (bool isLate : late) rows.push_back({path, isLate});
-  if (share < 1) rows.push_back({path, false, true});
+void StageRelaxation::addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late,
+                              const MixPrices &mixes) const {
+  if (problem.mixes)
+    rows.push_back({path, true, false, mixes});
+  else
+    for (bool isLate : late) rows.push_back({path, isLate, false, {}});
+  if (share < 1) rows.push_back({path, false, true, {}});
+}
+
+StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &units, int rank) const {
+  if (!problem.mixes) return {};
+  std::vector<double> count(classes.size(), 0.0);
+  double compute = 0, bytes = roomOfRank.empty() ? -infinity : -roomOfRank[size_t(rank)];
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (problem.rankOf(columns[i].stage) != rank) continue;
+    count[size_t(columns[i].unitClass)] += units[i];
+    compute += units[i] * columns[i].compute;
+    bytes += units[i] * columns[i].bytes;
+  }
+  auto forEach = [&](size_t c, size_t at, auto &&use) {
+    use(problem.mixes->of(classes[c].kind, at));
+    for (size_t p : classes[c].shared) use(problem.mixes->ofShared(p, at));
+  };
+  MixPrices best;
+  double most = -infinity;
+  size_t bestAt = 0;
+  for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
+    const auto [lower, all] = ZeroMixes::weights[at];
+    const double hides = lower * rateOfLower + all * rateOfAll;
+    double seconds = -hides * compute, over = bytes, ofByte = 0;
+    std::vector<ZeroMixes::Saving> savings;
+    for (size_t c = 0; c < classes.size(); ++c)
+      forEach(c, at, [&](const ZeroMixes::Costs &costs) {
+        seconds += count[c] * costs.seconds;
+        over += count[c] * costs.bytes;
+        for (const ZeroMixes::Saving &saving : costs.savings)
+          if (count[c] > 0) savings.push_back({saving.price, count[c] * saving.bytes});
+      });
+    std::ranges::sort(savings, {}, &ZeroMixes::Saving::price);
+    for (const ZeroMixes::Saving &saving : savings) {
+      if (over <= 0) break;
+      seconds += std::min(over, saving.bytes) * saving.price;
+      over -= saving.bytes;
+      ofByte = saving.price;
+    }
+    if (seconds <= most) continue;
+    most = seconds;
+    bestAt = at;
+    best.hides = hides;
+    best.ofByte = ofByte;
+  }
+  for (size_t c = 0; c < classes.size(); ++c) {
+    best.ofClass.push_back(classes[c].copies + best.ofByte * classes[c].bytes);
+    forEach(c, bestAt, [&](const ZeroMixes::Costs &costs) {
+      best.ofClass.back() += costs.seconds + best.ofByte * costs.bytes;
+      for (const ZeroMixes::Saving &saving : costs.savings)
+        best.ofClass.back() += std::min(0.0, saving.price - best.ofByte) * saving.bytes;
+    });
+  }
+  return best;
 }
 
 double StageRelaxation::partOf(const Row &row) const { return row.isFilled ? constants::unfilledWaits : share; }
@@ -281,7 +351,9 @@ double StageRelaxation::constantOf(const Row &row) const {
   double sum = 0;
   for (double count : row.path.sendForward) sum += count * least.sendForward;
   for (double count : row.path.sendBackward) sum += count * least.sendBackward;
-  return partOf(row) * sum;
+  sum *= partOf(row);
+  if (row.mixes.ofByte > 0) sum -= row.mixes.ofByte * roomOfRank[size_t(row.path.rank)];
+  return sum;
 }
 
 double StageRelaxation::coefficient(const Row &row, const Column &column) const {
@@ -292,8 +364,15 @@ double StageRelaxation::coefficient(const Row &row, const Column &column) const 
   if (row.isFilled)
     value += (1 - constants::unfilledWaits) * double(problem.model->setting.microbatches) / double(ranks) *
              (column.forward + column.backwardInput + column.backwardWeight);
-  else if (problem.rankOf(column.stage) == row.path.rank)
-    value += column.once + (row.late ? column.late : 0);
+  else if (problem.rankOf(column.stage) == row.path.rank) {
+    const MixPrices &mixes = row.mixes;
+    const auto unitClass = size_t(column.unitClass);
+    if (mixes.ofClass.empty())
+      value += column.once + (row.late ? column.late : 0);
+    else // the class' bytes are in its price
+      value += mixes.ofClass[unitClass] - mixes.hides * column.compute +
+               mixes.ofByte * (column.bytes - classes[unitClass].bytes);
+  }
   return value;
 }
 
@@ -426,7 +505,9 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };
-  std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
+  // The cuts of one ZeRO stage for all are timed with it.
+  std::optional<std::vector<TimedCut>> timed;
+  if (!problem.mixes) timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {
     bound.seconds = relax(problem, wanted.known);
     return bound;

@@ -45,6 +45,13 @@ private:
     double again = 0;                                          // of these: more than without recomputation
     double once = 0, late = 0;                                 // seconds; late: hideable less what its compute hides
     double bytes = 0;
+    double compute = 0; // seconds that collectives may hide behind
+  };
+  // What parameters cost with ZeRO stages mixed, if a byte of the rank's memory costs `ofByte` seconds: no mix that
+  // fits costs less (Lagrange).
+  struct MixPrices {
+    double hides = 0, ofByte = 0;
+    std::vector<double> ofClass; // seconds of a unit with its bytes; empty: not mixed
   };
   // A path, and whether the collectives that nothing can hide come after it. Where devices take turns on cores, also
   // with all that the others do meanwhile (leastOnSharedCores), and nothing after it.
@@ -52,11 +59,14 @@ private:
     SchedulePath path;
     bool late = false;
     bool isFilled = false;
+    MixPrices mixes; // where ZeRO stages are mixed: of its rank, in place of `late`
   };
   struct UnitClass { // units that cost the same
     int kind = 0, count = 0;
     bool isFirst = false, isLast = false; // of the model: in the first stage, in the last
     double once = 0, hideable = 0, bytes = 0;
+    double copies = 0;          // of once: sums of gradients with another rank's copies
+    std::vector<size_t> shared; // of UnitLayout::shared, beside its kind's parameters
   };
   struct Program; // HiGHS
 
@@ -65,7 +75,8 @@ private:
   void startProgram();
   double bytesOfTransfers(int stage) const; // at least
   std::vector<Row> rowPaths() const;
-  void addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late) const;
+  void addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late,
+               const MixPrices &mixes) const;
   double partOf(const Row &row) const; // of the path's seconds
   // Longest paths to the end of every rank, with these stages' times.
   std::vector<Row> criticalRows(const std::vector<double> &units) const;
@@ -76,13 +87,16 @@ private:
   double lengthOf(std::span<const Row> rows, const std::vector<double> &units) const; // the longest
   // Is the point one of the program's: a unit in every stage, and no more bytes on a rank than fit?
   bool isAllowed(const std::vector<double> &units) const;
+  // The prices that count most at a point.
+  MixPrices pricesAt(const std::vector<double> &units, int rank) const;
   void addRows(std::span<const Row> rows);
   void roundSolution(const std::vector<double> &units);
   std::vector<StageTimes> timesOf(const std::vector<double> &units) const;
 
   const StageProblem &problem;
   double incumbent, best = 0;
-  double share; // chainShare()
+  double share;                          // chainShare()
+  double rateOfLower = 0, rateOfAll = 0; // parts of a unit's compute, a step, that hide ZeroMixes' collectives
   int stages;
   size_t ranks;
   LeastTransfers least;

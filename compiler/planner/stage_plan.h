@@ -7,6 +7,7 @@
 #pragma once
 #include "compiler/planner/activity_costs.h"
 #include "compiler/planner/schedule_profile.h"
+#include "compiler/planner/zero_mixes.h"
 #include <limits>
 #include <span>
 
@@ -23,6 +24,7 @@ struct StageProblem {
   std::vector<Recompute> ofStage, ofUnit;   // given one by one, for every stage or every unit; empty: not given
   std::vector<int> firstUnits;              // of each stage, when given; empty: open
   std::vector<int64_t> devicesOfRank = {};  // where ranks have different numbers; empty: as many each
+  const ZeroMixes *mixes = nullptr;         // for bounds: parameters may have any ZeRO stage; `state` is its least()
 
   int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }

@@ -26,6 +26,7 @@ struct KindCosts {
 // What a rank's units add up to.
 struct RankSum {
   std::vector<std::pair<int, double>> kinds; // and how many units
+  std::vector<size_t> shared;                // parameters that several units read
   UnitState state;
   UnitActivity plain;
   double compute = 0, weights = 0;
@@ -94,8 +95,6 @@ private:
   }
 
   void gatherKinds() {
-    Overlap overlap = overlapOf(model);
-    double leastForward = 1;
     for (int kind = 0; kind < layout.kinds; ++kind) {
       KindCosts one;
       one.plain = problem.activity->of(kind, ways.front());
@@ -119,8 +118,6 @@ private:
       one.plain.largestLeaving = leaving;
       kinds.push_back(std::move(one));
     }
-    // Compute hides backward for the most part: at most so much of a unit's, whatever others are beside it.
-    hiding = std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
     before.push_back({});
     leastUnit = {infinity, infinity};
     for (const Unit &unit : units) {
@@ -172,62 +169,106 @@ private:
       const std::vector<int> &readers = layout.shared[p].units;
       if (seen[p] || std::find(readers.begin(), readers.end(), unit) == readers.end()) continue;
       seen[p] = true;
+      sum.shared.push_back(p);
       sum.state += problem.state->shared[p];
     }
   }
 
-  // Seconds that computing again takes at least, so that `over` bytes are saved; units may be computed again in parts.
-  double leastAgain(const RankSum &sum, double live, double over) const {
+  using Savings = std::vector<ZeroMixes::Saving>;
+
+  // What computing units of a kind again saves, each byte at the price of its segment of the lower hull of the ways
+  // that stand beside no more than `beside` bytes; a second computed again counts `weight`.
+  void addWays(Savings &savings, int kind, double count, double live, double beside, double weight) const {
+    double bytes = 0, at = 0;
+    while (true) {
+      double price = infinity, nextBytes = 0, nextAt = 0;
+      for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
+        const double saved = live * way.saved - way.savedOfLast;
+        if (way.beside > beside || saved <= bytes) continue;
+        if (const double now = (way.seconds - at) / (saved - bytes); now < price)
+          price = now, nextBytes = saved, nextAt = way.seconds;
+      }
+      if (price == infinity) return;
+      savings.push_back({weight * std::max(0.0, price), (nextBytes - bytes) * count});
+      bytes = nextBytes;
+      at = nextAt;
+    }
+  }
+
+  // What saving `over` bytes costs at least, by the ways to compute units again, which may be computed in parts, and by
+  // `others`.
+  double leastCost(const RankSum &sum, double live, double over, double weight, const Savings &others) const {
     double best = infinity;
+    auto cost = [&](Savings savings, double left) {
+      std::ranges::sort(savings, {}, &ZeroMixes::Saving::price);
+      double seconds = 0;
+      for (const ZeroMixes::Saving &saving : savings) {
+        const double part = std::clamp(left, 0.0, saving.bytes);
+        seconds += part * saving.price;
+        left -= part;
+      }
+      if (left <= 1e-9 * problem.memoryLimit) best = std::min(best, seconds);
+    };
+    if (!others.empty()) cost(others, over);
     // The largest of what stands beside the rest while it is computed again.
     for (auto [limitKind, unused] : sum.kinds)
       for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways) {
-        double left = over + std::max(0.0, limit.beside - sum.plain.beside), seconds = 0;
-        std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
-        for (auto [kind, count] : sum.kinds) {
-          // Each byte at the price of its segment of the lower hull of the ways.
-          double bytes = 0, at = 0;
-          while (true) {
-            double price = infinity, nextBytes = 0, nextAt = 0;
-            for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
-              const double saved = live * way.saved - way.savedOfLast;
-              if (way.beside > limit.beside || saved <= bytes) continue;
-              if (const double now = (way.seconds - at) / (saved - bytes); now < price)
-                price = now, nextBytes = saved, nextAt = way.seconds;
-            }
-            if (price == infinity) break;
-            savings.emplace_back(std::max(0.0, price), (nextBytes - bytes) * count);
-            bytes = nextBytes;
-            at = nextAt;
-          }
-        }
-        std::sort(savings.begin(), savings.end());
-        for (auto [price, bytes] : savings) {
-          const double part = std::clamp(left, 0.0, bytes);
-          seconds += part * price;
-          left -= part;
-        }
-        if (left <= 1e-9 * problem.memoryLimit) best = std::min(best, seconds);
+        Savings savings = others;
+        for (auto [kind, count] : sum.kinds) addWays(savings, kind, count, live, limit.beside, weight);
+        cost(std::move(savings), over + std::max(0.0, limit.beside - sum.plain.beside));
       }
     return best;
   }
 
+  // With ZeRO stages mixed: seconds of a rank that are no less than those of its passes, of which `again` a microbatch
+  // are computed again, and of what comes after them; `bytes` with the least that its parameters take.
+  double leastOfMixes(const RankSum &sum, double live, double bytes) const {
+    double most = 0;
+    for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
+      const auto [lower, all] = ZeroMixes::weights[at];
+      const double hides = lower * hidingOf(problem.mixes->lower) + all * hidingOf(problem.mixes->all);
+      const double weight = microbatches * (share - hides);
+      if (weight < 0) continue; // what is computed again would hide more than it takes
+      double seconds = -microbatches * hides * sum.compute, over = bytes - problem.memoryLimit;
+      Savings savings;
+      auto add = [&](const ZeroMixes::Costs &costs, double count) {
+        seconds += count * costs.seconds;
+        over += count * costs.bytes;
+        for (const ZeroMixes::Saving &saving : costs.savings) savings.push_back({saving.price, count * saving.bytes});
+      };
+      for (auto [kind, count] : sum.kinds) add(problem.mixes->of(kind, at), count);
+      for (size_t p : sum.shared) add(problem.mixes->ofShared(p, at), 1);
+      if (over > 0) seconds += leastCost(sum, live, over, weight, savings);
+      most = std::max(most, seconds);
+    }
+    return most;
+  }
+
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
-    const double bytes =
-        deviceMemory(model.setting, sum.state, plain, problem.leastLive(rank) * problem.kept(plain), buffers).total();
+    const double live = problem.leastLive(rank);
+    const double bytes = deviceMemory(model.setting, sum.state, plain, live * problem.kept(plain), buffers).total();
     double again = 0;
-    if (bytes > problem.memoryLimit) again = leastAgain(sum, problem.leastLive(rank), bytes - problem.memoryLimit);
+    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, 1, {});
     RankTimes times;
     if (again == infinity) return times;
     times.seconds = plain.seconds() + again;
     times.again = again;
     times.forward = plain.forward;
     times.weights = sum.weights;
-    double late = sum.state.hideable - microbatches * hiding * (sum.compute + again);
-    times.atEnd = sum.state.update + sum.state.exposed + std::max(0.0, late);
+    if (problem.mixes) {
+      times.atEnd = leastOfMixes(sum, live, bytes) - share * microbatches * again;
+    } else {
+      const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
+      times.atEnd = sum.state.update + sum.state.exposed + std::max(0.0, late);
+    }
     if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
     return times;
+  }
+
+  // Compute hides backward for the most part: at most this part of a unit's, whatever others are beside it.
+  double hidingOf(Overlap overlap) const {
+    return std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   }
 
   // Of a rank whose first stage begins with unit `first` and whose last stage ends before `end`, `sends` transfers from
@@ -374,7 +415,7 @@ private:
   std::vector<KindCosts> kinds;
   std::vector<Sums> before;
   Sums leastUnit;
-  double hiding = 0; // part of compute
+  double leastForward = 1; // part of compute
   LeastTransfers least;
   double share;    // chainShare()
   double busy = 0; // seconds that a rank's passes take at least, on average

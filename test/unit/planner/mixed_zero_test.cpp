@@ -2,6 +2,7 @@
 #include "compiler/planner/decided_model.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_space.h"
+#include "compiler/planner/stage_bound.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -120,6 +121,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
       // Stages are mixed in each mesh's best plan: with that one's microbatches.
       if (!isOpen) EXPECT_LE(found, all.mixed * (1 + 1e-9)) << seed;
       EXPECT_LE(outcome.bound, all.mixed * (1 + 1e-9)) << seed << " " << part;
+      EXPECT_LE(outcome.boundOfMixes, all.mixed * (1 + 1e-9)) << seed << " " << part;
       ++count;
       exact += found <= all.mixed * (1 + 1e-9);
       better += found < all.uniform * (1 - 1e-6);
@@ -140,7 +142,8 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
 
 // Stages of a pipeline, every cut and every two ZeRO stages of its parameters.
 TEST(MixedZero, InStagesOfPipelines) {
-  int count = 0, better = 0;
+  int count = 0, better = 0, bounds = 0, sharper = 0;
+  double ofWholeUnits = 0, ofPaths = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
     const Problem problem = chain(seed, 5, 1);
     // Stages are on different nodes: no message waits for a reduction, in which mixes would differ by a ten-millionth.
@@ -207,6 +210,26 @@ TEST(MixedZero, InStagesOfPipelines) {
     const auto same = std::ranges::unique(limits, {}, &Limit::bytes);
     limits.erase(same.begin(), same.end());
     std::ranges::stable_sort(limits, std::greater(), &Limit::gain);
+    // What is certified of every limit.
+    model.setting.zero = 0;
+    model.lowers.edit().clear();
+    const ZeroMixes mixes(model, choice);
+    const ScheduleProfile *profile = scheduleProfile("1f1b", 2, setting.microbatches);
+    for (const Limit &limit : limits) {
+      StageProblem stages{&model, &activity, &mixes.least(), profile, limit.bytes * (1 + 1e-9), Recompute::None, {}, {},
+                          {},     {}};
+      const double free = boundOfWholeUnits(stages, infinity);
+      stages.mixes = &mixes;
+      const double whole = boundOfWholeUnits(stages, infinity);
+      StageRelaxation relaxation(stages, limit.mixed);
+      relaxation.tighten(60, {});
+      EXPECT_LE(whole, limit.mixed * (1 + 1e-9)) << seed << " " << limit.bytes;
+      EXPECT_LE(relaxation.bound(), limit.mixed * (1 + 1e-9)) << seed << " " << limit.bytes;
+      ++bounds;
+      sharper += std::max(whole, relaxation.bound()) > free * (1 + 1e-6);
+      ofWholeUnits += whole / limit.mixed;
+      ofPaths += relaxation.bound() / limit.mixed;
+    }
     for (size_t i = 0; i < std::min<size_t>(5, limits.size()); ++i) {
       const Limit &limit = limits[i];
       if (limit.uniform == infinity) continue;
@@ -217,12 +240,17 @@ TEST(MixedZero, InStagesOfPipelines) {
       const double seconds = outcome.best->seconds();
       EXPECT_LE(outcome.best->bytes(), limit.bytes * (1 + 2e-9)) << seed << " " << i;
       EXPECT_NEAR(seconds, limit.mixed, 1e-9 * limit.mixed) << seed << " " << i;
+      EXPECT_LE(outcome.boundOfMixes, limit.mixed * (1 + 1e-9)) << seed << " " << i;
       ++count;
       better += limit.mixed < limit.uniform * (1 - 1e-6);
     }
   }
   EXPECT_GE(count, 20);
   EXPECT_GE(better, 8);
+  // Bounds that weigh each parameter's bytes against its seconds, where the least of both would be a weak one.
+  EXPECT_GE(sharper * 4, bounds * 3);
+  EXPECT_GE(ofWholeUnits, 0.8 * bounds);
+  EXPECT_GE(ofPaths, 0.8 * bounds);
 }
 
 // Also where the mesh that a mix makes the fastest is far from it with one stage for all.

@@ -1,0 +1,116 @@
+#include "compiler/planner/mix_refinement.h"
+#include "compiler/planner/mixed_zero.h"
+#include "compiler/planner/pipeline_refinement.h"
+#include "compiler/planner/settings.h"
+#include "compiler/planner/stage_bound.h"
+#include "compiler/planner/whole_units.h"
+#include <algorithm>
+#include <limits>
+
+namespace cleave::planner {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// Stages are mixed in so many settings (orders of a mesh are one), with as many prices of each as make this many
+// variables and microbatches.
+constexpr size_t mostMixed = 24, mostWhereOnlyBest = 6;
+constexpr double mixingWork = 2e5;
+
+} // namespace
+
+void MixRefinement::mix() {
+  sharpen(found.incumbent());
+  std::vector<Setting> mixed;
+  const size_t most = space.options.onlyBest ? mostWhereOnlyBest : mostMixed;
+  for (const OpenPlan plan : trials.mixes) {
+    if (plan.bound >= found.incumbent() || mixed.size() == most || clock.isOver()) break;
+    auto isSame = [&](const Setting &other) {
+      return sameMesh(other, plan.setting) && other.microbatches == plan.setting.microbatches &&
+             other.schedule == plan.setting.schedule;
+    };
+    if (std::ranges::any_of(mixed, isSame)) continue;
+    mixed.push_back(plan.setting);
+    mixIn(plan);
+  }
+}
+
+double MixRefinement::bound() {
+  double goal = certifiedPart * found.incumbent(), least = infinity;
+  sharpen(goal);
+  for (OpenPlan &plan : trials.mixes) {
+    if (plan.bound < goal && !clock.isOver())
+      withMixes(plan, [&](const StageProblem &stages) {
+        plan.bound = std::max(plan.bound,
+                              boundStages(stages, found.incumbent(), mostPrograms, {goal, plan.bound}, clock).seconds);
+      });
+    // Nothing is gained by refuting what another plan might be anyway.
+    least = std::min(least, plan.bound);
+    goal = std::min(goal, least);
+  }
+  return least;
+}
+
+void MixRefinement::sharpen(double goal) {
+  for (OpenPlan &plan : trials.mixes) {
+    if (plan.bound >= goal || clock.isOver()) continue;
+    withMixes(plan,
+              [&](const StageProblem &stages) { plan.bound = std::max(plan.bound, boundOfWholeUnits(stages, goal)); });
+  }
+  std::ranges::stable_sort(trials.mixes, {}, &OpenPlan::bound);
+}
+
+std::optional<Solution> MixRefinement::uniform(const OpenPlan &plan, const std::vector<int> &zeros) const {
+  std::optional<Solution> best;
+  const CellVariant &variant = plan.cell->variants[plan.variant];
+  for (int zero : zeros) {
+    SplitModel model = cells.modelFor(*plan.cell, plan.setting);
+    model.setting.zero = zero;
+    const ActivityCosts &activity = cells.activityOf(*plan.cell, plan.variant, model);
+    const StateCosts state = costState(model, variant.choice);
+    const StageProblem stages = space.stagesOf(model, activity, state);
+    std::optional<StagePlan> cut = planStages(stages);
+    if (!cut || !cut->fits) continue;
+    Solution solution{std::make_shared<SplitModel>(model), variant.choice, *cut, {}, plan.cell->isExact};
+    solution.evaluation = evaluatePlan(stages, *cut);
+    if (solution.evaluation.fits && (!best || solution.seconds() < best->seconds())) best = std::move(solution);
+  }
+  return best;
+}
+
+void MixRefinement::mixIn(const OpenPlan &plan) {
+  const std::vector<int> zeros = openZeroStages(space.constraints, plan.setting);
+  std::optional<Solution> solution = uniform(plan, zeros);
+  if (!solution) return; // stages are mixed where one for all fits
+  auto model = std::make_shared<SplitModel>(*solution->model);
+  const SplitModel from = *model;
+  const ActivityCosts activity = costActivity(from, solution->choice);
+  const StateCosts state = costState(from, solution->choice);
+  const StageProblem stages = space.stagesOf(from, activity, state);
+  const double work = double(from.setting.microbatches * from.setting.pp) + double(solution->choice.size());
+  mixZero(stages, zeros, solution->choice, int64_t(mixingWork / work), model, solution->plan, solution->evaluation,
+          clock);
+  solution->model = std::move(model);
+  found.record(std::move(*solution));
+}
+
+void MixRefinement::withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use) {
+  SplitModel model = cells.modelFor(*plan.cell, plan.setting);
+  const std::vector<int> &choice = plan.cell->variants[plan.variant].choice;
+  // What a microbatch costs with the stage that needs least of it.
+  model.setting.zero = 3;
+  const ActivityCosts leanest = cells.activityOf(*plan.cell, plan.variant, model);
+  model.setting.zero = 1;
+  ActivityCosts activity = cells.activityOf(*plan.cell, plan.variant, model);
+  model.setting.zero = 0;
+  for (size_t kind = 0; kind < activity.kinds.size(); ++kind)
+    for (size_t how = 0; how < activity.kinds[kind].size(); ++how) {
+      activity.kinds[kind][how].sums = leanest.kinds[kind][how].sums;
+      activity.kinds[kind][how].combined = leanest.kinds[kind][how].combined;
+    }
+  const ZeroMixes mixes(model, choice);
+  StageProblem stages = space.stagesOf(model, activity, mixes.least());
+  stages.mixes = &mixes;
+  use(stages);
+}
+
+} // namespace cleave::planner

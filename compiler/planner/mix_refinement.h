@@ -1,0 +1,36 @@
+// ZeRO stages mixed by group of parameters (mixed_zero.h): where that may be faster than the best plan found, first
+// where the bound is lowest; and a bound of all such plans.
+#pragma once
+#include "compiler/planner/setting_trials.h"
+#include <functional>
+
+namespace cleave::planner {
+
+class MixRefinement {
+public:
+  MixRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,
+                const SearchClock &clock)
+      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
+
+  // Records what it finds, in a few settings.
+  void mix();
+  // Seconds that no plan which mixes stages is below, of the settings tried, with or without pipeline; shardings of
+  // operations as looked at.
+  double bound();
+
+private:
+  void sharpen(double goal); // bounds of whole units
+  void mixIn(const OpenPlan &plan);
+  // Of the setting, with these shardings: the fastest that fits with one stage for all.
+  std::optional<Solution> uniform(const OpenPlan &plan, const std::vector<int> &zeros) const;
+  // What is certified with its stages mixed.
+  void withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use);
+
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+  SettingTrials &trials;
+  const SearchClock &clock;
+};
+
+} // namespace cleave::planner
