@@ -152,24 +152,6 @@ private:
 
 } // namespace
 
-double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
-                           const std::vector<int> &firstUnits) {
-  double least = std::numeric_limits<double>::infinity();
-  SplitModel model = *stages.model;
-  for (int zero : open) {
-    model.setting.zero = zero;
-    const StateCosts state = costState(model, choice);
-    StageProblem problem = stages;
-    problem.model = &model;
-    problem.state = &state;
-    problem.memoryLimit = std::numeric_limits<double>::infinity();
-    least = std::min(least, evaluatePlan(problem, planCut(problem, firstUnits)).predicted.stepSeconds);
-    if (const std::optional<StagePlan> other = problem.ranks() > 1 ? planStages(problem) : std::nullopt)
-      least = std::min(least, evaluatePlan(problem, *other).predicted.stepSeconds);
-  }
-  return least;
-}
-
 void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
              int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation,
              const SearchClock &clock) {

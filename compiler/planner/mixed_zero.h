@@ -13,11 +13,6 @@
 
 namespace cleave::planner {
 
-// Seconds of a step with the fastest of the stages `open` for all parameters, if memory were no matter: no mix of them
-// is much faster. The cut into stages as given or planned again.
-double secondsWithoutLimit(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
-                           const std::vector<int> &firstUnits);
-
 // `model`, `plan` and `evaluation` are replaced where a faster plan is found that fits; at most `mostPrices` are
 // priced, until the clock is over. `open`: ZeRO stages allowed. Deterministic but for the clock.
 void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
