@@ -331,6 +331,7 @@ private:
     collective.set_bytes(bytes);
     collective.set_sequence(op.getSequence());
     collective.set_why(op.getWhy().str());
+    for (Attribute name : tensorsOf(op)) collective.add_tensors(cast<StringAttr>(name).getValue().str());
     return success();
   }
 
@@ -356,6 +357,12 @@ private:
   LogicalResult emit(plan::SendCommandOp op) { return emitTransfer(op, plan::Transfer::SEND, op.getX()); }
   LogicalResult emit(plan::ReceiveCommandOp op) { return emitTransfer(op, plan::Transfer::RECEIVE, op.getY()); }
 
+  // The names of what is moved (partition/collective_reasons.h), if they are known.
+  static ArrayRef<Attribute> tensorsOf(Operation *op) {
+    auto names = op->getAttrOfType<ArrayAttr>("cleave.tensors");
+    return names ? names.getValue() : ArrayRef<Attribute>();
+  }
+
   template <typename Op> LogicalResult emitTransfer(Op op, plan::Transfer::Direction direction, Value value) {
     plan::Transfer &transfer = *add().mutable_transfer();
     transfer.set_direction(direction);
@@ -363,6 +370,7 @@ private:
     *transfer.mutable_buffer() = bufferOf(value);
     transfer.set_tag(static_cast<int32_t>(op.getTag()));
     transfer.set_why(op.getWhy().str());
+    for (Attribute name : tensorsOf(op)) transfer.set_tensor(cast<StringAttr>(name).getValue().str());
     auto number = [&](StringRef name) {
       auto value = op->template getAttrOfType<IntegerAttr>(name);
       return value ? static_cast<int32_t>(value.getInt()) : 0;

@@ -79,6 +79,7 @@ struct LowerCollectives : PassWrapper<LowerCollectives, OperationPass<ModuleOp>>
             builder.getI64IntegerAttr(positions[groupName(axes)]++));
         if (auto order = op.getAttrOfType<IntegerAttr>("cleave.order")) command.setSequence(order.getInt());
         inherit(command, &op);
+        if (Attribute tensors = op.getAttr("cleave.tensors")) command->setAttr("cleave.tensors", tensors);
         op.replaceAllUsesWith(command.getResults());
         op.erase();
       }
@@ -106,7 +107,7 @@ private:
 
   static void inheritChannel(Operation *command, Operation *origin) {
     inherit(command, origin);
-    for (StringRef name : {"cleave.channel", "cleave.buffers"})
+    for (StringRef name : {"cleave.channel", "cleave.buffers", "cleave.tensors"})
       if (Attribute value = origin->getAttr(name)) command->setAttr(name, value);
   }
 

@@ -105,7 +105,10 @@ private:
     SmallVector<Type> results;
     SmallVector<Location> locations;
     SmallVector<int64_t> dims;
+    SmallVector<Attribute> tensors;
     for (Operation *member : bucket.members) {
+      auto named = member->getAttrOfType<ArrayAttr>(tensorsAttr);
+      tensors.push_back(named && !named.empty() ? named[0] : builder.getStringAttr(""));
       operands.push_back(member->getOperand(0));
       results.push_back(member->getResult(0).getType());
       locations.push_back(member->getLoc());
@@ -121,6 +124,7 @@ private:
         builder.getStringAttr(first->getName().stripDialect()), first->getAttrOfType<ArrayAttr>("axes"),
         first->getAttrOfType<StringAttr>("reduce"), builder.getDenseI64ArrayAttr(dims), builder.getStringAttr(why));
     joined->setAttr(phaseAttr, builder.getStringAttr(phaseOf(first)));
+    joined->setAttr(tensorsAttr, builder.getArrayAttr(tensors));
     for (auto [member, result] : llvm::zip_equal(bucket.members, joined.getResults())) {
       member->getResult(0).replaceAllUsesWith(result);
       member->erase();

@@ -18,6 +18,13 @@ Operation *makerOf(Value value) {
   return value.getDefiningOp();
 }
 
+Operation *firstUser(dist::ReshardOp op) {
+  Operation *first = nullptr;
+  for (Operation *user : op.getY().getUsers())
+    if (!first || user->isBeforeInBlock(first)) first = user;
+  return first;
+}
+
 std::string joined(const Axes &axes) { return llvm::join(axes, ","); }
 
 bool isReduction(const ReshardStep &step) {
@@ -64,11 +71,21 @@ std::string CollectiveReasons::subject(dist::ReshardOp op, const ReshardStep &st
   return (phaseOf(maker) == "backward" && node != "loss" ? "gradients at " : "") + node;
 }
 
+std::string CollectiveReasons::tensor(dist::ReshardOp op) const {
+  Operation *maker = makerOf(op.getX());
+  if (auto read = dyn_cast_or_null<onnx::ReadOp>(maker)) return read.getParam().str();
+  auto owner = belongsTo.find(op.getX());
+  if (owner != belongsTo.end()) return owner->second.str();
+  if (!maker) return "a model input";
+  // A gradient's first reader is the backward pass of what made the tensor.
+  Operation *reader = phaseOf(maker) == "backward" ? firstUser(op) : nullptr;
+  StringRef node = nodeOf(reader && phaseOf(reader) == "backward" ? reader : maker);
+  return node.empty() ? "a " + maker->getName().stripDialect().str() : node.str();
+}
+
 // The exported node that reads the result first, where that is another one than the node that makes it.
 std::string CollectiveReasons::purpose(dist::ReshardOp op) const {
-  Operation *first = nullptr;
-  for (Operation *user : op.getY().getUsers())
-    if (!first || user->isBeforeInBlock(first)) first = user;
+  Operation *first = firstUser(op);
   if (!first || belongsTo.contains(op.getX()) || isa<onnx::WriteOp, func::ReturnOp>(first)) return "";
   std::string node = nodeOf(first).str();
   Operation *maker = makerOf(op.getX());

@@ -20,6 +20,9 @@ public:
 
   // Of one step that carries out `op`.
   std::string reason(dist::ReshardOp op, const dist::ReshardStep &step) const;
+  // The parameter whose value or gradient `op` brings to another layout, or the node that makes the value; of a
+  // gradient the node whose result it is of.
+  std::string tensor(dist::ReshardOp op) const;
 
 private:
   std::string subject(dist::ReshardOp op, const dist::ReshardStep &step) const;

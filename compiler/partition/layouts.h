@@ -23,8 +23,9 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      batchAxesAttr = "cleave.batch_axes", factorsAttr = "cleave.factors",
                                      partialAttr = "cleave.partial", layoutAttr = "cleave.layout",
                                      updateLayoutAttr = "cleave.update_sharding", phaseAttr = "cleave.phase",
-                                     nodeAttr = "cleave.node", gathersAgainAttr = "cleave.gathers_again",
-                                     segmentAttr = "cleave.segment", againAttr = "cleave.again",
+                                     tensorsAttr = "cleave.tensors", nodeAttr = "cleave.node",
+                                     gathersAgainAttr = "cleave.gathers_again", segmentAttr = "cleave.segment",
+                                     againAttr = "cleave.again",
                                      productAttr = "cleave.product"; // mirrored_split.h
 // Of an op whose decision is that of the operation it stands for: of every factor of its own the decided one, -1 for
 // none.

@@ -114,19 +114,22 @@ private:
 
   struct ReasonedStep {
     ReshardStep step;
-    std::string why;
+    std::string why, tensor;
   };
   std::vector<ReasonedStep> stepsOf(dist::ReshardOp op, const CollectiveReasons &reasons) {
     std::vector<ReasonedStep> steps;
     for (const ReshardStep &step : reshard(mesh, op.getFrom().getSharding(), op.getTo().getSharding()))
-      steps.push_back({step, reasons.reason(op, step)});
+      steps.push_back({step, reasons.reason(op, step), reasons.tensor(op)});
     return steps;
   }
 
   void expand(dist::ReshardOp op, ArrayRef<ReasonedStep> steps) {
     OpBuilder builder(op);
     Value value = op.getX();
-    for (const auto &[step, why] : steps) value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
+    for (const auto &[step, why, tensor] : steps) {
+      value = build(builder, op.getLoc(), value, step, why, phaseOf(op));
+      value.getDefiningOp()->setAttr(tensorsAttr, builder.getStrArrayAttr({tensor}));
+    }
     op.getY().replaceAllUsesWith(value);
     op.erase();
   }

@@ -43,6 +43,7 @@ LogicalResult materializeRolls(func::FuncOp function, const Mesh &mesh) {
         result = dist::ShiftOp::create(builder, roll.getLoc(), roll.getY().getType(), roll.getX(),
                                        axesAttribute(builder.getContext(), axes), builder.getI64IntegerAttr(distance),
                                        builder.getStringAttr(why));
+        if (name) result.getDefiningOp()->setAttr(tensorsAttr, builder.getStrArrayAttr({name.getName().getValue()}));
       }
       result.getDefiningOp()->setAttr(phaseAttr, builder.getStringAttr(phaseOf(roll)));
     }

@@ -225,6 +225,8 @@ void StepSplit::send(Built &target, const Transfer &transfer) {
   auto send = dist::SendOp::create(builder, transfer.value.getLoc(), target.values.lookup(transfer.value),
                                    builder.getI64IntegerAttr(rankOfStage[transfer.to.stage]),
                                    builder.getI64IntegerAttr(transfer.tag), builder.getStringAttr(why));
+  if (auto name = transfer.value.getLoc()->findInstanceOf<NameLoc>())
+    send->setAttr(tensorsAttr, builder.getStrArrayAttr({name.getName().getValue()}));
   mark(send, transfer);
 }
 

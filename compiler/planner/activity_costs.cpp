@@ -162,11 +162,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     }
   }
   if (model.setting.exceptLast) keepLast(costs, microbatches);
-  auto sentBytes = [&](const Flow &flow) {
-    return flow.bytes / (producedLayout(model, flow, choice) >= 0 ? double(model.setting.tp) : 1);
-  };
   for (const UnitLayout::Passing &passing : layout.passing)
-    costs.passing.push_back(sentBytes(model.flows[size_t(passing.flow)]));
+    costs.passing.push_back(sentBytes(model, model.flows[size_t(passing.flow)], choice));
   for (size_t border = 1; border < layout.units.size(); ++border) {
     if (layout.crossings[border] == layout.crossings[border - 1]) { // between repetitions of a block
       costs.forwardCrossing[border] = costs.forwardCrossing[border - 1];
@@ -175,7 +172,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     }
     for (int index : layout.crossings[border]) {
       const Flow &flow = model.flows[size_t(index)];
-      const double bytes = sentBytes(flow);
+      const double bytes = sentBytes(model, flow, choice);
       costs.forwardCrossing[border] += bytes;
       if (flow.gradient) costs.backwardCrossing[border] += bytes;
     }

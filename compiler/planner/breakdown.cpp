@@ -1,6 +1,5 @@
 #include "compiler/planner/breakdown.h"
 #include "compiler/planner/collective_sums.h"
-#include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
@@ -8,9 +7,6 @@
 
 namespace cleave::planner {
 namespace {
-
-// So many points of memory over time are kept; of more, the fullest of each stretch.
-constexpr size_t mostPoints = 64;
 
 // What all names in [first, end) begin with, cut where a part of a name ends.
 std::string commonPath(const Problem &problem, int first, int end) {
@@ -24,8 +20,10 @@ std::string commonPath(const Problem &problem, int first, int end) {
   return cut == std::string::npos ? "" : prefix.substr(0, cut);
 }
 
-// A name for every node's part; repetitions of a block have one.
-std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats) {
+// A name for every node's part; repetitions of a block have one. What recurs without a weight is no block: halves of a
+// norm that look alike.
+std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats,
+                                      const UnitLayout &layout) {
   std::vector<std::string> parts(problem.nodes.size());
   auto between = [&](int begin, int end) {
     if (begin >= end) return;
@@ -36,6 +34,7 @@ std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<
   };
   int at = 0;
   for (const Repeat &repeat : repeats) {
+    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
     between(at, repeat.first);
     std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
     std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
@@ -56,7 +55,7 @@ class TimeLedger {
 public:
   explicit TimeLedger(const DecidedModel &decided)
       : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
-        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats)),
+        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats, *model.layout)),
         recomputeOfKind(size_t(model.layout->kinds)) {
     for (size_t u = 0; u < model.layout->units.size(); ++u)
       ++recomputeOfKind[size_t(model.layout->units[u].kind)][decided.plan.recompute[u]];
@@ -112,9 +111,12 @@ private:
         model.setting.recompute = how;
         Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
                                 usesOf(model, flow, decided.choice), &collectives);
-        scaleNew(part);
-        if (price.exposed <= 0 || node < 0) continue;
-        row(node, servedBy(node)).communicationSeconds += part * price.exposed;
+        const double behind = scaleNew(part);
+        if (price.exposed + behind <= 0 || node < 0) continue;
+        TimePart &time = row(node, servedBy(node));
+        time.communicationSeconds += part * price.exposed;
+        behindProducts.resize(rows.size());
+        behindProducts[size_t(&time - rows.data())] += behind;
       }
     }
   }
@@ -193,14 +195,18 @@ private:
       time.communicationSeconds += (1 - hiddenPart + held) * time.besideSeconds;
       time.besideSeconds *= hiddenPart;
     }
+    for (size_t i = 0; i < behindProducts.size(); ++i) rows[i].besideSeconds += behindProducts[i];
   }
 
-  // Of the collectives that the last price has: they stand for so many.
-  void scaleNew(double times) {
+  // Of the collectives that the last price has: they stand for so many. Gives their seconds behind products.
+  double scaleNew(double times) {
+    double behind = 0;
     for (; scaled < collectives.size(); ++scaled) {
       collectives[scaled].seconds *= times;
       collectives[scaled].times *= times;
+      behind += collectives[scaled].behindProducts *= times;
     }
+    return behind;
   }
 
   // A kernel's bytes are priced where they are read and written, which in 16 bits are its casts: they count as the
@@ -238,108 +244,101 @@ private:
   const std::string nowhere = "read by nothing";
   std::map<std::pair<std::string, std::string>, size_t> indices;
   std::vector<TimePart> rows;
-  size_t scaled = 0; // collectives that are
+  std::vector<double> behindProducts; // by row: seconds
+  size_t scaled = 0;                  // collectives that are
 };
 
-void addTo(CollectiveSums &sums, const Setting &setting, const ImpliedCollective &one, bool isHidden) {
-  const dist::Axes axes = setting.namesOf(one.axes);
-  if (one.isOnRing) { // keys and values, each a shift a turn, of what one device has
-    const double turns = double(setting.cp - 1);
-    sums.add("shift", axes, one.why,
-             {one.bytes * turns / double(setting.cp) * one.times, one.seconds, 2 * turns * one.times, false});
-  } else
-    sums.add(name(one.collective), axes, one.why, {one.bytes * one.times, one.seconds, one.times, isHidden});
+// A parameter's or input's own name; else that of the node which makes it.
+const std::string &nameOf(const DecidedModel &decided, int tensor) {
+  const Problem &problem = *decided.model.problem;
+  const int producer = decided.facts->producers[size_t(tensor)];
+  return producer >= 0 ? problem.nodes[size_t(producer)].name : problem.tensors[size_t(tensor)].name;
 }
 
-// The fullest point of each stretch of time.
-std::vector<MemoryPoint> thinned(std::vector<MemoryPoint> points) {
-  if (points.size() <= mostPoints) return points;
-  std::vector<MemoryPoint> result;
-  for (size_t i = 0; i < mostPoints; ++i) {
-    auto begin = points.begin() + long(i * points.size() / mostPoints);
-    auto end = points.begin() + long((i + 1) * points.size() / mostPoints);
-    result.push_back(*std::max_element(
-        begin, end, [](const MemoryPoint &a, const MemoryPoint &b) { return a.memory.total() < b.memory.total(); }));
-  }
-  return result;
-}
-
-// Without pipeline: all units forward, then backward, for each microbatch alike. Room for what is computed again is
-// that of the unit that needs most, as in the estimate.
-std::vector<MemoryPoint> plainTimeline(const DecidedModel &decided, const MemoryBreakdown &whole) {
-  const std::vector<Unit> &units = decided.model.layout->units;
-  std::vector<MemoryPoint> points;
-  double seconds = 0, kept = 0;
-  UnitMemory work;
-  for (size_t u = 0; u < units.size(); ++u) work += decided.activity.of(units[u].kind, decided.plan.recompute[u]);
-  auto add = [&](double transient) {
-    MemoryPoint point{seconds, whole};
-    point.memory.activations = kept + work.passing() + transient;
-    points.push_back(point);
-  };
-  for (int64_t microbatch = 0; microbatch < decided.model.setting.microbatches; ++microbatch) {
-    for (size_t u = 0; u < units.size(); ++u) {
-      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
-      seconds += unit.forward;
-      kept += unit.kept;
-      add(0);
-    }
-    for (size_t u = units.size(); u-- > 0;) {
-      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
-      seconds += unit.backwardInput + unit.backwardWeight;
-      add(work.transient);
-      kept -= unit.kept;
-    }
-  }
-  return points;
-}
-
-// Of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward. Slots that nothing is
-// in are not counted: where a rank has several stages, or half backward passes, they are not all full at once.
-Result<std::vector<MemoryPoint>> rankTimeline(const DecidedModel &decided, const PlanEvaluation &evaluation, int rank) {
+// Of bytes that several tensors are moved with each has its part.
+std::vector<MovedTensor> movedBy(const DecidedModel &decided, const ImpliedCollective &one, double bytes) {
+  if (one.tensors.empty()) return {{"gradients' norm", 1, bytes}};
   const SplitModel &model = decided.model;
-  std::vector<StageTimes> times;
-  for (const StageDecision &stage : evaluation.stages)
-    times.push_back({stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
-  Result<PipelineSchedule> schedule =
-      makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
-  if (!schedule) return schedule.status();
-  Simulation simulation = simulate(*schedule, times);
-  // Where ranks take turns on cores a step is shorter than what is simulated.
-  const double turns = std::min(1.0, evaluation.predicted.stepSeconds / simulation.makespan);
-  std::vector<double> kept(times.size(), 0.0), held = kept, ofLast = kept;
-  UnitMemory work; // of the rank
-  const std::vector<Unit> &units = model.layout->units;
-  for (size_t s = 0; s < times.size(); ++s) {
-    int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
-    for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
-      const UnitActivity &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
-      kept[s] += unit.kept;
-      held[s] += unit.held;
-      ofLast[s] += unit.keptOfLast;
-      if (evaluation.stages[s].rank == rank) work += unit;
-    }
-  }
-  MemoryBreakdown whole = evaluation.stages[0].memory;
-  for (const StageDecision &stage : evaluation.stages)
-    if (stage.rank == rank) whole = stage.memory;
-  std::vector<MemoryPoint> points;
-  double live = 0;
-  const auto &row = schedule->rows[size_t(rank)];
-  for (size_t i = 0; i < row.size(); ++i) {
-    size_t stage = size_t(row[i].stage);
-    double bytes = kept[stage] + (row[i].microbatch + 1 == schedule->microbatches ? ofLast[stage] : 0);
-    if (row[i].kind == ActionKind::Forward) live += bytes;
-    if (row[i].kind == ActionKind::BackwardInput) live += held[stage];
-    bool isBackward = row[i].kind == ActionKind::Backward || row[i].kind == ActionKind::BackwardInput;
-    MemoryPoint point{turns * simulation.actions[size_t(rank)][i].end, whole};
-    point.memory.activations = live + work.passing() + (isBackward ? work.transient : 0);
-    points.push_back(point);
-    if (row[i].kind == ActionKind::Backward) live -= bytes;
-    if (row[i].kind == ActionKind::BackwardWeight) live -= bytes + held[stage];
-  }
-  return points;
+  auto sizeOf = [&](int tensor) {
+    return model.localBytes(tensor) * (model.contextSplit[size_t(tensor)] ? double(model.setting.cp) : 1.0);
+  };
+  double all = 0;
+  for (int tensor : one.tensors) all += sizeOf(tensor);
+  std::vector<MovedTensor> moved;
+  moved.reserve(one.tensors.size());
+  for (int tensor : one.tensors)
+    moved.push_back(
+        {nameOf(decided, tensor), one.alike, one.tensors.size() == 1 ? bytes : bytes * sizeOf(tensor) / all});
+  return moved;
 }
+
+void addTo(CollectiveSums &sums, const DecidedModel &decided, const ImpliedCollective &one, bool isHidden) {
+  const Setting &setting = decided.model.setting;
+  const dist::Axes axes = setting.namesOf(one.axes);
+  const double turns = double(setting.cp - 1);
+  const double bytes = one.bytes * one.times * (one.isOnRing ? turns / double(setting.cp) : 1.0);
+  const std::vector<MovedTensor> tensors = movedBy(decided, one, bytes);
+  if (one.isOnRing) // keys and values, each a shift a turn, of what one device has
+    sums.add("shift", axes, one.why, {bytes, one.seconds, 2 * turns * one.times, false}, tensors);
+  else
+    sums.add(name(one.collective), axes, one.why, {bytes, one.seconds, one.times, isHidden}, tensors);
+}
+
+// What stages send each other, forward or backward.
+class StageSends {
+public:
+  StageSends(const DecidedModel &decided, bool isBackward) : decided(decided), isBackward(isBackward) {}
+
+  // Over the border before a unit, for every microbatch.
+  void add(int border, double bytes, double seconds) {
+    if (bytes <= 0) return;
+    const SplitModel &model = decided.model;
+    const double times = double(model.setting.microbatches);
+    share.bytes += bytes * times;
+    share.seconds += seconds * times;
+    share.times += times;
+    double all = 0;
+    auto crossing = [&](auto take) {
+      for (int index : model.layout->crossings[size_t(border)])
+        if (const Flow &flow = model.flows[size_t(index)]; !isBackward || flow.gradient)
+          take(index, sentBytes(model, flow, decided.choice));
+    };
+    crossing([&](int, double one) { all += one; });
+    crossing([&](int index, double one) {
+      const int tensor = lastBefore(model.flows[size_t(index)], model.layout->units[size_t(border)].first);
+      auto [entry, isNew] = moved.try_emplace(index, MovedTensor{nameOf(decided, tensor), 0, 0});
+      instances[index].insert(tensor);
+      entry->second.alike = int64_t(instances[index].size());
+      entry->second.bytes += bytes * times * one / all;
+    });
+  }
+  void addTo(CollectiveSums &sums, const char *why) const {
+    if (share.times == 0) return;
+    std::vector<MovedTensor> tensors;
+    tensors.reserve(moved.size());
+    for (const auto &[flow, tensor] : moved) tensors.push_back(tensor);
+    sums.add("send", {"pp"}, why, share, tensors);
+  }
+
+private:
+  // Of the repetitions that a flow stands for the one that is made last before a node.
+  int lastBefore(const Flow &flow, int node) const {
+    const int first = decided.facts->producers[size_t(flow.tensor)];
+    for (const Repeat &repeat : decided.facts->repeats)
+      if (flow.count > 1 && repeat.first <= first && first < repeat.end()) {
+        const int last = (repeat.end() - 1 - first) / repeat.period, before = (node - 1 - first) / repeat.period;
+        const int made = first + std::min(last, before) * repeat.period;
+        return decided.model.problem->nodes[size_t(made)].results[flow.result];
+      }
+    return flow.tensor;
+  }
+
+  const DecidedModel &decided;
+  const bool isBackward;
+  CollectiveSums::Share share{0, 0, 0, true};
+  std::map<int, MovedTensor> moved;       // by flow
+  std::map<int, std::set<int>> instances; // tensors
+};
 
 } // namespace
 
@@ -348,40 +347,34 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
   ledger.list();
   CollectiveSums sums;
   for (const ImpliedCollective &one : ledger.collectives)
-    addTo(sums, decided.model.setting, one, one.isHideable && ledger.hiddenPart > 0.5);
+    addTo(sums, decided, one, (one.isHideable && ledger.hiddenPart > 0.5) || one.behindProducts > one.seconds / 2);
   const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
     sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
-             {tied.bytes, tied.seconds, 1, false});
-  const double microbatches = double(decided.model.setting.microbatches);
+             {tied.bytes, tied.seconds, 1, false},
+             {{nameOf(decided, decided.model.variables[size_t(tied.variable)].index), 1, tied.bytes}});
   // What the next stage of the same rank gets is on the device already.
   const std::vector<StageDecision> &stages = evaluation.stages;
-  auto send = [&](size_t from, size_t to, double bytes, double seconds, const char *why) {
-    if (bytes > 0 && stages[from].rank != stages[to].rank)
-      sums.add("send", {"pp"}, why, {bytes * microbatches, seconds * microbatches, microbatches, true});
-  };
+  StageSends forward(decided, false), backward(decided, true);
   for (size_t s = 0; s + 1 < stages.size(); ++s) {
-    send(s, s + 1, stages[s].bytesForward, stages[s].sendForward, "activations pass to the next stage");
-    send(s + 1, s, stages[s + 1].bytesBackward, stages[s + 1].sendBackward, "gradients pass to the stage before");
+    if (stages[s].rank == stages[s + 1].rank) continue;
+    const int border = decided.plan.firstUnits[s + 1];
+    forward.add(border, stages[s].bytesForward, stages[s].sendForward);
+    backward.add(border, stages[s + 1].bytesBackward, stages[s + 1].sendBackward);
   }
+  forward.addTo(sums, "activations pass to the next stage");
+  backward.addTo(sums, "gradients pass to the stage before");
   return sums.list(double(decided.model.setting.pp));
 }
 
 std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }
 
-Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided) {
-  PlanEvaluation evaluation = decided.evaluate();
-  if (decided.model.setting.pp == 1) return thinned(plainTimeline(decided, evaluation.predicted.memory));
-  int rank = 0;
-  double most = 0;
-  for (const StageDecision &stage : evaluation.stages)
-    if (stage.memory.total() > most) {
-      most = stage.memory.total();
-      rank = stage.rank;
-    }
-  Result<std::vector<MemoryPoint>> points = rankTimeline(decided, evaluation, rank);
-  if (!points) return points.status();
-  return thinned(std::move(*points));
+double hiddenBehindProducts(const DecidedModel &decided) {
+  TimeLedger ledger(decided);
+  ledger.list();
+  double seconds = 0;
+  for (const ImpliedCollective &one : ledger.collectives) seconds += one.behindProducts;
+  return seconds / double(decided.model.setting.pp);
 }
 
 Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {

@@ -8,6 +8,14 @@
 
 namespace cleave::planner {
 
+// A tensor that collectives move: a parameter, or what a node makes, or their gradients.
+struct MovedTensor {
+  std::string name;  // of the parameter or node; of several alike in repeated blocks the first one's
+  int64_t alike = 1; // in the whole model
+  double bytes = 0;  // of a step, all of them: part of CollectiveTotal::bytes
+};
+inline constexpr size_t mostMovedTensors = 8; // that a CollectiveTotal names
+
 // One kind of collective in a step, summed: on one device, of a pipeline the mean of its ranks.
 struct CollectiveTotal {
   std::string op; // "all_reduce", ...; "send", to another stage
@@ -17,6 +25,8 @@ struct CollectiveTotal {
   double seconds = 0;  // if nothing hid it
   bool hidden = false; // most of it, behind compute
   std::string why;
+  std::vector<MovedTensor> tensors; // with most bytes first
+  int64_t tensorsMore = 0;          // that are not named
 };
 // What the decision implies, what takes longest first.
 std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided);
@@ -24,7 +34,8 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided);
 // A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
 // ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
 // the update, with the collectives over gradients and parameters. Together they are the step's compute, its exposed and
-// its hidden communication: of what may hide each operation has the same part hidden.
+// its hidden communication: of what may hide each operation has the same part hidden, but for what hides behind
+// products.
 struct TimePart {
   std::string part, op;
   int64_t count = 0; // operations
@@ -32,9 +43,13 @@ struct TimePart {
   double besideSeconds = 0; // collectives that compute hides
 };
 std::vector<TimePart> timeParts(const DecidedModel &decided);
+// Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp, what
+// the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
+double hiddenBehindProducts(const DecidedModel &decided);
 
-// Of one device, at the end of each forward or backward pass of a unit or stage; with many, the fullest of each
-// stretch.
+// Of one device, at the end of each forward or backward pass of a unit or stage (with many, the fullest of each
+// stretch), and at the update, at the step's end. Bytes as the estimate counts them: scratch of operations and of the
+// update have the same room, and gradients that are not added up have it from the first backward pass on.
 struct MemoryPoint {
   double seconds = 0; // from the step's start
   MemoryBreakdown memory;

@@ -7,8 +7,8 @@
 #include "compiler/planner/problem.h"
 #include "dialects/dist/algebra/factor_rule.h"
 #include "runtime/status.h"
-#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace cleave::planner {
@@ -75,13 +75,26 @@ struct Alternative {
   Offload offload = Offload::None;
 };
 
+// What a node shares a tensor with, and what bringing it from the one to the other takes, a step.
+struct Neighbour {
+  std::string relation; // "result", that others read; "operand", that another node makes; "parameter"; "input"
+  std::string tensor;   // the parameter's or input's name, or that of the node which makes it
+  std::string reader;   // of a result: the first node that reads it
+  int64_t more = 0;     // and how many others do
+  double seconds = 0;
+
+  bool isSame(const Neighbour &other) const { // all but the seconds
+    return std::tie(relation, tensor, reader, more) == std::tie(other.relation, other.tensor, other.reader, other.more);
+  }
+};
+
 // One candidate split of one node, priced with everything else as decided: the node's compute and the collectives and
 // kept bytes of the tensors around it, for all its repetitions, a step on one device.
 struct CandidateCost {
   dist::FactorSharding split;
   dist::Axes passesPartial;
   double computeSeconds = 0, communicationSeconds = 0, memoryBytes = 0;
-  std::map<std::string, double> neighbourSeconds; // of the communication: what it shares with whom, if it is not none
+  std::vector<Neighbour> neighbours; // of the communication: those with which it is not none
   bool chosen = false;
   double seconds() const { return computeSeconds + communicationSeconds; }
 };

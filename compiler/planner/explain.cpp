@@ -2,24 +2,32 @@
 #include "compiler/planner/breakdown.h"
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <set>
 
 namespace cleave::planner {
 namespace {
 
-// Of what a node shares with others: "its result, for layers.0/gelu and 1 more", "layers.0.up.weight", "what tokens
-// makes".
-std::string sharedWith(const DecidedModel &decided, const Flow &flow, int variable) {
+// Of what a node shares with others, as one of these sees it.
+Neighbour sharedWith(const DecidedModel &decided, const Flow &flow, int variable) {
   const Problem &problem = *decided.model.problem;
   const Tensor &tensor = problem.tensors[size_t(flow.tensor)];
-  if (tensor.kind != TensorKind::Activation) return tensor.name;
   auto nameOf = [&](int node) { return problem.nodes[size_t(node)].name; };
-  if (flow.producer != variable) return "what " + nameOf(decided.facts->producers[size_t(flow.tensor)]) + " makes";
+  if (tensor.kind == TensorKind::Parameter) return {"parameter", tensor.name, ""};
+  if (tensor.kind != TensorKind::Activation) return {"input", tensor.name, ""};
+  Neighbour neighbour{"operand", nameOf(decided.facts->producers[size_t(flow.tensor)]), ""};
+  if (flow.producer != variable) return neighbour;
+  neighbour.relation = "result";
   const auto &readers = decided.facts->readers[size_t(flow.tensor)];
-  return readers.empty() ? "its result"
-                         : fmt::format("its result, for {}{}", nameOf(readers[0].first),
-                                       readers.size() > 1 ? fmt::format(" and {} more", readers.size() - 1) : "");
+  if (readers.empty()) return neighbour;
+  neighbour.reader = nameOf(readers[0].first);
+  neighbour.more = int64_t(readers.size()) - 1;
+  return neighbour;
+}
+
+void add(std::vector<Neighbour> &neighbours, Neighbour one, double seconds) {
+  auto known = std::ranges::find_if(neighbours, [&](const Neighbour &other) { return other.isSame(one); });
+  if (known == neighbours.end()) known = neighbours.insert(neighbours.end(), std::move(one));
+  known->seconds += seconds;
 }
 
 } // namespace
@@ -55,7 +63,7 @@ std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
       for (const Flow *flow : around[variable]) {
         const Price shared =
             flowPrice(*model, *flow, producedLayout(*model, *flow, choice), usesOf(*model, *flow, choice));
-        if (shared.exposed > 0) row.neighbourSeconds[sharedWith(decided, *flow, int(variable))] += shared.exposed;
+        if (shared.exposed > 0) add(row.neighbours, sharedWith(decided, *flow, int(variable)), shared.exposed);
         price += shared;
       }
       if (!std::isfinite(price.exposed)) continue; // a partial sum where nobody makes one

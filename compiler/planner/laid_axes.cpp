@@ -46,17 +46,21 @@ public:
   }
 
 private:
+  struct OperandExchange : Exchange {
+    size_t operand = 0; // of the operation; after its operands its results
+  };
   // Of an operation. Bytes of activations: as it has them in hand, beside how they lie between operations.
   struct Made {
-    std::vector<Exchange> exchanges;
+    std::vector<OperandExchange> exchanges;
     double values = 0, gradients = 0; // forward and backward pass
 
-    // Those of one of several operations, so large a part of them.
+    // Those of one of several operations, so large a part of them; named by the last of these.
     void add(const Made &other, double part) {
-      for (const Exchange &one : other.exchanges) {
-        auto same = std::ranges::find_if(exchanges, [&](const Exchange &mine) {
+      for (const OperandExchange &one : other.exchanges) {
+        auto same = std::ranges::find_if(exchanges, [&](const OperandExchange &mine) {
           return mine.collective == one.collective && mine.axes == one.axes && mine.bytes == one.bytes &&
-                 mine.onceAStep == one.onceAStep && mine.isCut == one.isCut && mine.why == one.why;
+                 mine.onceAStep == one.onceAStep && mine.isCut == one.isCut && mine.why == one.why &&
+                 mine.operand == one.operand;
         });
         if (same == exchanges.end()) {
           same = exchanges.insert(exchanges.end(), one);
@@ -64,6 +68,7 @@ private:
         }
         same->forward += part * one.forward;
         same->backward += part * one.backward;
+        same->tensors = one.tensors;
       }
       values = std::max(values, other.values);
       gradients = std::max(gradients, other.gradients);
@@ -89,7 +94,7 @@ private:
       dist::Sharding wanted = dist::operandSharding(node.rule, split, o);
       if (isParameter) dropAxes(wanted, batchAxes);
       if (!seen.insert({int(t), wanted.str()}).second) continue; // others want the same
-      add(made, t, lies[t], wanted, 1, 0, "a split tensor is brought to the layout of an operation");
+      add(made, o, t, lies[t], wanted, 1, 0, "a split tensor is brought to the layout of an operation");
       if (!facts.needsGradient[t] || node.stopsGradient) continue;
       dist::Sharding gradient = wanted;
       for (const dist::Axes &axes : split)
@@ -100,7 +105,7 @@ private:
         continue;
       }
       const size_t before = made.exchanges.size();
-      add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
+      add(made, o, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
       const bool isCut = isParameter && model.zeroDimension(int(t), whole) >= 0;
       for (size_t e = before; e < made.exchanges.size(); ++e) {
         made.exchanges[e].onceAStep = isParameter;
@@ -112,15 +117,16 @@ private:
       dist::Sharding result = dist::resultSharding(node.rule, split, r);
       std::erase_if(result.partial, [&](const std::string &axis) { return isAmong(batchAxes, axis); });
       if (result.partial.empty()) continue;
-      add(made, t, result, lies[t], 1, 0, "partial results are summed up");
+      const size_t place = node.operands.size() + r;
+      add(made, place, t, result, lies[t], 1, 0, "partial results are summed up");
       result.partial.clear();
-      if (facts.needsGradient[t]) add(made, t, lies[t], result, 0, 1, "gradients are brought to the operation");
+      if (facts.needsGradient[t]) add(made, place, t, lies[t], result, 0, 1, "gradients are brought to the operation");
     }
     return made;
   }
 
-  void add(Made &made, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward, double backward,
-           const char *why) {
+  void add(Made &made, size_t operand, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward,
+           double backward, const char *why) {
     const Tensor &tensor = problem.tensors[t];
     const bool toOperation = from == lies[t];
     double bytes = tensor.bytes();
@@ -135,7 +141,16 @@ private:
       const GroupShape group = model.setting.group(*model.cluster, over);
       bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
-      Exchange exchange{collectiveOf(step.kind), over, group, now, forward, backward + (again ? 1 : 0), why};
+      OperandExchange exchange;
+      exchange.collective = collectiveOf(step.kind);
+      exchange.axes = over;
+      exchange.group = group;
+      exchange.bytes = now;
+      exchange.forward = forward;
+      exchange.backward = backward + (again ? 1 : 0);
+      exchange.why = why;
+      exchange.tensors[0] = int(t);
+      exchange.operand = operand;
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
       made.exchanges.push_back(exchange);
       if (tensor.kind != TensorKind::Activation) continue;

@@ -27,15 +27,18 @@ constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
-  // `distance`: as collectiveSeconds has it.
-  Ledger(const SplitModel &model, int tensor, CollectiveSink *sink, double unwanted = 1, double distance = 0)
-      : model(model), tensor(tensor), sink(sink), unwanted(unwanted), distance(distance) {}
+  // Of so many tensors alike. `distance`: as collectiveSeconds has it.
+  Ledger(const SplitModel &model, int tensor, int64_t alike, CollectiveSink *sink, double unwanted = 1,
+         double distance = 0)
+      : model(model), tensor(tensor), alike(alike), sink(sink), unwanted(unwanted), distance(distance) {}
   // Links are busy also where products next to a collective hide it.
   Timed tensorAxis(Collective collective, double bytes, double times, const char *why) {
     const double wait = waitSeconds(*model.cluster, collective, groupOf(setOf({Axis::Tensor})));
     Timed timed = add(collective, setOf({Axis::Tensor}), bytes, times, why, false, wait);
-    if (collective != Collective::AllReduce)
-      timed.seconds = timed.seconds * (1 - model.cluster->device.tensorOverlap) * unwanted;
+    if (collective == Collective::AllReduce) return timed;
+    const double overlap = model.cluster->device.tensorOverlap;
+    if (sink && timed.seconds > 0) sink->back().behindProducts = overlap * timed.seconds;
+    timed.seconds = timed.seconds * (1 - overlap) * unwanted;
     return timed;
   }
   Timed add(Collective collective, AxisSet axes, double bytes, double times, const char *why, bool isHideable = false,
@@ -43,7 +46,7 @@ public:
     const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return {};
     double seconds = times * (collectiveSeconds(*model.cluster, collective, group, bytes, distance) + wait);
-    if (sink) sink->push_back({collective, axes, false, isHideable, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axes, false, isHideable, bytes, seconds, times, {tensor}, alike, why});
     return {seconds, linksOf(collective, group, bytes, times)};
   }
   // Of many small tensors put together into buckets: latency is shared.
@@ -52,7 +55,7 @@ public:
     if (group.size <= 1 || times <= 0) return {};
     double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
-    if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, tensor, why});
+    if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, {tensor}, alike, why});
     return {seconds, linksOf(collective, group, bytes, times)};
   }
 
@@ -64,6 +67,7 @@ private:
 
   const SplitModel &model;
   int tensor;
+  int64_t alike;
   CollectiveSink *sink;
   double unwanted, distance;
 };
@@ -265,7 +269,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   // there, codegen/add_in_place.cpp, does with less.)
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);
   price.update = count * operationSeconds(*model.cluster, model.problem->precision, update);
-  Ledger ledger(model, variable.index, sink, 1, distance);
+  Ledger ledger(model, variable.index, variable.count, sink, 1, distance);
   if (!(isChoice && model.presetSplitsWeights))
     addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
 
@@ -337,13 +341,14 @@ Price stepPrice(const SplitModel &model, CollectiveSink *sink) {
   const Setting &setting = model.setting;
   constexpr double bytes = 4;
   Price price;
-  auto add = [&](AxisSet axes, const char *why) {
+  auto add = [&](AxisSet axes, const char *why, const std::vector<int> &tensors = {}) {
     const double seconds =
         collectiveSeconds(*model.cluster, Collective::AllReduce, setting.group(*model.cluster, axes), bytes);
     price.exposed += seconds;
-    if (sink && seconds > 0) sink->push_back({Collective::AllReduce, axes, false, false, bytes, seconds, 1, -1, why});
+    if (sink && seconds > 0)
+      sink->push_back({Collective::AllReduce, axes, false, false, bytes, seconds, 1, tensors, 1, why});
   };
-  if (model.sumsStep) add(setting.batchSet(), "the step's sums over the samples");
+  if (!model.stepSums.empty()) add(setting.batchSet(), "the step's sums over the samples", model.stepSums);
   auto isInShards = [&](const Variable &variable) { return variable.isHome && model.zeroStage(variable.index) >= 1; };
   if (!setting.anyZero && std::ranges::any_of(model.variables, isInShards))
     add(setting.zeroSet(), "the norm of gradients in shards");
@@ -376,7 +381,7 @@ Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, 
     if (uses & partialBit) price.exposed = infinity;
     return price;
   }
-  Ledger ledger(model, flow.tensor, sink, isParameter ? 1 : unwanted);
+  Ledger ledger(model, flow.tensor, flow.count, sink, isParameter ? 1 : unwanted);
   double count = double(flow.count), microbatches = double(setting.microbatches);
   if (setting.tp > 1 && uses) {
     // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
@@ -465,6 +470,10 @@ Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vect
   const Variable &variable = model.variables[size_t(flow.producer)];
   size_t chosen = size_t(choice[size_t(flow.producer)]);
   return variable.isHome ? variable.homes[chosen] : variable.candidates[chosen].results[flow.result];
+}
+
+double sentBytes(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {
+  return flow.bytes / (producedLayout(model, flow, choice) >= 0 ? double(model.setting.tp) : 1);
 }
 
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice) {

@@ -36,8 +36,10 @@ struct ImpliedCollective {
   bool isOnRing = false;   // carried out as so many shifts as the group has other members, of keys and of values
   bool isHideable = false; // runs beside compute
   double bytes = 0, seconds = 0, times = 0;
-  int tensor = -1;
+  std::vector<int> tensors; // that it moves, each for the first of its repetitions
+  int64_t alike = 1;        // repetitions
   const char *why = "";
+  double behindProducts = 0; // of its seconds: hidden behind the products that it stands beside (Device::tensorOverlap)
 };
 using CollectiveSink = std::vector<ImpliedCollective>;
 
@@ -73,6 +75,8 @@ Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, 
                     CollectiveSink *sink = nullptr, double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+// Of a microbatch, where one stage hands it another: bytes that a device sends.
+double sentBytes(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Is an activation that was gathered for an operation gathered again in the backward pass instead of kept? On a grid,
 // which is there to keep parts; and where communication can run beside compute, behind the product of the other
 // gradient (Korthikanti et al. 2022, section 4.2.2). The plan does what is priced (Decision::gathersAgain).

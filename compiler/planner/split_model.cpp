@@ -356,6 +356,7 @@ private:
     if (model.setting.batchWays() <= 1) return;
     const GroupShape group; // exchangePrice() knows it
     std::vector<bool> seen(problem.tensors.size(), false);
+    model.stepSums.clear();
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
@@ -364,8 +365,13 @@ private:
                      auto layoutOf) {
         for (Candidate &candidate : variable.candidates) {
           const double parts = layoutOf(candidate) >= 0 ? double(model.setting.tp) : 1;
-          candidate.exchanges.push_back(
-              {collective, 0, group, model.localBytes(tensor) / parts, forward, backward, why});
+          candidate.exchanges.push_back({.collective = collective,
+                                         .group = group,
+                                         .bytes = model.localBytes(tensor) / parts,
+                                         .forward = forward,
+                                         .backward = backward,
+                                         .why = why,
+                                         .tensors = {tensor, -1, -1, -1}});
         }
       };
       for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -390,7 +396,7 @@ private:
       if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
         for (size_t r = 0; r < node.results.size(); ++r)
           if (facts.readers[size_t(node.results[r])].empty())
-            model.sumsStep = true; // stepPrice()
+            model.stepSums.push_back(node.results[r]); // stepPrice()
           else
             add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
                 [r](const Candidate &candidate) { return candidate.results[r]; });
@@ -412,20 +418,31 @@ private:
       };
       double travelling = bytes(attention.keys) + bytes(attention.values);
       std::vector<Exchange> exchanges;
+      std::array<int, 4> tensors = {attention.keys, attention.values, -1, -1};
+      auto exchange = [&](Collective collective, double all, double forward, double backward, const char *why) {
+        exchanges.push_back({.collective = collective,
+                             .axes = axes,
+                             .group = group,
+                             .bytes = all,
+                             .forward = forward,
+                             .backward = backward,
+                             .why = why,
+                             .tensors = tensors});
+      };
       size_t values = valueOperand(attention);
       if (constraints.attentionSplit == AttentionSplit::Ulysses && !model.contextByHeads[size_t(attention.weigh)]) {
         const char *why = "keys and values are gathered: the heads do not divide (Ulysses)";
-        exchanges.push_back({Collective::AllGather, axes, group, travelling, 1, 0, why});
-        exchanges.push_back({Collective::ReduceScatter, axes, group, travelling, 0, 1, why});
+        exchange(Collective::AllGather, travelling, 1, 0, why);
+        exchange(Collective::ReduceScatter, travelling, 0, 1, why);
       } else if (constraints.attentionSplit == AttentionSplit::Ring) {
         const char *why = "keys and values travel round the ring";
-        exchanges.push_back({Collective::AllGather, axes, group, travelling, 1, 1, why});
-        exchanges.push_back({Collective::ReduceScatter, axes, group, travelling, 0, 1, why});
+        exchange(Collective::AllGather, travelling, 1, 1, why);
+        exchange(Collective::ReduceScatter, travelling, 0, 1, why);
       } else {
         int out = problem.nodes[size_t(attention.weigh)].results[0];
         double all = travelling + bytes(attention.queries) + bytes(out);
-        exchanges.push_back(
-            {Collective::AllToAll, axes, group, all, 1, 1, "from positions to heads and back (Ulysses)"});
+        tensors = {attention.queries, attention.keys, attention.values, out};
+        exchange(Collective::AllToAll, all, 1, 1, "from positions to heads and back (Ulysses)");
       }
       for (Candidate &candidate : variable.candidates) {
         // Heads that lie over tp travel between the devices that have the same ones.

@@ -15,6 +15,7 @@
 #include "compiler/planner/problem.h"
 #include "compiler/planner/recomputation.h"
 #include "compiler/planner/stage_units.h"
+#include <array>
 #include <memory>
 
 namespace cleave::planner {
@@ -39,8 +40,9 @@ struct Exchange {
   double bytes = 0;                 // as in collectiveSeconds; of "batch" what one device has
   double forward = 0, backward = 0; // how often in either pass
   const char *why = "";
-  bool onceAStep = false; // not for every microbatch
-  bool isCut = false;     // of a parameter's gradient: ZeRO cuts it first
+  bool onceAStep = false;                        // not for every microbatch
+  bool isCut = false;                            // of a parameter's gradient: ZeRO cuts it first
+  std::array<int, 4> tensors = {-1, -1, -1, -1}; // that it moves, for reports; -1: none
 
   bool isOverBatch() const { return axes == 0; }
   // Of partial results: made again where the operation is. What is gathered for it is gathered again anyway, or kept.
@@ -227,7 +229,7 @@ struct SplitModel {
   bool onlyAllReduces = false;
   // A preset says which weights are split: what their updates exchange for that is no reason to have them whole.
   bool presetSplitsWeights = false;
-  bool sumsStep = false; // a result that no operation reads sums over samples that lie on several devices
+  std::vector<int> stepSums; // results that no operation reads, sums over samples that lie on several devices
   RecomputeSegments segments;
   double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
   double weightSecondsPerByte = 0; // the same of weights, which a pass leaves and the next one comes back to

@@ -2,6 +2,7 @@
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/update_bytes.h"
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -129,12 +130,16 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
     price.exposed += one * times * passes;
     price.exposedLinks.add(links, times * passes);
     if (sink) {
-      const Node &node = model.problem->nodes[size_t(variable.index)];
       times *= passes;
       const AxisSet axes = exchange.isOverBatch() ? model.setting.batchSet() : exchange.axes;
       const bool isOnRing = axes == setOf({Axis::Sequence}) && model.isOnRing(variable.index);
-      sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times,
-                       node.results.empty() ? -1 : node.results[0], exchange.why});
+      std::vector<int> tensors(exchange.tensors.begin(), exchange.tensors.end());
+      std::erase(tensors, -1);
+      // On a laid axis not all repetitions may need it.
+      const double part = std::min(1.0, std::max(exchange.forward, exchange.backward));
+      const int64_t alike = std::max(1L, std::lround(part * double(variable.count)));
+      sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times, std::move(tensors), alike,
+                       exchange.why});
     }
   }
   return price;

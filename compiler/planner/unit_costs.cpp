@@ -30,38 +30,75 @@ UnitState &UnitState::add(const UnitState &one, double count) {
   return *this;
 }
 
-double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
+Workspace workspaceOf(const Setting &setting, const UnitState &state) {
+  Workspace space;
+  space.always = constants::stepScalars * bufferAlignment;
   // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
   const double means = setting.addsUpGradients() && setting.meetsAtUpdate ? state.means : 0;
-  double bytes = std::max(largest, means + state.largestUpdate) + constants::stepScalars * bufferAlignment;
+  space.update = means + state.largestUpdate;
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
     const double bucket = std::max(constants::bucketBytes, state.largestGradient);
-    bytes += std::min(bucket, state.gradients + state.parameters);
-    if (setting.zero >= 2) bytes += 2 * std::min(bucket / double(setting.zeroWays()), state.gradients);
+    space.buckets = std::min(bucket, state.gradients + state.parameters);
+    if (setting.zero >= 2) space.scattered = 2 * std::min(bucket / double(setting.zeroWays()), state.gradients);
   } else if (setting.zero >= 1) { // samples that do not divide: a device cuts its part out of its own gradient
-    bytes += 2 * std::min(state.largestGradient / double(setting.zeroWays()), state.gradients);
+    space.scattered = 2 * std::min(state.largestGradient / double(setting.zeroWays()), state.gradients);
   }
-  if (setting.zero >= 3) bytes += 2 * state.largestParameter;
+  if (setting.zero >= 3) space.gathered = 2 * state.largestParameter;
   // State that is there, and state that is on its way.
   if (movesState(setting.offload))
-    bytes += 2 * setting.stateRatio * state.largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
-  return bytes;
+    space.moved = 2 * setting.stateRatio * state.largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
+  return space;
 }
+
+double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
+  const Workspace space = workspaceOf(setting, state);
+  return std::max(largest, space.update) + space.always + space.buckets + space.scattered + space.gathered +
+         space.moved;
+}
+
+namespace {
+
+double gatheredAgain(const Setting &setting, const UnitState &state, const UnitMemory &work) {
+  return setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
+}
+
+// Where no bucket is counted for the batch's axes: one over tp stands beside the sums that it is made of.
+double combinedBucket(const Setting &setting, const UnitState &state, const UnitMemory &work) {
+  if (setting.gradientWays() > 1) return 0;
+  return std::min(std::max(constants::bucketBytes, state.largestGradient), work.combined);
+}
+
+// What is not for a device's messages to other stages.
+double ownWorkspace(const Setting &setting, const UnitState &state, const UnitMemory &work) {
+  return gatheredAgain(setting, state, work) + combinedBucket(setting, state, work) +
+         workspaceBytes(setting, work.beside, state) - work.transient;
+}
+
+} // namespace
 
 MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
                              double buffers) {
-  const double gathered = setting.zero >= 3 && work.isAgain ? state.gatheredAgain : 0;
-  // Where no bucket is counted for the batch's axes: one over tp stands beside the sums that it is made of.
-  const double bucket =
-      setting.gradientWays() > 1 ? 0 : std::min(std::max(constants::bucketBytes, state.largestGradient), work.combined);
   return {state.parameters,
           state.gradients + state.sums + work.sums,
           state.optimizer,
           kept + work.keptOfLast + work.passing() + work.transient,
-          buffers - work.transient + gathered + bucket + workspaceBytes(setting, work.beside, state),
+          buffers + ownWorkspace(setting, state, work),
           state.host};
+}
+
+MemoryByPart memoryByPart(const Setting &setting, const UnitState &state, const UnitMemory &work,
+                          const MemoryBreakdown &device) {
+  const Workspace space = workspaceOf(setting, state);
+  const double always = device.workspace - ownWorkspace(setting, state, work) + space.always;
+  const double first = setting.addsUpGradients() ? device.gradients : 0;
+  const double ofLast = setting.zero >= 2 ? 0 : space.buckets; // those with ZeRO-2 scatter every microbatch's
+  return {
+      {first, always + work.workspace + space.gathered},
+      {device.gradients, device.workspace - ofLast},
+      {device.gradients, device.workspace},
+      {device.gradients, always + space.update + space.buckets + combinedBucket(setting, state, work) + space.moved}};
 }
 
 } // namespace cleave::planner

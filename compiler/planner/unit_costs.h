@@ -91,10 +91,32 @@ struct UnitState {
   UnitState &add(const UnitState &one, double count); // of so many units
 };
 
-// What a device needs beside what is kept: `largest` unit's work, buckets under way, gathered parameters.
+// What a device needs beside what is kept, by what it is for.
+struct Workspace {
+  double always = 0;    // scalars of the step
+  double update = 0;    // what the update makes on its way; operations of the passes have the same room
+  double buckets = 0;   // of gradients, and of parameters that were updated
+  double scattered = 0; // beside buckets: what gradients are scattered to
+  double gathered = 0;  // parameters of ZeRO-3, for the operation at work and the next one
+  double moved = 0;     // optimizer state of the host's memory
+};
+Workspace workspaceOf(const Setting &setting, const UnitState &state);
+// Of all of it, with `largest` unit's work.
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state);
 // Of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers.
 MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
                              double buffers);
+
+// deviceMemory()'s gradients and workspace by part of the step; the last microbatch's backward pass has all of them. A
+// sum over the microbatches is there all step long; else gradients have their room from the backward pass to the
+// update. `device`: deviceMemory(), with what this rank sends others.
+struct PartOfStep {
+  double gradients = 0, workspace = 0;
+};
+struct MemoryByPart {
+  PartOfStep forward, backward, lastBackward, update;
+};
+MemoryByPart memoryByPart(const Setting &setting, const UnitState &state, const UnitMemory &work,
+                          const MemoryBreakdown &device);
 
 } // namespace cleave::planner

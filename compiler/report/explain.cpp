@@ -56,19 +56,32 @@ std::string singleChanges(const Report &left, const Report &right) {
   return out;
 }
 
+// "its result, for layers.0/gelu and 1 more", "what tokens makes", "layers.0.up.weight".
+std::string sharedText(const planner::Neighbour &one) {
+  if (one.relation == "operand") return "what " + one.tensor + " makes";
+  if (one.relation != "result") return one.tensor;
+  const std::string more = one.more > 0 ? fmt::format(" and {} more", one.more) : "";
+  return one.reader.empty() ? "its result" : fmt::format("its result, for {}{}", one.reader, more);
+}
+
 // What the chosen candidate saves or costs each of its neighbours, against another one.
 std::string neighbours(const planner::CandidateCost &chosen, const planner::CandidateCost &other) {
-  std::set<std::string> names;
-  for (const planner::CandidateCost *one : {&chosen, &other})
-    for (const auto &[name, seconds] : one->neighbourSeconds) names.insert(name);
-  auto of = [](const planner::CandidateCost &one, const std::string &name) {
-    auto found = one.neighbourSeconds.find(name);
-    return found == one.neighbourSeconds.end() ? 0.0 : found->second;
+  std::vector<planner::Neighbour> all;
+  auto find = [](const std::vector<planner::Neighbour> &among, const planner::Neighbour &one) {
+    return std::ranges::find_if(among, [&](const planner::Neighbour &other) { return other.isSame(one); });
+  };
+  for (const planner::CandidateCost *candidate : {&chosen, &other})
+    for (const planner::Neighbour &one : candidate->neighbours)
+      if (find(all, one) == all.end()) all.push_back(one);
+  std::ranges::sort(all, {}, sharedText);
+  auto of = [&](const planner::CandidateCost &candidate, const planner::Neighbour &one) {
+    auto found = find(candidate.neighbours, one);
+    return found == candidate.neighbours.end() ? 0.0 : found->seconds;
   };
   std::string out;
-  for (const std::string &name : names) {
-    const double here = of(chosen, name), there = of(other, name);
-    out += fmt::format("    {}: {} instead of {}, ", name, formatSeconds(here), formatSeconds(there));
+  for (const planner::Neighbour &one : all) {
+    const double here = of(chosen, one), there = of(other, one);
+    out += fmt::format("    {}: {} instead of {}, ", sharedText(one), formatSeconds(here), formatSeconds(there));
     out += here == there
                ? "as much\n"
                : fmt::format("{} {}\n", here < there ? "saves" : "costs", formatSeconds(std::abs(here - there)));
@@ -148,7 +161,7 @@ std::string diff(const Report &left, const Report &right) {
   line(out, "cluster", left.cluster, right.cluster);
   line(out, "batch", fmt::format("{}", left.batch), fmt::format("{}", right.batch));
   line(out, "mesh", left.mesh.str(), right.mesh.str());
-  line(out, "zero", fmt::format("{}", left.zero), fmt::format("{}", right.zero));
+  line(out, "zero", zeroText(left), zeroText(right));
   line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
   line(out, "recompute", recomputeText(left), recomputeText(right));
   line(out, "schedule", left.schedule, right.schedule);

@@ -51,6 +51,14 @@ std::string row(const Row &cells, const char *tag = "td", const char *style = ""
   return out + "</tr>\n";
 }
 
+std::vector<Row> collectiveAndTensorRows(const Report &report) {
+  std::vector<Row> rows = collectiveRows(report);
+  rows[0].push_back("tensors");
+  for (size_t i = 0; i < report.collectives.size(); ++i)
+    rows[i + 1].push_back(movedTensors(report.collectives[i], planner::mostMovedTensors));
+  return rows;
+}
+
 std::string table(const std::vector<Row> &rows) {
   std::string out = "<table>";
   for (const Row &cells : rows) out += row(cells, &cells == rows.data() ? "th" : "td");
@@ -107,7 +115,7 @@ std::string renderHtml(const Report &report) {
   out += fmt::format(
       "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
       "step</p>\n",
-      report.devices, escape(report.mesh.str()), report.zero, report.microbatches, recomputeText(report),
+      report.devices, escape(report.mesh.str()), zeroText(report), report.microbatches, recomputeText(report),
       escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like),
       report.offload == "none" ? "" : ", offload " + report.offload, report.batch);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
@@ -139,7 +147,7 @@ std::string renderHtml(const Report &report) {
   out += fmt::format("<h2>Collectives of a step on one device ({}{})</h2>\n",
                      report.collectivesArePlanned ? "as planned" : "predicted",
                      report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "") +
-         table(collectiveRows(report));
+         table(collectiveAndTensorRows(report));
   out +=
       fmt::format("<h2>Alternatives</h2>\n<p>{} choices priced in {:.2f} s, optimality gap {:.2f} % of {}</p>\n<table>",
                   report.candidates, report.searchSeconds, 100 * report.gap, comparedPlans(report));

@@ -54,13 +54,21 @@ Alternative alternativeOf(const Json &json) {
 }
 
 Json collectiveJson(const CollectiveTotal &row) {
-  return {{"op", row.op},           {"axes", row.axes},     {"bytes", row.bytes}, {"count", row.count},
-          {"seconds", row.seconds}, {"hidden", row.hidden}, {"why", row.why}};
+  Json tensors = Json::array();
+  for (const planner::MovedTensor &tensor : row.tensors)
+    tensors.push_back({{"name", tensor.name}, {"alike", tensor.alike}, {"bytes", tensor.bytes}});
+  return {{"op", row.op},       {"axes", row.axes},       {"bytes", row.bytes},
+          {"count", row.count}, {"seconds", row.seconds}, {"hidden", row.hidden},
+          {"why", row.why},     {"tensors", tensors},     {"tensors_more", row.tensorsMore}};
 }
 
 CollectiveTotal collectiveOf(const Json &json) {
-  return {json.at("op"),      json.at("axes"),   json.at("bytes"), json.at("count"),
-          json.at("seconds"), json.at("hidden"), json.at("why")};
+  CollectiveTotal row{json.at("op"),      json.at("axes"),   json.at("bytes"), json.at("count"),
+                      json.at("seconds"), json.at("hidden"), json.at("why")};
+  for (const Json &tensor : json.value("tensors", Json::array()))
+    row.tensors.push_back({tensor.at("name"), tensor.at("alike"), tensor.at("bytes")});
+  row.tensorsMore = json.value("tensors_more", int64_t(0));
+  return row;
 }
 
 Json candidateJson(const CandidateCost &row) {
@@ -68,7 +76,12 @@ Json candidateJson(const CandidateCost &row) {
                {"compute_s", row.computeSeconds},
                {"communication_s", row.communicationSeconds},
                {"memory_bytes", row.memoryBytes}};
-  if (!row.neighbourSeconds.empty()) json["neighbours"] = row.neighbourSeconds;
+  for (const planner::Neighbour &one : row.neighbours)
+    json["neighbours"].push_back({{"relation", one.relation},
+                                  {"tensor", one.tensor},
+                                  {"reader", one.reader},
+                                  {"more_readers", one.more},
+                                  {"seconds", one.seconds}});
   if (!row.passesPartial.empty()) json["passes_partial"] = row.passesPartial;
   if (row.chosen) json["chosen"] = true;
   return json;
@@ -77,7 +90,9 @@ Json candidateJson(const CandidateCost &row) {
 CandidateCost candidateOf(const Json &json) {
   CandidateCost row;
   row.split = json.at("split").get<dist::FactorSharding>();
-  row.neighbourSeconds = json.value("neighbours", row.neighbourSeconds);
+  for (const Json &one : json.value("neighbours", Json::array()))
+    row.neighbours.push_back(
+        {one.at("relation"), one.at("tensor"), one.at("reader"), one.at("more_readers"), one.at("seconds")});
   row.passesPartial = json.value("passes_partial", dist::Axes());
   row.computeSeconds = json.at("compute_s");
   row.communicationSeconds = json.at("communication_s");
@@ -141,6 +156,7 @@ Report reportOf(const Json &json) {
   report.batch = json.at("batch");
   report.mesh = meshOf(json.at("mesh"));
   report.zero = json.at("zero");
+  report.lowerZero = json.value("lower_zero", -1);
   report.schedule = json.at("schedule");
   report.microbatches = json.at("microbatches");
   report.recompute = json.at("recompute");
@@ -244,6 +260,7 @@ std::string renderJson(const Report &report) {
       {"nodes", Json::array()},
       {"source", report.source},
   };
+  if (report.lowerZero >= 0) json["lower_zero"] = report.lowerZero;
   for (const Stage &stage : report.stages) json["stages"].push_back(stageJson(stage));
   for (const planner::TimePart &row : report.timeParts)
     json["time"].push_back({{"part", row.part},

@@ -145,7 +145,8 @@ private:
           const planner::GroupShape group = groupShape(cluster, mesh, axes);
           add(runtime::kindName(command), axes, collective.why(),
               {bytesTogether(collective, group.size), secondsAlone(cluster, group, collective), double(times),
-               runsBesideCompute(fragment, c)});
+               runsBesideCompute(fragment, c)},
+              movedBy(collective));
         } else if (command.has_transfer() && command.transfer().direction() == plan::Transfer::SEND) {
           const plan::Transfer &transfer = command.transfer();
           const double bytes = double(runtime::byteSize(transfer.buffer()));
@@ -153,17 +154,29 @@ private:
           if (peer == device) continue; // its next stage has it already
           const planner::Tier tier = planner::tierBetween(cluster, device, peer);
           // A message buffer takes it: compute goes on.
-          add("send", {"pp"}, transfer.why(), {bytes, planner::sendSeconds(cluster, tier, bytes), double(times), true});
+          add("send", {"pp"}, transfer.why(), {bytes, planner::sendSeconds(cluster, tier, bytes), double(times), true},
+              {{transfer.tensor(), 1, 1}});
         }
       }
     }
   }
 
+  // The parts of a bucket, `bytes` as parts of 1.
+  static std::vector<planner::MovedTensor> movedBy(const plan::Collective &collective) {
+    std::vector<planner::MovedTensor> tensors;
+    for (int i = 0; i < collective.tensors_size() && i < collective.inputs_size() && collective.bytes() > 0; ++i)
+      tensors.push_back(
+          {collective.tensors(i), 1, double(runtime::byteSize(collective.inputs(i))) / double(collective.bytes())});
+    return tensors;
+  }
+
   // Of a command that runs so many times a step; bytes and seconds once.
-  void add(const std::string &op, const dist::Axes &axes, const std::string &why,
-           planner::CollectiveSums::Share share) {
+  void add(const std::string &op, const dist::Axes &axes, const std::string &why, planner::CollectiveSums::Share share,
+           std::vector<planner::MovedTensor> tensors) {
     share.bytes *= share.times, share.seconds *= share.times;
-    sums.add(op, axes, why, share);
+    std::erase_if(tensors, [](const planner::MovedTensor &tensor) { return tensor.name.empty(); });
+    for (planner::MovedTensor &tensor : tensors) tensor.bytes *= share.bytes;
+    sums.add(op, axes, why, share, tensors);
   }
 
   const plan::Plan &plan;

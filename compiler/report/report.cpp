@@ -106,6 +106,8 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
       report.notes.push_back(fmt::format("no {}: {}", what, result.status().message()));
   };
   if (auto decided = planner::decidedModel(problem, cluster, decision)) {
+    if (!decided->model.lowers.empty()) report.lowerZero = decided->model.setting.lowerZero;
+    report.predicted.hiddenCommunicationSeconds += planner::hiddenBehindProducts(*decided);
     report.collectives = planner::collectivesOf(*decided);
     report.nodes = planner::explainAll(*decided);
     report.timeParts = planner::timeParts(*decided);

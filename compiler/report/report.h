@@ -38,6 +38,7 @@ struct Report {
   dist::Mesh mesh;
   std::string schedule = "none", recompute = "none", offload = "none", like;
   int zero = 0;
+  int lowerZero = -1; // of some parameters, where stages are mixed
   int64_t microbatches = 1, devices = 1;
   planner::Predicted predicted;
   double deviceMemoryBytes = 0;    // what a device has

@@ -30,8 +30,9 @@ std::string recomputationOf(const Report &report) {
   return fmt::format("{}{}", fmt::join(blocks, ","), report.recompute.substr(suffix));
 }
 
-// The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
-// those that no other flag says: grids, heads in place of positions, operations split as Megatron-LM does.
+// The split flags that stand for a report's choices; the shardings of operations are chosen again, and so are ZeRO
+// stages that were mixed, as the memory asks for. Of presets only those that no other flag says: grids, heads in place
+// of positions, operations split as Megatron-LM does.
 planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
   planner::SplitFlags flags;
   flags.mesh = report.mesh.str();
@@ -53,7 +54,7 @@ planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluste
       flags.mesh = mesh.str();
     }
   }
-  flags.zero = fmt::format("{}", report.zero);
+  if (report.lowerZero < 0) flags.zero = fmt::format("{}", report.zero);
   flags.microbatches = fmt::format("{}", report.microbatches);
   flags.schedule = report.schedule;
   flags.recompute = recomputationOf(report);
@@ -65,7 +66,7 @@ SingleChange price(const PricingSource &source, const std::string &what, const p
   SingleChange row{what, 0, 0, ""};
   Result<planner::Constraints> constraints = planner::parseConstraints(flags, source.cluster);
   planner::Cluster roomy = source.cluster; // what does not fit is priced too, and said
-  roomy.device.memoryBytes *= 1e3;
+  if (!flags.zero.empty()) roomy.device.memoryBytes *= 1e3;
   Result<planner::Decision> decision =
       constraints ? planner::solve(source.problem, roomy, *constraints, {.alternatives = false})
                   : Result<planner::Decision>(constraints.status());
@@ -104,8 +105,12 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
     bool isStaged = right.mesh.axisSize("pp") > 1, wasStaged = left.mesh.axisSize("pp") > 1;
     if (isMesh && isStaged != wasStaged) flags.schedule = theirs.schedule;
     if (choice == &planner::SplitFlags::schedule && isStaged != wasStaged) return;
-    const bool isRecompute = choice == &planner::SplitFlags::recompute; // told shorter than it is asked for
-    std::string name = fmt::format("{} {}", what, isRecompute ? recomputeText(right) : theirs.*choice);
+    // Told otherwise than it is asked for.
+    const bool isRecompute = choice == &planner::SplitFlags::recompute, isZero = choice == &planner::SplitFlags::zero;
+    std::string name = fmt::format("{} {}", what,
+                                   isRecompute ? recomputeText(right)
+                                   : isZero    ? zeroText(right)
+                                               : theirs.*choice);
     if (isMesh && !theirs.like.empty()) name += " like " + theirs.like;
     rows.push_back(price(*source, name, flags));
   };

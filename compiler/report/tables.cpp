@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <ranges>
 
 namespace cleave::report {
 
@@ -13,6 +14,16 @@ std::vector<Row> collectiveRows(const Report &report) {
     rows.push_back({row.op, fmt::format("{}", fmt::join(row.axes, ",")), fmt::format("{}", row.count),
                     formatBytes(row.bytes), formatSeconds(row.seconds), row.hidden ? "yes" : "no", row.why});
   return rows;
+}
+
+std::string movedTensors(const planner::CollectiveTotal &row, size_t shown) {
+  std::string text;
+  shown = std::min(shown, row.tensors.size());
+  for (const planner::MovedTensor &tensor : row.tensors | std::views::take(shown))
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", tensor.name,
+                        tensor.alike > 1 ? fmt::format(" ({} x)", tensor.alike) : "");
+  const int64_t more = int64_t(row.tensors.size() - shown) + row.tensorsMore;
+  return more > 0 ? text + fmt::format(" and {} more", more) : text;
 }
 
 namespace {
@@ -35,6 +46,11 @@ std::string recomputeText(const Report &report) {
   const bool isMixed = (selective + full) % std::max<int64_t>(1, blocks) != 0 || (selective && full);
   if (!isMixed) return report.recompute;
   return fmt::format("{} (of {} blocks {})", report.recompute, blocks, recomputedBlocks(full, selective));
+}
+
+std::string zeroText(const Report &report) {
+  if (report.lowerZero < 0) return fmt::format("{}", report.zero);
+  return fmt::format("{} (of some parameters {})", report.zero, report.lowerZero);
 }
 
 std::vector<Row> stageRows(const Report &report) {

@@ -10,6 +10,8 @@ namespace cleave::report {
 using Row = std::vector<std::string>; // the first of each table: its heads
 
 std::vector<Row> collectiveRows(const Report &report);
+// Those with most bytes: "h.0.up.weight (12 x), h.0.down.weight (12 x), lm_head.weight and 5 more".
+std::string movedTensors(const planner::CollectiveTotal &row, size_t shown);
 std::vector<Row> stageRows(const Report &report);
 // By layer, or by kind of operation: what takes longest first.
 std::vector<planner::TimePart> timeSums(const Report &report, bool byLayer);
@@ -21,6 +23,8 @@ std::vector<Row> alternativeRows(const Report &report);
 
 // What most blocks do; where others do something else, how many: "none (of 24 blocks 12 selective)".
 std::string recomputeText(const Report &report);
+// "3", "3 (of some parameters 1)".
+std::string zeroText(const Report &report);
 std::string percent(double part, double all); // "12 %"; of nothing: empty
 
 } // namespace cleave::report

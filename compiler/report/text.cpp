@@ -2,32 +2,50 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <ranges>
 
 namespace cleave::report {
 namespace {
 
 // Columns as wide as their widest cell; the last one runs on.
-std::string table(const std::vector<Row> &rows) {
+std::vector<std::string> tableLines(const std::vector<Row> &rows) {
   std::vector<size_t> widths;
   for (const Row &row : rows)
     for (size_t i = 0; i < row.size(); ++i) {
       if (widths.size() <= i) widths.push_back(0);
       widths[i] = std::max(widths[i], row[i].size());
     }
-  std::string out;
+  std::vector<std::string> lines;
   for (const Row &row : rows) {
     std::string line = " ";
     for (size_t i = 0; i < row.size(); ++i) line += fmt::format(" {:<{}}", row[i], i + 1 == row.size() ? 0 : widths[i]);
-    out += line.erase(line.find_last_not_of(' ') + 1) + "\n";
+    lines.push_back(line.erase(line.find_last_not_of(' ') + 1) + "\n");
   }
-  return out;
+  return lines;
 }
+
+std::string table(const std::vector<Row> &rows) { return fmt::format("{}", fmt::join(tableLines(rows), "")); }
 
 // The first so many rows below the heads.
 std::string shortTable(std::vector<Row> rows, size_t shown) {
   rows.resize(std::min(rows.size(), shown + 1));
   return table(rows);
+}
+
+// What moves, and below each what tensors it moves.
+std::string collectiveTable(const Report &report, size_t shown) {
+  constexpr size_t named = 4;
+  std::vector<Row> rows = collectiveRows(report);
+  rows.resize(std::min(rows.size(), shown + 1));
+  const std::vector<std::string> lines = tableLines(rows);
+  std::string out = lines[0];
+  for (size_t i = 1; i < lines.size(); ++i) {
+    out += lines[i];
+    const std::string tensors = movedTensors(report.collectives[i - 1], named);
+    if (!tensors.empty()) out += "    of " + tensors + "\n";
+  }
+  return out;
 }
 
 // Times by part of the model and by kind of operation.
@@ -59,18 +77,27 @@ std::string stageTable(const Report &report) {
   return out;
 }
 
-// Activations over the step, as eight heights.
-std::string memoryLine(const Report &report) {
+// Kinds of memory that vary over the step, each as eight heights.
+std::string memoryLines(const Report &report) {
   if (report.memoryOverTime.size() < 2) return "";
   static const char *heights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  double most = 0;
-  for (const planner::MemoryPoint &point : report.memoryOverTime) most = std::max(most, point.memory.activations);
-  if (most <= 0) return "";
-  std::string line;
-  for (const planner::MemoryPoint &point : report.memoryOverTime)
-    line += heights[std::min<size_t>(7, size_t(point.memory.activations / most * 7.999))];
-  return fmt::format("           over the step{}, activations in use up to {}: {}\n",
-                     report.memoryIsPlanned ? " (estimated)" : "", formatBytes(most), line);
+  std::string out;
+  for (auto [what, kind] : {std::pair{"gradients", &planner::MemoryBreakdown::gradients},
+                            {"activations", &planner::MemoryBreakdown::activations},
+                            {"workspace", &planner::MemoryBreakdown::workspace}}) {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const planner::MemoryPoint &point : report.memoryOverTime) {
+      least = std::min(least, point.memory.*kind);
+      most = std::max(most, point.memory.*kind);
+    }
+    if (most - least <= 1e-9 * most) continue;
+    std::string line;
+    for (const planner::MemoryPoint &point : report.memoryOverTime)
+      line += heights[std::min<size_t>(7, size_t(point.memory.*kind / most * 7.999))];
+    out += fmt::format("           over the step{}, {} in use up to {}: {}\n",
+                       report.memoryIsPlanned ? " (estimated)" : "", what, formatBytes(most), line);
+  }
+  return out;
 }
 
 std::string sensitivityTable(const Report &report) {
@@ -87,7 +114,7 @@ std::string renderText(const Report &report) {
   std::string out = fmt::format("{} on {} ({} device{})\n\n", report.model, report.cluster, report.devices,
                                 report.devices == 1 ? "" : "s");
   out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}{}\n", report.mesh.str(),
-                     report.zero, report.microbatches, recomputeText(report),
+                     zeroText(report), report.microbatches, recomputeText(report),
                      report.offload == "none" ? "" : ", offload " + report.offload,
                      report.schedule == "none" ? "" : ", schedule " + report.schedule,
                      report.like.empty() ? "" : ", like " + report.like);
@@ -113,7 +140,7 @@ std::string renderText(const Report &report) {
                              {"activations", memory.activations},
                              {"workspace", memory.workspace}})
     rows.push_back({"        ", what, formatBytes(bytes), percent(bytes, memory.total())});
-  out += table(rows) + memoryLine(report);
+  out += table(rows) + memoryLines(report);
   if (report.offload != "none")
     out += fmt::format(
         "host       {} of the host's memory a device; copies take {} each way at once, {} of it exposed\n",
@@ -127,7 +154,7 @@ std::string renderText(const Report &report) {
                      report.collectivesArePlanned ? "as planned" : "predicted",
                      report.mesh.axisSize("pp") > 1 ? ", the mean of the pipeline's ranks" : "");
   constexpr size_t shown = 16; // the largest; JSON has all
-  out += report.collectives.empty() ? "  none\n" : shortTable(collectiveRows(report), shown);
+  out += report.collectives.empty() ? "  none\n" : collectiveTable(report, shown);
   if (report.collectives.size() > shown) {
     double bytes = 0;
     for (const planner::CollectiveTotal &row : report.collectives | std::views::drop(shown)) bytes += row.bytes;

@@ -91,11 +91,28 @@ def sums(parts, key):
     return sorted(total.items(), key=lambda item: (-(item[1][1] + item[1][2]), item[0]))
 
 
+def moved(row, shown):
+    """The tensors of a row of collectives: so many, and how many others."""
+    names = [one["name"] + (f" ({one['alike']} x)" if one["alike"] > 1 else "") for one in row["tensors"][:shown]]
+    more = len(row["tensors"]) - len(names) + row["tensors_more"]
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def collective_lines(table, report):
+    """The page's table of collectives as the text has it: what moves in a line below the row."""
+    lines = [table[0][:-1]]
+    for cells, row in zip(table[1:], report["collectives"]):
+        lines.append(cells[:-1])
+        if row["tensors"]:
+            lines.append(["of " + moved(row, 4)])
+    return lines
+
+
 def expected_tables(report):
     step = report["predicted"]["step_time_s"]
-    tables = {"collectives": [["collective", "over", "count", "bytes", "alone", "beside compute", "why"]] + [
+    tables = {"collectives": [["collective", "over", "count", "bytes", "alone", "beside compute", "why", "tensors"]] + [
         [row["op"], ",".join(row["axes"]), str(row["count"]), size(row["bytes"]), time(row["seconds"]),
-         "yes" if row["hidden"] else "no", row["why"]] for row in report["collectives"]]}
+         "yes" if row["hidden"] else "no", row["why"], moved(row, 8)] for row in report["collectives"]]}
     for key, head in (("part", "layer"), ("op", "operation")):
         tables[head] = [[head, "count", "compute", "", "exposed", "beside compute"]] + [
             [name, str(row[0]), time(row[1]), f"{100 * row[1] / step:.0f} %", time(row[2]), time(row[3])]
@@ -126,6 +143,9 @@ def check_sums(report):
     predicted = report["predicted"]
     step = predicted["step_time_s"]
     near(predicted["compute_s"] + predicted["exposed_communication_s"] + predicted["bubble_s"], step, step, "the step's parts")
+    for row in report["collectives"]:
+        moved_bytes = sum(one["bytes"] for one in row["tensors"])
+        assert row["tensors_more"] or not row["tensors"] or abs(moved_bytes - row["bytes"]) <= 1e-6 * row["bytes"], row
     near(sum(row["compute_s"] for row in report["time"]), predicted["compute_s"], step, "compute by part")
     near(sum(row["beside_compute_s"] for row in report["time"]), predicted["hidden_communication_s"], step, "hidden communication by part")
     if report["offload"] == "none":
@@ -134,6 +154,10 @@ def check_sums(report):
     memory = predicted["memory_bytes_per_device"]
     near(sum(predicted["memory_breakdown"][kind] for kind in kinds), memory, memory, "the kinds of memory")
     peak = max(sum(point[kind] for kind in kinds) for point in report["memory_over_time"])
+    first, last = report["memory_over_time"][0], report["memory_over_time"][-1]
+    assert last["activations"] == 0 and last["gradients"] == max(point["gradients"] for point in report["memory_over_time"]), last
+    if predicted["memory_is_planned"]:  # sums over the microbatches are tensors of the plan; else gradients come and go
+        assert (predicted["memory_breakdown"]["gradients"] > 0) == (first["gradients"] > 0), first
     estimated = predicted["estimated_memory_bytes_per_device"]
     assert peak <= estimated * (1 + 1e-9), f"memory over time reaches {peak}, estimated are {estimated}"
     if len(report["stages"]) == 1:
@@ -174,6 +198,8 @@ def main():
             continue
         assert table in page.tables, f"{name} of the page are not those of the JSON:\n{table}\n" + "\n".join(
             str(other) for other in page.tables if other and other[0] == table[0])
+        if name == "collectives":
+            table = collective_lines(table, report)
         shown = of_text(text.split("\n"), table[0])
         most = {"layer": 8, "operation": 8, "collectives": 16, "stages": 16}.get(name, len(table))
         rows = squeezed(table[1:])

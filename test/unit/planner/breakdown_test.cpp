@@ -66,5 +66,96 @@ TEST(TimeParts, CastsOfAKernelAreNoTimeOfTheirOwn) {
   EXPECT_GT(ofOp["Exp"].computeSeconds, 0);
 }
 
+struct OverTime {
+  Predicted predicted;
+  std::vector<MemoryPoint> points;
+  double most = 0; // of all kinds together
+};
+OverTime overTime(const Problem &problem, const std::string &machines, const SplitFlags &flags) {
+  const Cluster cluster = *parseCluster(machines);
+  Result<Decision> decision = solve(problem, cluster, *parseConstraints(flags, cluster), {.alternatives = false});
+  if (!decision) return ADD_FAILURE() << decision.status().message(), OverTime();
+  Result<std::vector<MemoryPoint>> points = memoryOverTime(*decidedModel(problem, cluster, *decision));
+  if (!points) return ADD_FAILURE() << points.status().message(), OverTime();
+  OverTime result{decision->predicted, *points};
+  for (const MemoryPoint &point : *points) result.most = std::max(result.most, point.memory.total());
+  return result;
+}
+
+// Gradients of the only microbatch come in its backward pass; sums over several lie there all step long.
+TEST(MemoryOverTime, GradientsAreThereFromTheBackwardPassOrAllStepLong) {
+  for (const char *microbatches : {"1", "2"}) {
+    const OverTime memory = overTime(testing::gpt({16, 16, 32, 4, 3, 64}), "cpu:4",
+                                     {.microbatches = microbatches, .recompute = "none", .like = "ddp"});
+    const double gradients = memory.predicted.memory.gradients;
+    const bool isOne = microbatches == std::string("1");
+    EXPECT_EQ(memory.points.front().memory.gradients, isOne ? 0 : gradients);
+    EXPECT_EQ(memory.points.back().memory.gradients, gradients);
+    EXPECT_EQ(memory.points.back().memory.activations, 0);
+    EXPECT_NEAR(memory.most, memory.predicted.memory.total(), 1);
+    EXPECT_NEAR(memory.points.back().seconds, memory.predicted.stepSeconds, 1e-9);
+  }
+}
+
+// With ZeRO-3 the passes have two gathered parameters, as large as the table, and the update has none. It has a bucket
+// of updated parameters and, where it waits for their norm, means of all gradients.
+TEST(MemoryOverTime, WorkspaceIsWhatEachPartOfTheStepNeeds) {
+  Problem problem = testing::gpt({16, 16, 32, 4, 3, 4096});
+  const double table = 4.0 * 4096 * 32, scalars = 16 * 64;
+  double shards = 0;
+  for (const Tensor &tensor : problem.tensors)
+    if (tensor.kind == TensorKind::Parameter) shards += tensor.bytes() / 4;
+  for (bool meets : {false, true}) {
+    problem.meetsAtUpdate = meets;
+    const OverTime memory = overTime(problem, "cpu:4", {.microbatches = "2", .recompute = "none", .like = "zero3"});
+    const MemoryBreakdown &all = memory.predicted.memory;
+    EXPECT_NEAR(memory.points.back().memory.workspace, scalars + all.gradients + all.parameters + (meets ? shards : 0),
+                1);
+    EXPECT_GT(memory.points.front().memory.workspace, scalars + 2 * table);
+    EXPECT_LT(memory.points.front().memory.workspace, all.workspace);
+    EXPECT_NEAR(memory.most, all.total(), 1);
+  }
+}
+
+// What gathers and scatters over tp hide behind their products is hidden communication, too.
+TEST(TimeParts, WhatProductsHideIsBesideCompute) {
+  Cluster cluster = *parseCluster("a100-80g:4");
+  cluster.device.tensorOverlap = 0.75;
+  const Problem problem = testing::gpt({16, 64, 128, 4, 3, 512});
+  Result<Decision> decision =
+      solve(problem, cluster, *parseConstraints({.mesh = "tp=4", .microbatches = "1", .like = "megatron-sp"}, cluster),
+            {.alternatives = false});
+  ASSERT_TRUE(decision) << decision.status().message();
+  Result<DecidedModel> decided = decidedModel(problem, cluster, *decision);
+  ASSERT_TRUE(decided) << decided.status().message();
+  double beside = 0, alone = 0;
+  for (const TimePart &part : timeParts(*decided)) beside += part.besideSeconds;
+  for (const CollectiveTotal &one : collectivesOf(*decided)) {
+    const bool overlaps = one.op == "all_gather" || one.op == "reduce_scatter" || one.op == "all_to_all";
+    if (overlaps) alone += one.seconds;
+    EXPECT_EQ(one.hidden, overlaps) << one.op << " " << one.why;
+  }
+  EXPECT_GT(alone, 0);
+  EXPECT_NEAR(beside, 0.75 * alone, 1e-9 * alone);
+  EXPECT_NEAR(hiddenBehindProducts(*decided), beside, 1e-9 * alone);
+}
+
+// Halves of a norm may look alike: what recurs without a weight is no block.
+TEST(TimeParts, OnlyWhatHasWeightsIsNamedAsRepetitions) {
+  testing::ProblemBuilder b("halves", 16);
+  int x = b.op("up", "Contract", "bk,kn->bn", {b.input("x", {16, 64}), b.parameter("w", {64, 64})});
+  for (const char *half : {"norm/a", "norm/b"})
+    x = b.op(std::string(half) + "/exp", "Exp", "bn->bn",
+             {b.op(std::string(half) + "/scale", "Mul", "bn,bn->bn", {x, x})});
+  b.op("loss", "Sum", "bm->", {b.op("down", "Contract", "bn,nm->bm", {x, b.parameter("v", {64, 64})})});
+  ASSERT_EQ(b.problem.findRepeats().size(), 1u);
+  const Cluster cluster = *parseCluster("cpu:2");
+  Result<Decision> decision =
+      solve(b.problem, cluster, *parseConstraints({.like = "ddp"}, cluster), {.alternatives = false});
+  ASSERT_TRUE(decision) << decision.status().message();
+  for (const TimePart &part : timeParts(*decidedModel(b.problem, cluster, *decision)))
+    EXPECT_TRUE(part.part.starts_with("around ")) << part.part;
+}
+
 } // namespace
 } // namespace cleave::planner

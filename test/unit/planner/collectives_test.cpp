@@ -185,6 +185,60 @@ TEST(Collectives, WhatAStageCanMakeByItselfIsNotSent) {
   EXPECT_DOUBLE_EQ(bytesOf(b.problem, "cpu:2", flags, "send", {"pp"}), 2 * activation / 2); // a mean of two ranks
 }
 
+// A total of one kind, or an empty one.
+CollectiveTotal totalOf(const Problem &problem, const std::string &machines, const SplitFlags &flags,
+                        const std::string &op, const std::string &why) {
+  const Cluster cluster = *parseCluster(machines);
+  Result<Decision> decision = decide(problem, cluster, flags);
+  if (!decision) return ADD_FAILURE() << decision.status().message(), CollectiveTotal();
+  for (const CollectiveTotal &one : collectivesOf(*decidedModel(problem, cluster, *decision)))
+    if (one.op == op && one.why.find(why) != std::string::npos) return one;
+  return {};
+}
+
+// Bytes of every tensor are part of all bytes; what a block has stands for those of all blocks.
+TEST(Collectives, ParametersThatAreGatheredAreNamedOnceForAllBlocks) {
+  const CollectiveTotal gathers =
+      totalOf(gpt({16, 16, 32, 4, 3, 64}), "cpu:4", {.microbatches = "1", .recompute = "none", .like = "zero3"},
+              "all_gather", "");
+  // Of a block 16 kinds of parameters; the table, positions and the last norm's two.
+  ASSERT_EQ(gathers.tensors.size(), mostMovedTensors);
+  EXPECT_EQ(gathers.tensorsMore, 20 - int64_t(mostMovedTensors));
+  for (const char *name : {"layers.0/up.weight", "layers.0/down.weight"}) {
+    auto found = std::ranges::find(gathers.tensors, name, &MovedTensor::name);
+    ASSERT_NE(found, gathers.tensors.end()) << name;
+    EXPECT_EQ(found->alike, 3);
+    EXPECT_DOUBLE_EQ(found->bytes, 2 * 3 * 4.0 * 32 * 128); // for both passes
+  }
+}
+
+// Of a chain of blocks one tensor passes each border, that of the block before it.
+TEST(Collectives, WhatPassesToTheNextStageIsNamed) {
+  const SplitFlags flags = {
+      .mesh = "pp=4", .zero = "0", .microbatches = "4", .schedule = "1f1b", .recompute = "none", .balance = "1,1,1,1"};
+  const Problem problem = gpt({16, 16, 32, 4, 4, 64});
+  const CollectiveTotal forward = totalOf(problem, "cpu:4", flags, "send", "activations pass");
+  const double activation = 4.0 * 16 * 16 * 32;
+  ASSERT_EQ(forward.tensors.size(), 1u);
+  EXPECT_EQ(forward.tensors[0].name, "layers.0/mlp/residual");
+  EXPECT_EQ(forward.tensors[0].alike, 3);
+  EXPECT_DOUBLE_EQ(forward.tensors[0].bytes, 3 * activation / 4); // the mean of four ranks
+  const CollectiveTotal tied = totalOf(problem, "cpu:4", flags, "send", "what several stages have");
+  ASSERT_EQ(tied.tensors.size(), 1u);
+  EXPECT_EQ(tied.tensors[0].name, "tok_emb.weight");
+}
+
+// Keys and values, each with half of the bytes.
+TEST(Collectives, WhatTravelsRoundARingIsNamed) {
+  const CollectiveTotal ring =
+      totalOf(gpt({4, 16, 32, 4, 3, 64}), "cpu:2", {.mesh = "cp=2", .recompute = "none"}, "shift", "ring");
+  ASSERT_EQ(ring.tensors.size(), 2u);
+  for (const MovedTensor &tensor : ring.tensors) {
+    EXPECT_EQ(tensor.alike, 3);
+    EXPECT_DOUBLE_EQ(tensor.bytes, ring.bytes / 2);
+  }
+}
+
 // The head is tied to the embedding: of a table that does not train, rotary positions in all layers, nothing is sent.
 TEST(Collectives, OnlyGradientsOfWhatTrainsAreSummedUpBetweenStages) {
   for (bool trains : {true, false}) {

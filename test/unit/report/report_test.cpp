@@ -59,7 +59,7 @@ TEST(Report, JsonHasTheStableKeys) {
     EXPECT_TRUE(json["predicted"]["memory_breakdown"].contains(key)) << key;
   for (const char *key : {"seconds", "gap", "candidates"}) EXPECT_TRUE(json["search"].contains(key)) << key;
   ASSERT_FALSE(json["collectives"].empty());
-  for (const char *key : {"op", "axes", "bytes", "count", "seconds", "why"})
+  for (const char *key : {"op", "axes", "bytes", "count", "seconds", "why", "tensors", "tensors_more"})
     EXPECT_TRUE(json["collectives"][0].contains(key)) << key;
   ASSERT_FALSE(json["alternatives"].empty());
   for (const char *key : {"name", "mesh", "step_time_s", "memory_bytes_per_device", "fits", "why_not"})
