@@ -14,11 +14,16 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Stages are mixed in so many settings (orders of a mesh are one), with as many prices of each as make this many
 // variables and microbatches.
 constexpr size_t mostMixed = 24, mostWhereOnlyBest = 6;
+constexpr size_t mostOfBest = 3; // and in the best plans of so many meshes
 constexpr double mixingWork = 2e5;
 
 } // namespace
 
 void MixRefinement::mix() {
+  std::vector<Solution> best = found.fastestFirst();
+  if (best.size() > mostOfBest) best.resize(mostOfBest);
+  for (Solution &solution : best)
+    if (mixesZeroStages(space.constraints, solution.model->setting) && !clock.isOver()) mixFrom(std::move(solution));
   sharpen(found.incumbent());
   std::vector<Setting> mixed;
   const size_t most = space.options.onlyBest ? mostWhereOnlyBest : mostMixed;
@@ -30,7 +35,7 @@ void MixRefinement::mix() {
     };
     if (std::ranges::any_of(mixed, isSame)) continue;
     mixed.push_back(plan.setting);
-    mixIn(plan);
+    if (std::optional<Solution> from = uniform(plan)) mixFrom(std::move(*from)); // mixed where one for all fits
   }
 }
 
@@ -59,10 +64,10 @@ void MixRefinement::sharpen(double goal) {
   std::ranges::stable_sort(trials.mixes, {}, &OpenPlan::bound);
 }
 
-std::optional<Solution> MixRefinement::uniform(const OpenPlan &plan, const std::vector<int> &zeros) const {
+std::optional<Solution> MixRefinement::uniform(const OpenPlan &plan) const {
   std::optional<Solution> best;
   const CellVariant &variant = plan.cell->variants[plan.variant];
-  for (int zero : zeros) {
+  for (int zero : openZeroStages(space.constraints, plan.setting)) {
     SplitModel model = cells.modelFor(*plan.cell, plan.setting);
     model.setting.zero = zero;
     const ActivityCosts &activity = cells.activityOf(*plan.cell, plan.variant, model);
@@ -77,20 +82,17 @@ std::optional<Solution> MixRefinement::uniform(const OpenPlan &plan, const std::
   return best;
 }
 
-void MixRefinement::mixIn(const OpenPlan &plan) {
-  const std::vector<int> zeros = openZeroStages(space.constraints, plan.setting);
-  std::optional<Solution> solution = uniform(plan, zeros);
-  if (!solution) return; // stages are mixed where one for all fits
-  auto model = std::make_shared<SplitModel>(*solution->model);
+void MixRefinement::mixFrom(Solution solution) {
+  auto model = std::make_shared<SplitModel>(*solution.model);
   const SplitModel from = *model;
-  const ActivityCosts activity = costActivity(from, solution->choice);
-  const StateCosts state = costState(from, solution->choice);
+  const ActivityCosts activity = costActivity(from, solution.choice);
+  const StateCosts state = costState(from, solution.choice);
   const StageProblem stages = space.stagesOf(from, activity, state);
-  const double work = double(from.setting.microbatches * from.setting.pp) + double(solution->choice.size());
-  mixZero(stages, zeros, solution->choice, int64_t(mixingWork / work), model, solution->plan, solution->evaluation,
-          clock);
-  solution->model = std::move(model);
-  found.record(std::move(*solution));
+  const double work = double(from.setting.microbatches * from.setting.pp) + double(solution.choice.size());
+  mixZero(stages, openZeroStages(space.constraints, from.setting), solution.choice, int64_t(mixingWork / work), model,
+          solution.plan, solution.evaluation, clock);
+  solution.model = std::move(model);
+  found.record(std::move(solution));
 }
 
 void MixRefinement::withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use) {

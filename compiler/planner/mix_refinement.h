@@ -20,9 +20,9 @@ public:
 
 private:
   void sharpen(double goal); // bounds of whole units
-  void mixIn(const OpenPlan &plan);
+  void mixFrom(Solution solution);
   // Of the setting, with these shardings: the fastest that fits with one stage for all.
-  std::optional<Solution> uniform(const OpenPlan &plan, const std::vector<int> &zeros) const;
+  std::optional<Solution> uniform(const OpenPlan &plan) const;
   // What is certified with its stages mixed.
   void withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use);
 
