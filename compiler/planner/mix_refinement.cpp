@@ -55,6 +55,12 @@ double MixRefinement::bound() {
   return least;
 }
 
+double MixRefinement::known() const {
+  double least = infinity;
+  for (const OpenPlan &plan : trials.mixes) least = std::min(least, plan.bound);
+  return least;
+}
+
 void MixRefinement::sharpen(double goal) {
   for (OpenPlan &plan : trials.mixes) {
     if (plan.bound >= goal || clock.isOver()) continue;

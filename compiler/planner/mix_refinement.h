@@ -17,6 +17,7 @@ public:
   // Seconds that no plan which mixes stages is below, of the settings tried, with or without pipeline; shardings of
   // operations as looked at.
   double bound();
+  double known() const; // the same without making it sharper
 
 private:
   void sharpen(double goal); // bounds of whole units

@@ -76,16 +76,20 @@ double hiddenSeconds(const SplitModel &model, double hideable, double lower, dou
 struct SharedLinks {
   double turn = 0, shared = 0;
 };
-SharedLinks sharedLinks(const SplitModel &model, int zero, const LinkSeconds &beside, const PassSeconds &passes) {
+SharedLinks sharedLinks(const SplitModel &model, int zero, const BesideSeconds &beside, const PassSeconds &passes) {
   const double once = 1 / double(model.setting.microbatches);
   const double forward = zero >= 3 ? 1 : zero >= 1 ? once : 0, backward = zero >= 2 ? 1 : once;
   const Overlap overlap = overlapOf(model, zero);
-  auto both = [&](double LinkSeconds::*link) {
-    return beside.*link * (forward * passes.linksForward.*link + backward * passes.linksBackward.*link);
+  auto waited = [&](double LinkSeconds::*link) {
+    return forward * passes.linksForward.*link + backward * passes.linksBackward.*link;
   };
+  const double node = waited(&LinkSeconds::node), network = waited(&LinkSeconds::network);
+  // Groups of several devices in each of several nodes are busy on both links at once, which counts once.
+  const double shared =
+      std::min(beside.links.node * node + beside.links.network * network, beside.seconds * std::max(node, network));
   return {overlap.forward * passes.forward + overlap.backward * passes.backward + forward * passes.waitedForward +
               backward * passes.waitedBackward,
-          both(&LinkSeconds::node) + both(&LinkSeconds::network)};
+          shared};
 }
 
 } // namespace
@@ -97,11 +101,11 @@ Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeco
   Hidden hidden{hiddenSeconds(model, beside.seconds, beside.lower, passes.forward, passes.backward), 0};
   if (hidden.seconds <= 0 || model.setting.anyZero) return hidden;
   const double lowerPart = beside.lower / beside.seconds;
-  const SharedLinks all = sharedLinks(model, model.setting.zero, beside.links, passes);
+  const SharedLinks all = sharedLinks(model, model.setting.zero, beside, passes);
   double longer = 0; // waiting
   if (all.shared > 0) longer = (1 - lowerPart) * all.shared / std::max(beside.seconds, all.turn);
   if (lowerPart > 0) {
-    const SharedLinks some = sharedLinks(model, model.setting.lowerZero, beside.links, passes);
+    const SharedLinks some = sharedLinks(model, model.setting.lowerZero, beside, passes);
     const double meanwhile = beside.lower + (beside.seconds - beside.lower) * some.turn / all.turn;
     if (some.shared > 0) longer += lowerPart * some.shared / std::max(meanwhile, some.turn);
   }

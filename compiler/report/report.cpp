@@ -127,7 +127,8 @@ std::string comparedPlans(const Report &report) {
   if (report.gapOfMixes > report.gap + shown)
     plans += fmt::format(" ({:.2f} % with stages by group of parameters)", 100 * report.gapOfMixes);
   else
-    plans += ", or with stages by group";
+    plans += report.gapIsOfAllSplits ? ", or with stages by group and operations split in the ways that were looked at"
+                                     : ", or with stages by group";
   plans += ", as many devices in every stage, samples that divide";
   if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";

@@ -75,7 +75,10 @@ TEST(Contention, IsOfThePassesThatReductionsMayHideIn) {
   EXPECT_NEAR(hide(model, {1, 0, {0.25, 0.75}}, passes).contention, 0.25 * 0.5 / turn, 1e-12);
   EXPECT_EQ(hide(model, {1, 0, {0, 1}}, passes).contention, 0); // over the network
   EXPECT_EQ(hide(model, {4, 0, {4, 0}}, passes).contention, 0); // busy until the end with or without
-  model.setting.zero = 1;                                       // also beside the first forward pass: 1 s, 0.5 s
+  // Groups that use both links at once: the waiting takes twice as long at most.
+  const PassSeconds onBoth{4, 8, 2, 2, {2, 2}, {2, 2}};
+  EXPECT_NEAR(hide(model, {1, 0, {1, 1}}, onBoth).contention, 0.5 / turn, 1e-12);
+  model.setting.zero = 1; // also beside the first forward pass: 1 s, 0.5 s
   EXPECT_NEAR(hide(model, {1, 0, {1, 0}}, passes).contention, 1 / (speed * 3 + 1), 1e-12);
   model.setting.zero = 3, model.setting.lowerZero = 0; // half of it beside all, half as in the beginning
   const double all = cluster->device.overlap * 12 + 4;
