@@ -6,11 +6,9 @@
 
 namespace cleave::planner {
 
-class MixRefinement {
+class MixRefinement : Refinement {
 public:
-  MixRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,
-                const SearchClock &clock)
-      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
+  using Refinement::Refinement;
 
   // Records what it finds, in a few settings.
   void mix();
@@ -26,12 +24,6 @@ private:
   std::optional<Solution> uniform(const OpenPlan &plan) const;
   // What is certified with its stages mixed.
   void withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use);
-
-  const SearchSpace &space;
-  Cells &cells;
-  FoundPlans &found;
-  SettingTrials &trials;
-  const SearchClock &clock;
 };
 
 } // namespace cleave::planner

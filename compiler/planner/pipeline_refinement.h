@@ -11,11 +11,9 @@ inline constexpr double certifiedPart = 0.995;
 // And so many linear programs each.
 inline constexpr int mostPrograms = 60;
 
-class PipelineRefinement {
+class PipelineRefinement : Refinement {
 public:
-  PipelineRefinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials,
-                     const SearchClock &clock)
-      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
+  using Refinement::Refinement;
 
   // The best pipelines once more: with shardings solved for their own setting, and with stages as unequal as they like,
   // at the cuts where bounds of all cuts have their least values.
@@ -31,12 +29,6 @@ private:
   std::vector<Solution> bestPipelines() const;
   void refineCuts(const Solution &given);
   void withStages(const OpenPlan &plan, const std::function<void(const StageProblem &, const std::vector<int> &)> &use);
-
-  const SearchSpace &space;
-  Cells &cells;
-  FoundPlans &found;
-  SettingTrials &trials;
-  const SearchClock &clock;
 };
 
 } // namespace cleave::planner

@@ -67,4 +67,18 @@ private:
   const SearchClock &clock;
 };
 
+// What is done with settings that were tried works on these.
+class Refinement {
+public:
+  Refinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials, const SearchClock &clock)
+      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
+
+protected:
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+  SettingTrials &trials;
+  const SearchClock &clock;
+};
+
 } // namespace cleave::planner

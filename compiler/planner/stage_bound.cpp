@@ -211,6 +211,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
   std::vector<Row> rows;
   const double microbatches = double(problem.model->setting.microbatches);
   const bool splits = problem.profile && problem.profile->splitsBackward;
+  const std::vector<double> even = evenUnits();
   for (size_t rank = 0; rank < ranks; ++rank) {
     SchedulePath path;
     path.rank = int(rank);
@@ -228,7 +229,6 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       ++path.forward[size_t(s)];
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendForward[size_t(s)];
     }
-    const std::vector<double> even = evenUnits();
     addPath(rows, path, {false, true}, pricesAt(even, path.rank));
     if (first == 0) continue;
     for (int s = 0; s < stages; ++s) {
@@ -335,7 +335,7 @@ StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &
     best.ofByte = ofByte;
   }
   for (size_t c = 0; c < classes.size(); ++c) {
-    best.ofClass.push_back(classes[c].copies + best.ofByte * classes[c].bytes);
+    best.ofClass.push_back(classes[c].copies);
     forEach(c, bestAt, [&](const ZeroMixes::Costs &costs) {
       best.ofClass.back() += costs.seconds + best.ofByte * costs.bytes;
       for (const ZeroMixes::Saving &saving : costs.savings)
@@ -369,9 +369,8 @@ double StageRelaxation::coefficient(const Row &row, const Column &column) const 
     const auto unitClass = size_t(column.unitClass);
     if (mixes.ofClass.empty())
       value += column.once + (row.late ? column.late : 0);
-    else // the class' bytes are in its price
-      value += mixes.ofClass[unitClass] - mixes.hides * column.compute +
-               mixes.ofByte * (column.bytes - classes[unitClass].bytes);
+    else
+      value += mixes.ofClass[unitClass] - mixes.hides * column.compute + mixes.ofByte * column.bytes;
   }
   return value;
 }

@@ -51,7 +51,7 @@ private:
   // fits costs less (Lagrange).
   struct MixPrices {
     double hides = 0, ofByte = 0;
-    std::vector<double> ofClass; // seconds of a unit with its bytes; empty: not mixed
+    std::vector<double> ofClass; // seconds of a unit, with the bytes of its stages beyond the least; empty: not mixed
   };
   // A path, and whether the collectives that nothing can hide come after it. Where devices take turns on cores, also
   // with all that the others do meanwhile (leastOnSharedCores), and nothing after it.
