@@ -112,10 +112,12 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "core_share",
                                             "batched_efficiency",
                                             "batch_start_ns",
+                                            "expert_start_us",
                                             "product_start_us",
                                             "product_read_ps",
                                             "product_traffic",
                                             "product_write_traffic",
+                                            "convolution",
                                             "element_ps"}));
   YAML::Node kind = reader.child("kind");
   if (!kind || !kind.IsScalar()) return reader.error(kind ? kind : node, "device needs a 'kind', such as a100-80g");
@@ -136,10 +138,20 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("batch_start_ns", 1e-9, 0, device.batchStartSeconds, false));
+  CLEAVE_RETURN_IF_ERROR(reader.number("expert_start_us", 1e-6, 0, device.expertStartSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_start_us", 1e-6, 0, device.productStartSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_read_ps", 1e-12, 0, device.productReadSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_traffic", 1, 1e-3, device.productTraffic, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("product_write_traffic", 1, 0, device.productWriteTraffic, false));
+  if (YAML::Node law = reader.child("convolution")) {
+    Reader lawReader(law, file, "convolution");
+    ConvolutionLaw &convolutions = device.convolutions;
+    CLEAVE_RETURN_IF_ERROR(lawReader.expectKeys({"block", "efficiency", "start_us", "order_ps"}));
+    CLEAVE_RETURN_IF_ERROR(lawReader.number("block", 1, 1, convolutions.block, true));
+    CLEAVE_RETURN_IF_ERROR(lawReader.number("efficiency", 1, 1e-3, convolutions.efficiency, true));
+    CLEAVE_RETURN_IF_ERROR(lawReader.number("start_us", 1e-6, 0, convolutions.startSeconds, false));
+    CLEAVE_RETURN_IF_ERROR(lawReader.number("order_ps", 1e-12, 0, convolutions.orderSeconds, false));
+  }
   if (YAML::Node works = reader.child("element_ps")) {
     Reader workReader(works, file, "element_ps");
     CLEAVE_RETURN_IF_ERROR(workReader.expectKeys({elementWorkNames + 1, elementWorkNames + elementWorks}));
@@ -404,9 +416,18 @@ std::string Cluster::yaml() const {
   for (const CacheLevel &level : device.caches)
     caches += fmt::format("{}{{mib: {:.12g}, gbps: {:.12g}}}", caches.empty() ? "" : ", ", level.bytes / mib,
                           level.bandwidth / 1e9);
-  const std::string productStart = device.productStartSeconds >= 0
-                                       ? fmt::format("  product_start_us: {:.12g}\n", device.productStartSeconds * 1e6)
-                                       : "";
+  auto start = [](const char *key, double seconds) {
+    return seconds >= 0 ? fmt::format("  {}: {:.12g}\n", key, seconds * 1e6) : "";
+  };
+  const std::string starts =
+      start("expert_start_us", device.expertStartSeconds) + start("product_start_us", device.productStartSeconds);
+  const ConvolutionLaw &law = device.convolutions;
+  const std::string convolution =
+      law.block > 0
+          ? fmt::format(
+                "  convolution: {{block: {:.12g}, efficiency: {:.12g}, start_us: {:.12g}, order_ps: {:.12g}}}\n",
+                law.block, law.efficiency, law.startSeconds * 1e6, law.orderSeconds * 1e12)
+          : "";
   std::string switches;
   for (const NetworkLevel &level : levels)
     switches += fmt::format("{}{{nodes: {}, gbps: {:.12g}, latency_us: {:.12g}}}", switches.empty() ? "" : ", ",
@@ -429,8 +450,8 @@ std::string Cluster::yaml() const {
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
       "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
       "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  batch_start_ns: {:.12g}\n{}"
-      "  product_read_ps: {:.12g}\n  product_traffic: {:.12g}\n  product_write_traffic: {:.12g}\n  "
-      "element_ps: {{{}}}\n"
+      "  product_read_ps: {:.12g}\n  product_traffic: {:.12g}\n  product_write_traffic: {:.12g}\n{}"
+      "  element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
       quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
@@ -438,7 +459,7 @@ std::string Cluster::yaml() const {
       device.halfRateDimension, device.kernelTraffic, device.scoreTraffic, device.tensorOverlap, device.fusedAttention,
       device.updateTraffic, device.overlap, device.gradientOverlap, device.computeEfficiency,
       device.bandwidthEfficiency, caches, device.coreShare, device.batchedEfficiency, device.batchStartSeconds * 1e9,
-      productStart, device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, works,
+      starts, device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, convolution, works,
       link(node), link(network, fmt::format(", shared_by: {}{}", networkSharedBy, switches)), host.bandwidth * 8 / 1e9,
       host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }

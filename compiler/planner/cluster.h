@@ -38,6 +38,15 @@ struct CacheLevel {
   double bytes = 0, bandwidth = 0; // bytes/s
 };
 
+// Convolutions of a CPU: tensors are brought into blocks of channels and back, and what is missing of a block is worked
+// on as if it were there (cost.h).
+struct ConvolutionLaw {
+  double block = 0;        // channels; 0: a convolution is the product that it is
+  double efficiency = 1;   // reached part of `flops`, with whole blocks
+  double startSeconds = 0; // what each takes beside its work
+  double orderSeconds = 0; // a byte that is read or written to bring a tensor into blocks or back
+};
+
 struct Device {
   std::string kind; // "a100-80g", "cpu", or a name of the person's own
   double memoryBytes = 0;
@@ -56,10 +65,12 @@ struct Device {
   double coreShare = 1;
   double batchedEfficiency = 1;    // part of that rate of products in batches, whose rows lie apart (attention)
   double batchStartSeconds = 0;    // and what each product of a batch takes beside its work
+  double expertStartSeconds = -1;  // CPU: the same where each has weights of its own; a product's start if not told
   double productStartSeconds = -1; // what a product takes beside its work; a launch where it is not told
   double productReadSeconds = 0;   // CPU: a byte that a product copies into another order before it works (cost.h)
   double productTraffic = 1;       // bytes that a product moves for each that it must
   double productWriteTraffic = 0;  // CPU: the same of what it writes to memory, beside its work
+  ConvolutionLaw convolutions = {};
   // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
   std::array<double, elementWorks> elementSeconds{};
   bool fusedAttention = false; // scores stay on the chip (FlashAttention)

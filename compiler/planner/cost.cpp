@@ -207,6 +207,22 @@ double leastOnSharedCores(const Device &device, int64_t ranks, double seconds, d
   return constants::unfilledWaits * alone + (1 - constants::unfilledWaits) * filled;
 }
 
+Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &shape) {
+  auto filled = [&](double channels) { return std::ceil(channels / block) * block / channels; };
+  const bool isGrouped = shape.groups > 1,
+             isPlain = !isGrouped && shape.in < block && pass != ConvolutionPass::GradInput;
+  Blocked blocked;
+  if (!isGrouped) {
+    blocked.work = (isPlain ? 1 : filled(shape.in)) * filled(shape.out);
+  } else if (shape.in > 1 || shape.out > 1) {
+    blocked.work = filled(shape.in) * (pass == ConvolutionPass::GradWeight ? filled(shape.out) : 1);
+  }
+  if (!isPlain) blocked.ordered += shape.inputBytes * (1 + filled(shape.in * shape.groups));
+  blocked.ordered += shape.outputBytes * (1 + filled(shape.out * shape.groups));
+  blocked.ordered += shape.weightBytes * 2;
+  return blocked;
+}
+
 ElementWork elementWorkOf(const std::string &op) {
   static const std::map<std::string, ElementWork> known = {
       {"Div", ElementWork::Division},         {"Sqrt", ElementWork::Division},
@@ -237,15 +253,21 @@ double operationSeconds(const Cluster &cluster, const std::string &precision, co
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;
     seconds = seconds * traffic + work.flops / device.flopsAt("fp32") +
               work.elements * device.elementSeconds[size_t(work.work)];
+  } else if (work.isConvolution) {
+    const ConvolutionLaw &law = device.convolutions;
+    const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
+    return work.kernels * law.startSeconds + work.flops / (device.flopsAt(precision) * law.efficiency) +
+           work.read * std::max(law.orderSeconds, far);
   } else if (work.flops > 0) {
     const Product &p = work.product;
+    const bool isEachAlone = device.isCpu() && (p.batch <= 1 || work.hasOwnWeights);
     double efficiency = device.computeEfficiency / edgeFactor(p, device.halfRateDimension);
-    if (p.batch > 1) efficiency *= device.batchedEfficiency;
-    const double starts = p.batch > 1 ? work.kernels * p.batch * device.batchStartSeconds : 0;
-    const double working = work.flops / (device.flopsAt(precision) * efficiency) + starts;
+    if (p.batch > 1 && !isEachAlone) efficiency *= device.batchedEfficiency;
     const double launch = device.productStartSeconds >= 0 ? device.productStartSeconds : device.launchSeconds;
-    if (!device.isCpu() || p.batch > 1)
-      return work.kernels * launch + std::max(seconds * device.productTraffic, working);
+    const double expertStart = device.expertStartSeconds >= 0 ? device.expertStartSeconds : launch;
+    const double starts = p.batch > 1 ? p.batch * (isEachAlone ? expertStart : device.batchStartSeconds) : 0;
+    const double working = work.flops / (device.flopsAt(precision) * efficiency) + work.kernels * starts;
+    if (!isEachAlone) return work.kernels * launch + std::max(seconds * device.productTraffic, working);
     const double far = device.secondsPerByte(std::max(work.bytes, work.distance));
     return work.kernels * launch + working +
            work.read * std::max(device.productReadSeconds, std::max(far, work.readSeconds) * device.productTraffic) +

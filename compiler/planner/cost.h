@@ -102,6 +102,21 @@ struct Product {
   double m = 1, n = 1, k = 1, batch = 1;
 };
 
+// The passes of a convolution, and its channels on one device: of one of its groups.
+enum class ConvolutionPass : uint8_t { Forward, GradInput, GradWeight };
+struct ConvolutionShape {
+  double in = 1, out = 1, groups = 1;
+  double inputBytes = 0, outputBytes = 0, weightBytes = 0;
+};
+// What blocks of channels make of a pass: `work` times its FLOP, and bytes read and written to bring its operands into
+// blocks and its result back. oneDNN's forward pass and the weights' gradient take fewer channels than a block as they
+// are; groups of channels are filled up one by one, on one side but for the weights' gradient, and those of one channel
+// not at all.
+struct Blocked {
+  double work = 1, ordered = 0;
+};
+Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &shape);
+
 // What an operation of this name does with an element of its result (of a reduction: of its operand).
 ElementWork elementWorkOf(const std::string &op);
 
@@ -115,6 +130,8 @@ struct LocalWork {
   Product product;
   double read = 0, written = 0; // bytes of them that a product on a CPU reorders before it works; those of its result
   double readSeconds = 0, writtenSeconds = 0; // what a byte of either takes at least, where it comes from afar
+  bool hasOwnWeights = false;                 // each product of a batch multiplies by weights of its own, as experts do
+  bool isConvolution = false; // `flops` counts what blocks of channels are filled up with; `read` is what is ordered
   bool memoryBound = false;
   bool isScores = false;                // memory bound, in the core of an attention
   bool isUpdate = false;                // memory bound, of the optimizer
@@ -129,12 +146,15 @@ struct LocalWork {
 // memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth + elements
 // * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's
 // edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n).
-// Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more. A CPU's product does
-// not read while it works: weights are copied into another order first, and for their gradient what it is made of; what
-// it writes to memory is written beside its work for a part. There, of products that are not in batches,
+// Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; those with weights
+// of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A CPU's
+// product does not read while it works: weights are copied into another order first, and for their gradient what it is
+// made of; what it writes to memory is written beside its work for a part. There, of products that are not in batches,
 //   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
 //         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
-// where weights, and their gradients, have the bandwidth of memory that all weights pass through.
+// where weights, and their gradients, have the bandwidth of memory that all weights pass through; and of convolutions
+//   start + flops * filling / (peak * efficiency) + ordered * max(orderSeconds, 1 / bandwidth)
+// with constants of their own (ConvolutionLaw).
 // The host hands
 // kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);

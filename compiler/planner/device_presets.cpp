@@ -144,6 +144,9 @@ Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
   // The compiler's kernels on such a core: half the speed that `cleave probe` finds on Zen 5, as of the products.
   constexpr double perCore[elementWorks] = {0, 10e-12, 100e-12, 700e-12, 200e-12, 1500e-12, 1000e-12};
   for (size_t work = 0; work < elementWorks; ++work) device.elementSeconds[work] = perCore[work] / share;
+  // oneDNN's blocks with AVX-512, and as fast as products; bringing tensors into them likewise at half of Zen 5's
+  // speed.
+  device.convolutions = {16, 0.9, 2e-6, 40e-12 / share};
   fillDefaults(device);
   return device;
 }

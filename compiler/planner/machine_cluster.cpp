@@ -47,6 +47,19 @@ void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &devi
   }
 }
 
+// Experts: what each product takes beside its work and the copy of its weights.
+void fitExperts(const MachineFigures &figures, const LayerFit &fit, Device &device) {
+  double starts = 0, count = 0;
+  for (const runtime::ProductFigure &p : figures.products) {
+    if (!p.hasOwnWeights) continue;
+    const double working = flopsOf(p) / fit.rate * edgeFactor(p, fit.lost);
+    const double copying = 4 * double(p.batch) * double(p.k) * double(p.n) * fit.readSeconds;
+    starts += std::max(0.0, flopsOf(p) / p.rate - fit.start - working - copying) / double(p.batch);
+    ++count;
+  }
+  if (count > 0) device.expertStartSeconds = starts / count;
+}
+
 // Weights from memory: what their products take beside their work, reading and, for their gradient, writing them.
 void fitStreaming(const MachineFigures &figures, const LayerFit &fit, Device &device) {
   double logs = 0, count = 0, written = 0, writes = 0;
@@ -186,6 +199,12 @@ Cluster clusterOf(const MachineFigures &figures) {
     double peak = fit.rate;
     for (const runtime::LayerFigure &layer : figures.layers)
       peak = std::max(peak, 6 * double(layer.samples) * double(layer.in) * double(layer.out) / layer.seconds);
+    if (!figures.convolutions.empty()) {
+      const ConvolutionFit convolutions = fitConvolutions(figures.convolutions);
+      peak = std::max(peak, convolutions.rate);
+      device.convolutions = {convolutions.block, convolutions.rate / peak, convolutions.start,
+                             convolutions.orderSeconds};
+    }
     device.flops = {{"fp32", peak}};
     device.computeEfficiency = fit.rate / peak;
     device.halfRateDimension = fit.lost;
@@ -193,6 +212,7 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.productStartSeconds = std::max(device.launchSeconds, fit.start);
     device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);
+    fitExperts(figures, fit, device);
     fitStreaming(figures, fit, device);
   }
   device.elementSeconds.fill(0);

@@ -50,6 +50,12 @@ double explained(const Row &row, const Row &x) {
   return sum;
 }
 
+double errorOf(const std::vector<Row> &rows, const Row &x) {
+  double error = 0;
+  for (const Row &row : rows) error += std::abs(explained(row, x) - 1);
+  return error;
+}
+
 // Weighted least squares of `rows` x = 1 over the terms in `mask`, the others zero; none when they do not determine it.
 std::optional<Row> leastSquares(const std::vector<Row> &rows, const std::vector<double> &weights, unsigned mask) {
   double a[terms][terms + 1] = {};
@@ -91,6 +97,22 @@ std::optional<Row> leastErrors(const std::vector<Row> &rows, unsigned mask) {
   return x;
 }
 
+struct Fit {
+  Row x{};
+  double error = std::numeric_limits<double>::infinity();
+};
+
+// The best of them without a negative term.
+Fit fitRows(const std::vector<Row> &rows) {
+  Fit best;
+  for (unsigned mask : {1u, 3u, 5u, 7u}) {
+    std::optional<Row> x = leastErrors(rows, mask);
+    if (!x || (*x)[0] <= 0 || (*x)[1] < 0 || (*x)[2] < 0) continue;
+    if (const double error = errorOf(rows, *x); error < best.error * (1 - 1e-9)) best = {*x, error};
+  }
+  return best;
+}
+
 } // namespace
 
 // For a given `lost` the time is linear in the other three, none of which is negative. The products that make rows read
@@ -108,15 +130,35 @@ LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
       rows.push_back({2 * product / made, 2 / made, 4 * 2 * in * out / made});
       rows.push_back({product / gradient, 1 / gradient, 4 * s * (in + out) / gradient});
     }
-    for (unsigned mask : {1u, 3u, 5u, 7u}) {
-      std::optional<Row> x = leastErrors(rows, mask);
-      if (!x || (*x)[0] <= 0 || (*x)[1] < 0 || (*x)[2] < 0) continue;
-      double error = 0;
-      for (const Row &row : rows) error += std::abs(explained(row, *x) - 1);
-      if (error >= least * (1 - 1e-9)) continue;
-      least = error;
-      best = {1 / (*x)[0], lost, (*x)[1], (*x)[2]};
+    const Fit fit = fitRows(rows);
+    if (fit.error >= least * (1 - 1e-9)) continue;
+    least = fit.error;
+    best = {1 / fit.x[0], lost, fit.x[1], fit.x[2]};
+  }
+  return best;
+}
+
+// For a given block the time is linear in the other three.
+ConvolutionFit fitConvolutions(std::span<const runtime::ConvolutionFigure> convolutions) {
+  ConvolutionFit best;
+  double least = std::numeric_limits<double>::infinity();
+  for (double block : {1.0, 4.0, 8.0, 16.0, 32.0}) {
+    std::vector<Row> rows;
+    for (const runtime::ConvolutionFigure &c : convolutions) {
+      const double positions = double(c.samples * c.side * c.side), kernel = double(c.kernel * c.kernel);
+      const double in = double(c.in), out = double(c.out), flops = 2 * positions * in * out * kernel;
+      const ConvolutionShape shape{in, out, 1, 4 * positions * in, 4 * positions * out, 4 * in * out * kernel};
+      for (auto [pass, seconds] : {std::pair{ConvolutionPass::Forward, c.forward},
+                                   {ConvolutionPass::GradInput, c.gradInput},
+                                   {ConvolutionPass::GradWeight, c.gradWeight}}) {
+        const Blocked blocked = blockedBy(block, pass, shape);
+        rows.push_back({flops * blocked.work / seconds, 1 / seconds, blocked.ordered / seconds});
+      }
     }
+    const Fit fit = fitRows(rows);
+    if (fit.error >= least * (1 - 1e-9)) continue;
+    least = fit.error;
+    best = {1 / fit.x[0], block, fit.x[1], fit.x[2]};
   }
   return best;
 }

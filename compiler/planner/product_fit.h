@@ -1,4 +1,4 @@
-// The laws of matrix products (cost.h) that measured rates come closest to.
+// The laws of matrix products and convolutions (cost.h) that measured rates come closest to.
 //
 //   fitProducts({{1, 512, 512, 512, 2.1e11}, ...}, 1.3e-6)     // {.rate = 2.3e11, .lost = 4.5}
 #pragma once
@@ -27,5 +27,12 @@ struct LayerFit {
 };
 // Least sum of relative errors: a trial that something else disturbed moves nothing.
 LayerFit fitLayers(std::span<const runtime::LayerFigure> layers);
+
+// What convolutions take on a CPU: FLOP/s with whole blocks of channels, a start, and seconds for each byte that is
+// ordered (ConvolutionLaw). Least sum of relative errors.
+struct ConvolutionFit {
+  double rate = 0, block = 0, start = 0, orderSeconds = 0;
+};
+ConvolutionFit fitConvolutions(std::span<const runtime::ConvolutionFigure> convolutions);
 
 } // namespace cleave::planner

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 namespace cleave::planner {
 namespace {
@@ -66,6 +67,29 @@ Product productOf(const Node &node, const LocalSizes &local) {
     (inA && inB && inResult ? product.batch : inA && inB ? product.k : inA ? product.m : product.n) *= size;
   }
   return product;
+}
+
+// Which pass of a convolution a node is; none: it is a product, or a device's convolutions are products.
+std::optional<ConvolutionPass> passOf(const Node &node, const Device &device) {
+  if (device.convolutions.block <= 0 || node.results.size() != 1) return std::nullopt;
+  if (node.op == "Conv") return ConvolutionPass::Forward;
+  if (node.op == "ConvGradInput") return ConvolutionPass::GradInput; // transposed
+  return std::nullopt;
+}
+
+// Weights are [out, in, ...], of all groups and of one: a group is a factor of both operands and of the result.
+ConvolutionShape shapeOf(const Node &node, const LocalSizes &local) {
+  auto sizeOf = [&](const std::vector<int64_t> &factors) {
+    double size = 1;
+    for (int64_t factor : factors) size *= local.of(node, factor);
+    return size;
+  };
+  ConvolutionShape shape;
+  const auto &weights = node.rule.operands[1];
+  shape.groups = productOf(node, local).batch;
+  shape.out = std::max(1.0, sizeOf(weights[0]) / shape.groups);
+  shape.in = std::max(1.0, sizeOf(weights[1]));
+  return shape;
 }
 
 void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const SplitModel &model,
@@ -175,8 +199,26 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     work.product = productOf(node, local);
     if (node.operands.size() > 1) work.read = bytes(node.operands[1], candidate.uses[1].layout);
     if (hasWeights) work.readSeconds = model.weightSecondsPerByte;
+    work.hasOwnWeights = hasWeights;
     if (!node.results.empty()) work.written = bytes(node.results[0], candidate.results[0]);
   }
+  const std::optional<ConvolutionPass> pass = passOf(node, cluster.device);
+  ConvolutionShape convolution;
+  if (pass) {
+    convolution = shapeOf(node, local);
+    convolution.inputBytes = bytes(node.operands[0], candidate.uses[0].layout);
+    convolution.outputBytes = work.written;
+    if (*pass == ConvolutionPass::GradInput) std::swap(convolution.inputBytes, convolution.outputBytes);
+    convolution.weightBytes = work.read;
+    work.isConvolution = true;
+  }
+  auto fillBlocks = [&](ConvolutionPass as) {
+    if (!pass) return;
+    const Blocked blocked = blockedBy(cluster.device.convolutions.block, as, convolution);
+    work.flops *= blocked.work;
+    work.read = blocked.ordered;
+  };
+  if (pass) fillBlocks(*pass);
   // Queries meet the keys of each device in a product and in kernels of their own.
   const bool onRing = facts.sequence.inAttention[size_t(index)] && model.isOnRing(index) && !fusedCore;
   if (onRing) {
@@ -217,15 +259,19 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   // One operation an operand: of as much work, with one of its dimensions summed over instead of k.
   const Product forward = work.product;
   const double result = work.written, weights = work.read, rows = bytes(node.operands[0], candidate.uses[0].layout);
-  work.flops = node.backwardFlops * part / double(gradients);
+  const double flops = node.backwardFlops * part / double(gradients);
   for (size_t o = 0; o < node.operands.size(); ++o) {
     if (!facts.needsGradient[size_t(node.operands[o])]) continue;
     work.product = o == 0 ? Product{forward.m, forward.k, forward.n, forward.batch}
                           : Product{forward.k, forward.n, forward.m, forward.batch};
+    work.flops = flops;
     work.read = o == 0 ? weights : rows + result;
     work.written = o == 0 ? rows : bytes(node.operands[o], candidate.uses[o].layout);
     work.readSeconds = hasWeights && o == 0 ? model.weightSecondsPerByte : 0;
     work.writtenSeconds = hasWeights && o > 0 ? model.weightSecondsPerByte : 0;
+    fillBlocks(o > 0                              ? ConvolutionPass::GradWeight
+               : pass == ConvolutionPass::Forward ? ConvolutionPass::GradInput
+                                                  : ConvolutionPass::Forward);
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }

@@ -72,6 +72,39 @@ public:
     return Status::ok();
   }
 
+  // Fewer channels than a vector has numbers, as many and more; large images and small ones.
+  Status convolutions() {
+    using Pass = plan::Convolution;
+    for (auto [samples, in, out, side, kernel] : std::initializer_list<std::array<int64_t, 5>>{{32, 3, 16, 32, 3},
+                                                                                               {32, 8, 8, 32, 3},
+                                                                                               {32, 16, 16, 8, 3},
+                                                                                               {32, 16, 16, 16, 3},
+                                                                                               {8, 32, 32, 16, 3},
+                                                                                               {8, 64, 256, 14, 1},
+                                                                                               {1, 64, 64, 28, 3},
+                                                                                               {4, 128, 128, 14, 3}}) {
+      ConvolutionFigure figure{samples, in, out, side, kernel};
+      const double flops = 2 * double(samples * in * out) * double(side * side) * double(kernel * kernel);
+      for (auto [pass, seconds] : {std::pair{Pass::FORWARD, &figure.forward},
+                                   {Pass::GRAD_INPUT, &figure.gradInput},
+                                   {Pass::GRAD_WEIGHT, &figure.gradWeight}}) {
+        TrialPlan trial(all());
+        plan::Buffer x = trial.buffer(plan::F32, {samples, in, side, side}),
+                     y = trial.buffer(plan::F32, {samples, out, side, side}),
+                     weights = trial.buffer(plan::F32, {out, in, kernel, kernel});
+        const int repeats = repeatsFor(flops / 1e11);
+        for (int i = 0; i < repeats; ++i) trial.convolution(pass, x, weights, y);
+        CLEAVE_RETURN_IF_ERROR(each(trial, repeats, *seconds));
+      }
+      figures.convolutions.push_back(figure);
+      probe.say(fmt::format("convolution      {} x [{}, {}, {}] to {} channels by {} x {}: {:.1f} GFLOP/s a device, of "
+                            "gradients {:.1f} and {:.1f}",
+                            samples, in, side, side, out, kernel, kernel, flops / figure.forward / 1e9,
+                            flops / figure.gradInput / 1e9, flops / figure.gradWeight / 1e9));
+    }
+    return Status::ok();
+  }
+
   // Products of attention: samples and heads are batches, a row's heads lie beside each other. Scores, their sums over
   // values, and the gradients of both.
   Status attention() {
@@ -102,6 +135,27 @@ public:
         probe.say(fmt::format("attention        {:>3} x [{}, {}] [{}, {}]: {:.1f} GFLOP/s a device", samples * heads,
                               positions, form.k, form.k, form.n, flops / seconds / 1e9));
       }
+    }
+    return Status::ok();
+  }
+
+  // Few rows for each of some experts, by that one's weights.
+  Status experts() {
+    for (auto [experts, rows, in, out] :
+         std::initializer_list<std::array<int64_t, 4>>{{4, 24, 16, 32}, {8, 32, 64, 64}}) {
+      TrialPlan trial(all());
+      plan::Buffer x = trial.buffer(plan::F32, {experts, rows, in}), y = trial.buffer(plan::F32, {experts, rows, out}),
+                   weights = trial.buffer(plan::F32, {experts, in, out});
+      const double flops = 2 * double(experts * rows * in * out);
+      const int repeats = repeatsFor(flops / 1e10);
+      for (int i = 0; i < repeats; ++i)
+        trial.product(x, weights, y, {experts}, rows, out, in,
+                      {{rows * in, in, 1}, {in * out, out, 1}, {rows * out, out, 1}});
+      double seconds = 0;
+      CLEAVE_RETURN_IF_ERROR(each(trial, repeats, seconds));
+      figures.products.push_back({experts, rows, out, in, flops / seconds, false, false, true});
+      probe.say(fmt::format("experts          {:>3} x [{}, {}] [{}, {}]: {:.1f} GFLOP/s a device", experts, rows, in,
+                            in, out, flops / seconds / 1e9));
     }
     return Status::ok();
   }
@@ -286,7 +340,9 @@ Result<MachineFigures> MachineProbe::measure() const {
   Measurement measurement(*this, figures);
   CLEAVE_RETURN_IF_ERROR(measurement.overheads());
   CLEAVE_RETURN_IF_ERROR(measurement.layers());
+  CLEAVE_RETURN_IF_ERROR(measurement.convolutions());
   CLEAVE_RETURN_IF_ERROR(measurement.attention());
+  CLEAVE_RETURN_IF_ERROR(measurement.experts());
   CLEAVE_RETURN_IF_ERROR(measurement.streamingProducts());
   CLEAVE_RETURN_IF_ERROR(measurement.kernels());
   CLEAVE_RETURN_IF_ERROR(measurement.streams());

@@ -30,9 +30,16 @@ struct LayerFigure {
 // Matrix products, f32: `batch` of out[m,n] = a[m,k] b[k,n].
 struct ProductFigure {
   int64_t batch = 1, m = 0, n = 0, k = 0;
-  double rate = 0;          // FLOP/s of one device
-  bool isStrided = false;   // rows of the operands lie apart, as attention has them
-  bool isStreaming = false; // b, or where m is larger than k the result, lies in memory, each time elsewhere
+  double rate = 0;            // FLOP/s of one device
+  bool isStrided = false;     // rows of the operands lie apart, as attention has them
+  bool isStreaming = false;   // b, or where m is larger than k the result, lies in memory, each time elsewhere
+  bool hasOwnWeights = false; // each product of the batch multiplies by weights of its own, as experts do
+};
+// The passes of a convolution, f32: y[samples, out, side, side] of x[samples, in, side, side] and weights [out, in,
+// kernel, kernel].
+struct ConvolutionFigure {
+  int64_t samples = 0, in = 0, out = 0, side = 0, kernel = 0;
+  double forward = 0, gradInput = 0, gradWeight = 0; // seconds
 };
 // A kernel of the compiler, as a plan whose step launches it once; what it does with how many elements (names of
 // planner/cluster.h), and the bytes that it reads and writes. `update`: arithmetic in memory as an optimizer does it.
@@ -74,6 +81,7 @@ struct MachineFigures {
   double soloSeconds = 0;      // the same with too little to share: on one thread
   std::vector<LayerFigure> layers;
   std::vector<ProductFigure> products; // of attention and of streaming weights
+  std::vector<ConvolutionFigure> convolutions;
   std::vector<KernelFigure> kernels;
   std::vector<StreamFigure> streams;
   std::vector<CollectiveFigure> collectives; // none with one device

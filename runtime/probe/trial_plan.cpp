@@ -75,6 +75,21 @@ void TrialPlan::product(const plan::Buffer &lhs, const plan::Buffer &rhs, const 
   contract.mutable_out_strides()->Assign(strides.out.begin(), strides.out.end());
 }
 
+void TrialPlan::convolution(plan::Convolution::Pass pass, const plan::Buffer &x, const plan::Buffer &weights,
+                            const plan::Buffer &y) {
+  plan::Convolution &convolution = *add("convolution").mutable_convolution();
+  convolution.set_pass(pass);
+  *convolution.mutable_input() = x, *convolution.mutable_weight() = weights, *convolution.mutable_output() = y;
+  for (int dim = 2; dim < weights.shape_size(); ++dim) {
+    const int64_t around = weights.shape(dim) - 1;
+    convolution.add_strides(1);
+    convolution.add_dilations(1);
+    convolution.add_pads_begin(around / 2);
+    convolution.add_pads_end(around - around / 2);
+  }
+  convolution.set_groups(1);
+}
+
 void TrialPlan::collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
                            const plan::Buffer &output) {
   if (fragment->commands_size()) {

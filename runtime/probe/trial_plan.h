@@ -29,6 +29,9 @@ public:
   };
   void product(const plan::Buffer &lhs, const plan::Buffer &rhs, const plan::Buffer &out,
                const std::vector<int64_t> &batch, int64_t m, int64_t n, int64_t k, const Strides &strides);
+  // A pass of y[samples, out, ...] = x[samples, in, ...] * weights[out, in, ...], padded so that y is as large as x.
+  void convolution(plan::Convolution::Pass pass, const plan::Buffer &x, const plan::Buffer &weights,
+                   const plan::Buffer &y);
   // In the communication lane, as compiled plans have them: after the command before it, before the one after it.
   void collective(plan::Collective::Op op, const std::string &axis, const plan::Buffer &input,
                   const plan::Buffer &output);

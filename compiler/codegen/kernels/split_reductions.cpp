@@ -15,6 +15,7 @@ namespace cleave::codegen {
 namespace {
 
 constexpr int64_t minParts = 8;
+constexpr int64_t sideBySide = 256; // elements
 
 // When a reduction is cut: it has fewer results than `few`, and reduces at least `many` elements to each of them.
 struct Limits {
@@ -44,19 +45,23 @@ void split(Operation *op, const Limits &limits) {
   if (each < (isRows ? limits.manyInRow : limits.manyInColumn)) return;
   if (results >= (isRows ? limits.fewRows : limits.fewColumns)) return;
 
-  // The run of neighbouring reduced dimensions with the most elements is cut; the others stay as they are.
-  int64_t first = -1, last = -1, most = 1;
+  // The run of neighbouring reduced dimensions that gives the most parts is cut, the outermost of them; the others stay
+  // as they are. Of elements that lie side by side a part has enough to be summed up in vectors.
+  int64_t first = -1, last = -1, most = 1, parts = 1;
   for (int64_t begin = 0; begin < type.getRank(); ++begin) {
     int64_t product = 1, end = begin;
     for (; end < type.getRank() && isReduced(end); ++end) product *= type.getDimSize(end);
-    if (product > most) {
+    const bool isInnermost = isRows && begin <= innermost && innermost < end;
+    const int64_t limit = isRows ? limits.rowParts : limits.columnParts;
+    const int64_t found = largestDivisor(product, isInnermost ? std::min(limit, product / sideBySide) : limit);
+    if (found > parts) {
+      parts = found;
       most = product;
       first = begin;
       last = end;
     }
     begin = std::max(begin, end - 1);
   }
-  int64_t parts = largestDivisor(most, isRows ? limits.rowParts : limits.columnParts);
   if (parts < minParts) return;
 
   SmallVector<int64_t> shape, inner;

@@ -30,3 +30,23 @@ func.func @bias_gradient(%x: tensor<8192x768xf32>) -> tensor<768xf32> {
   %0 = onnx.ReduceSum %x {axes = array<i64: 0>} : (tensor<8192x768xf32>) -> tensor<768xf32>
   return %0 : tensor<768xf32>
 }
+
+// Of a batch normalization's sums the samples are cut: the elements of a channel stay side by side.
+// CHECK-LABEL: func.func @channels
+// CHECK: onnx.ReduceSum {{.*}} -> tensor<32x8xf32>
+// CHECK: onnx.ReduceSum {{.*}} {axes = array<i64: 0>} {{.*}} -> tensor<8xf32>
+// GPU-LABEL: func.func @channels
+// GPU: onnx.ReduceSum {{.*}} -> tensor<32x8xf32>
+func.func @channels(%x: tensor<32x8x32x32xf32>) -> tensor<8xf32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 0, 2, 3>} : (tensor<32x8x32x32xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// With few samples its images are, in parts of 256 elements.
+// CHECK-LABEL: func.func @images
+// CHECK: onnx.ReduceSum {{.*}} (tensor<4x8x16x256xf32>) -> tensor<8x16xf32>
+// CHECK: onnx.ReduceSum {{.*}} -> tensor<8xf32>
+func.func @images(%x: tensor<4x8x64x64xf32>) -> tensor<8xf32> {
+  %0 = onnx.ReduceSum %x {axes = array<i64: 0, 2, 3>} : (tensor<4x8x64x64xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}

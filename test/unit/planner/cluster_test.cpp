@@ -362,5 +362,50 @@ TEST(Caches, ProductsReadWeightsFromAfar) {
   EXPECT_NEAR(operationSeconds(cluster, "fp32", work) - near, 1.5 * more, 1e-15);
 }
 
+// Of 8 channels in blocks of 16 half of the work is for nothing on either side that is filled up.
+TEST(Convolutions, BlocksAreFilledUp) {
+  auto blocked = [](ConvolutionPass pass, double in, double out, double groups) {
+    return blockedBy(16, pass, {in, out, groups, 1000, 2000, 10});
+  };
+  using enum ConvolutionPass;
+  EXPECT_EQ(blocked(Forward, 16, 32, 1).work, 1);
+  EXPECT_EQ(blocked(Forward, 16, 32, 1).ordered, 2 * 1000 + 2 * 2000 + 20); // there and back, all three
+  EXPECT_EQ(blocked(Forward, 3, 8, 1).work, 2);                             // colours are read as they lie
+  EXPECT_EQ(blocked(Forward, 3, 8, 1).ordered, 3 * 2000 + 20);
+  EXPECT_EQ(blocked(GradWeight, 3, 8, 1).work, 2);
+  EXPECT_EQ(blocked(GradInput, 4, 8, 1).work, 8);
+  EXPECT_EQ(blocked(Forward, 24, 16, 1).work, 32.0 / 24);
+  // Sixteen groups of four channels: one side, but both where the weights' gradient is made.
+  EXPECT_EQ(blocked(Forward, 4, 4, 16).work, 4);
+  EXPECT_EQ(blocked(GradInput, 4, 4, 16).work, 4);
+  EXPECT_EQ(blocked(GradWeight, 4, 4, 16).work, 16);
+  EXPECT_EQ(blocked(GradWeight, 1, 1, 64).work, 1); // a filter for each channel
+  EXPECT_EQ(blocked(Forward, 4, 4, 16).ordered, 2 * 1000 + 2 * 2000 + 20);
+}
+
+// Experts' products are as many with weights of their own, where others of a batch share a start.
+TEST(Cost, ExpertsCopyTheirWeights) {
+  Cluster cluster = *parseCluster("cpu:1");
+  cluster.device.batchedEfficiency = 0.5;
+  cluster.device.batchStartSeconds = 1e-8;
+  cluster.device.productStartSeconds = 1e-6;
+  cluster.device.expertStartSeconds = 3e-7;
+  cluster.device.productReadSeconds = 1e-9;
+  LocalWork one;
+  one.product = {32, 64, 64};
+  one.flops = 2 * 32 * 64 * 64;
+  one.read = 4 * 64 * 64;
+  LocalWork four = one;
+  four.product.batch = 4;
+  four.flops *= 4;
+  four.read *= 4;
+  const double each = operationSeconds(cluster, "fp32", one) - 1e-6;
+  four.hasOwnWeights = true;
+  EXPECT_NEAR(operationSeconds(cluster, "fp32", four), 1e-6 + 4 * (each + 3e-7), 1e-15);
+  four.hasOwnWeights = false;
+  const double working = each - one.read * 1e-9;
+  EXPECT_NEAR(operationSeconds(cluster, "fp32", four), 1e-6 + 4 * (2 * working + 1e-8), 1e-15);
+}
+
 } // namespace
 } // namespace cleave::planner

@@ -31,6 +31,30 @@ runtime::MachineFigures lawful(int64_t devices) {
     figures.products.push_back(
         {8, int64_t(size), int64_t(size), 16, flops / (3 * flops / rate * edges + 8 * 100e-9 + call), true});
   }
+  // Experts: 300 ns a product.
+  for (double size : {64.0, 32.0}) {
+    double flops = 2 * 24 * size * size * 4, edges = (1 + lost / 24) * (1 + lost / size) * (1 + lost / size);
+    double seconds = call + flops / rate * edges + 4 * (300e-9 + 4 * size * size * reading);
+    figures.products.push_back({4, 24, int64_t(size), int64_t(size), flops / seconds, false, false, true});
+  }
+  // Convolutions at half the rate, in blocks of 16 channels: of 8 channels half of what is done counts, on either side.
+  auto convolution = [&](double samples, double in, double out, double side, double inFill, double outFill) {
+    double positions = samples * side * side, flops = 2 * positions * in * out * 9;
+    double x = 4 * positions * in, y = 4 * positions * out, weights = 4 * in * out * 9;
+    auto pass = [&](double filling, double ordered) {
+      return 3e-6 + flops * filling / (rate / 2) + (ordered + 2 * weights) * 15e-12;
+    };
+    double inOrder = x * (1 + inFill), outOrder = y * (1 + outFill), plainIn = in < 16 ? 0 : inOrder;
+    double plain = (in < 16 ? 1 : inFill) * outFill;
+    figures.convolutions.push_back({int64_t(samples), int64_t(in), int64_t(out), int64_t(side), 3,
+                                    pass(plain, plainIn + outOrder), pass(inFill * outFill, inOrder + outOrder),
+                                    pass(plain, plainIn + outOrder)});
+  };
+  convolution(32, 8, 8, 16, 2, 2);
+  convolution(32, 4, 16, 16, 4, 1);
+  convolution(8, 32, 32, 16, 1, 1);
+  convolution(8, 16, 24, 8, 1, 32.0 / 24);
+  convolution(2, 64, 64, 8, 1, 1);
   // Weights that are read at a quarter of a copy's rate beside the work, and of which half is written beside it.
   double weights = 4096.0 * 4096, edges = (1 + lost / 16) * (1 + lost / 4096) * (1 + lost / 4096);
   double working = call + 2 * 16 * weights / rate * edges;
@@ -91,6 +115,11 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.node.cacheBandwidth / 75e9, 1, 0.02);
   EXPECT_NEAR(cluster.device.batchedEfficiency, 1 / 3.0, 0.01);
   EXPECT_NEAR(cluster.device.batchStartSeconds, 100e-9, 4e-9);
+  EXPECT_NEAR(cluster.device.expertStartSeconds, 300e-9, 4e-9);
+  EXPECT_EQ(cluster.device.convolutions.block, 16);
+  EXPECT_NEAR(cluster.device.flopsAt("fp32") * cluster.device.convolutions.efficiency, 1e11, 1e8);
+  EXPECT_NEAR(cluster.device.convolutions.startSeconds, 3e-6, 1e-8);
+  EXPECT_NEAR(cluster.device.convolutions.orderSeconds, 15e-12, 1e-13);
   EXPECT_NEAR(cluster.device.productStartSeconds, 25e-7, 3e-8);
   EXPECT_NEAR(cluster.device.productReadSeconds, 20e-12, 1e-13);
   EXPECT_NEAR(cluster.device.productTraffic, 4, 0.01);

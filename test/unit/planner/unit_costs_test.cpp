@@ -73,6 +73,33 @@ TEST(UnitCosts, AnUpdateMultipliesAndExchanges) {
               1e-12);
 }
 
+// A convolution of few channels is no faster on a part of them: blocks of channels are filled up anyway.
+TEST(UnitCosts, HalfABlockOfChannelsTakesAsLong) {
+  Cluster cluster = *parseCluster("cpu:2");
+  cluster.device.convolutions.startSeconds = cluster.device.convolutions.orderSeconds = 0;
+  cluster.device.memoryBandwidth = 1e30; // work alone counts
+  Constraints constraints;
+  constraints.allowRedundantWork = true; // candidates that split nothing, too
+  Setting setting;
+  setting.tp = 2;
+  auto passes = [&](int64_t channels, bool isSplit) {
+    ProblemBuilder b("images", 16);
+    int x = b.op("up", "Contract", "bp,pc->bpc", {b.input("x", {16, 64}), b.parameter("u", {64, channels})});
+    x = b.op("conv", "Conv", "bpi,oi->bpo", {x, b.parameter("w", {channels, channels})});
+    b.op("loss", "Sum", "bpo->", {x});
+    Node &conv = b.problem.nodes[1];
+    conv.cheap = false;
+    conv.flops = 2.0 * 16 * 64 * double(channels * channels);
+    conv.backwardFlops = 2 * conv.flops;
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, constraints), cluster, constraints, setting);
+    for (const Candidate &candidate : model.variables[size_t(model.variableOfNode[1])].candidates)
+      if (isSplit ? candidate.uses[1].layout == 0 : candidate.factor < 0) return candidate.forward + candidate.backward;
+    return -1.0;
+  };
+  EXPECT_NEAR(passes(16, true) / passes(16, false), 1, 1e-9);
+  EXPECT_NEAR(passes(32, true) / passes(32, false), 0.5, 1e-9);
+}
+
 // A table that the first unit reads whole and the last one in parts lies in parts: every stage that reads it has a sum
 // of whole gradients, and a step without stages has one.
 TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
