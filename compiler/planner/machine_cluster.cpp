@@ -210,6 +210,8 @@ Cluster clusterOf(const MachineFigures &figures) {
     device.halfRateDimension = fit.lost;
     device.launchSeconds = std::max(alone, fitStart(figures, device, true));
     device.productStartSeconds = std::max(device.launchSeconds, fit.start);
+    // It brings its operands into blocks, and its result back, by commands of their own.
+    device.convolutions.startSeconds = std::max(device.convolutions.startSeconds, 4 * device.launchSeconds);
     device.productReadSeconds = fit.readSeconds;
     fitBatched(figures, fit, device);
     fitExperts(figures, fit, device);

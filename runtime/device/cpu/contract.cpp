@@ -83,7 +83,7 @@ template <typename Element, typename Sum> Prepared loops(const plan::Contract &c
   });
 }
 
-// A stride of a size-1 dimension says nothing; oneDNN wants a consistent one.
+// A stride of a size-1 dimension says nothing; oneDNN wants one that holds what is inside.
 int64_t strideOf(int64_t size, int64_t stride, int64_t otherwise) {
   return size == 1 || stride == 0 ? otherwise : stride;
 }
@@ -96,8 +96,11 @@ dnnl::memory::desc matrix(const std::vector<int64_t> &batchSizes, const std::vec
   if (rows == 1) rowStride = columnStride * columns;
   if (columns == 1) columnStride = rowStride == 1 ? rows : 1;
   if (rows == 1 && columns == 1) rowStride = columnStride = 1;
-  for (size_t d = 0; d < dims.size(); ++d)
-    strides[d] = strideOf(dims[d], strides[d], std::max(rowStride * rows, columnStride * columns));
+  int64_t extent = std::max(rowStride * rows, columnStride * columns);
+  for (size_t d = dims.size(); d-- > 0;) {
+    strides[d] = strideOf(dims[d], strides[d], extent);
+    extent = std::max(extent, strides[d] * dims[d]);
+  }
   dims.insert(dims.end(), {rows, columns});
   strides.insert(strides.end(), {rowStride, columnStride});
   return {dims, type, strides};
@@ -136,11 +139,22 @@ Places inArena(const plan::Contract &c, const CpuContext &context, const Problem
   return {{left.dtype(), context.at(left)}, {right.dtype(), context.at(right)}, {c.out().dtype(), context.at(c.out())}};
 }
 
-// The three matrices over batch dimensions from `outside` on.
+// Sequence before samples: rows of all of the batch lie between two rows of one. oneDNN has fast code for that where a
+// dimension of one stands before the batch.
+bool wantsLifting(const Problem &p, size_t inside) {
+  if (inside != 1) return false;
+  const ContractBatch &b = p.batch.back();
+  auto lieBetween = [](int64_t batch, int64_t rows, int64_t columns) {
+    return batch > 0 && batch < std::max(rows, columns);
+  };
+  return lieBetween(b.lhs, p.lhsM, p.lhsK) || lieBetween(b.rhs, p.rhsK, p.rhsN) || lieBetween(b.out, p.outM, p.outN);
+}
+
+// The three matrices over batch dimensions from `outside` on. Lifted: with a dimension of one before them.
 struct Matrices {
   dnnl::memory::desc lhs, rhs, out;
 
-  Matrices(const Problem &p, size_t outside, const Places &places) {
+  Matrices(const Problem &p, size_t outside, const Places &places, bool isLifted = false) {
     std::vector<int64_t> sizes[3], strides[3];
     for (size_t d = outside; d < p.batch.size(); ++d) {
       const ContractBatch &b = p.batch[d];
@@ -148,6 +162,8 @@ struct Matrices {
           sizes[2].push_back(b.size);
       strides[0].push_back(b.lhs), strides[1].push_back(b.rhs), strides[2].push_back(b.out);
     }
+    if (isLifted)
+      for (int i = 0; i < 3; ++i) sizes[i].insert(sizes[i].begin(), 1), strides[i].insert(strides[i].begin(), 0);
     lhs = matrix(sizes[0], strides[0], p.m, p.k, p.lhsM, p.lhsK, dnnlType(places.lhs.dtype));
     rhs = matrix(sizes[1], strides[1], p.k, p.n, p.rhsK, p.rhsN, dnnlType(places.rhs.dtype));
     out = matrix(sizes[2], strides[2], p.m, p.n, p.outM, p.outN, dnnlType(places.out.dtype));
@@ -160,7 +176,7 @@ using Sequence = std::unique_ptr<PrimitiveSequence>;
 Sequence matmul(const plan::Contract &c, const CpuContext &context, const Problem &p, const Places &places,
                 size_t inside, bool allowReference) {
   size_t outside = p.batch.size() - inside;
-  auto [lhs, rhs, out] = Matrices(p, outside, places);
+  auto [lhs, rhs, out] = Matrices(p, outside, places, wantsLifting(p, inside));
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (c.accumulate()) {
@@ -170,9 +186,9 @@ Sequence matmul(const plan::Contract &c, const CpuContext &context, const Proble
   }
   dnnl::memory::desc bias;
   if (c.has_bias()) {
-    Dims ones(inside + 1, 1);
+    Dims ones(size_t(out.get_ndims()) - 1, 1);
     ones.push_back(p.n);
-    Dims biasStrides(inside + 1, p.n);
+    Dims biasStrides(size_t(out.get_ndims()) - 1, p.n);
     biasStrides.push_back(1);
     bias = {ones, dnnlType(c.bias().dtype()), biasStrides};
   }
