@@ -255,7 +255,10 @@ double leastUpdateSeconds(const SplitModel &model) {
 }
 
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
-  return costState(model, choice, stepPrice(model).exposed);
+  const StepPrice ofStep = stepPrice(model);
+  StateCosts costs = costState(model, choice, ofStep.exposed);
+  costs.ofOtherRanks = ofStep.ofEachRank;
+  return costs;
 }
 
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice, double ofStep) {

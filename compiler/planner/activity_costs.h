@@ -34,9 +34,11 @@ double leastUpdateSeconds(const SplitModel &model);
 struct StateCosts {
   std::vector<UnitState> kinds;
   std::vector<UnitState> shared; // beside UnitLayout::shared: in every stage that reads the parameter, but once
+  // Seconds of what every rank of a pipeline sums up once a step: of the rank that has the last unit in that one's.
+  double ofOtherRanks = 0;
 };
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice);
-// With so many seconds in place of stepPrice().
+// With so many seconds in place of stepPrice(), of one rank: for bounds.
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice, double ofStep);
 
 } // namespace cleave::planner

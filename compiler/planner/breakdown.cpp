@@ -67,6 +67,7 @@ public:
     addParameters();
     addTied();
     addWaiting();
+    addHeld();
     hide();
     for (TimePart &row : rows) {
       row.computeSeconds /= double(model.setting.pp);
@@ -150,9 +151,29 @@ private:
       time.communicationSeconds += copies * price.exposed;
       time.besideSeconds += copies * price.hideable;
     }
-    const Price ofStep = stepPrice(model, &collectives);
-    scaleNew(1);
-    if (ofStep.exposed > 0) row(model.layout->units.back().end - 1, "optimizer").communicationSeconds += ofStep.exposed;
+    addStepSums();
+  }
+
+  // Where the last unit of each rank is; what one rank does alone is done where the loss is.
+  void addStepSums() {
+    const StageProblem stages = decided.stages();
+    const StepPrice price = stepPrice(model, &collectives);
+    for (; scaled < collectives.size(); ++scaled) {
+      const double times = collectives[scaled].isOfEachRank ? double(stages.ranks()) : 1.0;
+      collectives[scaled].seconds *= times;
+      collectives[scaled].times *= times;
+    }
+    std::map<int, int> lastNodes; // by rank
+    for (int stage = 0; stage < stages.stages(); ++stage) {
+      const size_t next = size_t(stage) + 1 < decided.plan.firstUnits.size()
+                              ? size_t(decided.plan.firstUnits[size_t(stage) + 1])
+                              : model.layout->units.size();
+      lastNodes[stages.rankOf(stage)] = model.layout->units[next - 1].end - 1;
+    }
+    for (auto [rank, node] : lastNodes) {
+      const double seconds = rank == stages.rankOf(stages.stages() - 1) ? price.exposed : price.ofEachRank;
+      if (seconds > 0) row(node, "optimizer").communicationSeconds += seconds;
+    }
   }
 
   // Ranks of a pipeline that have a parameter: several where it is tied over stages.
@@ -181,6 +202,15 @@ private:
       TimePart &time = row(units[u].first, "waiting for the host");
       ++time.count;
       time.computeSeconds += waiting * double(model.setting.microbatches);
+    }
+  }
+
+  // What stages send holds up what they wait for.
+  void addHeld() {
+    for (size_t s = 0; s < evaluation.stages.size(); ++s) {
+      const double held = evaluation.stages[s].heldBySends * double(model.setting.microbatches);
+      const int first = model.layout->units[size_t(decided.plan.firstUnits[s])].first;
+      if (held > 0) row(first, "waiting for links").communicationSeconds += held;
     }
   }
 
@@ -375,6 +405,14 @@ double hiddenBehindProducts(const DecidedModel &decided) {
   double seconds = 0;
   for (const ImpliedCollective &one : ledger.collectives) seconds += one.behindProducts;
   return seconds / double(decided.model.setting.pp);
+}
+
+double contentionOf(const DecidedModel &decided) {
+  const PlanEvaluation evaluation = decided.evaluate();
+  double held = 0; // of all ranks
+  for (const StageDecision &stage : evaluation.stages) held += stage.heldBySends;
+  const Setting &setting = decided.model.setting;
+  return evaluation.contention + held * double(setting.microbatches) / double(setting.pp);
 }
 
 Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {

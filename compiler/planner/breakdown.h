@@ -1,8 +1,7 @@
 // Where a decision's time and memory go, and what it would take elsewhere: for the report.
 //
 //   timeParts(decided)      {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
-//   ... memoryOverTime(decided) {0.8 s, {parameters 10 GiB, ..., activations 31 GiB}}, ... of the device that needs
-//   most
+//   ...
 #pragma once
 #include "compiler/planner/decided_model.h"
 
@@ -46,15 +45,10 @@ std::vector<TimePart> timeParts(const DecidedModel &decided);
 // Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp, what
 // the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
 double hiddenBehindProducts(const DecidedModel &decided);
-
-// Of one device, at the end of each forward or backward pass of a unit or stage (with many, the fullest of each
-// stretch), and at the update, at the step's end. Bytes as the estimate counts them: scratch of operations and of the
-// update have the same room, and gradients that are not added up have it from the first backward pass on.
-struct MemoryPoint {
-  double seconds = 0; // from the step's start
-  MemoryBreakdown memory;
-};
-Result<std::vector<MemoryPoint>> memoryOverTime(const DecidedModel &decided);
+// Of the exposed communication: what collectives take longer since others use their links meanwhile. So likewise.
+// Hidden and exposed communication are all collectives' seconds, but for what stages send each other (which runs beside
+// compute; what a rank waits for it is in the bubble), and for this, and for copies to the host's memory.
+double contentionOf(const DecidedModel &decided);
 
 // The step's time if one thing of the cluster were twice as good and the decision stayed the same.
 struct Sensitivity {

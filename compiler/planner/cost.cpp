@@ -7,16 +7,93 @@
 
 namespace cleave::planner {
 
+namespace {
+
+// Under one node, or one switch, of a tier that lies between devices.
+int64_t devicesWithin(const Cluster &cluster, Tier tier) {
+  return (tier == inNode ? 1 : cluster.levels[tier - 1].nodes) * cluster.devicesPerNode;
+}
+
+// Where groups along an axis meet nodes or switches of so many devices. Groups fill blocks of size * stride devices one
+// after the other, `meshDevices` in all; in a block, switches end at multiples of gcd(block, devices) from its first
+// device on, and at all of them in some block, if there are enough switches. The last one may have fewer devices.
+struct Borders {
+  Borders(const AxisPlace &axis, int64_t devices, int64_t meshDevices)
+      : block(axis.size * axis.stride), devices(devices), step(std::gcd(block, devices)),
+        used(std::max<int64_t>(1, meshDevices / block) * block), areAll(used % std::lcm(block, devices) == 0) {}
+
+  template <class Take> void each(const Take &take) const {
+    for (int64_t border = 1; border < block / step && border * devices < used; ++border)
+      if (const int64_t place = border * devices % block; place > 0) take(place);
+  }
+  // Devices of the smallest part that a border cuts off a block; the block's where there is none.
+  int64_t smallestPart() const {
+    int64_t least = areAll ? step : block;
+    if (!areAll) each([&](int64_t place) { least = std::min({least, place, block - place, devices}); });
+    return least;
+  }
+  // Is there one behind the place `first`, and no farther than `last`?
+  bool areBetween(int64_t first, int64_t last) const {
+    if (areAll) return first / step != last / step;
+    bool isBetween = false;
+    each([&](int64_t place) { isBetween |= first < place && place <= last; });
+    return isBetween;
+  }
+
+  const int64_t block, devices, step, used;
+  const bool areAll;
+};
+
+// Of the group and switch with fewest. A part of a block is shared out to `stride` groups in turns, device by device.
+int64_t fewestWithin(const AxisPlace &axis, int64_t devices, int64_t meshDevices) {
+  const Borders borders(axis, devices, meshDevices);
+  const int64_t least = borders.smallestPart();
+  return least == borders.block ? axis.size : std::max<int64_t>(1, least / axis.stride);
+}
+
+GroupShape groupAlong(const Cluster &cluster, const AxisPlace &axis, int64_t meshDevices) {
+  GroupShape group{axis.size, fewestWithin(axis, cluster.devicesPerNode, meshDevices)};
+  for (size_t l = 0; l < cluster.levels.size(); ++l)
+    group.perSwitch[l] =
+        std::max(group.perNode, fewestWithin(axis, devicesWithin(cluster, l + betweenNodes), meshDevices));
+  return group;
+}
+
+} // namespace
+
 GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride) {
-  int64_t inside = std::max<int64_t>(1, cluster.devicesPerNode / std::max<int64_t>(1, stride));
-  GroupShape group{size, std::min(size, inside)};
-  for (size_t l = 0; l < cluster.levels.size(); ++l) {
-    const int64_t devices = cluster.levels[l].nodes * cluster.devicesPerNode;
-    // Where groups do not begin where switches do, the least that one of them has under a switch.
-    const int64_t least = std::gcd(size * stride, devices) / stride;
-    group.perSwitch[l] = devices >= cluster.numDevices() ? size : std::max(least, group.perNode);
+  return groupAlong(cluster, AxisPlace{size, stride}, cluster.numDevices());
+}
+
+GroupShape groupAlong(const Cluster &cluster, std::span<const AxisPlace> axes, int64_t meshDevices) {
+  GroupShape group;
+  for (size_t first = 0, next = 0; first < axes.size(); first = next) {
+    AxisPlace place{1, axes[first].stride};
+    for (next = first; next < axes.size() && axes[next].stride == place.size * place.stride; ++next)
+      place.size *= axes[next].size;
+    group *= groupAlong(cluster, place, meshDevices);
   }
   return group;
+}
+
+bool isAligned(const Cluster &cluster, const AxisPlace &axis) {
+  const int64_t block = axis.size * axis.stride;
+  for (Tier tier = inNode; tier < cluster.levels.size() + betweenNodes; ++tier) {
+    const int64_t devices = devicesWithin(cluster, tier);
+    if (devices % block == 0 || devices >= cluster.numDevices()) continue;
+    if (block % devices != 0 || (devices % axis.stride != 0 && axis.stride % devices != 0)) return false;
+  }
+  return true;
+}
+
+Tier tierAlong(const Cluster &cluster, const AxisPlace &axis, int64_t rank, int64_t other) {
+  const int64_t first = std::min(rank, other) * axis.stride, last = (std::max(rank, other) + 1) * axis.stride - 1;
+  const Tier highest = cluster.levels.size() + betweenNodes;
+  Tier tier = inNode;
+  while (rank != other && tier < highest &&
+         Borders(axis, devicesWithin(cluster, tier), cluster.numDevices()).areBetween(first, last))
+    ++tier;
+  return tier;
 }
 
 GroupShape &GroupShape::operator*=(const GroupShape &other) {
@@ -37,13 +114,6 @@ Tier tierBetween(const Cluster &cluster, int64_t device, int64_t other) {
   if (nodes[0] == nodes[1]) return inNode;
   Tier tier = betweenNodes;
   for (const NetworkLevel &level : cluster.levels) tier += nodes[0] / level.nodes != nodes[1] / level.nodes;
-  return tier;
-}
-
-Tier tierBetween(const Cluster &cluster, const GroupShape &group, int64_t rank, int64_t other) {
-  const Tier highest = cluster.levels.size() + betweenNodes;
-  Tier tier = inNode;
-  while (tier < highest && rank / group.within(tier) != other / group.within(tier)) ++tier;
   return tier;
 }
 
@@ -107,7 +177,12 @@ Share shareOf(const Cluster &cluster, Tier tier) {
 }
 
 // How far a group's ranks are apart.
-Tier tierOf(const Cluster &cluster, const GroupShape &group) { return tierBetween(cluster, group, 0, group.size - 1); }
+Tier tierOf(const Cluster &cluster, const GroupShape &group) {
+  const Tier highest = cluster.levels.size() + betweenNodes;
+  Tier tier = inNode;
+  while (tier < highest && group.within(tier) < group.size) ++tier;
+  return tier;
+}
 
 // What a group moves between nodes takes, at the slowest level that it crosses. `traffic`: bytes of a rank.
 double networkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double traffic) {

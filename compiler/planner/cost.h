@@ -6,6 +6,7 @@
 #pragma once
 #include "compiler/planner/cluster.h"
 #include <compare>
+#include <span>
 
 namespace cleave::planner {
 
@@ -34,12 +35,25 @@ struct GroupShape {
 };
 // Two ranks that are so far apart.
 GroupShape pairAcross(Tier tier);
-// Of a group whose ranks lie one after the other: what those two of its ranks are apart.
-Tier tierBetween(const Cluster &cluster, const GroupShape &group, int64_t rank, int64_t other);
 
-// Ranks that differ along a mesh axis of `size` whose neighbours are `stride` devices apart. Devices fill nodes in
-// order, so the innermost axis (stride 1) lies inside nodes first.
+// A mesh axis on the devices: neighbours are `stride` devices apart.
+struct AxisPlace {
+  int64_t size = 1, stride = 1;
+};
+// Ranks that differ along a mesh axis. Devices fill nodes in order, so the innermost axis (stride 1) lies inside nodes
+// first. Of all groups along it the one that has fewest ranks in some node, and so with switches: every group takes
+// part in a step, and a ring is as fast as the node that it leaves with fewest links. Groups need not begin where nodes
+// do: 6 on nodes of 8 are devices 0 to 5, 6 to 11 (two and four in a node), 12 to 17, ..., so that perNode is 2.
 GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride);
+// Do groups along the axis, and their neighbours, begin and end where nodes and switches do, or lie inside them?
+bool isAligned(const Cluster &cluster, const AxisPlace &axis);
+// Along several axes, the innermost first, of a mesh of so many devices. Those that follow each other are one, of the
+// product of their sizes; of others the numbers are multiplied, which where neither begins where nodes do may be less
+// than the fewest.
+GroupShape groupAlong(const Cluster &cluster, std::span<const AxisPlace> axes, int64_t meshDevices);
+// The farthest that the devices of two ranks along an axis are apart, of all its groups: rank `rank` of each sends to
+// rank `other`.
+Tier tierAlong(const Cluster &cluster, const AxisPlace &axis, int64_t rank, int64_t other);
 
 // Do groups with so many ranks in a node cross network cards that other groups use too? Then two ranks can have less of
 // the network together than one alone (constants::acrossCards).

@@ -117,14 +117,6 @@ StagePlan planOf(const SplitModel &model, const Decision &decision) {
   return plan;
 }
 
-// The stage of a parameter that ZeRO cuts, by how it lies.
-int zeroOf(const ParameterDecision &parameter, const dist::Axes &zeroAxes) {
-  auto isCut = [&](const dist::Sharding &layout) {
-    return std::ranges::any_of(zeroAxes, [&](const std::string &axis) { return layout.uses(axis); });
-  };
-  return isCut(parameter.parameter) ? 3 : isCut(parameter.gradient) ? 2 : isCut(parameter.state) ? 1 : 0;
-}
-
 // Parameters whose ZeRO stage is below the decision's (mixed_zero.h).
 void readMixedZero(const Decision &decision, const std::vector<int> &choice, SplitModel &model) {
   size_t next = 0;
@@ -134,7 +126,7 @@ void readMixedZero(const Decision &decision, const std::vector<int> &choice, Spl
     const size_t v = size_t(model.variableOfTensor[t]);
     const Variable &variable = model.variables[v];
     if (variable.index != int(t) || model.zeroDimension(int(t), variable.homes[size_t(choice[v])]) < 0) continue;
-    const int zero = zeroOf(parameter, decision.zeroAxes);
+    const int zero = DecidedModel::zeroOf(decision, parameter);
     if (zero >= decision.zero) continue;
     if (model.lowers.empty()) model.lowers.edit().assign(model.problem->tensors.size(), false);
     model.lowers.edit()[t] = true;
@@ -169,6 +161,28 @@ Result<DecidedModel> decide(const Problem &problem, std::shared_ptr<const Proble
 }
 
 } // namespace
+
+int DecidedModel::zeroOf(const Decision &decision, const ParameterDecision &parameter) {
+  auto isCut = [&](const dist::Sharding &layout) {
+    return std::ranges::any_of(decision.zeroAxes, [&](const std::string &axis) { return layout.uses(axis); });
+  };
+  return isCut(parameter.parameter) ? 3 : isCut(parameter.gradient) ? 2 : isCut(parameter.state) ? 1 : 0;
+}
+
+DecidedModel DecidedModel::withLowerZero(int zero, const std::set<std::string> &parameters) const {
+  DecidedModel lower = *this;
+  SharedTable<bool> &lowers = lower.model.lowers;
+  lowers.edit().assign(model.problem->tensors.size(), false);
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome || !parameters.contains(model.problem->tensors[size_t(variable.index)].name)) continue;
+    lowers.edit()[size_t(variable.index)] = model.zeroDimension(variable.index, variable.homes[size_t(choice[v])]) >= 0;
+  }
+  lower.model.setting.lowerZero = zero;
+  lower.activity = costActivity(lower.model, choice);
+  lower.state = costState(lower.model, choice);
+  return lower;
+}
 
 StageProblem DecidedModel::stages() const {
   const Setting &setting = model.setting;

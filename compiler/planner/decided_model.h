@@ -6,6 +6,8 @@
 //   decided->on(faster)->evaluate().predicted.stepSeconds   // the same split elsewhere
 #pragma once
 #include "compiler/planner/stage_plan.h"
+#include <set>
+#include <string>
 
 namespace cleave::planner {
 
@@ -21,6 +23,10 @@ struct DecidedModel {
   // The profile is of the decision's schedule; memory is not limited.
   StageProblem stages() const;
   PlanEvaluation evaluate() const { return evaluatePlan(stages(), plan); }
+  // The ZeRO stage of a parameter, as its gradient and state lie: 0 where ZeRO cannot cut it.
+  static int zeroOf(const Decision &decision, const ParameterDecision &parameter);
+  // With a lower ZeRO stage for those of these parameters that ZeRO can cut; shardings and stages stay as they are.
+  DecidedModel withLowerZero(int zero, const std::set<std::string> &parameters) const;
   // On another cluster of as many devices, which must outlive the result.
   Result<DecidedModel> on(const Cluster &cluster) const;
 };

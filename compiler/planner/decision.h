@@ -120,8 +120,10 @@ struct StageDecision {
   double recompute = 0;                                      // forward work done again, part of backwardInput
   double sendForward = 0, sendBackward = 0;                  // to the stage after, to the one before
   double bytesForward = 0, bytesBackward = 0;                // that are sent
-  double reduction = 0, update = 0;                          // a step: gradients' collectives, optimizer
-  MemoryBreakdown memory;                                    // of the device, with its other stages
+  int linkForward = 0, linkBackward = 0;                     // over which of a device's links (schedule.h)
+  double heldBySends = 0;           // part of communication: what is sent meanwhile has a part of its links
+  double reduction = 0, update = 0; // a step: gradients' collectives, optimizer
+  MemoryBreakdown memory;           // of the device, with its other stages
 };
 
 struct Decision {

@@ -1,5 +1,4 @@
-// A device's memory over the step, as the estimate counts it, by kind.
-#include "compiler/planner/breakdown.h"
+#include "compiler/planner/memory_over_time.h"
 #include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
 #include <vector>
@@ -34,7 +33,6 @@ public:
       if (evaluation.stages.size() > 1 && stage.rank == rank) device = stage.memory;
     const std::vector<Unit> &units = decided.model.layout->units;
     const StageProblem stages = decided.stages();
-    UnitState state;
     std::vector<bool> isMine(units.size());
     for (size_t u = 0; u < units.size(); ++u) {
       auto next = std::ranges::upper_bound(decided.plan.firstUnits, int(u));
@@ -51,13 +49,23 @@ public:
   }
 
   // `kept` for backward passes, all microbatches together.
-  void forward(double seconds, double kept) { add(seconds, parts.forward, kept + work.passing()); }
+  void forward(double seconds, double kept) { add(seconds, StepPart::Forward, parts.forward, kept + work.passing()); }
   // `isAgain`: what is computed again is made in it.
   void backward(double seconds, double kept, bool isLast, bool isAgain = true) {
-    add(seconds, isLast ? parts.lastBackward : parts.backward, kept + work.passing() + (isAgain ? work.transient : 0));
+    PartOfStep part = isLast ? parts.lastBackward : parts.backward;
+    if (!decided.model.setting.addsUpGradients()) part = {made.gradients, part.workspace - bucketsToCome()};
+    add(seconds, StepPart::Backward, part, kept + work.passing() + (isAgain ? work.transient : 0));
+  }
+  // The backward pass of a unit makes its parameters' gradients, and of what several units read the first of them that
+  // it comes to: the others add theirs.
+  void makeGradients(int unit) {
+    made += decided.state.kinds[size_t(decided.model.layout->units[size_t(unit)].kind)];
+    const auto &shared = decided.model.layout->shared;
+    for (size_t p = 0; p < shared.size(); ++p)
+      if (std::ranges::max(shared[p].units) == unit) made += decided.state.shared[p];
   }
   std::vector<MemoryPoint> update(double seconds) {
-    add(seconds, parts.update, 0);
+    add(seconds, StepPart::Update, parts.update, 0);
     return thinned(std::move(points));
   }
 
@@ -65,16 +73,23 @@ public:
   const int rank;
 
 private:
-  void add(double seconds, const PartOfStep &part, double activations) {
-    MemoryPoint point{seconds, device};
+  // Bytes of buckets, and of what they are scattered to, for which there are no gradients yet.
+  double bucketsToCome() const {
+    const Workspace all = workspaceOf(decided.model.setting, state), now = workspaceOf(decided.model.setting, made);
+    return all.scattered - std::min(all.scattered, now.scattered) + all.buckets - std::min(all.buckets, now.buckets);
+  }
+
+  void add(double seconds, StepPart part, const PartOfStep &bytes, double activations) {
+    MemoryPoint point{seconds, part, device};
     point.memory.activations = activations;
-    point.memory.gradients = part.gradients;
-    point.memory.workspace = part.workspace;
+    point.memory.gradients = bytes.gradients;
+    point.memory.workspace = bytes.workspace;
     points.push_back(point);
   }
 
   MemoryBreakdown device; // at its fullest
   UnitMemory work;
+  UnitState state, made; // of all its parameters; of those whose gradients are made
   MemoryByPart parts;
   std::vector<MemoryPoint> points;
 };
@@ -95,6 +110,7 @@ void addPasses(Timeline &timeline, double &seconds) {
     for (size_t u = units.size(); u-- > 0;) {
       const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.backwardInput + unit.backwardWeight;
+      timeline.makeGradients(int(u));
       timeline.backward(seconds, kept, left == 1);
       kept -= unit.kept;
     }
@@ -108,8 +124,7 @@ Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &
   const SplitModel &model = decided.model;
   std::vector<StageTimes> times;
   times.reserve(evaluation.stages.size());
-  for (const StageDecision &stage : evaluation.stages)
-    times.push_back({stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
+  for (const StageDecision &stage : evaluation.stages) times.push_back(timesOf(stage));
   Result<PipelineSchedule> schedule =
       makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
   if (!schedule) return schedule.status();

@@ -68,19 +68,31 @@ AxisOrder orderOf(const dist::Mesh &mesh) {
 }
 
 Placement placementOf(const Cluster &cluster, const Setting &setting) {
-  Placement placement;
-  for (size_t axis = 0; axis < numAxes; ++axis) placement[axis] = setting.group(cluster, setOf({Axis(axis)}));
+  Placement placement = {};
+  std::array<int64_t, numAxes> strides = {};
+  bool areAligned = true;
+  for (size_t a = 0; a < numAxes; ++a) {
+    placement[a] = setting.group(cluster, setOf({Axis(a)}));
+    if (setting.axisSize(Axis(a)) == 1) continue;
+    strides[a] = setting.stride(Axis(a));
+    areAligned = areAligned && isAligned(cluster, {setting.axisSize(Axis(a)), strides[a]});
+  }
+  if (!areAligned) placement.strides = strides;
   return placement;
 }
 
 Placement microbatchPlacement(const Cluster &cluster, const Setting &setting) {
   Placement placement = placementOf(cluster, setting);
-  for (Axis axis : {Axis::Pipeline, Axis::Data, Axis::Shards}) placement[size_t(axis)] = {};
+  for (Axis axis : {Axis::Pipeline, Axis::Data, Axis::Shards}) {
+    placement[size_t(axis)] = {};
+    placement.strides[size_t(axis)] = 0;
+  }
   return placement;
 }
 
 // Nowhere fewer neighbours in a node or under a switch, and every border of stages that `b` has inside one `a` has too.
 bool isNoSlower(const Cluster &cluster, const Placement &a, const Placement &b) {
+  if (a.strides != b.strides) return false; // not told by the numbers alone
   for (size_t axis = 0; axis < numAxes; ++axis) {
     if (b[axis].perNode == 1 && isBetterAlone(cluster, a[axis].perNode)) return false;
     for (Tier tier = inNode; tier <= cluster.levels.size(); ++tier)

@@ -43,8 +43,14 @@ Result<std::vector<Axis>> parseAxisOrder(const std::string &text);
 AxisOrder orderOf(const dist::Mesh &mesh);
 
 // How many neighbours along each axis stand in one node, and under one switch. Prices depend on the order by these
-// alone.
-using Placement = std::array<GroupShape, numAxes>;
+// alone; where groups do not begin and end where nodes and switches do, by the distances of neighbours, too.
+struct Placement {
+  std::array<GroupShape, numAxes> groups = {};
+  std::array<int64_t, numAxes> strides = {}; // 0: of axes with one rank, and of all where they do not matter
+  GroupShape &operator[](size_t axis) { return groups[axis]; }
+  const GroupShape &operator[](size_t axis) const { return groups[axis]; }
+  auto operator<=>(const Placement &) const = default;
+};
 Placement placementOf(const Cluster &cluster, const Setting &setting);
 // Of the axes that a microbatch's own collectives are over.
 Placement microbatchPlacement(const Cluster &cluster, const Setting &setting);

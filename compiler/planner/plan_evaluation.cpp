@@ -138,9 +138,10 @@ private:
       int first = plan.firstUnits[size_t(s)];
       int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
       RankCosts &rank = ranks[size_t(problem.rankOf(s))];
-      rank.model = own.model;
       UnitActivity work;
       UnitState state;
+      if (!rank.model && problem.rankOf(count - 1) != problem.rankOf(s)) state.exposed += own.state->ofOtherRanks;
+      rank.model = own.model;
       StageDecision stage;
       for (int u = first; u < end; ++u) {
         const Unit &unit = layout.units[size_t(u)];
@@ -191,26 +192,31 @@ private:
       stage.rank = problem.rankOf(s);
       stage.devices = problem.devices(stage.rank);
       stage.parameters = state.elements;
+      LinkSeconds sent;
+      auto send = [&](int other, double bytes, double &waited, LinkSeconds &links, int &link) {
+        if (!sends || bytes <= 0) return 0.0;
+        const Tier tier = problem.tierBetween(stage.rank, problem.rankOf(other));
+        const double seconds = sendSeconds(cluster, tier, bytes);
+        if (problem.rankOf(other) == stage.rank) return seconds; // it stays where it is
+        const LinkSeconds busy = linkSeconds(cluster, tier, bytes);
+        waited += seconds;
+        links.add(busy);
+        sent.add(busy);
+        link = tier == inNode ? 0 : 1;
+        return seconds;
+      };
+      stage.sendForward = send(s + 1, out, rank.sends.waitedForward, rank.sends.linksForward, stage.linkForward);
+      stage.sendBackward = send(s - 1, back, rank.sends.waitedBackward, rank.sends.linksBackward, stage.linkBackward);
+      if (sends) {
+        stage.bytesForward = out;
+        stage.bytesBackward = back;
+      }
+      stage.heldBySends = holdBySends(cluster, sent, work);
       stage.forward = work.forward;
       stage.backwardInput = work.backwardInput;
       stage.backwardWeight = work.backwardWeight;
       stage.communication = work.communication;
       stage.recompute = work.again;
-      auto send = [&](int other, double bytes, double &waited, LinkSeconds &links) {
-        if (!sends || bytes <= 0) return 0.0;
-        const Tier tier = problem.tierBetween(stage.rank, problem.rankOf(other));
-        const double seconds = sendSeconds(cluster, tier, bytes);
-        if (problem.rankOf(other) == stage.rank) return seconds; // it stays where it is
-        waited += seconds;
-        links.add(linkSeconds(cluster, tier, bytes));
-        return seconds;
-      };
-      stage.sendForward = send(s + 1, out, rank.sends.waitedForward, rank.sends.linksForward);
-      stage.sendBackward = send(s - 1, back, rank.sends.waitedBackward, rank.sends.linksBackward);
-      if (sends) {
-        stage.bytesForward = out;
-        stage.bytesBackward = back;
-      }
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);
@@ -271,9 +277,7 @@ private:
     if (!problem.profile) return {ranks[0].work.seconds() * microbatches};
     std::vector<StageTimes> times;
     double slowest = 0;
-    for (const StageDecision &stage : stages)
-      times.push_back(
-          {stage.forward, stage.backwardInput, stage.backwardWeight, stage.sendForward, stage.sendBackward});
+    for (const StageDecision &stage : stages) times.push_back(timesOf(stage));
     for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
@@ -350,14 +354,24 @@ private:
 
 } // namespace
 
+StageTimes timesOf(const StageDecision &stage) {
+  const double sends = stage.sendForward + stage.sendBackward, later = sends > 0 ? 1 + stage.heldBySends / sends : 1;
+  return {stage.forward,
+          stage.backwardInput,
+          stage.backwardWeight,
+          later * stage.sendForward,
+          later * stage.sendBackward,
+          stage.linkForward,
+          stage.linkBackward};
+}
+
 StageTimes scheduleTimes(std::span<const StageTimes> stages) {
   return stages.empty() ? StageTimes{} : stages[stages.size() / 2];
 }
 
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages) {
   if (stages.empty()) return {};
-  const StageDecision &middle = stages[stages.size() / 2];
-  return {middle.forward, middle.backwardInput, middle.backwardWeight, middle.sendForward, middle.sendBackward};
+  return timesOf(stages[stages.size() / 2]);
 }
 
 std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages) {

@@ -337,22 +337,31 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
   return least;
 }
 
-Price stepPrice(const SplitModel &model, CollectiveSink *sink) {
+StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink) {
   const Setting &setting = model.setting;
   constexpr double bytes = 4;
-  Price price;
-  auto add = [&](AxisSet axes, const char *why, const std::vector<int> &tensors = {}) {
-    const double seconds =
-        collectiveSeconds(*model.cluster, Collective::AllReduce, setting.group(*model.cluster, axes), bytes);
+  StepPrice price;
+  auto add = [&](AxisSet axes, bool isOfEachRank, const char *why, const std::vector<int> &tensors, double times) {
+    const GroupShape group = setting.group(*model.cluster, axes);
+    const double seconds = times * collectiveSeconds(*model.cluster, Collective::AllReduce, group, bytes);
     price.exposed += seconds;
+    if (isOfEachRank) price.ofEachRank += seconds;
     if (sink && seconds > 0)
-      sink->push_back({Collective::AllReduce, axes, false, false, bytes, seconds, 1, tensors, 1, why});
+      sink->push_back(
+          {Collective::AllReduce, axes, false, false, bytes, seconds, times, tensors, 1, why, 0, isOfEachRank});
   };
-  if (!model.stepSums.empty()) add(setting.batchSet(), "the step's sums over the samples", model.stepSums);
+  const auto results = double(model.stepSums.size());
+  if (results > 0)
+    add(setting.batchSet(), false,
+        setting.pp > 1 ? "the step's sums over the samples, on the last stage" : "the step's sums over the samples",
+        model.stepSums, 1);
   auto isInShards = [&](const Variable &variable) { return variable.isHome && model.zeroStage(variable.index) >= 1; };
   if (!setting.anyZero && std::ranges::any_of(model.variables, isInShards))
-    add(setting.zeroSet(), "the norm of gradients in shards");
-  add(setOf({Axis::Tensor}), "the norm of gradients in parts");
+    add(setting.zeroSet(), true, "the norm of gradients in shards", {}, 1);
+  add(setOf({Axis::Tensor}), true, "the norm of gradients in parts", {}, 1);
+  if (results > 0)
+    add(setOf({Axis::Pipeline}), true, "the step's sums are told to all stages", model.stepSums, results);
+  add(setOf({Axis::Pipeline}), true, "the norm of all stages' gradients", {}, 1);
   return price;
 }
 

@@ -40,6 +40,7 @@ struct ImpliedCollective {
   int64_t alike = 1;        // repetitions
   const char *why = "";
   double behindProducts = 0; // of its seconds: hidden behind the products that it stands beside (Device::tensorOverlap)
+  bool isOfEachRank = false; // of a pipeline; else of those that have its node or parameter
 };
 using CollectiveSink = std::vector<ImpliedCollective>;
 
@@ -47,10 +48,15 @@ Price nodePrice(const SplitModel &model, const Variable &variable, size_t candid
 // `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
                 bool isChoice = false);
-// Into `exposed`: what all devices of a group tell each other once a step, the sums that are its results (the loss, and
-// of how many labels it is the mean, together, which were summed up over the microbatches before) and the squares of
-// gradients of which each has a part, for their norm.
-Price stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
+// What devices tell each other once a step, in seconds that nothing hides. The rank that has the loss sums up the
+// step's results (the loss, and of how many labels it is the mean, together, which were summed up over the microbatches
+// before); every rank the squares of gradients of which each device has a part, for their norm, and with the other
+// ranks the results and the norm, one after the other.
+struct StepPrice {
+  double exposed = 0;    // of the rank that has the loss
+  double ofEachRank = 0; // of this: what every rank does
+};
+StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
 // What one node and its backward have in hand at once: bytes. The largest counts.
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
 // What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is

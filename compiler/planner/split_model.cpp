@@ -47,13 +47,21 @@ int64_t Setting::stride(Axis axis) const {
 }
 
 GroupShape Setting::group(const Cluster &cluster, AxisSet axes) const {
-  GroupShape shape;
-  for (size_t a = 0; a < numAxes; ++a) {
-    const int64_t size = axisSize(Axis(a));
-    if (!contains(axes, Axis(a)) || size == 1) continue;
-    shape *= groupAlong(cluster, size, stride(Axis(a)));
+  std::array<AxisPlace, numAxes> places;
+  size_t count = 0;
+  int64_t stride = 1;
+  auto add = [&](Axis axis) {
+    const int64_t size = axisSize(axis);
+    if (contains(axes, axis) && size > 1) places[count++] = {size, stride};
+    stride *= size;
+  };
+  for (size_t i = order.size(); i-- > 0;) {
+    add(order[i]);
+    if (order[i] != Axis::Tensor) continue;
+    add(Axis::Row);
+    add(Axis::Depth);
   }
-  return shape;
+  return groupAlong(cluster, {places.data(), count}, isOneOfUnequal ? devices() / pp : cluster.numDevices());
 }
 
 AxisSet Setting::batchSet() const {
@@ -69,7 +77,7 @@ AxisSet Setting::zeroSet() const {
 }
 
 Tier Setting::tierBetweenRanks(const Cluster &cluster, int from, int to) const {
-  return tierBetween(cluster, group(cluster, setOf({Axis::Pipeline})), from, to);
+  return tierAlong(cluster, {pp, stride(Axis::Pipeline)}, from, to);
 }
 
 dist::Mesh Setting::mesh() const {
@@ -221,6 +229,7 @@ public:
     }
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     CLEAVE_RETURN_IF_ERROR(fillHomes());
+    findStepSums();
     addBatchCollectives();
     addContextCollectives();
     addLaidExchanges(model, facts);
@@ -350,13 +359,22 @@ private:
     return Status::ok();
   }
 
+  void findStepSums() {
+    model.stepSums.clear();
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const int64_t factor = facts.batchFactors[i];
+      if (factor < 0 || problem.nodes[i].rule.factors[size_t(factor)].kind != dist::Factor::Reduced) continue;
+      for (int result : problem.nodes[i].results)
+        if (facts.readers[size_t(result)].empty()) model.stepSums.push_back(result);
+    }
+  }
+
   // Operands whose sample dimension is not where the node wants it are gathered; results that sum over the samples are
   // reduced, and so are gradients of what all samples read.
   void addBatchCollectives() {
     if (model.setting.batchWays() <= 1) return;
     const GroupShape group; // exchangePrice() knows it
     std::vector<bool> seen(problem.tensors.size(), false);
-    model.stepSums.clear();
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
@@ -395,9 +413,7 @@ private:
       }
       if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
         for (size_t r = 0; r < node.results.size(); ++r)
-          if (facts.readers[size_t(node.results[r])].empty())
-            model.stepSums.push_back(node.results[r]); // stepPrice()
-          else
+          if (!facts.readers[size_t(node.results[r])].empty()) // else stepPrice()
             add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
                 [r](const Candidate &candidate) { return candidate.results[r]; });
     }

@@ -78,6 +78,7 @@ struct LaidAxis {
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
   int64_t pp = 1;                      // pipeline ranks
+  bool isOneOfUnequal = false;         // a stage in a node or on whole nodes, the others have other numbers of devices
   int64_t cp = 1, ep = 1;              // parts of the sequence; of the experts
   TensorGrid grid = TensorGrid::None;  // then tp is 1
   int64_t gridSide = 1, gridDepth = 1; // a cube's depth is its side
@@ -229,7 +230,7 @@ struct SplitModel {
   bool onlyAllReduces = false;
   // A preset says which weights are split: what their updates exchange for that is no reason to have them whole.
   bool presetSplitsWeights = false;
-  std::vector<int> stepSums; // results that no operation reads, sums over samples that lie on several devices
+  std::vector<int> stepSums; // results that no operation reads, sums over samples
   RecomputeSegments segments;
   double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
   double weightSecondsPerByte = 0; // the same of weights, which a pass leaves and the next one comes back to

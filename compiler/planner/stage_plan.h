@@ -137,6 +137,8 @@ struct SimulatedSchedule {
 };
 std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages);
 
+// Of the stage as it is simulated. Where what it sends and what its passes wait for use one link, both come later.
+StageTimes timesOf(const StageDecision &stage);
 // What a schedule that follows the stages' times is made from: the same table is priced and executed.
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages);
 StageTimes scheduleTimes(std::span<const StageTimes> stages);

@@ -114,6 +114,20 @@ Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeco
   return hidden;
 }
 
+double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity &work) {
+  const double turn = std::max(sent.node + sent.network, work.seconds());
+  if (turn <= 0 || cluster.node.topology == Link::Topology::Memory) return 0;
+  auto held = [&](const LinkSeconds &waited) {
+    return (sent.node * waited.node + sent.network * waited.network) / turn;
+  };
+  const double forward = held(work.linksForward), all = held(work.links), backward = all - forward;
+  work.forward += forward;
+  work.communicationForward += forward;
+  work.backwardInput += backward;
+  work.communication += all;
+  return all;
+}
+
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
   Price price;
   const bool again = isComputedAgain(model, variable);
@@ -340,7 +354,7 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
   }
   for (const Flow &flow : model.flows)
     passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
-  homes += stepPrice(model, sink);
+  homes.exposed += stepPrice(model, sink).exposed;
   result.isPossible = passes.exposed < infinity;
 
   PassSeconds times{passes.forward, passes.backward, passes.exposedForward, passes.exposed - passes.exposedForward,

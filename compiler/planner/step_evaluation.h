@@ -40,6 +40,12 @@ struct Hidden {
 };
 Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeconds &passes);
 
+// A stage sends what it has made of a microbatch while it computes the next one. Where the collectives that these
+// passes wait for use the same link they take longer, by as much as hide() has it; messages come on at full speed while
+// a device computes. Adds that to `work`, of a microbatch, and gives its seconds. None where devices share a memory:
+// they copy between two commands.
+double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity &work);
+
 // Collectives inside the operation (Candidate::exchanges), a step; into `exposed`.
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,
                     CollectiveSink *sink = nullptr);

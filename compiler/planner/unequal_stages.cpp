@@ -58,6 +58,7 @@ struct UnequalPricing::Impl {
       if (tp > std::min(mostTensorWays, cluster.devicesPerNode)) break;
       Setting setting;
       setting.pp = ranks;
+      setting.isOneOfUnequal = true;
       setting.tp = tp;
       setting.dp = devices / tp;
       setting.microbatches = plan.microbatches;

@@ -440,9 +440,9 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
   const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
   // Where some borders lie between nodes, or switches, and others do not, the faster ones.
-  const GroupShape ranks = model.setting.group(*model.cluster, setOf({Axis::Pipeline}));
   std::set<Tier> tiers;
-  for (int rank = 1; rank < problem.ranks(); ++rank) tiers.insert(tierBetween(*model.cluster, ranks, rank - 1, rank));
+  for (int rank = 1; rank < problem.ranks(); ++rank)
+    tiers.insert(model.setting.tierBetweenRanks(*model.cluster, rank - 1, rank));
   auto leastSend = [&](double bytes) {
     double seconds = infinity;
     for (Tier tier : tiers) seconds = std::min(seconds, sendSeconds(*model.cluster, tier, bytes));

@@ -44,12 +44,14 @@ std::string singleChanges(const Report &left, const Report &right) {
   if (!rows || rows->size() < 2) return "";
   std::string out = "each change by itself, all else as before (shardings chosen again)\n";
   const SingleChange &before = rows->front();
+  size_t width = 40;
+  for (const SingleChange &row : *rows) width = std::max(width, row.what.size());
   for (const SingleChange &row : *rows) {
     if (row.stepSeconds <= 0) {
-      out += fmt::format("  {:<40} {}\n", row.what, row.whyNot);
+      out += fmt::format("  {:<{}} {}\n", row.what, width, row.whyNot);
       continue;
     }
-    out += fmt::format("  {:<40} {:>10}{}, {}{}{}\n", row.what, formatSeconds(row.stepSeconds),
+    out += fmt::format("  {:<{}} {:>10}{}, {}{}{}\n", row.what, width, formatSeconds(row.stepSeconds),
                        change(before.stepSeconds, row.stepSeconds), formatBytes(row.memoryBytes),
                        change(before.memoryBytes, row.memoryBytes), row.whyNot.empty() ? "" : ", " + row.whyNot);
   }
@@ -162,6 +164,12 @@ std::string diff(const Report &left, const Report &right) {
   line(out, "batch", fmt::format("{}", left.batch), fmt::format("{}", right.batch));
   line(out, "mesh", left.mesh.str(), right.mesh.str());
   line(out, "zero", zeroText(left), zeroText(right));
+  const std::vector<ZeroChange> zeros = zeroChanges(left, right);
+  for (size_t i = 0; i < std::min(zeros.size(), mostZeroChanges); ++i)
+    line(out, ("zero of " + zeros[i].parameters).c_str(), fmt::format("{}", zeros[i].before),
+         fmt::format("{}", zeros[i].after));
+  if (zeros.size() > mostZeroChanges)
+    out += fmt::format("  and of {} smaller kinds of parameters\n", zeros.size() - mostZeroChanges);
   line(out, "microbatches", fmt::format("{}", left.microbatches), fmt::format("{}", right.microbatches));
   line(out, "recompute", recomputeText(left), recomputeText(right));
   line(out, "schedule", left.schedule, right.schedule);

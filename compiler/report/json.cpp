@@ -1,5 +1,6 @@
 // The report as JSON and back. Keys of interface.md are stable; ours beside them may grow.
 #include "compiler/report/report.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -35,6 +36,12 @@ Json alternativeJson(const Alternative &row) {
           {"fits", row.fits},
           {"why_not", row.whyNot},
           {"offload", planner::name(row.offload)}};
+}
+
+planner::StepPart stepPartOf(const std::string &name) {
+  const auto found = std::ranges::find(planner::stepPartNames, name);
+  return found == std::end(planner::stepPartNames) ? planner::StepPart::Forward
+                                                   : planner::StepPart(found - std::begin(planner::stepPartNames));
 }
 
 Alternative alternativeOf(const Json &json) {
@@ -176,6 +183,7 @@ Report reportOf(const Json &json) {
                       predicted.value("exposed_host_s", 0.0)};
   report.estimatedMemoryBytes = predicted.at("estimated_memory_bytes_per_device");
   report.memoryIsPlanned = predicted.at("memory_is_planned");
+  report.contentionSeconds = predicted.value("contention_s", 0.0);
   report.deviceMemoryBytes = json.at("device_memory_bytes");
   const Json &search = json.at("search");
   report.searchSeconds = search.at("seconds");
@@ -190,7 +198,7 @@ Report reportOf(const Json &json) {
   });
   report.memoryOverTime =
       listOf<planner::MemoryPoint>(json.at("memory_over_time"), [](const Json &entry) -> planner::MemoryPoint {
-        return {entry.at("seconds"), memoryOf(entry)};
+        return {entry.at("seconds"), stepPartOf(entry.value("part", "forward")), memoryOf(entry)};
       });
   report.sensitivities =
       listOf<planner::Sensitivity>(json.at("sensitivity"), [](const Json &entry) -> planner::Sensitivity {
@@ -200,7 +208,8 @@ Report reportOf(const Json &json) {
   report.collectivesArePlanned = json.at("collectives_are_planned");
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
-    return {entry.at("name"), entry.at("layout"), entry.at("gradient"), entry.at("state"), entry.at("dims")};
+    return {entry.at("name"),  entry.at("layout"), entry.at("gradient"),
+            entry.at("state"), entry.at("dims"),   entry.value("zero", 0)};
   });
   report.nodes = listOf<planner::NodeExplanation>(json.at("nodes"), [](const Json &entry) -> planner::NodeExplanation {
     return {entry.at("op"), entry.at("rule"), entry.at("names"),
@@ -232,6 +241,7 @@ std::string renderJson(const Report &report) {
         {"compute_s", predicted.computeSeconds},
         {"exposed_communication_s", predicted.exposedCommunicationSeconds},
         {"hidden_communication_s", predicted.hiddenCommunicationSeconds},
+        {"contention_s", report.contentionSeconds},
         {"bubble_s", predicted.bubbleSeconds},
         {"memory_bytes_per_device", predicted.memory.total()},
         {"memory_breakdown", memoryJson(predicted.memory)},
@@ -270,7 +280,7 @@ std::string renderJson(const Report &report) {
                             {"exposed_s", row.communicationSeconds},
                             {"beside_compute_s", row.besideSeconds}});
   for (const planner::MemoryPoint &point : report.memoryOverTime) {
-    Json entry = {{"seconds", point.seconds}};
+    Json entry = {{"seconds", point.seconds}, {"part", planner::stepPartNames[size_t(point.part)]}};
     entry.update(memoryJson(point.memory));
     json["memory_over_time"].push_back(std::move(entry));
   }
@@ -283,7 +293,8 @@ std::string renderJson(const Report &report) {
                                   {"dims", row.dims},
                                   {"layout", row.parameter},
                                   {"gradient", row.gradient},
-                                  {"state", row.state}});
+                                  {"state", row.state},
+                                  {"zero", row.zero}});
   for (const planner::NodeExplanation &node : report.nodes) {
     Json entry = {{"op", node.op}, {"rule", node.rule}, {"names", node.nodes}, {"candidates", Json::array()}};
     for (const CandidateCost &row : node.candidates) entry["candidates"].push_back(candidateJson(row));

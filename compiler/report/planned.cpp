@@ -21,17 +21,16 @@ double shardBytes(const dist::Mesh &mesh, const plan::Parameter &parameter) {
   return bytes;
 }
 
-// Where a group's ranks stand: its axes from the innermost, each as far apart as the axes inside it make it.
 planner::GroupShape groupShape(const planner::Cluster &cluster, const dist::Mesh &mesh, const dist::Axes &axes) {
   int64_t stride = 1;
-  planner::GroupShape group;
+  std::vector<planner::AxisPlace> places;
   for (size_t i = mesh.axes.size(); i-- > 0;) {
     const dist::MeshAxis &axis = mesh.axes[i];
-    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end())
-      group *= planner::groupAlong(cluster, axis.size, stride);
+    if (axis.size > 1 && std::find(axes.begin(), axes.end(), axis.name) != axes.end())
+      places.push_back({axis.size, stride});
     stride *= axis.size;
   }
-  return group;
+  return planner::groupAlong(cluster, places, mesh.numDevices());
 }
 
 // The first of the devices that run a program.

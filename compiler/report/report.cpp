@@ -97,7 +97,8 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
     if (auto tensor = tensors.find(parameter.name); tensor != tensors.end()) {
       const bool trains = tensor->second->trainable;
       report.parameters.push_back({parameter.name, parameter.parameter.str(), trains ? parameter.gradient.str() : "",
-                                   trains ? parameter.state.str() : "", tensor->second->dims});
+                                   trains ? parameter.state.str() : "", tensor->second->dims,
+                                   planner::DecidedModel::zeroOf(decision, parameter)});
     }
   auto take = [&](auto result, auto &into, const char *what) {
     if (result)
@@ -108,6 +109,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   if (auto decided = planner::decidedModel(problem, cluster, decision)) {
     if (!decided->model.lowers.empty()) report.lowerZero = decided->model.setting.lowerZero;
     report.predicted.hiddenCommunicationSeconds += planner::hiddenBehindProducts(*decided);
+    report.contentionSeconds = planner::contentionOf(*decided);
     report.collectives = planner::collectivesOf(*decided);
     report.nodes = planner::explainAll(*decided);
     report.timeParts = planner::timeParts(*decided);

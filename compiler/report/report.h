@@ -9,6 +9,7 @@
 #include "compiler/planner/breakdown.h"
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"
+#include "compiler/planner/memory_over_time.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <string>
@@ -19,6 +20,7 @@ namespace cleave::report {
 struct ParameterLayout {
   std::string name, parameter, gradient, state; // layouts as Sharding::str(); "" where it does not train
   std::vector<int64_t> dims;
+  int zero = 0; // ZeRO stage; 0 too where it cannot be cut
 };
 
 // Devices that do the same work; one stage without pipelines. Seconds of a whole step.
@@ -41,6 +43,7 @@ struct Report {
   int lowerZero = -1; // of some parameters, where stages are mixed
   int64_t microbatches = 1, devices = 1;
   planner::Predicted predicted;
+  double contentionSeconds = 0;    // of exposed communication: links that other communication uses meanwhile
   double deviceMemoryBytes = 0;    // what a device has
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's

@@ -46,9 +46,11 @@ struct PipelineSchedule {
 
 // Seconds (or any one unit) of one stage's passes for one microbatch. A send's time is spent on the link, beside
 // computing: sendForward from this stage to the next, sendBackward from this stage to the one before. A Backward action
-// takes backwardInput + backwardWeight.
+// takes backwardInput + backwardWeight. A rank has several links out, by number (inside its node, to other nodes): of
+// what it sends over one of them one send is under way at a time.
 struct StageTimes {
   double forward = 1, backwardInput = 1, backwardWeight = 1, sendForward = 0, sendBackward = 0;
+  int linkForward = 0, linkBackward = 0;
 };
 
 // What the weight gradient still needs of a stage's activations, as a share of them: M_W / M_B = 32 / (34 + 5 a s / h)

@@ -49,18 +49,18 @@ public:
 private:
   const StageTimes &times(int stage) const { return stages[stages.size() == 1 ? 0 : stage]; }
 
-  // links[2 s] carries activations from stage s to s + 1, links[2 s + 1] gradients from s to s - 1; stages that lie on
-  // the same pair of ranks share the link, which is a number into linkFree; none within a rank.
+  // links[2 s] carries activations from stage s to s + 1, links[2 s + 1] gradients from s to s - 1; sends of one rank
+  // over its link of the same number share one, which is a number into linkFree; none within a rank.
   void nameLinks() {
     std::map<std::pair<int, int>, int> numbers;
-    auto name = [&](int from, int to) {
+    auto name = [&](int from, int to, int link) {
       if (to < 0 || to >= schedule.stages || schedule.rankOfStage[from] == schedule.rankOfStage[to]) return -1;
-      const std::pair pair(schedule.rankOfStage[from], schedule.rankOfStage[to]);
-      return numbers.try_emplace(pair, static_cast<int>(numbers.size())).first->second;
+      const std::pair out(schedule.rankOfStage[from], link);
+      return numbers.try_emplace(out, static_cast<int>(numbers.size())).first->second;
     };
     for (int stage = 0; stage < schedule.stages; ++stage) {
-      links[2 * stage] = name(stage, stage + 1);
-      links[2 * stage + 1] = name(stage, stage - 1);
+      links[2 * stage] = name(stage, stage + 1, times(stage).linkForward);
+      links[2 * stage + 1] = name(stage, stage - 1, times(stage).linkBackward);
     }
     linkFree.resize(numbers.size(), 0.0);
   }
@@ -87,7 +87,7 @@ private:
   }
 
   double send(int link, double ready, double seconds) {
-    if (link < 0) return ready;
+    if (link < 0 || seconds <= 0) return ready;
     return linkFree[link] = std::max(linkFree[link], ready) + seconds;
   }
 

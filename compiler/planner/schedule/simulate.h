@@ -1,6 +1,7 @@
 // What a pipeline schedule costs: every rank runs its row in order, an action starts when its input has arrived, a send
-// takes its time on the link from one rank to the other (one send at a time in each direction of a pair of ranks) while
-// both ranks compute. Takes time proportional to the number of actions.
+// takes its time on a link of the rank that sends (one send at a time, in the order of its actions, to whatever rank)
+// while both ranks compute. A rank receives as much as it sends, and about when others send it that: its link in is not
+// counted again. Takes time proportional to the number of actions.
 //
 // Worked example, 1f1b with 2 ranks, 2 microbatches, all three passes 1, sends 0.5:
 //     rank 0: F0 [0, 1]  F1 [1, 2]                       B0 [5, 7]  B1 [8, 10]

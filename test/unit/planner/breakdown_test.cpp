@@ -1,5 +1,6 @@
 // Where a step's seconds go, and what twice the rate of one thing brings.
 #include "compiler/planner/breakdown.h"
+#include "compiler/planner/memory_over_time.h"
 #include "compiler/planner/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
@@ -82,19 +83,53 @@ OverTime overTime(const Problem &problem, const std::string &machines, const Spl
   return result;
 }
 
-// Gradients of the only microbatch come in its backward pass; sums over several lie there all step long.
-TEST(MemoryOverTime, GradientsAreThereFromTheBackwardPassOrAllStepLong) {
-  for (const char *microbatches : {"1", "2"}) {
-    const OverTime memory = overTime(testing::gpt({16, 16, 32, 4, 3, 64}), "cpu:4",
-                                     {.microbatches = microbatches, .recompute = "none", .like = "ddp"});
-    const double gradients = memory.predicted.memory.gradients;
-    const bool isOne = microbatches == std::string("1");
-    EXPECT_EQ(memory.points.front().memory.gradients, isOne ? 0 : gradients);
-    EXPECT_EQ(memory.points.back().memory.gradients, gradients);
-    EXPECT_EQ(memory.points.back().memory.activations, 0);
-    EXPECT_NEAR(memory.most, memory.predicted.memory.total(), 1);
-    EXPECT_NEAR(memory.points.back().seconds, memory.predicted.stepSeconds, 1e-9);
+// Gradients of the only microbatch come layer by layer, the table's first, which the head reads and the embedding
+// again.
+TEST(MemoryOverTime, GradientsAreThereFromThePassThatMakesThem) {
+  const Problem problem = testing::gpt({16, 16, 32, 4, 3, 64});
+  double ofLayer = 0, ofTable = 0, all = 0, inLayer = 0, parameters = 0;
+  for (const Tensor &tensor : problem.tensors) {
+    if (tensor.kind != TensorKind::Parameter) continue;
+    all += tensor.bytes();
+    ++parameters;
+    if (tensor.name.starts_with("layers.1/")) ofLayer += tensor.bytes(), ++inLayer;
+    if (tensor.name == "tok_emb.weight") ofTable += tensor.bytes();
   }
+  for (const char *like : {"ddp", "zero2"}) {
+    const OverTime memory = overTime(problem, "cpu:4", {.microbatches = "1", .recompute = "none", .like = like});
+    const double parts = like == std::string("zero2") ? 4 : 1;
+    constexpr double aligned = 128; // up to so many bytes more of a tensor, which begins at a multiple of 64
+    double before = 0, workspace = 0, activations = 0;
+    int layers = 0;
+    for (const MemoryPoint &point : memory.points) {
+      const double made = point.memory.gradients - before;
+      EXPECT_GE(made, 0);
+      if (point.part == StepPart::Forward) EXPECT_EQ(made, 0);
+      if (point.part == StepPart::Backward && before == 0) EXPECT_GE(made, ofTable / parts);
+      layers += std::abs(made - ofLayer / parts) <= inLayer * aligned;
+      before = point.memory.gradients;
+      workspace = std::max(workspace, point.memory.workspace);
+      activations = std::max(activations, point.memory.activations);
+    }
+    EXPECT_EQ(layers, 3);
+    EXPECT_NEAR(before, all / parts, parameters * aligned);
+    EXPECT_NEAR(before, memory.predicted.memory.gradients, 1);
+    EXPECT_NEAR(workspace, memory.predicted.memory.workspace, 1);
+    EXPECT_EQ(memory.points.back().part, StepPart::Update);
+    EXPECT_EQ(memory.points.back().memory.activations, 0);
+    EXPECT_NEAR(memory.points.back().seconds, memory.predicted.stepSeconds, 1e-9);
+    // The estimate has all of them beside all activations.
+    EXPECT_LT(memory.most, memory.predicted.memory.total());
+    EXPECT_NEAR(activations, memory.predicted.memory.activations, 1);
+  }
+}
+
+// Sums over several microbatches lie there all step long.
+TEST(MemoryOverTime, SumsOfGradientsStay) {
+  const OverTime memory = overTime(testing::gpt({16, 16, 32, 4, 3, 64}), "cpu:4",
+                                   {.microbatches = "2", .recompute = "none", .like = "ddp"});
+  for (const MemoryPoint &point : memory.points) EXPECT_EQ(point.memory.gradients, memory.predicted.memory.gradients);
+  EXPECT_NEAR(memory.most, memory.predicted.memory.total(), 1);
 }
 
 // With ZeRO-3 the passes have two gathered parameters, as large as the table, and the update has none. It has a bucket

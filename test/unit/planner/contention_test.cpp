@@ -3,6 +3,7 @@
 #include "compiler/planner/search.h"
 #include "compiler/planner/step_evaluation.h"
 #include "test/unit/planner/problem_builder.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -61,6 +62,77 @@ TEST(Contention, IsThatOfASimulationInSmallTurns) {
   EXPECT_GE(withRest, 30);
 }
 
+// The same of what a stage sends meanwhile, which is through before the passes end. Nothing slows it while they
+// compute.
+TEST(Contention, OfWhatStagesSendIsThatOfASimulationInSmallTurns) {
+  Result<Cluster> cluster = parseCluster("h100-80g:8x2");
+  std::mt19937 random(2);
+  auto draw = [&](double most) { return most * double(random() % 10000 + 1) / 10000; };
+  int longer = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    Work work{draw(2), draw(1), draw(1), 0};
+    const double all = work.compute + work.sameLink + work.otherLink;
+    work.beside = draw(all);
+    UnitActivity passes;
+    passes.communicationForward = 0.3 * (work.sameLink + work.otherLink);
+    passes.communication = work.sameLink + work.otherLink;
+    passes.forward = 0.4 * work.compute + passes.communicationForward;
+    passes.backwardInput = 0.2 * work.compute + 0.7 * passes.communication;
+    passes.backwardWeight = 0.4 * work.compute;
+    passes.links = {work.otherLink, work.sameLink}; // stages are on different nodes
+    passes.linksForward = {0.3 * work.otherLink, 0.3 * work.sameLink};
+    const double held = holdBySends(*cluster, {0, work.beside}, passes);
+    EXPECT_NEAR(passes.seconds(), all + held, 1e-9 * all);
+    EXPECT_NEAR(passes.compute(), work.compute, 1e-9 * all);
+    EXPECT_NEAR(all + held, simulated(work, 1), 1e-3 * all) << trial;
+    longer += held > 0.05 * all;
+  }
+  EXPECT_GE(longer, 100);
+}
+
+// Two kinds of collectives beside the passes, one inside nodes and one between them, of each bucket one after the
+// other: when the last is done after `compute` seconds of passes, in which buckets become ready. With one lane
+// everything goes one after the other, with two each kind.
+double lastBucket(double compute, double overlap, double inside, double between, bool areApart) {
+  constexpr int buckets = 1000;
+  auto after = [&](double start, double seconds) { // `overlap` of the time while the passes compute
+    const double room = std::max(0.0, compute - start) * overlap;
+    return seconds <= room ? start + seconds / overlap : std::max(start, compute) + seconds - room;
+  };
+  double node = 0, network = 0; // when they are free
+  for (int i = 1; i <= buckets; ++i) {
+    node = after(std::max({node, areApart ? 0 : network, compute * i / buckets}), inside / buckets);
+    network = after(std::max(network, node), between / buckets);
+  }
+  return network;
+}
+
+// They are priced as one after the other, which takes as long as together where they use one link. On two links they
+// could run side by side, which saves no more than the shorter of them takes.
+TEST(Contention, OfTwoBesideThePassesIsNotUnderPriced) {
+  Result<Cluster> cluster = parseCluster("h100-80g:8x2");
+  SplitModel model;
+  model.cluster = &*cluster;
+  model.setting.zero = 3;
+  std::mt19937 random(3);
+  auto draw = [&](double most) { return most * double(random() % 10000 + 1) / 10000; };
+  int withRest = 0, saving = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const double compute = draw(2), inside = draw(2), between = draw(2), all = inside + between;
+    const Hidden hidden = hide(model, {all, 0, {inside, between}}, {0, compute});
+    const double exposed = all - hidden.seconds + hidden.contention;
+    const double one = lastBucket(compute, cluster->device.overlap, inside, between, false) - compute;
+    const double apart = lastBucket(compute, cluster->device.overlap, inside, between, true) - compute;
+    EXPECT_NEAR(exposed, one, 0.003 * (all + compute)) << trial;
+    EXPECT_LE(apart, one * (1 + 1e-9)) << trial;
+    EXPECT_LE(one - apart, std::min(inside, between) * (1 + 1e-9)) << trial;
+    withRest += exposed > 0;
+    saving += one - apart > 0.1 * one;
+  }
+  EXPECT_GE(withRest, 100);
+  EXPECT_GE(saving, 30);
+}
+
 // Only the last microbatch's backward pass has a reduction beside it, and only its waiting gets longer.
 TEST(Contention, IsOfThePassesThatReductionsMayHideIn) {
   Result<Cluster> cluster = parseCluster("h100-80g:8x2");
@@ -93,7 +165,8 @@ struct Planned {
   Decision decision;
   PlanEvaluation evaluation;
   std::vector<TimePart> parts;
-  double behindProducts = 0; // seconds
+  double behindProducts = 0, contention = 0; // seconds
+  double held = 0;                           // of a microbatch, all stages
 };
 
 Planned plannedOn(const char *preset, const char *mesh, const char *order) {
@@ -107,7 +180,10 @@ Planned plannedOn(const char *preset, const char *mesh, const char *order) {
   EXPECT_TRUE(decision) << decision.status().message();
   Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
   EXPECT_TRUE(decided) << decided.status().message();
-  return {*decision, decided->evaluate(), timeParts(*decided), hiddenBehindProducts(*decided)};
+  Planned planned{*decision, decided->evaluate(), timeParts(*decided), hiddenBehindProducts(*decided),
+                  contentionOf(*decided)};
+  for (const StageDecision &stage : planned.evaluation.stages) planned.held += stage.heldBySends;
+  return planned;
 }
 
 TEST(Contention, IsOfGroupsOnTheSameLink) {
@@ -119,16 +195,25 @@ TEST(Contention, IsOfGroupsOnTheSameLink) {
   EXPECT_GT(plannedOn("h100-80g:1x4", "pp=2,dp=2", "pp,dp").evaluation.contention, 0);
   EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,dp=2", "pp,dp").evaluation.contention, 0);
   EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,dp=2", "dp,pp").evaluation.contention, 0);
+  // And beside what is waited for: groups over tp in the same node, in other nodes, on other nodes too.
+  EXPECT_GT(plannedOn("h100-80g:4", "pp=2,tp=2", "pp,tp").held, 0);
+  EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,tp=2", "pp,tp").held, 0);
+  EXPECT_EQ(plannedOn("h100-80g:2x2", "pp=2,tp=2", "tp,pp").held, 0);
+  EXPECT_GT(plannedOn("h100-80g:1x4", "pp=2,tp=2", "pp,tp").held, 0);
+  EXPECT_EQ(plannedOn("h100-80g:1x4", "pp=2,dp=2", "pp,dp").held, 0);
+  EXPECT_EQ(plannedOn("cpu:4", "pp=2,tp=2", "pp,tp").held, 0);
   EXPECT_EQ(plannedOn("a100-80g:8", "dp=2,tp=4", "dp,tp").evaluation.contention, 0); // reductions hide behind nothing
   EXPECT_EQ(plannedOn("cpu:4", "dp=2,tp=2", "dp,tp").evaluation.contention, 0);
 }
 
 TEST(Contention, IsPartOfTheStepsParts) {
-  for (auto [preset, mesh, order] :
-       {std::tuple{"h100-80g:8", "dp=2,tp=4", "dp,tp"}, {"h100-80g:1x4", "pp=2,dp=2", "pp,dp"}}) {
+  for (auto [preset, mesh, order] : {std::tuple{"h100-80g:8", "dp=2,tp=4", "dp,tp"},
+                                     {"h100-80g:1x4", "pp=2,dp=2", "pp,dp"},
+                                     {"h100-80g:8", "pp=2,dp=2,tp=2", "pp,dp,tp"}}) {
     const Planned planned = plannedOn(preset, mesh, order);
     const Predicted &predicted = planned.evaluation.predicted;
-    ASSERT_GT(planned.evaluation.contention, 0);
+    ASSERT_GT(planned.contention, 0);
+    EXPECT_EQ(planned.held > 0, std::string(mesh) == "pp=2,dp=2,tp=2");
     EXPECT_NEAR(predicted.stepSeconds,
                 predicted.computeSeconds + predicted.exposedCommunicationSeconds + predicted.bubbleSeconds,
                 1e-9 * predicted.stepSeconds);

@@ -1,10 +1,12 @@
 // Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
 #include "compiler/planner/decided_model.h"
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/mesh_order.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -32,76 +34,127 @@ std::set<std::string> meshesOf(const Cluster &cluster, Setting setting, const st
   return meshes;
 }
 
-// Ranks of a group in one node, counted device by device.
-int64_t counted(const Cluster &cluster, const Setting &setting, const dist::Axes &axes) {
-  const dist::Mesh mesh = setting.mesh();
-  int64_t most = 0;
-  for (int64_t device : mesh.group(0, axes)) most += device / cluster.devicesPerNode == 0;
-  return most;
+// Of all groups along these axes, ranks of one that lie under one of the switches (or nodes) of so many devices, of
+// those with fewest; counted device by device.
+int64_t fewest(const dist::Mesh &mesh, const dist::Axes &axes, int64_t devices) {
+  int64_t least = mesh.numDevices();
+  for (int64_t device = 0; device < mesh.numDevices(); ++device) {
+    std::map<int64_t, int64_t> ranks;
+    for (int64_t other : mesh.group(device, axes)) ++ranks[other / devices];
+    for (auto [atSwitch, count] : ranks) least = std::min(least, count);
+  }
+  return least;
+}
+
+// The farthest that the devices of two ranks along an axis are apart.
+Tier farthest(const Cluster &cluster, const dist::Mesh &mesh, const std::string &axis, size_t rank, size_t other) {
+  Tier tier = inNode;
+  for (int64_t device = 0; device < mesh.numDevices(); ++device) {
+    const std::vector<int64_t> group = mesh.group(device, {axis});
+    tier = std::max(tier, tierBetween(cluster, group[rank], group[other]));
+  }
+  return tier;
+}
+
+struct GroupCounts {
+  int axes = 0, crossing = 0, pairs = 0, neighbours = 0, notNext = 0; // that were looked at
+};
+
+// Every order of every mesh over pp, dp, cp and tp.
+GroupCounts checkGroups(const Cluster &cluster) {
+  GroupCounts counts;
+  const int64_t all = cluster.numDevices();
+  const std::pair<Axis, const char *> axes[] = {
+      {Axis::Pipeline, "pp"}, {Axis::Data, "dp"}, {Axis::Sequence, "cp"}, {Axis::Tensor, "tp"}};
+  std::vector<int64_t> sizes; // devices in a node, and under each level's switches
+  sizes.push_back(cluster.devicesPerNode);
+  for (const NetworkLevel &level : cluster.levels) sizes.push_back(level.nodes * cluster.devicesPerNode);
+  for (int64_t pp = 1; pp <= all; ++pp)
+    for (int64_t dp = 1; pp * dp <= all; ++dp)
+      for (int64_t cp = 1; pp * dp * cp <= all; ++cp) {
+        if (all % (pp * dp * cp) != 0) continue;
+        Setting setting = settingOf(pp, dp, all / pp / dp / cp);
+        setting.cp = cp;
+        std::array<Axis, 4> turn = {Axis::Pipeline, Axis::Data, Axis::Sequence, Axis::Tensor};
+        do {
+          for (size_t i = 0; i < 4; ++i) setting.order[std::array{0, 1, 3, 5}[i]] = turn[i];
+          const dist::Mesh mesh = setting.mesh();
+          for (auto [axis, name] : axes) {
+            const GroupShape group = setting.group(cluster, setOf({axis}));
+            for (size_t at = 0; at < sizes.size() && group.size > 1; ++at) {
+              const int64_t counted = fewest(mesh, {name}, sizes[at]);
+              EXPECT_EQ(group.within(at), counted) << mesh.str() << " " << name << " under " << sizes[at];
+              ++counts.axes;
+              counts.crossing += counted < group.size && counted > 1;
+            }
+          }
+          // Two axes, one inside the other or with others in between.
+          const GroupShape both = setting.group(cluster, setOf({Axis::Data, Axis::Sequence}));
+          const int64_t counted = fewest(mesh, {"dp", "cp"}, sizes[0]);
+          const bool areNext = dp == 1 || cp == 1 ||
+                               setting.stride(Axis::Data) == cp * setting.stride(Axis::Sequence) ||
+                               setting.stride(Axis::Sequence) == dp * setting.stride(Axis::Data);
+          if (areNext)
+            EXPECT_EQ(both.perNode, dp * cp > 1 ? counted : 1) << mesh.str();
+          else
+            EXPECT_LE(both.perNode, counted) << mesh.str();
+          counts.notNext += !areNext;
+          for (int64_t rank = 0; rank < pp; ++rank)
+            for (int64_t other : {rank + 1, pp - 1}) {
+              if (other >= pp) continue;
+              EXPECT_EQ(setting.tierBetweenRanks(cluster, int(rank), int(other)),
+                        farthest(cluster, mesh, "pp", size_t(rank), size_t(other)))
+                  << mesh.str() << " ranks " << rank << " and " << other;
+              ++counts.pairs;
+            }
+        } while (std::ranges::next_permutation(turn).found);
+      }
+  return counts;
 }
 
 TEST(MeshOrder, GroupsAreThoseOfTheMesh) {
   Result<Cluster> cluster = parseCluster("a100-80g:4x4");
-  for (int64_t pp : {1, 2, 4, 8})
-    for (int64_t dp : {1, 2, 4})
-      for (int64_t tp : {1, 2, 4}) {
-        if (16 % (pp * dp * tp) != 0) continue;
-        Setting setting = settingOf(pp, dp, tp);
-        setting.cp = 16 / (pp * dp * tp);
-        std::array<Axis, 4> turn = {Axis::Pipeline, Axis::Data, Axis::Sequence, Axis::Tensor};
-        do {
-          for (size_t i = 0; i < 4; ++i) setting.order[std::array{0, 1, 3, 5}[i]] = turn[i];
-          Setting again = setting;
-          again.order = orderOf(setting.mesh());
-          EXPECT_EQ(again.mesh(), setting.mesh());
-          for (auto [axis, name] : {std::pair{Axis::Pipeline, "pp"}, {Axis::Data, "dp"}, {Axis::Tensor, "tp"}})
-            EXPECT_EQ(setting.group(*cluster, setOf({axis})).perNode, counted(*cluster, setting, {name}))
-                << setting.mesh().str() << name;
-          EXPECT_EQ(setting.group(*cluster, setOf({Axis::Data, Axis::Sequence})).perNode,
-                    counted(*cluster, setting, {"dp", "cp"}));
-          // A border lies between nodes where the devices say so.
-          const dist::Mesh mesh = setting.mesh();
-          const std::vector<int64_t> ranks = mesh.group(0, {"pp"});
-          for (size_t r = 0; r + 1 < ranks.size(); ++r)
-            EXPECT_EQ(setting.tierBetweenRanks(*cluster, int(r), int(r) + 1),
-                      tierBetween(*cluster, ranks[r], ranks[r + 1]))
-                << mesh.str() << " rank " << r;
-        } while (std::ranges::next_permutation(turn).found);
-      }
+  for (auto [pp, dp, tp] : {std::tuple{2, 2, 4}, {4, 2, 2}, {1, 4, 4}, {16, 1, 1}, {2, 1, 8}}) {
+    Setting setting = settingOf(pp, dp, tp);
+    setting.order = {Axis::Data, Axis::Pipeline, Axis::Shards, Axis::Sequence, Axis::Experts, Axis::Tensor};
+    Setting again = setting;
+    again.order = orderOf(setting.mesh());
+    EXPECT_EQ(again.mesh(), setting.mesh());
+  }
+  const GroupCounts counts = checkGroups(*cluster);
+  EXPECT_GE(counts.axes, 500);
+  EXPECT_GE(counts.pairs, 300);
 }
 
-// Of all groups along an axis, the one that has fewest ranks under some switch; 12 nodes fill one of 8 and half of the
-// next.
+// Groups of 3, 6 or 12 on nodes of 8, of 2 or 10 on nodes of 5.
+TEST(MeshOrder, GroupsNeedNotBeginWhereNodesDo) {
+  for (const char *preset : {"a100-80g:8x3", "a100-80g:5x4", "a100-80g:4x3"}) {
+    const GroupCounts counts = checkGroups(*parseCluster(preset));
+    EXPECT_GE(counts.crossing, 30) << preset;
+  }
+}
+
+// 12 nodes fill a switch of 8 and half of the next.
 TEST(MeshOrder, GroupsUnderSwitchesAreThoseOfTheMesh) {
   Result<Cluster> cluster = parseCluster("a100-80g:2x12");
   cluster->levels = {{2, 1e9, 1e-5}, {4, 1e9, 1e-5}, {8, 1e9, 1e-5}};
-  int checked = 0;
-  for (int64_t pp : {1, 2, 3, 4, 6, 12, 24})
-    for (int64_t dp : {1, 2, 3, 4, 6, 12, 24}) {
-      if (24 % (pp * dp) != 0) continue;
-      Setting setting = settingOf(pp, dp, 24 / pp / dp);
-      std::array<Axis, 3> turn = {Axis::Pipeline, Axis::Data, Axis::Tensor};
-      do {
-        for (size_t i = 0; i < 3; ++i) setting.order[std::array{0, 1, 5}[i]] = turn[i];
-        const dist::Mesh mesh = setting.mesh();
-        for (auto [axis, name] : {std::pair{Axis::Pipeline, "pp"}, {Axis::Data, "dp"}, {Axis::Tensor, "tp"}})
-          for (size_t level = 0; level < 3; ++level) {
-            const int64_t devices = cluster->levels[level].nodes * 2, size = setting.axisSize(axis);
-            const int64_t stride = setting.stride(axis);
-            const bool fillsNodes = size * stride % 2 == 0, areAlike = devices % stride == 0 || stride >= devices;
-            if (!fillsNodes || !areAlike) continue;
-            int64_t fewest = size;
-            for (int64_t device = 0; device < 24; ++device) {
-              std::map<int64_t, int64_t> ranks;
-              for (int64_t other : mesh.group(device, {name})) ++ranks[other / devices];
-              for (auto [atSwitch, count] : ranks) fewest = std::min(fewest, count);
-            }
-            EXPECT_EQ(setting.group(*cluster, setOf({axis})).perSwitch[level], fewest) << mesh.str() << name << level;
-            ++checked;
-          }
-      } while (std::ranges::next_permutation(turn).found);
-    }
-  EXPECT_GE(checked, 500);
+  EXPECT_GE(checkGroups(*cluster).crossing, 500);
+  cluster->nodes = 10;
+  cluster->levels = {{3, 1e9, 1e-5}, {6, 1e9, 1e-5}};
+  EXPECT_GE(checkGroups(*cluster).crossing, 100);
+}
+
+// In one node 6 ranks take part in nothing else; on nodes of 8 every fourth group of 6 is 2 in one and 4 in the next.
+TEST(MeshOrder, AGroupOverABorderCostsWhatItsSmallerPartDoes) {
+  Result<Cluster> cluster = parseCluster("a100-80g:8x3");
+  const GroupShape six = groupAlong(*cluster, 6, 1);
+  EXPECT_EQ(six.perNode, 2);
+  EXPECT_DOUBLE_EQ(collectiveSeconds(*cluster, Collective::AllGather, six, 1e9),
+                   (1 + std::log2(6)) / 2 * cluster->network.latency +
+                       5.0 / 6 * 1e9 / (2 * cluster->network.bandwidth * constants::networkEfficiency));
+  cluster->devicesPerNode = 24;
+  cluster->nodes = 1;
+  EXPECT_EQ(groupAlong(*cluster, 6, 1).perNode, 6);
 }
 
 TEST(MeshOrder, OrdersOfTheSamePriceAreOne) {

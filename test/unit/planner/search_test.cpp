@@ -1,4 +1,5 @@
 #include "compiler/planner/breakdown.h"
+#include "compiler/planner/memory_over_time.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
 #include "test/unit/planner/problem_builder.h"

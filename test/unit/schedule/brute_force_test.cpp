@@ -60,13 +60,14 @@ std::vector<std::vector<double>> endsByRelaxation(const PipelineSchedule &schedu
         if (to < 0 || to >= schedule.stages) continue;
         const int other = schedule.rankOfStage[to];
         const double seconds = other == rank ? 0 : gradient ? t.sendBackward : t.sendForward;
-        sends[{rank, other}].emplace_back(clock, gradient, to, m, seconds); // in the order of the row
+        const int link = other == rank ? -1 : gradient ? t.linkBackward : t.linkForward;
+        sends[{rank, link}].emplace_back(clock, gradient, to, m, seconds); // in the order of the row
       }
     }
-    for (const auto &[pair, list] : sends) {
+    for (const auto &[out, list] : sends) {
       double free = 0;
       for (const auto &[at, gradient, stage, m, seconds] : list) {
-        free = pair.first == pair.second ? at : std::max(free, at) + seconds;
+        free = out.second < 0 ? at : std::max(free, at) + seconds;
         produced[{gradient, stage, m}] = free;
       }
     }
@@ -83,7 +84,7 @@ TEST(BruteForce, SimulatorEqualsTheDefinition) {
       std::vector<StageTimes> stages(schedule.stages);
       for (StageTimes &t : stages)
         t = {double(pass(random)), double(pass(random)), double(pass(random)), double(pass(random)),
-             double(pass(random))};
+             double(pass(random)), pass(random) % 2,     pass(random) % 2};
       const Simulation simulation = simulate(schedule, stages);
       const auto ends = endsByRelaxation(schedule, stages);
       for (int rank = 0; rank < ranks; ++rank)

@@ -149,6 +149,21 @@ TEST(Simulate, LinksCarryOneSendAtATime) {
   for (int64_t m = 0; m < 3; ++m) EXPECT_DOUBLE_EQ(simulation.actions[1][m].start, 1 + 4 * (m + 1));
 }
 
+// What the middle one of three ranks sends to either side comes one after the other over one link, and side by side
+// over two: of 9 microbatches 18 sends of 2.
+TEST(Simulate, ARankSendsToBothSidesOverOneLink) {
+  StageTimes times{1, 1, 0, 2, 2};
+  auto makespan = [&] { return simulated(make("zb-h2", 3, 9), times).makespan; };
+  const double shared = makespan();
+  times.linkBackward = 1;
+  EXPECT_GT(shared, 36);
+  EXPECT_LT(makespan(), shared);
+  times.sendBackward = 0; // nothing to share with
+  const double alone = makespan();
+  times.linkBackward = 0;
+  EXPECT_DOUBLE_EQ(makespan(), alone);
+}
+
 TEST(Simulate, StagesOfTheirOwnTimes) {
   const std::vector<StageTimes> stages = {{1, 1, 1}, {5, 5, 5}};
   const Simulation simulation = simulate(make("1f1b", 2, 4), stages);
