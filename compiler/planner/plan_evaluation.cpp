@@ -277,6 +277,7 @@ private:
     if (!problem.profile) return {ranks[0].work.seconds() * microbatches};
     std::vector<StageTimes> times;
     double slowest = 0;
+    times.reserve(stages.size());
     for (const StageDecision &stage : stages) times.push_back(timesOf(stage));
     for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);

@@ -173,6 +173,7 @@ std::vector<ZeroChange> zeroChanges(const Report &left, const Report &right) {
     group.elements += elements;
   }
   std::vector<ZeroChange> changes;
+  changes.reserve(groups.size());
   for (auto &[key, group] : groups) changes.push_back(std::move(group));
   std::ranges::sort(changes, [](const ZeroChange &a, const ZeroChange &b) {
     return std::tie(b.elements, a.parameters) < std::tie(a.elements, b.parameters);
