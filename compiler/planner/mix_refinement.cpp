@@ -16,6 +16,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr size_t mostMixed = 24, mostWhereOnlyBest = 6;
 constexpr size_t mostOfBest = 3; // and in the best plans of so many meshes
 constexpr double mixingWork = 2e5;
+// Bounds decide the stages of so many parameters, the largest ones.
+constexpr size_t mostDecided = 6;
 
 } // namespace
 
@@ -39,20 +41,34 @@ void MixRefinement::mix() {
   }
 }
 
-double MixRefinement::bound() {
-  double goal = certifiedPart * found.incumbent(), least = infinity;
+double MixRefinement::bound(double wanted) {
+  double goal = std::min(wanted, certifiedPart * found.incumbent()), least = infinity;
   sharpen(goal);
   for (OpenPlan &plan : trials.mixes) {
-    if (plan.bound < goal && !clock.isOver())
-      withMixes(plan, [&](const StageProblem &stages) {
-        plan.bound = std::max(plan.bound,
-                              boundStages(stages, found.incumbent(), mostPrograms, {goal, plan.bound}, clock).seconds);
-      });
+    if (plan.bound < goal && !clock.isOver()) plan.bound = std::max(plan.bound, branch(plan, {}, goal));
     // Nothing is gained by refuting what another plan might be anyway.
     least = std::min(least, plan.bound);
     goal = std::min(goal, least);
   }
   return least;
+}
+
+double MixRefinement::branch(const OpenPlan &plan, const ZeroMixes::Decided &decided, double goal) {
+  double bound = 0;
+  std::optional<size_t> next;
+  withMixes(plan, decided, [&](const StageProblem &stages) {
+    bound = boundOfWholeUnits(stages, goal);
+    if (bound < goal) bound = boundStages(stages, found.incumbent(), mostPrograms, {goal, bound}, clock).seconds;
+    const std::vector<size_t> &largest = stages.mixes->largestFirst();
+    if (decided.size() < std::min(mostDecided, largest.size())) next = largest[decided.size()];
+  });
+  double least = next ? goal : bound;
+  for (size_t stage = 0; bound < goal && next && stage < 2 && !clock.isOver(); ++stage) {
+    ZeroMixes::Decided more = decided;
+    more.emplace_back(*next, stage);
+    least = std::min(least, branch(plan, more, goal));
+  }
+  return clock.isOver() ? bound : std::max(bound, least);
 }
 
 double MixRefinement::known() const {
@@ -64,7 +80,7 @@ double MixRefinement::known() const {
 void MixRefinement::sharpen(double goal) {
   for (OpenPlan &plan : trials.mixes) {
     if (plan.bound >= goal || clock.isOver()) continue;
-    withMixes(plan,
+    withMixes(plan, {},
               [&](const StageProblem &stages) { plan.bound = std::max(plan.bound, boundOfWholeUnits(stages, goal)); });
   }
   std::ranges::stable_sort(trials.mixes, {}, &OpenPlan::bound);
@@ -101,21 +117,23 @@ void MixRefinement::mixFrom(Solution solution) {
   found.record(std::move(solution));
 }
 
-void MixRefinement::withMixes(const OpenPlan &plan, const std::function<void(const StageProblem &)> &use) {
+void MixRefinement::withMixes(const OpenPlan &plan, const ZeroMixes::Decided &decided,
+                              const std::function<void(const StageProblem &)> &use) {
   SplitModel model = cells.modelFor(*plan.cell, plan.setting);
   const std::vector<int> &choice = plan.cell->variants[plan.variant].choice;
-  // What a microbatch costs with the stage that needs least of it.
-  model.setting.zero = 3;
-  const ActivityCosts leanest = cells.activityOf(*plan.cell, plan.variant, model);
+  // What a microbatch costs with the stages that need least of it.
+  const SplitModel least = ZeroMixes::leanest(model, plan.zeroPair, decided);
+  const ActivityCosts leanest =
+      decided.empty() ? cells.activityOf(*plan.cell, plan.variant, least) : costActivity(least, choice);
   model.setting.zero = 1;
   ActivityCosts activity = cells.activityOf(*plan.cell, plan.variant, model);
-  model.setting.zero = 0;
+  model.setting.zero = ZeroMixes::pairs[plan.zeroPair][0];
   for (size_t kind = 0; kind < activity.kinds.size(); ++kind)
     for (size_t how = 0; how < activity.kinds[kind].size(); ++how) {
       activity.kinds[kind][how].sums = leanest.kinds[kind][how].sums;
       activity.kinds[kind][how].combined = leanest.kinds[kind][how].combined;
     }
-  const ZeroMixes mixes(model, choice);
+  const ZeroMixes mixes(model, choice, activity, plan.zeroPair, decided);
   StageProblem stages = space.stagesOf(model, activity, mixes.least());
   stages.mixes = &mixes;
   use(stages);

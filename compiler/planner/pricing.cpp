@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace cleave::planner {
@@ -327,14 +328,16 @@ Price homePrice(const SplitModel &model, const Variable &variable, size_t home, 
     if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
     return price;
   }
-  Price least = stagePrice(model, variable, home, 0, nullptr, isChoice);
-  for (int zero = 1; zero <= 3; ++zero) {
+  std::optional<Price> known;
+  for (int zero = 0; zero <= 3; ++zero) {
+    if (!(model.setting.anyZero & zeroBit(zero))) continue;
     const Price other = stagePrice(model, variable, home, zero, nullptr, isChoice);
+    Price &least = known ? *known : known.emplace(other);
     for (auto part : {&Price::update, &Price::exposed, &Price::hideable, &Price::parameters, &Price::gradients,
                       &Price::means, &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
       least.*part = std::min(least.*part, other.*part);
   }
-  return least;
+  return *known;
 }
 
 StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink) {

@@ -88,7 +88,8 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   }
   if (mixesZeroStages(space.constraints, setting))
     for (size_t v = 0; v < cell.variants.size(); ++v)
-      mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit});
+      for (size_t pair = 0; pair < ZeroMixes::pairs.size(); ++pair)
+        mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit, pair});
   // Where memory decides, stages may be mixed.
   if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
     fastest = std::min(fastest, leastOfAnyZero(model, ways));
@@ -214,7 +215,7 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
 // Whatever stage each parameter has, and whatever is computed again.
 double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const {
   model.setting.zero = 0;
-  model.setting.anyZero = true;
+  model.setting.anyZero = anyZeroStage;
   double least = infinity;
   for (Recompute how : ways) {
     model.setting.recompute = how;

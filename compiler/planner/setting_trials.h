@@ -21,6 +21,7 @@ struct OpenPlan {
   Cell *cell = nullptr;
   size_t variant = 0;
   bool isOnlySplit = false; // no operation can be split otherwise
+  size_t zeroPair = 0;      // where stages are mixed: of ZeroMixes::pairs
 };
 
 class SettingTrials {

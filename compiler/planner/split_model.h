@@ -74,6 +74,9 @@ struct LaidAxis {
   std::vector<int64_t> factors; // per node; -1: none
 };
 
+constexpr unsigned zeroBit(int stage) { return 1U << stage; }
+inline constexpr unsigned anyZeroStage = zeroBit(0) | zeroBit(1) | zeroBit(2) | zeroBit(3);
+
 // One point of the outer search.
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
@@ -85,7 +88,7 @@ struct Setting {
   AxisOrder order = usualOrder;        // on the devices
   int zero = 0;                        // stage; with SplitModel::lowers that of the other parameters
   int lowerZero = 0;                   // of those
-  bool anyZero = false;                // for bounds: every parameter costs the least of all stages
+  unsigned anyZero = 0;                // for bounds: every parameter costs the least of these stages (zeroBit)
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   bool exceptLast = false; // the last microbatch keeps all it makes

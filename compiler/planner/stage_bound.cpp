@@ -36,6 +36,7 @@ StageRelaxation::~StageRelaxation() = default;
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
+      lessOfSends(planner::lessOfSends(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
@@ -117,15 +118,21 @@ void StageRelaxation::gatherColumns() {
     for (size_t c = 0; c < classes.size(); ++c) {
       const UnitClass &one = classes[c];
       if ((one.isFirst && s > 0) || (one.isLast && s + 1 < stages)) continue;
+      std::optional<LeastContention::Crowd> crowd;
+      if (problem.mixes) {
+        crowd = problem.mixes->crowdOf(one.kind);
+        for (size_t p : one.shared) crowd->add(problem.mixes->crowdOfShared(p), 1);
+      }
       for (Recompute how : ways) {
         const UnitActivity &a = problem.activity->of(one.kind, how);
         // The workspace is the largest of a rank's units': of each of them a part that cannot make more than the
         // largest.
         const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;
-        columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
-                           a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
-                           one.hideable - rate * a.compute(), one.bytes + problem.live(s) * problem.kept(a) + overhead,
-                           a.compute()});
+        columns.push_back(
+            {s, int(c), a.forward, a.backwardInput, a.backwardWeight,
+             a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
+             one.hideable - rate * a.compute(), one.bytes + problem.live(s) * problem.kept(a) + overhead, a.compute(),
+             crowd ? problem.mixes->contention().less(model, PassSeconds::of(a, microbatches), *crowd) : 0});
       }
     }
   if (!problem.mixes) return;
@@ -296,11 +303,13 @@ StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &
   if (!problem.mixes) return {};
   std::vector<double> count(classes.size(), 0.0);
   double compute = 0, bytes = roomOfRank.empty() ? -infinity : -roomOfRank[size_t(rank)];
+  double less = lessOfSends[size_t(rank)];
   for (size_t i = 0; i < columns.size(); ++i) {
     if (problem.rankOf(columns[i].stage) != rank) continue;
     count[size_t(columns[i].unitClass)] += units[i];
     compute += units[i] * columns[i].compute;
     bytes += units[i] * columns[i].bytes;
+    less += units[i] * columns[i].less;
   }
   auto forEach = [&](size_t c, size_t at, auto &&use) {
     use(problem.mixes->of(classes[c].kind, at));
@@ -310,9 +319,9 @@ StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &
   double most = -infinity;
   size_t bestAt = 0;
   for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
-    const auto [lower, all] = ZeroMixes::weights[at];
-    const double hides = lower * rateOfLower + all * rateOfAll;
-    double seconds = -hides * compute, over = bytes, ofByte = 0;
+    const ZeroMixes::Weights &weights = ZeroMixes::weights[at];
+    const double hides = weights.hides(rateOfLower, rateOfAll);
+    double seconds = -hides * compute - weights.links * less, over = bytes;
     std::vector<ZeroMixes::Saving> savings;
     for (size_t c = 0; c < classes.size(); ++c)
       forEach(c, at, [&](const ZeroMixes::Costs &costs) {
@@ -321,18 +330,14 @@ StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &
         for (const ZeroMixes::Saving &saving : costs.savings)
           if (count[c] > 0) savings.push_back({saving.price, count[c] * saving.bytes});
       });
-    std::ranges::sort(savings, {}, &ZeroMixes::Saving::price);
-    for (const ZeroMixes::Saving &saving : savings) {
-      if (over <= 0) break;
-      seconds += std::min(over, saving.bytes) * saving.price;
-      over -= saving.bytes;
-      ofByte = saving.price;
-    }
+    const ZeroMixes::Spent spent = ZeroMixes::spend(std::move(savings), over);
+    seconds += spent.seconds;
     if (seconds <= most) continue;
     most = seconds;
     bestAt = at;
+    best.weights = weights;
     best.hides = hides;
-    best.ofByte = ofByte;
+    best.ofByte = spent.price;
   }
   for (size_t c = 0; c < classes.size(); ++c) {
     best.ofClass.push_back(classes[c].copies);
@@ -352,6 +357,7 @@ double StageRelaxation::constantOf(const Row &row) const {
   for (double count : row.path.sendForward) sum += count * least.sendForward;
   for (double count : row.path.sendBackward) sum += count * least.sendBackward;
   sum *= partOf(row);
+  sum -= row.mixes.weights.links * lessOfSends[size_t(row.path.rank)];
   if (row.mixes.ofByte > 0) sum -= row.mixes.ofByte * roomOfRank[size_t(row.path.rank)];
   return sum;
 }
@@ -370,7 +376,8 @@ double StageRelaxation::coefficient(const Row &row, const Column &column) const 
     if (mixes.ofClass.empty())
       value += column.once + (row.late ? column.late : 0);
     else
-      value += mixes.ofClass[unitClass] - mixes.hides * column.compute + mixes.ofByte * column.bytes;
+      value += mixes.ofClass[unitClass] - mixes.hides * column.compute - mixes.weights.links * column.less +
+               mixes.ofByte * column.bytes;
   }
   return value;
 }

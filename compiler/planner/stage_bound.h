@@ -46,11 +46,13 @@ private:
     double once = 0, late = 0;                                 // seconds; late: hideable less what its compute hides
     double bytes = 0;
     double compute = 0; // seconds that collectives may hide behind
+    double less = 0;    // seconds of links to take off (LeastContention::less)
   };
   // What parameters cost with ZeRO stages mixed, if a byte of the rank's memory costs `ofByte` seconds: no mix that
   // fits costs less (Lagrange).
   struct MixPrices {
     double hides = 0, ofByte = 0;
+    ZeroMixes::Weights weights = {};
     std::vector<double> ofClass; // seconds of a unit, with the bytes of its stages beyond the least; empty: not mixed
   };
   // A path, and whether the collectives that nothing can hide come after it. Where devices take turns on cores, also
@@ -100,6 +102,7 @@ private:
   int stages;
   size_t ranks;
   LeastTransfers least;
+  std::vector<double> lessOfSends; // by rank
   std::vector<Recompute> ways;
   double leastOverhead = 0;       // bytes that every rank needs beside what is kept
   std::vector<double> roomOfRank; // bytes for its units; of all ranks, where there is a limit

@@ -30,7 +30,8 @@ Overlap overlapOf(const SplitModel &model, int zero) {
 
 Overlap overlapOf(const SplitModel &model) {
   Overlap overlap = overlapOf(model, model.setting.zero);
-  for (int zero = 0; model.setting.anyZero && zero <= 3; ++zero) {
+  for (int zero = 0; zero <= 3; ++zero) {
+    if (!(model.setting.anyZero & zeroBit(zero))) continue;
     const Overlap other = overlapOf(model, zero);
     overlap = {std::max(overlap.forward, other.forward), std::max(overlap.backward, other.backward)};
   }
@@ -71,28 +72,32 @@ double hiddenSeconds(const SplitModel &model, double hideable, double lower, dou
   return std::min(hideable, all.forward * forward + all.backward * backward);
 }
 
-// The passes in which collectives over parameters with a ZeRO stage run, as overlapOf() has them: what of a step's
-// takes turns with these, and the product of both sides' seconds on the links that they share.
+// What of a step's passes takes turns with collectives beside them, and the product of both sides' seconds on the links
+// that they share.
 struct SharedLinks {
   double turn = 0, shared = 0;
 };
 SharedLinks sharedLinks(const SplitModel &model, int zero, const BesideSeconds &beside, const PassSeconds &passes) {
-  const double once = 1 / double(model.setting.microbatches);
-  const double forward = zero >= 3 ? 1 : zero >= 1 ? once : 0, backward = zero >= 2 ? 1 : once;
-  const Overlap overlap = overlapOf(model, zero);
-  auto waited = [&](double LinkSeconds::*link) {
-    return forward * passes.linksForward.*link + backward * passes.linksBackward.*link;
-  };
-  const double node = waited(&LinkSeconds::node), network = waited(&LinkSeconds::network);
+  const Window window = windowOf(model, zero, passes);
+  const auto [node, network] = window.links;
   // Groups of several devices in each of several nodes are busy on both links at once, which counts once.
   const double shared =
       std::min(beside.links.node * node + beside.links.network * network, beside.seconds * std::max(node, network));
-  return {overlap.forward * passes.forward + overlap.backward * passes.backward + forward * passes.waitedForward +
-              backward * passes.waitedBackward,
-          shared};
+  return {window.hides + window.waited, shared};
 }
 
 } // namespace
+
+Window windowOf(const SplitModel &model, int zero, const PassSeconds &passes) {
+  const double once = 1 / double(model.setting.microbatches);
+  const double forward = zero >= 3 ? 1 : zero >= 1 ? once : 0, backward = zero >= 2 ? 1 : once;
+  const Overlap overlap = overlapOf(model, zero);
+  Window window{overlap.forward * passes.forward + overlap.backward * passes.backward,
+                forward * passes.waitedForward + backward * passes.waitedBackward,
+                {}};
+  window.links.add(passes.linksForward, forward).add(passes.linksBackward, backward);
+  return window;
+}
 
 // Compute and waiting take turns all the time, so that what runs beside comes on in proportion: by overlap * compute
 // where they compute, and by as much as they do where both have half of a link. Where parameters have two stages, those

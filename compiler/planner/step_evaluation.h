@@ -39,6 +39,14 @@ struct Hidden {
   double contention = 0;
 };
 Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeconds &passes);
+// The passes of a step in which collectives over parameters with this ZeRO stage run, those of the first or the last
+// microbatch or all: seconds that these collectives come on by where the passes compute, and those in which the passes
+// wait.
+struct Window {
+  double hides = 0, waited = 0;
+  LinkSeconds links; // of what is waited for
+};
+Window windowOf(const SplitModel &model, int zero, const PassSeconds &passes);
 
 // A stage sends what it has made of a microbatch while it computes the next one. Where the collectives that these
 // passes wait for use the same link they take longer, by as much as hide() has it; messages come on at full speed while

@@ -17,10 +17,12 @@ struct KindCosts {
   UnitActivity plain;
   struct Way {
     double seconds = 0, saved = 0, savedOfLast = 0, beside = 0; // beyond the plain way's seconds; bytes
+    double less = 0;                                            // LeastContention::less(), with ZeRO stages mixed
   };
   std::vector<Way> ways;                        // of computing it again
   double compute = 0;                           // seconds that collectives may hide behind, the plain way
   double backwardInput = 0, backwardWeight = 0; // the least; the most, of any way
+  double less = 0;                              // the plain way's
 };
 
 // What a rank's units add up to.
@@ -50,6 +52,7 @@ public:
     if (problem.isGiven()) givenWays();
     gatherKinds();
     gatherCopies();
+    lessOfSends = planner::lessOfSends(problem);
   }
 
   double bound(double goal) {
@@ -94,6 +97,11 @@ private:
       if (std::find(given.begin(), given.end(), how) != given.end()) ways.push_back(how);
   }
 
+  double lessOf(int kind, const UnitActivity &work) const {
+    if (!problem.mixes) return 0;
+    return problem.mixes->contention().less(model, PassSeconds::of(work, microbatches), problem.mixes->crowdOf(kind));
+  }
+
   void gatherKinds() {
     for (int kind = 0; kind < layout.kinds; ++kind) {
       KindCosts one;
@@ -111,9 +119,10 @@ private:
         const double once = other.keptOfLast - one.plain.keptOfLast +
                             2 * (other.keptOnHost - one.plain.keptOnHost) / constants::hostBuckets;
         if (other.kept < one.plain.kept || once < 0)
-          one.ways.push_back(
-              {std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once, other.beside});
+          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once,
+                              other.beside, lessOf(kind, other)});
       }
+      one.less = lessOf(kind, one.plain);
       one.plain.beside = beside;
       one.plain.largestLeaving = leaving;
       kinds.push_back(std::move(one));
@@ -177,19 +186,20 @@ private:
   using Savings = std::vector<ZeroMixes::Saving>;
 
   // What computing units of a kind again saves, each byte at the price of its segment of the lower hull of the ways
-  // that stand beside no more than `beside` bytes; a second computed again counts `weight`.
-  void addWays(Savings &savings, int kind, double count, double live, double beside, double weight) const {
+  // that stand beside no more than `beside` bytes; `costOf` a way: seconds, none below 0.
+  template <typename CostOf>
+  void addWays(Savings &savings, int kind, double count, double live, double beside, CostOf costOf) const {
     double bytes = 0, at = 0;
     while (true) {
       double price = infinity, nextBytes = 0, nextAt = 0;
       for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
-        const double saved = live * way.saved - way.savedOfLast;
+        const double saved = live * way.saved - way.savedOfLast, seconds = costOf(kind, way);
         if (way.beside > beside || saved <= bytes) continue;
-        if (const double now = (way.seconds - at) / (saved - bytes); now < price)
-          price = now, nextBytes = saved, nextAt = way.seconds;
+        if (const double now = (seconds - at) / (saved - bytes); now < price)
+          price = now, nextBytes = saved, nextAt = seconds;
       }
       if (price == infinity) return;
-      savings.push_back({weight * std::max(0.0, price), (nextBytes - bytes) * count});
+      savings.push_back({std::max(0.0, price), (nextBytes - bytes) * count});
       bytes = nextBytes;
       at = nextAt;
     }
@@ -197,24 +207,19 @@ private:
 
   // What saving `over` bytes costs at least, by the ways to compute units again, which may be computed in parts, and by
   // `others`.
-  double leastCost(const RankSum &sum, double live, double over, double weight, const Savings &others) const {
+  template <typename CostOf>
+  double leastCost(const RankSum &sum, double live, double over, const Savings &others, CostOf costOf) const {
     double best = infinity;
     auto cost = [&](Savings savings, double left) {
-      std::ranges::sort(savings, {}, &ZeroMixes::Saving::price);
-      double seconds = 0;
-      for (const ZeroMixes::Saving &saving : savings) {
-        const double part = std::clamp(left, 0.0, saving.bytes);
-        seconds += part * saving.price;
-        left -= part;
-      }
-      if (left <= 1e-9 * problem.memoryLimit) best = std::min(best, seconds);
+      const ZeroMixes::Spent spent = ZeroMixes::spend(std::move(savings), left);
+      if (spent.left <= 1e-9 * problem.memoryLimit) best = std::min(best, spent.seconds);
     };
     if (!others.empty()) cost(others, over);
     // The largest of what stands beside the rest while it is computed again.
     for (auto [limitKind, unused] : sum.kinds)
       for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways) {
         Savings savings = others;
-        for (auto [kind, count] : sum.kinds) addWays(savings, kind, count, live, limit.beside, weight);
+        for (auto [kind, count] : sum.kinds) addWays(savings, kind, count, live, limit.beside, costOf);
         cost(std::move(savings), over + std::max(0.0, limit.beside - sum.plain.beside));
       }
     return best;
@@ -222,23 +227,40 @@ private:
 
   // With ZeRO stages mixed: seconds of a rank that are no less than those of its passes, of which `again` a microbatch
   // are computed again, and of what comes after them; `bytes` with the least that its parameters take.
-  double leastOfMixes(const RankSum &sum, double live, double bytes) const {
+  double leastOfMixes(const RankSum &sum, int rank, double live, double bytes) const {
     double most = 0;
     for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
-      const auto [lower, all] = ZeroMixes::weights[at];
-      const double hides = lower * hidingOf(problem.mixes->lower) + all * hidingOf(problem.mixes->all);
+      const ZeroMixes::Weights &weights = ZeroMixes::weights[at];
+      const double hides = weights.hides(hidingOf(problem.mixes->lower), hidingOf(problem.mixes->all));
       const double weight = microbatches * (share - hides);
       if (weight < 0) continue; // what is computed again would hide more than it takes
-      double seconds = -microbatches * hides * sum.compute, over = bytes - problem.memoryLimit;
+      // What is computed again may also leave more room beside the passes.
+      auto lessOf = [&](int kind) {
+        double less = weights.links * kinds[size_t(kind)].less;
+        for (const KindCosts::Way &way : kinds[size_t(kind)].ways)
+          less = std::max(less, weights.links * way.less - weight * way.seconds);
+        return less;
+      };
+      auto costOf = [&](int kind, const KindCosts::Way &way) {
+        return weight * way.seconds - weights.links * way.less + lessOf(kind);
+      };
+      double seconds = -microbatches * hides * sum.compute - weights.links * lessOfSends[size_t(rank)];
+      double over = bytes - problem.memoryLimit;
       Savings savings;
       auto add = [&](const ZeroMixes::Costs &costs, double count) {
         seconds += count * costs.seconds;
         over += count * costs.bytes;
         for (const ZeroMixes::Saving &saving : costs.savings) savings.push_back({saving.price, count * saving.bytes});
       };
-      for (auto [kind, count] : sum.kinds) add(problem.mixes->of(kind, at), count);
-      for (size_t p : sum.shared) add(problem.mixes->ofShared(p, at), 1);
-      if (over > 0) seconds += leastCost(sum, live, over, weight, savings);
+      for (auto [kind, count] : sum.kinds) {
+        add(problem.mixes->of(kind, at), count);
+        seconds -= count * lessOf(kind);
+      }
+      for (size_t p : sum.shared) {
+        add(problem.mixes->ofShared(p, at), 1);
+        seconds -= weights.links * problem.mixes->contention().less(model, {}, problem.mixes->crowdOfShared(p));
+      }
+      if (over > 0) seconds += leastCost(sum, live, over, savings, costOf);
       most = std::max(most, seconds);
     }
     return most;
@@ -249,7 +271,8 @@ private:
     const double live = problem.leastLive(rank);
     const double bytes = deviceMemory(model.setting, sum.state, plain, live * problem.kept(plain), buffers).total();
     double again = 0;
-    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, 1, {});
+    auto secondsOf = [](int, const KindCosts::Way &way) { return way.seconds; };
+    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, {}, secondsOf);
     RankTimes times;
     if (again == infinity) return times;
     times.seconds = plain.seconds() + again;
@@ -257,7 +280,7 @@ private:
     times.forward = plain.forward;
     times.weights = sum.weights;
     if (problem.mixes) {
-      times.atEnd = leastOfMixes(sum, live, bytes) - share * microbatches * again;
+      times.atEnd = leastOfMixes(sum, rank, live, bytes) - share * microbatches * again;
     } else {
       const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
       times.atEnd = sum.state.update + sum.state.exposed + std::max(0.0, late);
@@ -420,6 +443,7 @@ private:
   double share;    // chainShare()
   double busy = 0; // seconds that a rank's passes take at least, on average
   double sumOfCopies = 0;
+  std::vector<double> lessOfSends; // by rank
 };
 
 } // namespace
@@ -430,6 +454,19 @@ GroupShape pairOfEnds(const StageProblem &problem) {
       model.setting.tierBetweenRanks(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)));
 }
 
+namespace {
+
+// Where some borders lie between nodes, or switches, and others do not: all of them.
+std::set<Tier> tiersOfBorders(const StageProblem &problem) {
+  const SplitModel &model = *problem.model;
+  std::set<Tier> tiers;
+  for (int rank = 1; rank < problem.ranks(); ++rank)
+    tiers.insert(model.setting.tierBetweenRanks(*model.cluster, rank - 1, rank));
+  return tiers;
+}
+
+} // namespace
+
 LeastTransfers leastTransfers(const StageProblem &problem) {
   const std::vector<double> &forward = problem.activity->forwardCrossing,
                             &backward = problem.activity->backwardCrossing;
@@ -439,10 +476,7 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   const ptrdiff_t end = ptrdiff_t(count);
   const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
   const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
-  // Where some borders lie between nodes, or switches, and others do not, the faster ones.
-  std::set<Tier> tiers;
-  for (int rank = 1; rank < problem.ranks(); ++rank)
-    tiers.insert(model.setting.tierBetweenRanks(*model.cluster, rank - 1, rank));
+  const std::set<Tier> tiers = tiersOfBorders(problem);
   auto leastSend = [&](double bytes) {
     double seconds = infinity;
     for (Tier tier : tiers) seconds = std::min(seconds, sendSeconds(*model.cluster, tier, bytes));
@@ -463,6 +497,36 @@ double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
   if (stage > 0) bytes += buffer + problem.live(stage) * received;
   if (stage + 1 < problem.stages()) bytes += buffer + problem.live(stage) * returned;
   return bytes;
+}
+
+std::vector<double> lessOfSends(const StageProblem &problem) {
+  std::vector<double> sums(size_t(problem.ranks()));
+  if (!problem.mixes || problem.ranks() == 1) return sums;
+  const SplitModel &model = *problem.model;
+  const std::set<Tier> tiers = tiersOfBorders(problem);
+  const double microbatches = double(model.setting.microbatches);
+  // Of the messages of any border that which takes off most.
+  auto most = [&](const std::vector<double> &crossing, bool isForward) {
+    double most = 0;
+    std::set<double> sizes(crossing.begin(), crossing.end());
+    sizes.erase(0);
+    for (double bytes : sizes)
+      for (Tier tier : tiers) {
+        PassSeconds one, sent;
+        (isForward ? one.waitedForward : one.waitedBackward) = sendSeconds(*model.cluster, tier, bytes);
+        (isForward ? one.linksForward : one.linksBackward) = linkSeconds(*model.cluster, tier, bytes);
+        most = std::max(most, problem.mixes->contention().less(model, sent.add(one, microbatches), {}));
+      }
+    return most;
+  };
+  const double forward = most(problem.activity->forwardCrossing, true),
+               backward = most(problem.activity->backwardCrossing, false);
+  for (int s = 0; s < problem.stages(); ++s) {
+    double &sum = sums[size_t(problem.rankOf(s))];
+    if (s + 1 < problem.stages()) sum += forward;
+    if (s > 0) sum += backward;
+  }
+  return sums;
 }
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }

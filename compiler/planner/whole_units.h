@@ -27,6 +27,9 @@ LeastTransfers leastTransfers(const StageProblem &problem);
 // The ranks of the first and of the last stage, which sum gradients of a parameter that both read.
 GroupShape pairOfEnds(const StageProblem &problem);
 
+// With ZeRO stages mixed: seconds of a step to take off for what each rank sends (LeastContention::less).
+std::vector<double> lessOfSends(const StageProblem &problem);
+
 // Seconds of a microbatch that each rank computes again at least, with problem.firstUnits given.
 std::vector<double> leastAgainOfCut(const StageProblem &problem);
 
