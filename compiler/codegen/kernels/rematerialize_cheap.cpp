@@ -14,6 +14,9 @@
 //
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
 //
+// What recomputation does in the backward pass (`cleave.again`) stands to its gradients as the forward pass does: a
+// segment's kernels leave what its products made, and their gradients' kernels make the rest once more.
+//
 // Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what
 // it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
@@ -39,6 +42,7 @@ bool isForward(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
   return phase && phase == "forward";
 }
+bool isAgain(Operation *op) { return op->hasAttr("cleave.again"); }
 // Of a pipeline that is not cut yet; -1: anywhere.
 int64_t stageOf(Operation *op) {
   auto stage = op->getAttrOfType<IntegerAttr>("cleave.stage");
@@ -64,13 +68,16 @@ public:
           labels[&op] = std::max(labels[&op], labels.lookup(def) + (isClusterOp(def) ? 0 : 1));
     SmallVector<Operation *> candidates;
     for (Operation &op : llvm::reverse(block))
-      if (isForward(&op) && canRecompute(&op)) candidates.push_back(&op);
+      if ((isForward(&op) || isAgain(&op)) && canRecompute(&op)) candidates.push_back(&op);
     for (Operation *op : candidates) consider(op);
   }
 
 private:
   static bool canRecompute(Operation *op) { return isClusterOp(op) && !isReduction(op) && op->getNumResults() == 1; }
   bool isHere(Operation *op) const { return stageOf(op) < 0 || stageOf(op) == stage; }
+  // Runs when the considered value is made; and after that, when it would be made again.
+  bool isEarly(Operation *op) const { return isForward(op) || (isOfSegment && isAgain(op)); }
+  bool isLate(Operation *op) const { return isBackward(op) && !(isOfSegment && isAgain(op)); }
 
   // Kept for the backward phase of this stage whatever happens here.
   bool isAlive(Value value) {
@@ -78,13 +85,13 @@ private:
     if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains({value, stage}))
       return true;
     return isReadByProducts(value) ||
-           llvm::any_of(value.getUsers(), [&](Operation *user) { return isHere(user) && isBackward(user); });
+           llvm::any_of(value.getUsers(), [&](Operation *user) { return isHere(user) && isLate(user); });
   }
   // By what takes it from memory in the backward phase, in this shape or another one.
   bool isReadByProducts(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
       if (auto reshape = dyn_cast<onnx::ReshapeOp>(user)) return isReadByProducts(reshape.getResult());
-      return isHere(user) && !isForward(user) && !isClusterOp(user);
+      return isHere(user) && !isEarly(user) && !isClusterOp(user);
     });
   }
   // Bytes that must be kept to have the value later, by keeping it or by computing it again (noted in `expanded`).
@@ -92,7 +99,8 @@ private:
     if (isAlive(value)) return 0;
     double keep = costOfKeeping(value);
     Operation *op = value.getDefiningOp();
-    if (!canRecompute(op) || !isHere(op) || depth >= maxDepth || isOfStream(op)) return keep;
+    if (!canRecompute(op) || isAgain(op) != isOfSegment || !isHere(op) || depth >= maxDepth || isOfStream(op))
+      return keep;
     double recompute = costOfOperands(op, depth);
     if (recompute > keep) return keep;
     expanded.insert(op);
@@ -112,7 +120,7 @@ private:
   bool isWritten(Value value) const {
     Operation *op = value.getDefiningOp();
     return !canRecompute(op) || llvm::any_of(value.getUsers(), [&](Operation *user) {
-      return !isClusterOp(user) || (isForward(user) && labels.lookup(user) > labels.lookup(op));
+      return !isClusterOp(user) || (isEarly(user) && labels.lookup(user) > labels.lookup(op));
     });
   }
   double costOfKeeping(Value value) const { return bytesOf(value) * (isWritten(value) ? 1 : 1 + trafficPenalty); }
@@ -174,10 +182,11 @@ private:
   void consider(Operation *op) {
     Value value = op->getResult(0);
     stage = stageOf(op);
+    isOfSegment = isAgain(op);
     if (isReadByProducts(value)) return;
     SmallVector<Operation *> users;
     for (Operation *user : value.getUsers())
-      if (isBackward(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
+      if (isLate(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op) || isWidening(op);
     if (!isFree && (bytesOf(value) <= smallBytes || isOfStream(op))) return;
@@ -187,26 +196,29 @@ private:
     for (Operation *user : users) {
       OpBuilder builder(user);
       IRMapping clones;
-      user->replaceUsesOfWith(value, clone(builder, op, clones, 0));
+      user->replaceUsesOfWith(value, clone(builder, op, user, clones, 0));
     }
   }
-  Value clone(OpBuilder &builder, Operation *op, IRMapping &clones, int depth) {
+  Value clone(OpBuilder &builder, Operation *op, Operation *user, IRMapping &clones, int depth) {
     if (Value known = clones.lookupOrNull(op->getResult(0))) return known;
     IRMapping operands;
     for (Value operand : op->getOperands()) {
       Operation *def = operand.getDefiningOp();
       if (def && expanded.contains(def) && depth < maxDepth && !isAlive(operand))
-        operands.map(operand, clone(builder, def, clones, depth + 1));
+        operands.map(operand, clone(builder, def, user, clones, depth + 1));
       else
         kept.insert({operand, stage});
     }
     Operation *copy = builder.clone(*op, operands);
     copy->setAttr("cleave.phase", builder.getStringAttr("backward"));
+    copy->removeAttr("cleave.again");
+    if (Attribute segment = user->getAttr("cleave.again")) copy->setAttr("cleave.again", segment);
     clones.map(op->getResult(0), copy->getResult(0));
     return copy->getResult(0);
   }
 
-  int64_t stage = -1; // of the value that is considered
+  int64_t stage = -1;       // of the value that is considered
+  bool isOfSegment = false; // that value: it is computed again, and its gradients are what runs late
   llvm::DenseMap<Operation *, int64_t> labels;
   llvm::DenseSet<std::pair<Value, int64_t>> kept;
   llvm::DenseSet<Operation *> expanded;

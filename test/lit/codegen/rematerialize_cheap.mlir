@@ -85,3 +85,25 @@ func.func @widened(%x: tensor<16x16xbf16>) -> (tensor<16x16xf32>, tensor<16x16xf
   %g = onnx.Mul %w, %d {cleave.phase = "backward"} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   return %d, %g : tensor<16x16xf32>, tensor<16x16xf32>
 }
+
+// What recomputation does again is to its gradients what the forward pass is: the kernel in front of the product leaves %y
+// in 16 bits, which is there anyway, and not %t in 32; its gradient's kernel makes %t from it once more, which is none of
+// the segment's.
+// CHECK-LABEL: func.func @segment
+// CHECK: onnx.Tanh %{{.*}} {cleave.again = 3 : i64, cleave.phase = "backward"}
+// CHECK: %[[H:.*]] = onnx.Contract {{.*}}cleave.again = 3
+// CHECK: %[[DT:.*]] = onnx.Contract
+// CHECK: %[[WIDE:.*]] = onnx.Cast %[[Y:.*]] {cleave.phase = "backward", to = f32}
+// CHECK: %[[T:.*]] = onnx.Tanh %[[WIDE]] {cleave.phase = "backward"}
+// CHECK: onnx.Mul %[[DT]], %[[T]] {cleave.phase = "backward"}
+func.func @segment(%x: tensor<256x256xbf16>, %w: tensor<256x256xbf16>, %d: tensor<256x256xbf16>) -> (tensor<256x256xf32>, tensor<256x256xbf16>, tensor<256x256xbf16>) {
+  %y = onnx.Contract %x, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %l = onnx.Cast %y {to = f32, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %t = onnx.Tanh %l {cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xf32>) -> tensor<256x256xf32>
+  %n = onnx.Cast %t {to = bf16, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xf32>) -> tensor<256x256xbf16>
+  %h = onnx.Contract %n, %w {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward", cleave.again = 3} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  %dt = onnx.Contract %d, %h {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xf32>
+  %g = onnx.Mul %dt, %t {cleave.phase = "backward"} : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %dx = onnx.Contract %y, %d {lhs_indices = array<i64: 0, 1>, rhs_indices = array<i64: 1, 2>, result_indices = array<i64: 0, 2>, cleave.phase = "backward"} : (tensor<256x256xbf16>, tensor<256x256xbf16>) -> tensor<256x256xbf16>
+  return %g, %dx, %h : tensor<256x256xf32>, tensor<256x256xbf16>, tensor<256x256xbf16>
+}
