@@ -7,8 +7,10 @@
 //        %g = onnx.Sum %c, %d
 //
 // Gradients of slices are such parts: of queries, keys and values, of a recurrence's time steps. As terms of a sum each
-// would stand in memory in full size, mostly zeros.
+// would stand in memory in full size, mostly zeros. Where a device adds up its own part of each (ZeRO, of samples that
+// do not divide), it takes its part of the sum instead.
 #include "compiler/codegen/codegen.h"
+#include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <deque>
@@ -113,13 +115,36 @@ void joinTerms(onnx::SumOp sum) {
   for (Operation *pad : unused) pad->erase();
 }
 
+// A sum of a device's own parts of such terms is its own part of their sum, which is returned to be joined.
+onnx::SumOp addBeforeOwnPart(onnx::SumOp sum) {
+  auto first = sum->getOperand(0).getDefiningOp<dist::OwnPartOp>();
+  SmallVector<Value> wholes;
+  for (Value term : sum->getOperands()) {
+    auto own = term.getDefiningOp<dist::OwnPartOp>();
+    if (!own || !own->hasOneUse() || own.getAxes() != first.getAxes() || own.getDim() != first.getDim() ||
+        !partOf(own.getX()))
+      return sum;
+    wholes.push_back(own.getX());
+  }
+  OpBuilder builder(sum);
+  auto whole = onnx::SumOp::create(builder, sum.getLoc(), wholes.front().getType(), wholes);
+  whole->setDiscardableAttrs(llvm::to_vector(sum->getDiscardableAttrs()));
+  first->moveBefore(sum);
+  SmallVector<Value> parts(sum->getOperands());
+  sum.getResult().replaceAllUsesWith(first.getResult());
+  sum.erase();
+  first.getXMutable().assign(whole);
+  for (Value part : ArrayRef(parts).drop_front()) part.getDefiningOp()->erase();
+  return whole;
+}
+
 struct JoinParts : PassWrapper<JoinParts, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinParts)
   StringRef getArgument() const override { return "join-parts"; }
   StringRef getDescription() const override { return "sums of padded parts that lie side by side are concatenated"; }
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      for (auto sum : llvm::make_early_inc_range(function.getOps<onnx::SumOp>())) joinTerms(sum);
+      for (auto sum : llvm::make_early_inc_range(function.getOps<onnx::SumOp>())) joinTerms(addBeforeOwnPart(sum));
   }
 };
 

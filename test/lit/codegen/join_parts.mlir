@@ -44,3 +44,25 @@ func.func @not(%p: tensor<2x4xf32>, %q: tensor<2x2xf32>) -> tensor<4x4xf32> {
   %s = onnx.Sum %a, %b, %c, %d, %e : (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %s : tensor<4x4xf32>
 }
+
+// -----
+
+// A device's own parts of parts are its own part of their concatenation; not where another term is none.
+// CHECK-LABEL: func.func @own
+func.func @own(%p: tensor<2x4xf32>, %q: tensor<6x4xf32>, %x: tensor<8x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+  // CHECK: %[[J:.*]] = onnx.Concat %arg0, %arg1 {axis = 0 : i64}
+  // CHECK: %[[OWN:.*]] = dist.own_part %[[J]] {axes = ["dp"], dim = 0 : i64}
+  // CHECK: dist.own_part
+  // CHECK: %[[S:.*]] = onnx.Sum
+  // CHECK: return %[[OWN]], %[[S]]
+  %a = onnx.Pad %p {low = array<i64: 0, 0>, high = array<i64: 6, 0>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<2x4xf32>) -> tensor<8x4xf32>
+  %b = onnx.Pad %q {low = array<i64: 2, 0>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<6x4xf32>) -> tensor<8x4xf32>
+  %oa = dist.own_part %a {axes = ["dp"], dim = 0 : i64} : (tensor<8x4xf32>) -> tensor<2x4xf32>
+  %ob = dist.own_part %b {axes = ["dp"], dim = 0 : i64} : (tensor<8x4xf32>) -> tensor<2x4xf32>
+  %s = onnx.Sum %oa, %ob : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %c = onnx.Pad %p {low = array<i64: 0, 0>, high = array<i64: 6, 0>, interior = array<i64: 0, 0>, value = 0.0 : f64} : (tensor<2x4xf32>) -> tensor<8x4xf32>
+  %oc = dist.own_part %c {axes = ["dp"], dim = 0 : i64} : (tensor<8x4xf32>) -> tensor<2x4xf32>
+  %ox = dist.own_part %x {axes = ["dp"], dim = 0 : i64} : (tensor<8x4xf32>) -> tensor<2x4xf32>
+  %t = onnx.Sum %oc, %ox : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %s, %t : tensor<2x4xf32>, tensor<2x4xf32>
+}
