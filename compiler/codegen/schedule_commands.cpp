@@ -185,12 +185,14 @@ private:
     }
     auto ownerOf = [&](Operation *op) { return isUpdate(op) ? owners.lookup(op) : Attribute(); };
     for (Operation &meeting : block) {
-      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || bytesOf(&meeting) > mostOfNumber ||
-          !owners.contains(&meeting) || ownerOf(&meeting))
+      if (!isUpdate(&meeting) || isFree(&meeting) || isLazy(&meeting) || !owners.contains(&meeting) ||
+          ownerOf(&meeting))
         continue;
       llvm::DenseSet<Attribute> waiting;
-      for (Operation *user : meeting.getUsers())
-        if (Attribute owner = ownerOf(user)) waiting.insert(owner);
+      for (Value result : meeting.getResults())
+        if (bytesOf(&meeting) <= mostOfNumber || isSign(result)) // whatever its kernel makes besides
+          for (Operation *user : result.getUsers())
+            if (Attribute owner = ownerOf(user)) waiting.insert(owner);
       if (waiting.size() < 2) continue;
       llvm::DenseSet<Operation *> before{&meeting};
       SmallVector<Operation *> open{&meeting};
@@ -205,6 +207,12 @@ private:
         ++pending[&op];
       }
     }
+  }
+
+  // Whether something is so: one element of one bit.
+  static bool isSign(Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return type.getNumElements() == 1 && type.getElementType().isInteger(1);
   }
 
   // A weight's gradient of which several products make terms.

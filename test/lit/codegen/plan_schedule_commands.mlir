@@ -11,6 +11,11 @@ plan.kernel @flag(%a: tensor<64xf32>, %b: tensor<64xf32>) {
   %c = onnx.Constant dense<1.0> : tensor<f32>
   plan.yield %c : tensor<f32>
 }
+plan.kernel @both(%a: tensor<64xf32>, %b: tensor<64xf32>) {
+  %c = onnx.Constant dense<true> : tensor<i1>
+  plan.yield %a, %c : tensor<64xf32>, tensor<i1>
+}
+plan.kernel @choose(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<i1>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @take(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<f32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @three(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @big(%a: tensor<64xf32>, %b: tensor<2097152xf32>) { plan.yield %a : tensor<64xf32> }
@@ -101,6 +106,27 @@ func.func @decided(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
   %f = plan.launch @flag(%mw, %mv) {name = "is finite", extent = 1 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<f32>
   %tw = plan.launch @take(%w, %sw, %f) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
   %tv = plan.launch @take(%v, %sv, %f) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  plan.store %tw, @w : tensor<64xf32>
+  plan.store %tv, @v : tensor<64xf32>
+  return
+}
+
+// Likewise where the number's kernel makes a gradient besides.
+// CHECK-LABEL: func.func @decided_beside
+// CHECK: name = "mean w"
+// CHECK: name = "mean v and is finite"
+// CHECK: name = "step w"
+// CHECK: name = "take w"
+// CHECK: name = "take v"
+func.func @decided_beside(%gw: tensor<64xf32>, %gv: tensor<64xf32>) {
+  %w = onnx.read @w : tensor<64xf32>
+  %v = onnx.read @v : tensor<64xf32>
+  %y = plan.launch @k(%gw, %gv) {name = "made", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %mw = plan.launch @k(%gw, %y) {name = "mean w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sw = plan.launch @k(%mw, %y) {name = "step w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %vf:2 = plan.launch @both(%gv, %mw) {name = "mean v and is finite", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>) -> (tensor<64xf32>, tensor<i1>)
+  %tw = plan.launch @choose(%w, %sw, %vf#1) {name = "take w", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
+  %tv = plan.launch @choose(%v, %vf#0, %vf#1) {name = "take v", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = [], cleave.phase = "update"} : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32>
   plan.store %tw, @w : tensor<64xf32>
   plan.store %tv, @v : tensor<64xf32>
   return
