@@ -1,5 +1,7 @@
 #include "compiler/partition/update_memory.h"
 #include "compiler/partition/layouts.h"
+#include "compiler/training/loss_scale.h"
+#include "compiler/training/step_function.h"
 #include <map>
 
 using namespace mlir;
@@ -20,29 +22,42 @@ bool isFused(Operation *op) { return is(op, onnx::LoweringKind::Fused); }
 bool isView(Operation *op) { return is(op, onnx::LoweringKind::View); }
 bool isReduction(Operation *op) { return isa<onnx::ReduceSumOp, onnx::ReduceMaxOp, onnx::ReduceMinOp>(op); }
 
+// The sign of an overflow for all elements, which a kernel has at hand.
+bool isSign(Operation *op) {
+  auto broadcast = dyn_cast<onnx::BroadcastOp>(op);
+  if (!broadcast) return false;
+  auto type = cast<RankedTensorType>(broadcast.getX().getType());
+  return type.getNumElements() == 1 && type.getElementType().isInteger(1);
+}
+
 class UpdateMemory {
 public:
-  UpdateMemory(func::FuncOp step, const SymbolTable &symbols) : block(step.getBody().front()), symbols(symbols) {
+  UpdateMemory(func::FuncOp step, const SymbolTable &symbols)
+      : block(step.getBody().front()), symbols(symbols), scalesLoss(symbols.lookup(training::scaleName)) {
     for (Operation &op : llvm::reverse(block)) own(&op);
     for (Operation &op : block) number(&op);
   }
 
   llvm::StringMap<double> find() {
     llvm::StringMap<std::map<int, double>> changes; // bytes that come, by kernel
+    llvm::StringMap<double> inPlace;                // of them: what lies where the gradient was
     for (Operation &op : block) {
       if (!kernels.contains(&op)) continue;
       const StringRef owner = owners.lookup(&op);
       for (Value result : op.getResults()) {
         const int last = lastReader(result);
-        if (last < 0 || isView(&op) || (isFused(&op) && last == kernels[&op])) continue;
+        if (last < 0 || isView(&op) || isSign(&op) || (isFused(&op) && last == kernels[&op])) continue;
         changes[owner][kernels[&op]] += bytesOf(result);
         changes[owner][last + 1] -= bytesOf(result);
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return keepsOld(user, &op); }))
+          inPlace[owner] = std::max(inPlace[owner], bytesOf(result));
       }
     }
     llvm::StringMap<double> most;
     for (auto &entry : changes) {
       double bytes = 0;
       for (auto [kernel, change] : entry.second) most[entry.first()] = std::max(most[entry.first()], bytes += change);
+      most[entry.first()] -= inPlace[entry.first()];
     }
     return most;
   }
@@ -71,10 +86,17 @@ private:
     int kernel = 0;
     for (Value operand : op->getOperands())
       if (Operation *made = operand.getDefiningOp(); made && kernels.contains(made)) {
-        const bool isOther = !isFused(op) || !isFused(made) || isReduction(made);
+        const bool isOther = !isFused(op) || !isFused(made) || isReduction(made) || keepsOld(op, made);
         kernel = std::max(kernel, kernels[made] + (isOther && !isView(op) && !isView(made) ? 1 : 0));
       }
     kernels[op] = kernel;
+  }
+
+  // Chooses between a state and the new one, which a rule makes with its sums (m of LAMB, but not w): after these,
+  // since sums over devices and the sign of an overflow (SkipOverflow) are between the two.
+  bool keepsOld(Operation *op, Operation *made) const {
+    return scalesLoss && isa<onnx::WhereOp>(op) && made->hasAttr(training::ruleName) &&
+           llvm::any_of(made->getUsers(), [](Operation *user) { return user->hasAttr(training::ruleName); });
   }
 
   // The kernel that reads a value last, in this shape or another one; -1: none, it is only written to where it stays.
@@ -91,6 +113,7 @@ private:
 
   Block &block;
   const SymbolTable &symbols;
+  const bool scalesLoss; // in fp16
   llvm::DenseMap<Operation *, StringRef> owners;
   llvm::DenseMap<Operation *, int> kernels;
 };

@@ -3,6 +3,7 @@
 // after the other (ScheduleCommands).
 //
 //   LAMB: u = m / (sqrt v + eps) + decay w;  r = |w| / |u|;  w = w - lr r u        u: as many bytes as w in fp32
+//   in fp16    m and v, too: the old ones stay where gradients overflowed             m lies where the gradient was
 //   Adam: one kernel from the gradient to the new states and parameter             none
 #pragma once
 #include "dialects/onnx/Onnx.h"

@@ -287,7 +287,8 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
                     double(tensor.elements()),
                     model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
                     price.means / count,
-                    updateBytes(model, variable.index, variable.homes[size_t(choice[v])])};
+                    updateBytes(model, variable.index, variable.homes[size_t(choice[v])]),
+                    price.host / count};
     return state;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -313,6 +314,7 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
       sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
       sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
       sum.largestUpdate = std::max(sum.largestUpdate, state.largestUpdate);
+      sum.largestState = std::max(sum.largestState, state.largestState);
     }
   }
   const auto last = size_t(layout.units.back().kind); // the loss

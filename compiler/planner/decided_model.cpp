@@ -28,9 +28,6 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.exceptLast = decision.exceptLast;
   setting.offload = decision.offload;
   setting.meetsAtUpdate = problem.meetsAtUpdate;
-  for (const Tensor &tensor : problem.tensors)
-    if (tensor.trainable)
-      setting.stateRatio = std::max(setting.stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));
   setting.batchDivides = problem.batch / decision.microbatches % setting.batchWays() == 0;
   return setting;
 }

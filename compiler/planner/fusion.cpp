@@ -13,8 +13,10 @@ bool isView(const Node &node) {
   return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
 }
 
-// Per node: copies what stands in memory to where it is to stand. Two halves that elementwise operations read are not
-// copied but selected from where they are read (codegen/kernels/select_halves.cpp).
+bool isPool(const Node &node) { return node.op == "MaxPool" || node.op == "AveragePool"; }
+
+// Per node: copies what stands in memory to where it is to stand, or pools it, which is the library's. Two halves that
+// elementwise operations read are not copied but selected from where they are read (codegen/kernels/select_halves.cpp).
 std::vector<bool> findCopies(const Problem &problem) {
   std::vector<bool> copies(problem.nodes.size(), false), inMemory(problem.tensors.size(), false),
       isRead(problem.tensors.size(), false);
@@ -23,11 +25,12 @@ std::vector<bool> findCopies(const Problem &problem) {
     auto isLeft = [&](int result) { return inMemory[size_t(result)] || !isRead[size_t(result)]; };
     const bool isLook = node.op == "Transpose" || node.op == "Slice" || node.op == "Broadcast";
     const bool readsMemory =
-        !node.cheap || node.reduces() || node.op == "Reshape" || (isLook && isLeft(node.results[0]));
+        !node.cheap || node.reduces() || node.op == "Reshape" || isPool(node) || (isLook && isLeft(node.results[0]));
     for (int tensor : node.operands) {
       isRead[size_t(tensor)] = true;
       if (readsMemory) inMemory[size_t(tensor)] = true;
     }
+    if (isPool(node)) copies[i] = true;
     if (node.op != "Concat") continue;
     auto dims = [&](size_t operand) { return problem.tensors[size_t(node.operands[operand])].dims; };
     copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || isLeft(node.results[0]);

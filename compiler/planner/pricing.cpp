@@ -455,7 +455,9 @@ double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseS
 
 double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
   const bool isPartial = produced == whole && (uses & bit({whole, true}));
-  if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient || !isPartial)
+  const UseSet others = uses & ~UseSet(7) & ~(produced >= 0 ? firstSplitBit << produced : UseSet(0));
+  if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient ||
+      (!isPartial && !others))
     return 0;
   return model.setting.tp > 1 ? double(flow.count) * model.gradientBytesOf(flow.tensor, produced) : 0;
 }

@@ -68,7 +68,8 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
 // What the sum of a parameter's gradients takes more, in bytes, than the parameter lies: it is made of gradients as the
 // readers' backward passes leave them, whole and partial sums too, and combined at the step's end.
 double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
-// And what of it is a partial sum over tp, that all devices get the whole of.
+// And what tp combines beside it: partial sums that all get the whole of, what comes back split along another
+// dimension.
 double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
 // Of a flow, so many do not leave for the host's memory: they are read again too soon.
 int nearLossOf(const Setting &setting, const Flow &flow);

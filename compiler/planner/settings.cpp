@@ -133,9 +133,6 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   auto blocks = size_t(std::ranges::count_if(facts.structure->layout->units, &Unit::isBlock));
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
   const FewMicrobatches few(problem, facts, cluster);
-  double stateRatio = 0;
-  for (const Tensor &tensor : problem.tensors)
-    if (tensor.trainable) stateRatio = std::max(stateRatio, tensor.optimizerBytes / double(tensor.elementBytes));
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, opensSequence(facts, constraints)))
@@ -164,7 +161,6 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             setting.microbatches = microbatches;
             setting.exceptLast = constraints.exceptLast;
             setting.offload = constraints.offload.value_or(Offload::None);
-            setting.stateRatio = stateRatio;
             setting.meetsAtUpdate = problem.meetsAtUpdate;
             setting.batchDivides = problem.batch / microbatches % setting.batchWays() == 0;
             if (setting.batchDivides != mustDivide) continue;

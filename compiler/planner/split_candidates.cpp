@@ -92,6 +92,13 @@ ConvolutionShape shapeOf(const Node &node, const LocalSizes &local) {
   return shape;
 }
 
+// Sums over samples, as a normalization by statistics of the batch: its backward pass waits for sums, too. One kernel
+// sums up what another one reads, so that two terms of the gradient stand in memory, in 32 bits.
+bool isStatisticOfSamples(const Node &node, int64_t batchFactor) {
+  return node.cheap && node.reduces() && node.operands.size() == 1 && batchFactor >= 0 &&
+         node.rule.factors[size_t(batchFactor)].kind == dist::Factor::Reduced;
+}
+
 void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const SplitModel &model,
            int index, Candidate &candidate) {
   const Setting &setting = model.setting;
@@ -179,6 +186,12 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   }
   for (size_t r = 0; r < node.results.size(); ++r)
     if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);
+  if (isStatisticOfSamples(node, facts.batchFactors[size_t(index)]) && facts.needsGradient[size_t(node.operands[0])]) {
+    const double width = double(problem.tensors[size_t(node.operands[0])].elementBytes);
+    // The gradient lies where one of them was, if it is as wide.
+    const double terms = problem.precision == "fp32" ? 1 : 2;
+    candidate.gradients += terms * aligned(bytes(node.operands[0], candidate.uses[0].layout) * sizeof(float) / width);
+  }
   // Other gradients that wait: how they lie is not this operation's choice.
   candidate.gradients += model.gradientsPast[size_t(index)];
   for (size_t o = 0; o < node.operands.size(); ++o) {

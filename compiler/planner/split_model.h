@@ -93,7 +93,6 @@ struct Setting {
   Recompute recompute = Recompute::None;
   bool exceptLast = false; // the last microbatch keeps all it makes
   Offload offload = Offload::None;
-  double stateRatio = 0;         // most bytes of optimizer state for a byte of a parameter
   bool meetsAtUpdate = false;    // Problem::meetsAtUpdate
   bool batchDivides = true;      // false: the sample dimension is left whole
   std::string schedule = "none"; // of the pipeline

@@ -346,7 +346,9 @@ Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, Col
     const Variable &variable = model.variables[v];
     size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
-      homes += homePrice(model, variable, chosen, sink);
+      const Price price = homePrice(model, variable, chosen, sink);
+      homes += price;
+      state.largestState = std::max(state.largestState, price.host / double(variable.count));
       state.largestParameter =
           std::max(state.largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
       state.largestGradient =

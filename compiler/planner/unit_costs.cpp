@@ -25,6 +25,7 @@ UnitState &UnitState::add(const UnitState &one, double count) {
   largestParameter = std::max(largestParameter, one.largestParameter);
   largestGradient = std::max(largestGradient, one.largestGradient);
   largestUpdate = std::max(largestUpdate, one.largestUpdate);
+  largestState = std::max(largestState, one.largestState);
   gatheredAgain = std::max(gatheredAgain, one.gatheredAgain);
   elements += count * one.elements;
   return *this;
@@ -47,8 +48,7 @@ Workspace workspaceOf(const Setting &setting, const UnitState &state) {
   }
   if (setting.zero >= 3) space.gathered = 2 * state.largestParameter;
   // State that is there, and state that is on its way.
-  if (movesState(setting.offload))
-    space.moved = 2 * setting.stateRatio * state.largestParameter / double(setting.zero >= 1 ? setting.zeroWays() : 1);
+  space.moved = 2 * state.largestState;
   return space;
 }
 

@@ -18,7 +18,7 @@ struct UnitMemory {
   double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
   double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes); of
                              // parameters that several units read it is in UnitState
-  double combined = 0;       // once: of these sums, what is a partial sum over tp
+  double combined = 0;       // once: of gradients, what is combined over tp beside them (pricing.h: combinedBytes)
   double workspace = 0;      // of its largest operation
   double beside = 0;         // transient and workspace together, of the unit that needs most of both
   bool isAgain = false;      // a whole unit is computed again
@@ -85,6 +85,7 @@ struct UnitState {
   double largestGradient = 0;                        // bytes, likewise
   double means = 0;                                  // bytes of gradients as the update reads them
   double largestUpdate = 0;                          // bytes that the update of one parameter makes on its way
+  double largestState = 0;                           // bytes of optimizer state of one parameter, in the host's memory
   double sums = 0;                                   // bytes: what sums of gradients take more (UnitMemory::sums)
   double bytes() const { return parameters + gradients + optimizer; }
   UnitState &operator+=(const UnitState &other) { return add(other, 1); }

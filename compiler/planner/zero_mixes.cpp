@@ -79,10 +79,13 @@ ZeroMixes::ZeroMixes(const SplitModel &model, const std::vector<int> &choice, co
   all = {std::max(all.forward, lower.forward), std::max(all.backward, lower.backward)};
   // What follows from the largest parameter, and from the stage that all have in a model.
   const StateCosts leanest = costState(ZeroMixes::leanest(model, pair, decided), choice, ofStep);
-  for (size_t kind = 0; kind < state.kinds.size(); ++kind)
+  for (size_t kind = 0; kind < state.kinds.size(); ++kind) {
     state.kinds[kind].largestUpdate = std::min(state.kinds[kind].largestUpdate, leanest.kinds[kind].largestUpdate);
+    state.kinds[kind].largestState = std::min(state.kinds[kind].largestState, leanest.kinds[kind].largestState);
+  }
   for (size_t p = 0; p < state.shared.size(); ++p) {
     state.shared[p].largestUpdate = std::min(state.shared[p].largestUpdate, leanest.shared[p].largestUpdate);
+    state.shared[p].largestState = std::min(state.shared[p].largestState, leanest.shared[p].largestState);
     state.shared[p].sums = std::min(state.shared[p].sums, leanest.shared[p].sums);
   }
   for (size_t at = 0; at < weights.size(); ++at) {

@@ -82,7 +82,6 @@ Setting settingOf(unsigned seed, int64_t devices) {
   setting.zero = setting.dp > 1 ? int(seed / 3 % 4) : 0;
   setting.microbatches = seed % 5 == 0 ? 2 : 1;
   if (seed % 7 > 4) setting.offload = Offload::Optimizer;
-  setting.stateRatio = 2;
   return setting;
 }
 
@@ -168,7 +167,6 @@ TEST(BruteForce, TheOuterSearchFindsTheBestOfAllSettings) {
           Setting setting;
           setting.tp = tp;
           setting.offload = constraints.offload.value_or(Offload::None);
-          setting.stateRatio = 2;
           setting.dp = 4 / tp;
           setting.microbatches = microbatches;
           setting.zero = zero;

@@ -39,6 +39,22 @@ TEST(Fusion, TheBackwardPassMakesWhatIsInsideAKernelAgain) {
   EXPECT_FALSE(kept[size_t(gelu.z)]);
 }
 
+// A library takes the greatest of each window from memory, and finds it there again in the backward pass: r is kept and
+// not y, from which a kernel could make it.
+TEST(Fusion, WhatIsPooledStandsInMemory) {
+  ProblemBuilder b("pool", 16);
+  const int x = b.input("x", {16, 64}), w = b.parameter("w", {64, 256}), v = b.parameter("v", {256, 64});
+  const int y = b.op("up", "Contract", "bk,kn->bn", {x, w});
+  const int r = b.op("relu", "Relu", "bn->bn", {y});
+  const int m = b.op("pool", "MaxPool", "bn->bn", {r});
+  b.op("loss", "Sum", "bn->", {b.op("down", "Contract", "bk,kn->bn", {m, v})});
+  for (int tensor : {r, m}) b.problem.tensors[size_t(tensor)].saved = true;
+  std::vector<bool> kept = findKept(b.problem, batchFactorsOf(b.problem)).kept;
+  EXPECT_FALSE(kept[size_t(y)]);
+  EXPECT_TRUE(kept[size_t(r)]);
+  EXPECT_TRUE(kept[size_t(m)]);
+}
+
 TEST(Dispatch, APassTakesAtLeastItsKernelsDispatch) {
   Gelu gelu;
   Cluster cluster = *parseCluster("a100-80g:1");

@@ -117,7 +117,6 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     setting.dp = 8 / setting.pp / setting.tp;
     setting.zero = setting.dp > 1 ? int(random() % 4) : 0;
     if (round % 5 == 0) setting.offload = Offload::Optimizer;
-    setting.stateRatio = 2;
     setting.microbatches = round % 4 == 0 ? 4 : 8;
     setting.schedule = kinds[random() % kinds.size()];
     if (setting.microbatches % setting.pp != 0 || 16 / setting.microbatches % setting.dp != 0) continue;

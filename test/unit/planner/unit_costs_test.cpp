@@ -214,6 +214,7 @@ TEST(UnitCosts, GradientsAreCombinedBesideTheirSums) {
     EXPECT_EQ(combinedBytes(model, flow, whole, bit({whole, true})), 4.0 * 32 * 64);
     EXPECT_EQ(combinedBytes(model, flow, whole, bit({whole, false})), 0);
     EXPECT_EQ(combinedBytes(model, flow, 1, bit({1, false})), 0);
+    EXPECT_EQ(combinedBytes(model, flow, 1, bit({0, false})), 4.0 * 32 * 64 / 2); // all-to-all of a half
   }
   UnitMemory work;
   work.combined = 1 << 20;
@@ -301,6 +302,49 @@ TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
   b.problem.tensors[size_t(w)].update.products = 1;
   EXPECT_EQ(update(1, 1), all);
   EXPECT_EQ(update(0, 4), all);
+}
+
+// State in the host's memory comes by a parameter at a time, in two buckets: of what a device updates, which is all of
+// w where it does not divide by the devices.
+TEST(UnitCosts, StateComesByInTheShardsThatThereAre) {
+  auto moved = [](int64_t rows, int zero) {
+    ProblemBuilder b("one", 12);
+    const int w = b.parameter("w", {rows, 64});
+    b.problem.tensors[size_t(w)].optimizerBytes = 8;
+    b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {12, rows}), w})});
+    Setting setting;
+    setting.dp = 3;
+    setting.zero = zero;
+    const Cluster cluster = *parseCluster("a100-80g:3");
+    auto workspace = [&](Offload offload) {
+      setting.offload = offload;
+      const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, setting);
+      return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.memory.workspace;
+    };
+    return workspace(Offload::Optimizer) - workspace(Offload::None);
+  };
+  EXPECT_EQ(moved(3072, 0), 2 * 8.0 * 3072 * 64);
+  EXPECT_EQ(moved(3072, 1), 2 * 8.0 * 1024 * 64);
+  EXPECT_EQ(moved(4096, 1), 2 * 8.0 * 4096 * 64);
+}
+
+// y = x w; c = y - mean of y over samples: of y's gradient two terms stand in memory where sums over samples part them,
+// in 32 bits, besides what y's own product has in hand. In 32 bits the gradient lies where one of them was.
+TEST(UnitCosts, AStatisticOfSamplesPartsItsGradientsKernels) {
+  auto inHand = [](bool isStatistic, const char *precision) {
+    ProblemBuilder b("one", 16);
+    b.problem.precision = precision;
+    const int y = b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 8}), b.parameter("w", {8, 64})});
+    const int mean = isStatistic ? b.op("mean", "ReduceSum", "bn->n", {y}) : b.op("mean", "ReduceSum", "bn->b", {y});
+    const int centred = b.op("centre", "Sub", isStatistic ? "bn,n->bn" : "bn,b->bn", {y, mean});
+    b.op("loss", "Sum", "bn->", {b.op("out", "Contract", "bk,kn->bn", {centred, b.parameter("v", {64, 8})})});
+    const Cluster cluster = *parseCluster("a100-80g:1");
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    return nodeWorkspace(model, model.variables[size_t(model.variableOfNode[1])], 0);
+  };
+  const double one = 16 * 64 * 4;
+  EXPECT_EQ(inHand(true, "fp32") - inHand(false, "fp32"), one);
+  EXPECT_EQ(inHand(true, "fp16") - inHand(false, "fp16"), 2 * one);
 }
 
 // y = x w, o = y v: the gradient of w is made where it stays, unless it is added to other microbatches' or scattered.
