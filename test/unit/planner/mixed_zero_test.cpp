@@ -143,7 +143,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
 // Stages of a pipeline, every cut and every two ZeRO stages of its parameters.
 TEST(MixedZero, InStagesOfPipelines) {
   int count = 0, better = 0, bounds = 0, sharper = 0;
-  double ofWholeUnits = 0, ofPaths = 0, ofDecided = 0;
+  double ofWholeUnits = 0, ofPaths = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
     const Problem problem = chain(seed, 5, 1);
     // Stages are on different nodes: no message waits for a reduction, in which mixes would differ by a ten-millionth.
@@ -214,20 +214,22 @@ TEST(MixedZero, InStagesOfPipelines) {
     model.setting.zero = 0;
     model.lowers.edit().clear();
     const ScheduleProfile *profile = scheduleProfile("1f1b", 2, setting.microbatches);
-    // Of any two stages; with nothing decided, and with the stage of the largest parameter decided either way.
-    auto boundOf = [&](const Limit &limit, bool decides, auto &&of) {
+    // Of any two stages; the stages of so many parameters decided, the largest ones, every way.
+    auto boundOf = [&](const Limit &limit, size_t decide, auto &&of) {
       double least = infinity;
-      for (size_t pair = 0; pair < ZeroMixes::pairs.size(); ++pair)
-        for (size_t stage = 0; stage < (decides ? 2 : 1); ++stage) {
+      for (size_t pair = 0; pair < ZeroMixes::pairs.size(); ++pair) {
+        const std::vector<size_t> largest = ZeroMixes(model, choice, activity, pair).largestFirst();
+        const size_t count = std::min(decide, largest.size());
+        for (size_t way = 0; way < (size_t(1) << count); ++way) {
           ZeroMixes::Decided decided;
-          const std::vector<size_t> largest = ZeroMixes(model, choice, activity, pair).largestFirst();
-          if (decides && !largest.empty()) decided.emplace_back(largest.front(), stage);
+          for (size_t i = 0; i < count; ++i) decided.emplace_back(largest[i], way >> i & 1);
           const ZeroMixes mixes(model, choice, activity, pair, decided);
           StageProblem stages{
               &model, &activity, &mixes.least(), profile, limit.bytes * (1 + 1e-9), Recompute::None, {}, {}, {}, {}};
           stages.mixes = &mixes;
           least = std::min(least, of(stages));
         }
+      }
       return least;
     };
     for (const Limit &limit : limits) {
@@ -237,19 +239,21 @@ TEST(MixedZero, InStagesOfPipelines) {
         relaxation.tighten(60, {});
         return relaxation.bound();
       };
-      const double free = boundOf(limit, false, [&](StageProblem stages) {
+      const double free = boundOf(limit, 0, [&](StageProblem stages) {
         stages.mixes = nullptr;
         return wholeOf(stages);
       });
-      const double whole = boundOf(limit, false, wholeOf), paths = boundOf(limit, false, pathsOf);
-      const double decided = boundOf(limit, true, wholeOf), decidedPaths = boundOf(limit, true, pathsOf);
-      for (double bound : {whole, paths, decided, decidedPaths})
-        EXPECT_LE(bound, limit.mixed * (1 + 1e-9)) << seed << " " << limit.bytes;
+      const double whole = boundOf(limit, 0, wholeOf), paths = boundOf(limit, 0, pathsOf);
+      for (double bound : {whole, paths}) EXPECT_LE(bound, limit.mixed * (1 + 1e-9)) << seed << " " << limit.bytes;
+      if (&limit - limits.data() < 5) {
+        const double decided = boundOf(limit, 5, pathsOf);
+        EXPECT_LE(decided, limit.mixed * (1 + 1e-9)) << seed << " " << limit.bytes;
+        EXPECT_GE(decided, paths * (1 - 1e-4)) << seed << " " << limit.bytes; // what a solver leaves open
+      }
       ++bounds;
       sharper += std::max(whole, paths) > free * (1 + 1e-6);
       ofWholeUnits += whole / limit.mixed;
       ofPaths += paths / limit.mixed;
-      ofDecided += decided / limit.mixed;
     }
     for (size_t i = 0; i < std::min<size_t>(5, limits.size()); ++i) {
       const Limit &limit = limits[i];
@@ -272,7 +276,6 @@ TEST(MixedZero, InStagesOfPipelines) {
   EXPECT_GE(sharper * 4, bounds * 3);
   EXPECT_GE(ofWholeUnits, 0.8 * bounds);
   EXPECT_GE(ofPaths, 0.8 * bounds);
-  EXPECT_GT(ofDecided, ofWholeUnits);
 }
 
 // Also where the mesh that a mix makes the fastest is far from it with one stage for all.
