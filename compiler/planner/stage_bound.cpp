@@ -36,7 +36,7 @@ StageRelaxation::~StageRelaxation() = default;
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
-      lessOfSends(planner::lessOfSends(problem)),
+      lessOfSends(planner::lessOfSends(problem)), held(leastHeld(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
@@ -253,6 +253,14 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
 
 std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &units) const {
   std::vector<StageTimes> times(size_t(stages), {0, 0, 0, least.sendForward, least.sendBackward});
+  for (int s = 0; s < stages; ++s) {
+    auto linkTo = [&](int other) {
+      if (other < 0 || other >= stages) return 0;
+      return problem.tierBetween(problem.rankOf(s), problem.rankOf(other)) == inNode ? 0 : 1;
+    };
+    times[size_t(s)].linkForward = linkTo(s + 1);
+    times[size_t(s)].linkBackward = linkTo(s - 1);
+  }
   for (size_t i = 0; i < columns.size(); ++i) {
     StageTimes &stage = times[size_t(columns[i].stage)];
     stage.forward += units[i] * columns[i].forward;
@@ -356,6 +364,9 @@ double StageRelaxation::constantOf(const Row &row) const {
   double sum = 0;
   for (double count : row.path.sendForward) sum += count * least.sendForward;
   for (double count : row.path.sendBackward) sum += count * least.sendBackward;
+  for (size_t s = 0; s < held.size(); ++s)
+    sum += std::min(row.path.forward[s], row.path.backwardInput[s]) * held[s].seconds +
+           row.path.sendForward[s] * held[s].sendForward + row.path.sendBackward[s] * held[s].sendBackward;
   sum *= partOf(row);
   sum -= row.mixes.weights.links * lessOfSends[size_t(row.path.rank)];
   if (row.mixes.ofByte > 0) sum -= row.mixes.ofByte * roomOfRank[size_t(row.path.rank)];

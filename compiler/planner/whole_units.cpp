@@ -53,6 +53,9 @@ public:
     gatherKinds();
     gatherCopies();
     lessOfSends = planner::lessOfSends(problem);
+    const std::vector<LeastHeld> held = leastHeld(problem);
+    heldOfRank.assign(size_t(problem.ranks()), 0.0);
+    for (int s = 0; s < stages; ++s) heldOfRank[size_t(problem.rankOf(s))] += held[size_t(s)].seconds;
   }
 
   double bound(double goal) {
@@ -275,7 +278,7 @@ private:
     if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, {}, secondsOf);
     RankTimes times;
     if (again == infinity) return times;
-    times.seconds = plain.seconds() + again;
+    times.seconds = plain.seconds() + again + heldOfRank[size_t(rank)];
     times.again = again;
     times.forward = plain.forward;
     times.weights = sum.weights;
@@ -283,10 +286,20 @@ private:
       times.atEnd = leastOfMixes(sum, rank, live, bytes) - share * microbatches * again;
     } else {
       const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
-      times.atEnd = sum.state.update + sum.state.exposed + std::max(0.0, late);
+      times.atEnd = sum.state.update + sum.state.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
     }
     if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
     return times;
+  }
+
+  // Without stages it is known what links make the passes wait if nothing is computed again. What is computed again
+  // takes longer than it leaves more room: `again` seconds a microbatch are counted elsewhere.
+  double lateAsItIs(const RankSum &sum, double again) const {
+    if (problem.ranks() > 1) return 0;
+    const UnitState &state = sum.state;
+    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks},
+                               PassSeconds::of(sum.plain, microbatches));
+    return state.hideable - hidden.seconds + hidden.contention - microbatches * again;
   }
 
   // Compute hides backward for the most part: at most this part of a unit's, whatever others are beside it.
@@ -444,6 +457,7 @@ private:
   double busy = 0; // seconds that a rank's passes take at least, on average
   double sumOfCopies = 0;
   std::vector<double> lessOfSends; // by rank
+  std::vector<double> heldOfRank;  // seconds of a microbatch
 };
 
 } // namespace
@@ -492,6 +506,66 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   return least;
 }
 
+// Of several units the part that is waited is no less than of the one that waits least. More bytes hold for longer
+// while passes take longer than the messages.
+std::vector<LeastHeld> leastHeld(const StageProblem &problem) {
+  const SplitModel &model = *problem.model;
+  const Cluster &cluster = *model.cluster;
+  const std::vector<Unit> &units = model.layout->units;
+  const int stages = problem.stages(), count = int(units.size());
+  std::vector<LeastHeld> held(static_cast<size_t>(stages));
+  if (problem.ranks() == 1 || count < stages || cluster.node.topology == Link::Topology::Memory) return held;
+  struct Part {
+    double node = infinity, network = infinity; // of a unit's seconds, waited for collectives on a link
+    double seconds = infinity;
+  };
+  std::vector<Part> ofKind(size_t(model.layout->kinds));
+  for (size_t kind = 0; kind < ofKind.size(); ++kind)
+    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+      const UnitActivity &one = problem.activity->of(int(kind), how);
+      if (one.seconds() <= 0) continue;
+      Part &part = ofKind[kind];
+      part.node = std::min(part.node, one.links.node / one.seconds());
+      part.network = std::min(part.network, one.links.network / one.seconds());
+      part.seconds = std::min(part.seconds, one.seconds());
+    }
+  const auto range = [&](const std::vector<double> &crossing) {
+    const auto [least, most] = std::minmax_element(crossing.begin() + 1, crossing.begin() + count);
+    return std::pair(*least, *most);
+  };
+  const auto forward = range(problem.activity->forwardCrossing), backward = range(problem.activity->backwardCrossing);
+  for (int s = 0; s < stages; ++s) {
+    LinkSeconds least, most;
+    std::array<std::pair<double, double>, 2> sends; // least and most, forward and backward
+    for (int way : {0, 1}) {
+      const int other = way == 0 ? s + 1 : s - 1;
+      const auto [few, many] = way == 0 ? forward : backward;
+      if (other < 0 || other >= stages || problem.rankOf(other) == problem.rankOf(s)) continue;
+      const Tier tier = problem.tierBetween(problem.rankOf(s), problem.rankOf(other));
+      least.add(linkSeconds(cluster, tier, few));
+      most.add(linkSeconds(cluster, tier, many));
+      sends[size_t(way)] = {few > 0 ? sendSeconds(cluster, tier, few) : 0,
+                            many > 0 ? sendSeconds(cluster, tier, many) : 0};
+    }
+    Part part;
+    for (int u = s; u <= count - stages + s; ++u) { // each stage has a unit
+      const Part &one = ofKind[size_t(units[size_t(u)].kind)];
+      part.node = std::min(part.node, one.node);
+      part.network = std::min(part.network, one.network);
+      part.seconds = std::min(part.seconds, one.seconds);
+    }
+    if (part.seconds == infinity || most.node + most.network > part.seconds) continue;
+    const double seconds = least.node * part.node + least.network * part.network;
+    // Both messages take as much longer together.
+    auto partOf = [&](int way) {
+      const double own = sends[size_t(way)].first;
+      return own > 0 ? own / (own + sends[size_t(1 - way)].second) : 0;
+    };
+    held[size_t(s)] = {seconds, seconds * partOf(0), seconds * partOf(1)};
+  }
+  return held;
+}
+
 double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
   double bytes = 0;
   if (stage > 0) bytes += buffer + problem.live(stage) * received;
@@ -505,18 +579,22 @@ std::vector<double> lessOfSends(const StageProblem &problem) {
   const SplitModel &model = *problem.model;
   const std::set<Tier> tiers = tiersOfBorders(problem);
   const double microbatches = double(model.setting.microbatches);
-  // Of the messages of any border that which takes off most.
+  // Of the messages of any border that which takes off most. What collectives wait for it, in whichever pass, is no
+  // more than it keeps its links busy.
   auto most = [&](const std::vector<double> &crossing, bool isForward) {
     double most = 0;
     std::set<double> sizes(crossing.begin(), crossing.end());
     sizes.erase(0);
     for (double bytes : sizes)
-      for (Tier tier : tiers) {
-        PassSeconds one, sent;
-        (isForward ? one.waitedForward : one.waitedBackward) = sendSeconds(*model.cluster, tier, bytes);
-        (isForward ? one.linksForward : one.linksBackward) = linkSeconds(*model.cluster, tier, bytes);
-        most = std::max(most, problem.mixes->contention().less(model, sent.add(one, microbatches), {}));
-      }
+      for (Tier tier : tiers)
+        for (bool holdsForward : {false, true}) {
+          const LinkSeconds links = linkSeconds(*model.cluster, tier, bytes);
+          PassSeconds one, sent;
+          (isForward ? one.waitedForward : one.waitedBackward) = sendSeconds(*model.cluster, tier, bytes);
+          (isForward ? one.linksForward : one.linksBackward) = links;
+          (holdsForward ? one.waitedForward : one.waitedBackward) += links.node + links.network;
+          most = std::max(most, problem.mixes->contention().less(model, sent.add(one, microbatches), {}));
+        }
     return most;
   };
   const double forward = most(problem.activity->forwardCrossing, true),

@@ -24,6 +24,12 @@ struct LeastTransfers {
   double bytesOf(const StageProblem &problem, int stage) const;
 };
 LeastTransfers leastTransfers(const StageProblem &problem);
+// What collectives and messages on one link at least hold each other up (holdBySends()), in any cut.
+struct LeastHeld {
+  double seconds = 0;                       // of a microbatch's passes, both together
+  double sendForward = 0, sendBackward = 0; // of one message
+};
+std::vector<LeastHeld> leastHeld(const StageProblem &problem); // by stage
 // The ranks of the first and of the last stage, which sum gradients of a parameter that both read.
 GroupShape pairOfEnds(const StageProblem &problem);
 

@@ -1,10 +1,11 @@
 #include "compiler/planner/schedule/critical_path.h"
+#include <map>
 
 namespace cleave::planner {
 namespace {
 
 // Every action's end, and which action it had to wait for: the one before it in its row, or the one that sent its
-// input.
+// input. Messages of a rank over one link go one after the other, in the order of its row.
 class LongestPaths {
 public:
   LongestPaths(const PipelineSchedule &schedule, std::span<const StageTimes> stages)
@@ -23,7 +24,10 @@ public:
     }
     first.push_back(count);
     ends.assign(size_t(count), -1.0);
+    arrivals.assign(size_t(count), 0.0);
     before.assign(size_t(count), none);
+    queuedAfter.assign(size_t(count), none);
+    lastSent.assign(size_t(schedule.ranks), {});
   }
 
   std::vector<SchedulePath> run() {
@@ -77,19 +81,36 @@ private:
         if (at > first[size_t(rank)]) before[size_t(at)] = at - 1;
         if (input != none) {
           if (ends[size_t(input)] < 0) break;
-          const ScheduledAction &from = *actions[size_t(input)];
-          arrival = ends[size_t(input)];
-          if (sends(from, action))
-            arrival += from.stage < action.stage ? times(from.stage).sendForward : times(from.stage).sendBackward;
+          arrival = sends(*actions[size_t(input)], action) ? arrivals[size_t(input)] : ends[size_t(input)];
           if (arrival > start) before[size_t(at)] = input;
         }
         ends[size_t(at)] = std::max(start, arrival) + duration(action);
         if (action.kind == ActionKind::BackwardWeight) continue;
         const int to = action.kind == ActionKind::Forward ? action.stage + 1 : action.stage - 1;
         if (to < 0 || to >= schedule.stages) continue;
-        if (const int waits = schedule.rankOfStage[size_t(to)]; waits != rank) work.push_back(waits);
+        if (const int waits = schedule.rankOfStage[size_t(to)]; waits != rank) {
+          send(rank, at);
+          work.push_back(waits);
+        }
       }
     }
+  }
+
+  void send(int rank, int64_t at) {
+    const ScheduledAction &action = *actions[size_t(at)];
+    const bool isForward = action.kind == ActionKind::Forward;
+    const StageTimes &stage = times(action.stage);
+    const double seconds = isForward ? stage.sendForward : stage.sendBackward;
+    arrivals[size_t(at)] = ends[size_t(at)];
+    if (seconds <= 0) return;
+    int64_t &last =
+        lastSent[size_t(rank)].try_emplace(isForward ? stage.linkForward : stage.linkBackward, none).first->second;
+    if (last != none && arrivals[size_t(last)] > ends[size_t(at)]) {
+      arrivals[size_t(at)] = arrivals[size_t(last)];
+      queuedAfter[size_t(at)] = last;
+    }
+    arrivals[size_t(at)] += seconds;
+    last = at;
   }
 
   SchedulePath walk(int rank) const {
@@ -98,16 +119,22 @@ private:
     for (auto *counts :
          {&path.forward, &path.backwardInput, &path.backwardWeight, &path.sendForward, &path.sendBackward})
       counts->assign(size_t(schedule.stages), 0.0);
-    for (int64_t at = first[size_t(rank) + 1] - 1; at != none; at = before[size_t(at)]) {
+    int64_t from = none;
+    for (int64_t at = first[size_t(rank) + 1] - 1; at != none; at = from) {
       const ScheduledAction &action = *actions[size_t(at)];
       const size_t stage = size_t(action.stage);
       if (action.kind == ActionKind::Forward) ++path.forward[stage];
       if (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardInput) ++path.backwardInput[stage];
       if (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight)
         ++path.backwardWeight[stage];
-      if (before[size_t(at)] == none) break;
-      const ScheduledAction &from = *actions[size_t(before[size_t(at)])];
-      if (sends(from, action)) ++(from.stage < action.stage ? path.sendForward : path.sendBackward)[size_t(from.stage)];
+      from = before[size_t(at)];
+      if (from == none || !sends(*actions[size_t(from)], action)) continue;
+      while (true) { // its message, and those that had the link before it
+        const ScheduledAction &sender = *actions[size_t(from)];
+        ++(sender.kind == ActionKind::Forward ? path.sendForward : path.sendBackward)[size_t(sender.stage)];
+        if (queuedAfter[size_t(from)] == none) break;
+        from = queuedAfter[size_t(from)];
+      }
     }
     return path;
   }
@@ -119,7 +146,10 @@ private:
   std::vector<int64_t> first;                   // of each row, and the number of all
   std::vector<int64_t> forwards, gradients;     // [stage][microbatch]: the action that makes it
   std::vector<double> ends;                     // -1: not known yet
+  std::vector<double> arrivals;                 // when what an action sent has come
   std::vector<int64_t> before;                  // what an action waited for
+  std::vector<int64_t> queuedAfter;             // the action whose message had the link until its own could go
+  std::vector<std::map<int, int64_t>> lastSent; // by rank and link
 };
 
 } // namespace

@@ -7,11 +7,13 @@
 namespace cleave::planner {
 namespace {
 
+// Some stages' messages to both sides share a link, others' do not.
 std::vector<StageTimes> randomTimes(std::mt19937 &random, int stages, bool sends) {
   std::uniform_real_distribution<double> pick(0.1, 2);
   std::vector<StageTimes> times;
   for (int s = 0; s < stages; ++s)
-    times.push_back({pick(random), pick(random), pick(random), sends ? pick(random) : 0, sends ? pick(random) : 0});
+    times.push_back(
+        {pick(random), pick(random), pick(random), sends ? pick(random) : 0, sends ? pick(random) : 0, 0, s % 3 == 1});
   return times;
 }
 
@@ -28,16 +30,17 @@ TEST(CriticalPath, IsAsLongAsTheSimulationAndNeverLongerAtOtherTimes) {
   std::mt19937 random(1);
   for (const std::string &kind : everyKind)
     for (int ranks : {2, 4})
-      for (int64_t microbatches : {int64_t(ranks), int64_t(3 * ranks)}) {
+      for (auto [microbatches, sends] :
+           {std::pair{int64_t(ranks), false}, {3 * ranks, false}, {ranks, true}, {3 * ranks, true}}) {
         const PipelineSchedule schedule = make(kind, ranks, microbatches);
-        const std::vector<StageTimes> times = randomTimes(random, schedule.stages, false);
+        const std::vector<StageTimes> times = randomTimes(random, schedule.stages, sends);
         const std::vector<double> ends = rankEnds(simulate(schedule, times));
         const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
         ASSERT_EQ(paths.size(), size_t(ranks));
         for (const SchedulePath &path : paths)
           EXPECT_NEAR(path.seconds(times), ends[size_t(path.rank)], 1e-9) << kind << " rank " << path.rank;
         for (int other = 0; other < 5; ++other) {
-          const std::vector<StageTimes> changed = randomTimes(random, schedule.stages, other % 2);
+          const std::vector<StageTimes> changed = randomTimes(random, schedule.stages, sends || other % 2);
           const std::vector<double> changedEnds = rankEnds(simulate(schedule, changed));
           for (const SchedulePath &path : paths)
             EXPECT_LE(path.seconds(changed), changedEnds[size_t(path.rank)] * (1 + 1e-9)) << kind;
@@ -52,6 +55,19 @@ TEST(CriticalPath, SendsLieOnIt) {
   ASSERT_EQ(paths.size(), 2u);
   EXPECT_DOUBLE_EQ(paths[1].seconds(times), 1 + 8 + 16 + 32 + 64);
   EXPECT_DOUBLE_EQ(paths[0].seconds(times), 1 + 8 + 16 + 32 + 64 + 128 + 2 + 4);
+}
+
+// A rank's second message waits for its first one where both go over one link.
+TEST(CriticalPath, MessagesWaitForTheLink) {
+  const PipelineSchedule schedule = make("gpipe", 2, 2);
+  for (bool isShared : {true, false}) {
+    // Two forward passes of a second, whose messages take eight; the second stage is done at once.
+    std::vector<StageTimes> times = {{1, 1, 1, 8, 0}, {1, 1, 1, 0, 8}};
+    if (!isShared) times[0].sendForward = 0.5;
+    const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
+    EXPECT_DOUBLE_EQ(paths[1].sendForward[0], isShared ? 2 : 1);
+    EXPECT_DOUBLE_EQ(paths[1].seconds(times), isShared ? 1 + 8 + 8 + 1 + 4 : 1 + 0.5 + 2 + 4);
+  }
 }
 
 } // namespace
