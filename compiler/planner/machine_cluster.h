@@ -11,9 +11,9 @@ namespace cleave::planner {
 // - Matrix products: the rate `c` and the lost elements `h` of c / ((1 + h/m) (1 + h/n) (1 + h/k)) (cost.h) that come
 //   closest to the measured rates, in the mean of squared logarithms; `tflops` is the best rate measured, or c. What
 //   strided batches reach of that rate, and how often weights that stream move, in the mean.
-// - Convolutions: the blocks of channels, the rate with whole ones, the start (in a step that of four commands at
-// least:
-//   two operands are brought into blocks, the result back) and what ordering takes that come closest.
+// - Convolutions: the blocks of channels, the rate with whole ones, the start and what ordering takes that come
+// closest.
+//   In a step it starts as four commands do at least: two operands are brought into blocks, the result back.
 // - Kernels: of two that do the same with fewer and more elements, what no element explains is the launch (threads that
 //   are woken); the rest an element and kind of work, after the bytes.
 // - Bandwidths with all devices active: of the largest copy (memory), and of the largest that is a quarter faster

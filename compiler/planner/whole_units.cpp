@@ -292,14 +292,18 @@ private:
     return times;
   }
 
-  // Without stages it is known what links make the passes wait if nothing is computed again. What is computed again
-  // takes longer than it leaves more room: `again` seconds a microbatch are counted elsewhere.
+  // Without stages it is known what links make the passes wait if nothing is computed again. A second of computing
+  // again, which is counted elsewhere, leaves more room: t = shared / turn falls by t / turn at most, t no more than
+  // what is late.
   double lateAsItIs(const RankSum &sum, double again) const {
     if (problem.ranks() > 1) return 0;
     const UnitState &state = sum.state;
-    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks},
-                               PassSeconds::of(sum.plain, microbatches));
-    return state.hideable - hidden.seconds + hidden.contention - microbatches * again;
+    const PassSeconds passes = PassSeconds::of(sum.plain, microbatches);
+    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
+    const double late = state.hideable - hidden.seconds + hidden.contention;
+    const Window window = windowOf(model, model.setting.zero, passes);
+    const double turn = window.hides + window.waited, steepest = turn > 0 ? std::max(1.0, late / turn) : 1;
+    return late - steepest * microbatches * again;
   }
 
   // Compute hides backward for the most part: at most this part of a unit's, whatever others are beside it.

@@ -44,8 +44,7 @@ public:
   struct Saving {
     double price = 0, bytes = 0; // seconds a step for each byte of a device; so many bytes
   };
-  // Of a unit: its parameters with their fastest stages, and what higher ones save, each saving dearer than the one
-  // before it of the same parameter.
+  // Of a unit: its parameters, each with the faster of the two stages, and what the other one saves.
   struct Costs {
     double seconds = 0; // a step
     double bytes = 0;   // of a device, beyond least()

@@ -100,6 +100,103 @@ Plans enumerate(const StageProblem &problem) {
   return plans;
 }
 
+// A model on eight devices of which two share a node, so that four of tensor parallelism do not, with a slow network.
+struct Spread {
+  Problem problem;
+  Cluster cluster;
+  ProblemFacts facts;
+  std::optional<SplitModel> model;
+  std::vector<int> choice;
+  ActivityCosts activity;
+  StateCosts state;
+
+  Spread(Problem given, std::mt19937 &random, const std::string &kind, Setting setting)
+      : problem(std::move(given)), cluster(*parseCluster(kind + ":2x4")), facts(gatherFacts(problem, {})) {
+    cluster.network.bandwidth /= double(1 + random() % 8);
+    cluster.network.latency = cluster.node.latency = 0;
+    cluster.device.dispatchSeconds = cluster.device.launchSeconds = 0;
+    cluster.device.memoryBandwidth /= double(1 + random() % 20);
+    setting.tp = 4;
+    auto built = buildModel(problem, facts, cluster, {}, setting);
+    if (!built) return;
+    model = std::move(*built);
+    for (const Variable &variable : model->variables) choice.push_back(int(random() % variable.domain()));
+    if (!evaluate(*model, choice).isPossible) choice.assign(choice.size(), 0);
+    activity = costActivity(*model, choice);
+    state = costState(*model, choice);
+  }
+  StageProblem stages(const ScheduleProfile *profile) const {
+    return {&*model, &activity, &state, profile, infinity, std::nullopt, everyWay, {}, {}, {}};
+  }
+};
+
+// Without stages the bound is the time with what links make the passes wait, or what is computed again in no more.
+TEST(StageBound, WithoutStagesNothingWaitsLess) {
+  std::mt19937 random(7);
+  int crowded = 0, close = 0;
+  for (int round = 0; round < 40; ++round) {
+    Setting setting;
+    setting.dp = 2;
+    setting.zero = 3;
+    setting.microbatches = round % 2 ? 2 : 4;
+    const Spread spread(testing::gpt({8, 16, 32, 4, 3, 512}), random, round % 4 < 2 ? "h100-80g" : "a100-80g", setting);
+    if (!spread.model || !evaluate(*spread.model, spread.choice).isPossible) continue;
+    StageProblem stages = spread.stages(nullptr);
+    const Plans plans = enumerate(stages);
+    double leanest = infinity, fastest = plans.best(infinity), bytesOfFastest = 0;
+    for (auto [seconds, bytes] : plans.all) {
+      leanest = std::min(leanest, bytes);
+      if (seconds <= fastest) bytesOfFastest = bytes;
+    }
+    StagePlan plain;
+    plain.firstUnits = {0};
+    plain.recompute.assign(spread.model->layout->units.size(), Recompute::None);
+    const bool isCrowded = evaluatePlan(stages, plain).contention > 1e-3 * fastest;
+    crowded += isCrowded;
+    for (double part : {2.0, 0.7, 0.3, 0.05}) {
+      stages.memoryLimit = part > 1 ? 2 * bytesOfFastest : leanest + part * (bytesOfFastest - leanest);
+      const double best = plans.best(stages.memoryLimit), bound = boundOfWholeUnits(stages, infinity);
+      EXPECT_LE(bound, best * (1 + 1e-9)) << "round " << round << " limit " << part;
+      close += isCrowded && part > 1 && bound >= 0.999 * best;
+    }
+  }
+  EXPECT_GE(crowded, 10);
+  EXPECT_GE(close, crowded * 9 / 10);
+}
+
+// Of any cut no stage's messages and collectives hold each other up for less.
+TEST(StageBound, MessagesHoldNoLess) {
+  std::mt19937 random(8);
+  int held = 0;
+  for (int round = 0; round < 90; ++round) {
+    Setting setting;
+    setting.pp = 2;
+    setting.microbatches = 4;
+    setting.schedule = "1f1b";
+    const Spread spread(chain(random), random, "a100-80g", setting);
+    if (!spread.model || !evaluate(*spread.model, spread.choice).isPossible) continue;
+    const StageProblem stages = spread.stages(scheduleProfile("1f1b", 2, 4));
+    const std::vector<LeastHeld> least = leastHeld(stages);
+    eachCut(int(spread.model->layout->units.size()), 2, [&](const std::vector<int> &starts) {
+      for (Recompute how : everyWay) {
+        StagePlan cut;
+        cut.firstUnits = starts;
+        cut.recompute.assign(spread.model->layout->units.size(), how);
+        const PlanEvaluation plan = evaluatePlan(stages, cut);
+        for (size_t s = 0; s < 2; ++s) {
+          const StageDecision &stage = plan.stages[s];
+          EXPECT_GE(stage.heldBySends * (1 + 1e-9), least[s].seconds) << round;
+          const double later = stage.heldBySends / (stage.sendForward + stage.sendBackward);
+          EXPECT_GE(later * stage.sendForward * (1 + 1e-9), least[s].sendForward) << round;
+          EXPECT_GE(later * stage.sendBackward * (1 + 1e-9), least[s].sendBackward) << round;
+          held += least[s].seconds > 0;
+        }
+      }
+    });
+  }
+  EXPECT_GT(held, 50);
+}
+
 TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   std::mt19937 random(3);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};

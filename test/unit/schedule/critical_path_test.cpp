@@ -57,17 +57,26 @@ TEST(CriticalPath, SendsLieOnIt) {
   EXPECT_DOUBLE_EQ(paths[0].seconds(times), 1 + 8 + 16 + 32 + 64 + 128 + 2 + 4);
 }
 
-// A rank's second message waits for its first one where both go over one link.
+// A rank's second message waits for its first one.
 TEST(CriticalPath, MessagesWaitForTheLink) {
   const PipelineSchedule schedule = make("gpipe", 2, 2);
-  for (bool isShared : {true, false}) {
-    // Two forward passes of a second, whose messages take eight; the second stage is done at once.
-    std::vector<StageTimes> times = {{1, 1, 1, 8, 0}, {1, 1, 1, 0, 8}};
-    if (!isShared) times[0].sendForward = 0.5;
-    const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
-    EXPECT_DOUBLE_EQ(paths[1].sendForward[0], isShared ? 2 : 1);
-    EXPECT_DOUBLE_EQ(paths[1].seconds(times), isShared ? 1 + 8 + 8 + 1 + 4 : 1 + 0.5 + 2 + 4);
-  }
+  // Two forward passes of a second, whose messages take eight.
+  const std::vector<StageTimes> times = {{1, 1, 1, 8, 0}, {1, 1, 1, 0, 8}};
+  const std::vector<SchedulePath> paths = criticalPaths(schedule, times);
+  EXPECT_DOUBLE_EQ(paths[1].sendForward[0], 2);
+  EXPECT_DOUBLE_EQ(paths[1].seconds(times), 1 + 8 + 8 + 1 + 4);
+}
+
+// The middle rank of 1F1B sends both ways, over one link or over two.
+TEST(CriticalPath, MessagesToBothSidesShareALink) {
+  const PipelineSchedule schedule = make("1f1b", 3, 4);
+  std::vector<StageTimes> times = {{1, 1, 1, 1, 0}, {1, 1, 1, 6, 6}, {1, 1, 1, 0, 1}};
+  auto ofFirst = [&] { return criticalPaths(schedule, times)[0].seconds(times); };
+  const double shared = ofFirst();
+  EXPECT_DOUBLE_EQ(shared, rankEnds(simulate(schedule, times))[0]);
+  times[1].linkBackward = 1;
+  EXPECT_LT(ofFirst(), shared - 5);
+  EXPECT_DOUBLE_EQ(ofFirst(), rankEnds(simulate(schedule, times))[0]);
 }
 
 } // namespace
