@@ -202,7 +202,7 @@ private:
         waited += seconds;
         links.add(busy);
         sent.add(busy);
-        link = tier == inNode ? 0 : 1;
+        link = problem.linkBetween(stage.rank, problem.rankOf(other));
         return seconds;
       };
       stage.sendForward = send(s + 1, out, rank.sends.waitedForward, rank.sends.linksForward, stage.linkForward);

@@ -33,10 +33,19 @@ struct StageRelaxation::Program {
 
 StageRelaxation::~StageRelaxation() = default;
 
+// Of each stage what its messages take at least, and over which link they go.
+static std::vector<StageTimes> transfersOf(const StageProblem &problem, const LeastTransfers &least) {
+  std::vector<StageTimes> times(size_t(problem.stages()), {0, 0, 0, least.sendForward, least.sendBackward});
+  for (int s = 0; s + 1 < problem.stages(); ++s)
+    times[size_t(s)].linkForward = times[size_t(s) + 1].linkBackward =
+        problem.linkBetween(problem.rankOf(s), problem.rankOf(s + 1));
+  return times;
+}
+
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
     : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
-      lessOfSends(planner::lessOfSends(problem)), held(leastHeld(problem)),
+      transfers(transfersOf(problem, least)), lessOfSends(planner::lessOfSends(problem)), held(leastHeld(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
@@ -252,15 +261,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
 }
 
 std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &units) const {
-  std::vector<StageTimes> times(size_t(stages), {0, 0, 0, least.sendForward, least.sendBackward});
-  for (int s = 0; s < stages; ++s) {
-    auto linkTo = [&](int other) {
-      if (other < 0 || other >= stages) return 0;
-      return problem.tierBetween(problem.rankOf(s), problem.rankOf(other)) == inNode ? 0 : 1;
-    };
-    times[size_t(s)].linkForward = linkTo(s + 1);
-    times[size_t(s)].linkBackward = linkTo(s - 1);
-  }
+  std::vector<StageTimes> times = transfers;
   for (size_t i = 0; i < columns.size(); ++i) {
     StageTimes &stage = times[size_t(columns[i].stage)];
     stage.forward += units[i] * columns[i].forward;

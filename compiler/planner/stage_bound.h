@@ -102,8 +102,9 @@ private:
   int stages;
   size_t ranks;
   LeastTransfers least;
-  std::vector<double> lessOfSends; // by rank
-  std::vector<LeastHeld> held;     // by stage
+  std::vector<StageTimes> transfers; // by stage, without its passes
+  std::vector<double> lessOfSends;   // by rank
+  std::vector<LeastHeld> held;       // by stage
   std::vector<Recompute> ways;
   double leastOverhead = 0;       // bytes that every rank needs beside what is kept
   std::vector<double> roomOfRank; // bytes for its units; of all ranks, where there is a limit

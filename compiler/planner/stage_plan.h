@@ -46,6 +46,8 @@ struct StageProblem {
   int64_t devices(int rank) const;
   // How far what a rank sends another goes.
   Tier tierBetween(int from, int to) const;
+  // Which of a device's links a message between ranks goes over (StageTimes): inside the node, or to other nodes.
+  int linkBetween(int from, int to) const { return tierBetween(from, to) == inNode ? 0 : 1; }
 };
 
 struct StagePlan {
