@@ -109,6 +109,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
                                             "tensor_overlap",
                                             "fused_attention",
                                             "caches",
+                                            "cache_hold_ms",
                                             "core_share",
                                             "batched_efficiency",
                                             "batch_start_ns",
@@ -134,6 +135,7 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
   CLEAVE_RETURN_IF_ERROR(reader.number("launch_us", 1e-6, 0, device.launchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("solo_launch_us", 1e-6, 0, device.soloLaunchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(readCaches(reader.child("caches"), reader, file, device.caches));
+  CLEAVE_RETURN_IF_ERROR(reader.number("cache_hold_ms", 1e-3, 0, device.cacheHoldSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("dispatch_us", 1e-6, 0, device.dispatchSeconds, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("half_rate_dimension", 1, 0, device.halfRateDimension, false));
   CLEAVE_RETURN_IF_ERROR(reader.number("kernel_traffic", 1, 1e-3, device.kernelTraffic, false));
@@ -318,8 +320,12 @@ double Device::cacheBytes() const {
   return bytes;
 }
 
-double Device::secondsPerByte(double distance) const {
+double Device::secondsPerByte(double distance, double age) const {
   const double memory = 1 / (memoryBandwidth * bandwidthEfficiency);
+  if (age > 0 && cacheHoldSeconds > 0) {
+    const double near = secondsPerByte(distance);
+    return near + std::max(0.0, memory - near) * -std::expm1(-age / cacheHoldSeconds);
+  }
   for (size_t i = 0; i < caches.size(); ++i) {
     if (distance > caches[i].bytes) continue;
     const double here = 1 / caches[i].bandwidth;
@@ -331,10 +337,13 @@ double Device::secondsPerByte(double distance) const {
   return memory;
 }
 
-double Device::meanSecondsPerByte(double farthest) const {
+double Device::meanSecondsPerByte(double farthest, double oldest) const {
   constexpr int points = 16;
   double sum = 0;
-  for (int i = 0; i < points; ++i) sum += secondsPerByte(farthest * (i + 0.5) / points);
+  for (int i = 0; i < points; ++i) {
+    const double part = (i + 0.5) / points;
+    sum += secondsPerByte(part * farthest, part * oldest);
+  }
   return sum / points;
 }
 
@@ -416,6 +425,8 @@ std::string Cluster::yaml() const {
   for (const CacheLevel &level : device.caches)
     caches += fmt::format("{}{{mib: {:.12g}, gbps: {:.12g}}}", caches.empty() ? "" : ", ", level.bytes / mib,
                           level.bandwidth / 1e9);
+  const std::string hold =
+      device.cacheHoldSeconds > 0 ? fmt::format("  cache_hold_ms: {:.12g}\n", device.cacheHoldSeconds * 1e3) : "";
   auto start = [](const char *key, double seconds) {
     return seconds >= 0 ? fmt::format("  {}: {:.12g}\n", key, seconds * 1e6) : "";
   };
@@ -448,7 +459,7 @@ std::string Cluster::yaml() const {
       "score_traffic: {:.12g}\n"
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
       "  update_traffic: {:.12g}\n  overlap: {:.12g}\n  gradient_overlap: {:.12g}\n"
-      "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n"
+      "  compute_efficiency: {:.12g}\n  bandwidth_efficiency: {:.12g}\n  caches: [{}]\n{}"
       "  core_share: {:.12g}\n  batched_efficiency: {:.12g}\n  batch_start_ns: {:.12g}\n{}"
       "  product_read_ps: {:.12g}\n  product_traffic: {:.12g}\n  product_write_traffic: {:.12g}\n{}"
       "  element_ps: {{{}}}\n"
@@ -458,9 +469,10 @@ std::string Cluster::yaml() const {
       device.launchSeconds * 1e6, device.soloLaunchSeconds * 1e6, device.dispatchSeconds * 1e6,
       device.halfRateDimension, device.kernelTraffic, device.scoreTraffic, device.tensorOverlap, device.fusedAttention,
       device.updateTraffic, device.overlap, device.gradientOverlap, device.computeEfficiency,
-      device.bandwidthEfficiency, caches, device.coreShare, device.batchedEfficiency, device.batchStartSeconds * 1e9,
-      starts, device.productReadSeconds * 1e12, device.productTraffic, device.productWriteTraffic, convolution, works,
-      link(node), link(network, fmt::format(", shared_by: {}{}", networkSharedBy, switches)), host.bandwidth * 8 / 1e9,
+      device.bandwidthEfficiency, caches, hold, device.coreShare, device.batchedEfficiency,
+      device.batchStartSeconds * 1e9, starts, device.productReadSeconds * 1e12, device.productTraffic,
+      device.productWriteTraffic, convolution, works, link(node),
+      link(network, fmt::format(", shared_by: {}{}", networkSharedBy, switches)), host.bandwidth * 8 / 1e9,
       host.latency * 1e6, hostSharedBy, hostMemoryBytes / gib);
 }
 

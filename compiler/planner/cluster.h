@@ -60,7 +60,9 @@ struct Device {
   double computeEfficiency = 0;        // reached part of `flops` by large matrix products
   double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
   std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
-  double halfRateDimension = -1;       // elements that a matrix product loses in each dimension (cost.h)
+  double cacheHoldSeconds =
+      0; // others who use the caches leave 1/e of what was not touched for so long; 0: nobody does
+  double halfRateDimension = -1; // elements that a matrix product loses in each dimension (cost.h)
   // Cores of a device's own: below 1 devices take turns, and the rates above are those with all of them at work.
   double coreShare = 1;
   double batchedEfficiency = 1;    // part of that rate of products in batches, whose rows lie apart (attention)
@@ -82,11 +84,11 @@ struct Device {
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
   bool isCpu() const { return kind == "cpu"; }
-  // Of a byte that was touched last so many bytes ago: between two cache levels linear in the logarithm of the
-  // distance.
-  double secondsPerByte(double distance) const;
-  // The mean over distances that are spread evenly between 0 and `farthest`.
-  double meanSecondsPerByte(double farthest) const;
+  // Of a byte that was touched last so many bytes, and so many seconds, ago: between two cache levels linear in the
+  // logarithm of the distance; after `age` seconds all but exp(-age / cacheHoldSeconds) of it has left for memory.
+  double secondsPerByte(double distance, double age = 0) const;
+  // The mean over distances that are spread evenly between 0 and `farthest`, and ages between 0 and `oldest` with them.
+  double meanSecondsPerByte(double farthest, double oldest = 0) const;
   // What stays in some cache: the farthest level that is a quarter faster than memory; 0 without one.
   double cacheBytes() const;
 };

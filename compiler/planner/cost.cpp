@@ -322,7 +322,7 @@ double edgeFactor(const Product &product, double lost) {
 
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work) {
   const Device &device = cluster.device;
-  double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance));
+  double seconds = work.bytes * device.secondsPerByte(std::max(work.bytes, work.distance), work.age);
   if (work.memoryBound) {
     // Arithmetic of its own units; small beside the traffic, but work done twice shows.
     double traffic = work.isUpdate ? 1 : work.isScores ? device.scoreTraffic : device.kernelTraffic;

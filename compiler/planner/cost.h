@@ -153,6 +153,7 @@ struct LocalWork {
   ElementWork work = ElementWork::None; // memory bound: what is done with `elements`
   double elements = 0;
   double distance = 0; // bytes that others touched since it touched its own; 0: none
+  double age = 0;      // and the seconds since
   double kernels = 1;  // launches; a part of one where a fused kernel is shared
 };
 

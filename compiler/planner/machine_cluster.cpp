@@ -94,6 +94,21 @@ void fitMemory(const MachineFigures &figures, Device &device) {
   }
 }
 
+// What comes back from memory and not from the cache, of bytes that nobody touched for a while, tells how fast others
+// fill the caches: 1 - exp(-pause / hold). A hold of more than a tenth of a second is as good as for ever.
+void fitHold(const MachineFigures &figures, Device &device) {
+  constexpr double most = 0.95, longest = 0.1; // part of the bytes that has left; seconds
+  double pauses = 0, left = 0;
+  for (const runtime::ReturnFigure &figure : figures.returns) {
+    const double near = device.secondsPerByte(double(figure.bytes)), memory = 1 / device.memoryBandwidth;
+    if (memory <= near) continue;
+    const double part = std::clamp((figure.seconds / double(figure.bytes) - near) / (memory - near), 0.0, most);
+    pauses += figure.pause;
+    left -= std::log1p(-part);
+  }
+  if (left * longest > pauses) device.cacheHoldSeconds = pauses / left;
+}
+
 // Kernels work in the cache: what remains when the bytes have moved at the rate of a copy of as many.
 double workingSeconds(const Device &device, const runtime::KernelFigure &kernel) {
   return kernel.seconds - kernel.bytes * device.secondsPerByte(kernel.bytes);
@@ -191,6 +206,7 @@ Cluster clusterOf(const MachineFigures &figures) {
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
   fitMemory(figures, device);
+  fitHold(figures, device);
   const double alone = std::max(figures.kernelSeconds, fitStart(figures, device, false));
   device.soloLaunchSeconds = figures.soloSeconds;
   device.launchSeconds = alone;

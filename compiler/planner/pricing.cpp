@@ -266,6 +266,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
     update.isSolo = stateElements <= constants::soloElements;
   }
   update.distance = distance;
+  update.age = model.stepSeconds;
   // Every microbatch but one adds its gradient to the sum: reads both, writes the sum. (A product that adds to what is
   // there, codegen/add_in_place.cpp, does with less.)
   update.bytes += (microbatches - 1) * 3 * (zero >= 2 ? gradientShard : gradient);

@@ -221,11 +221,14 @@ public:
         kept += flow.bytes * flow.count / double(model.setting.tp);
     }
     if (const Device &device = model.cluster->device; !device.caches.empty()) {
-      model.keptSecondsPerByte = device.meanSecondsPerByte(2 * kept);
+      const double passes = microbatchSeconds(); // a stage's, which has as many microbatches on their way as stages
+      const int64_t onTheWay = std::min(model.setting.pp, model.setting.microbatches);
+      model.stepSeconds = passes * double(model.setting.microbatches);
+      model.keptSecondsPerByte = device.meanSecondsPerByte(2 * kept, passes * double(onTheWay));
       // Between a weight's two passes lie the layers after it, and from its backward pass to the next forward pass
       // those before it: their weights twice, and their gradients.
       model.weightSecondsPerByte =
-          device.meanSecondsPerByte((2 * model.weightBytes + model.gradientBytes) / double(model.setting.pp));
+          device.meanSecondsPerByte((2 * model.weightBytes + model.gradientBytes) / double(model.setting.pp), passes);
     }
     CLEAVE_RETURN_IF_ERROR(fillNodes());
     CLEAVE_RETURN_IF_ERROR(fillHomes());
@@ -237,6 +240,20 @@ public:
   }
 
 private:
+  // How long the passes of a microbatch take, roughly, and so how long their data lies untouched: products at their
+  // best rate and what elements take, split evenly over all devices.
+  double microbatchSeconds() const {
+    const Device &device = model.cluster->device;
+    if (device.cacheHoldSeconds <= 0) return 0;
+    const double rate = device.flopsAt(problem.precision) * device.computeEfficiency;
+    double seconds = 0;
+    for (const Node &node : problem.nodes)
+      seconds += node.cheap ? 3 * node.flops * device.elementSeconds[size_t(elementWorkOf(node.op))]
+                            : (node.flops + node.backwardFlops) / rate;
+    const double share = double(problem.batch) / double(problem.samples) / double(model.setting.mesh().numDevices());
+    return seconds * share / double(model.setting.microbatches);
+  }
+
   // A part of the samples (a slice of the batch) may not divide where the batch does.
   Status checkBatchFactor(size_t i) {
     int64_t factor = facts.batchFactors[i];

@@ -235,6 +235,7 @@ struct SplitModel {
   std::vector<int> stepSums; // results that no operation reads, sums over samples
   RecomputeSegments segments;
   double keptSecondsPerByte = 0;   // of what is kept between the passes, where the device has caches
+  double stepSeconds = 0;          // roughly; of a CPU with a cacheHoldSeconds
   double weightSecondsPerByte = 0; // the same of weights, which a pass leaves and the next one comes back to
   double weightBytes = 0;          // parameters, before ZeRO
   double stateBytes = 0;           // parameters, gradients and optimizer state, before ZeRO: what a step touches once

@@ -72,6 +72,7 @@ public:
   int threadsPerDevice() const { return threads; }
   std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs
   Status writeTrace(const std::string &path) const;
+  const Trace *recorded() const { return trace.get(); } // null without traceRecords; only between runs
 
 private:
   explicit Executor(const plan::Plan &plan);

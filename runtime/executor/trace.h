@@ -44,6 +44,7 @@ public:
   // At most `recordsPerLane` commands a thread are kept.
   Trace(const plan::Mesh &mesh, size_t recordsPerLane) : mesh(mesh), recordsPerLane(recordsPerLane) {}
   TraceLane &lane(int64_t rank, int lane);
+  const std::deque<TraceLane> &all() const { return lanes; }
   Status write(const std::string &path) const;
 
 private:

@@ -223,6 +223,30 @@ public:
     return Status::ok();
   }
 
+  // Others on the machine use its caches too: what is not touched for a while may have to come from memory.
+  Status returns() {
+    constexpr int64_t half = int64_t(1) << 21, edge = 64; // bytes; of the products between
+    for (double wanted : {0.5e-3, 2e-3}) {
+      const int products = int(wanted / (2 * double(edge * edge * edge) / 1e11)), repeats = int(16e-3 / wanted);
+      TrialPlan trial(all());
+      plan::Buffer source = trial.buffer(plan::F32, {half / 4}), target = trial.buffer(plan::F32, {half / 4}),
+                   a = trial.buffer(plan::F32, {edge, edge}), b = trial.buffer(plan::F32, {edge, edge}),
+                   c = trial.buffer(plan::F32, {edge, edge});
+      for (int i = 0; i < repeats; ++i) {
+        trial.copy(source, target);
+        for (int p = 0; p < products; ++p)
+          trial.product(a, b, c, {}, edge, edge, edge, {{edge, 1}, {edge, 1}, {edge, 1}});
+      }
+      Result<TrialPlan::Copies> copies = trial.timeCopies(figures.threads);
+      if (!copies) return copies.status();
+      ReturnFigure figure{2 * half, copies->pause, copies->seconds};
+      figures.returns.push_back(figure);
+      probe.say(fmt::format("copy             {:>6} KiB, {:.2f} ms after the last: {:.1f} us", figure.bytes >> 10,
+                            1e3 * figure.pause, 1e6 * figure.seconds));
+    }
+    return Status::ok();
+  }
+
   Status collectives() {
     for (int64_t members = 2; members <= figures.devices; members *= 2)
       if (figures.devices % members == 0)
@@ -346,6 +370,7 @@ Result<MachineFigures> MachineProbe::measure() const {
   CLEAVE_RETURN_IF_ERROR(measurement.streamingProducts());
   CLEAVE_RETURN_IF_ERROR(measurement.kernels());
   CLEAVE_RETURN_IF_ERROR(measurement.streams());
+  CLEAVE_RETURN_IF_ERROR(measurement.returns());
   CLEAVE_RETURN_IF_ERROR(measurement.collectives());
   return figures;
 }

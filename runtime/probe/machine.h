@@ -63,6 +63,11 @@ struct StreamFigure {
   int64_t bytes = 0;
   double together = 0, alone = 0; // bytes/s of one device while all copy; while the others rest
 };
+// The same copy, each time `pause` seconds after the last; they pass with products in the nearest cache.
+struct ReturnFigure {
+  int64_t bytes = 0;
+  double pause = 0, seconds = 0; // of the copy
+};
 // A collective of `members` neighbouring devices (the other groups do the same), between two small kernels.
 struct CollectiveFigure {
   std::string op; // "all_reduce", "reduce_scatter", "all_gather", "all_to_all"
@@ -84,6 +89,7 @@ struct MachineFigures {
   std::vector<ConvolutionFigure> convolutions;
   std::vector<KernelFigure> kernels;
   std::vector<StreamFigure> streams;
+  std::vector<ReturnFigure> returns;
   std::vector<CollectiveFigure> collectives; // none with one device
 };
 

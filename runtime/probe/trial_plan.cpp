@@ -1,6 +1,6 @@
 #include "runtime/probe/trial_plan.h"
 #include "runtime/comm/local.h"
-#include "runtime/executor/executor.h"
+#include "runtime/executor/trace.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 
@@ -131,14 +131,17 @@ void TrialPlan::addFill() {
   routine.add_actions()->set_fragment(1);
 }
 
-Result<double> TrialPlan::time(int threads) {
-  constexpr int warmUp = 2, least = 9, most = 60, leastOfLong = 5;
-  constexpr double budget = 0.15, isLong = 0.5; // seconds of timed runs
+namespace {
+double medianOf(std::vector<double> &times) {
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+} // namespace
+
+Result<std::unique_ptr<Executor>> TrialPlan::open(const ExecutorOptions &options) {
   if (!isMade) addFill();
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   if (!mesh) return mesh.status();
-  ExecutorOptions options;
-  options.threads = threads;
   Result<std::unique_ptr<Executor>> executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), options);
   if (!executor) return executor.status();
   if (isMade) {
@@ -156,6 +159,16 @@ Result<double> TrialPlan::time(int threads) {
   } else if (auto filled = (*executor)->run("evaluate", {}, 0); !filled) {
     return filled.status();
   }
+  return executor;
+}
+
+Result<double> TrialPlan::time(int threads) {
+  constexpr int warmUp = 2, least = 9, most = 60, leastOfLong = 5;
+  constexpr double budget = 0.15, isLong = 0.5; // seconds of timed runs
+  ExecutorOptions options;
+  options.threads = threads;
+  Result<std::unique_ptr<Executor>> executor = open(options);
+  if (!executor) return executor.status();
   std::vector<double> times;
   double sum = 0;
   auto isEnough = [&](int timed) {
@@ -170,8 +183,33 @@ Result<double> TrialPlan::time(int threads) {
     times.push_back(seconds);
     sum += seconds;
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return medianOf(times);
+}
+
+Result<TrialPlan::Copies> TrialPlan::timeCopies(int threads) {
+  constexpr int steps = 8; // the first of which warms up
+  ExecutorOptions options;
+  options.threads = threads;
+  options.traceRecords =
+      static_cast<size_t>(steps) * static_cast<size_t>(plan.programs(0).fragments(0).commands_size() + 2);
+  Result<std::unique_ptr<Executor>> executor = open(options);
+  if (!executor) return executor.status();
+  for (int step = 0; step < steps; ++step)
+    if (auto outputs = (*executor)->run("step", {}, step); !outputs) return outputs.status();
+  std::vector<double> seconds, pauses;
+  for (const TraceLane &lane : (*executor)->recorded()->all()) {
+    const TraceLane::Record *last = nullptr;
+    for (const TraceLane::Record &record : lane.records) {
+      if (!record.command || !record.command->has_copy()) continue;
+      if (record.step > 0 && last && last->step == record.step) {
+        seconds.push_back(static_cast<double>(record.end - record.begin) / 1e9);
+        pauses.push_back(static_cast<double>(record.begin - last->end) / 1e9);
+      }
+      last = &record;
+    }
+  }
+  if (seconds.empty()) return runError("a trial of copies has recorded no two of them");
+  return Copies{medianOf(seconds), medianOf(pauses)};
 }
 
 } // namespace cleave::runtime

@@ -5,8 +5,7 @@
 //   for (int i = 0; i < 8; ++i) trial.fill(a);
 //   Result<double> seconds = trial.time(1);                // of the whole step, one thread a device
 #pragma once
-#include "plan/plan.pb.h"
-#include "runtime/status.h"
+#include "runtime/executor/executor.h"
 #include <string>
 #include <vector>
 
@@ -39,8 +38,15 @@ public:
   // Seconds of one step: the median of timed runs. All memory is written before: what never was is one page of zeros
   // for all of it, and reads of that come from the cache.
   Result<double> time(int threads);
+  // Of its copies, medians: what one takes, and how long after the one before it begins.
+  struct Copies {
+    double seconds = 0, pause = 0;
+  };
+  Result<Copies> timeCopies(int threads);
 
 private:
+  // With all memory written.
+  Result<std::unique_ptr<Executor>> open(const ExecutorOptions &options);
   plan::Command &add(const std::string &name);
   void addFill();
   plan::Plan plan;

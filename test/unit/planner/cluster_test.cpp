@@ -327,6 +327,32 @@ TEST(Caches, KeptBytesComeFromFurtherAway) {
   EXPECT_EQ(seconds(1 << 21), 0);
 }
 
+// What others push out of a cache comes from memory: exp(-age / hold) is left, and the mean of that over ages up to T
+// is hold / T (1 - exp(-T / hold)).
+TEST(Caches, WhatLiesUntouchedLeaves) {
+  Device device = parseCluster("cpu:1")->device;
+  device.memoryBandwidth = 10e9;
+  device.bandwidthEfficiency = 1;
+  device.caches = {{1 << 20, 100e9}};
+  const double near = 1 / 100e9, far = 1 / 10e9 - near;
+  EXPECT_DOUBLE_EQ(device.secondsPerByte(1 << 16, 1), near); // nobody else is there
+  device.cacheHoldSeconds = 2e-3;
+  EXPECT_DOUBLE_EQ(device.secondsPerByte(1 << 16, 0), near);
+  EXPECT_NEAR(device.secondsPerByte(1 << 16, 2e-3), near + far * (1 - std::exp(-1)), 1e-16);
+  EXPECT_NEAR(device.secondsPerByte(1 << 16, 1), near + far, 1e-16);
+  EXPECT_DOUBLE_EQ(device.secondsPerByte(1 << 24, 2e-3), near + far); // it was in none
+  EXPECT_NEAR(device.meanSecondsPerByte(1 << 20, 6e-3), near + far * (1 - (1 - std::exp(-3)) / 3), 1e-3 * far);
+  // Optimizer state, which a whole step leaves alone.
+  Cluster cluster = *parseCluster("cpu:1");
+  cluster.device = device;
+  LocalWork work;
+  work.memoryBound = work.isUpdate = true;
+  work.bytes = 1 << 16;
+  const double soon = operationSeconds(cluster, "fp32", work);
+  work.age = 2e-3;
+  EXPECT_NEAR(operationSeconds(cluster, "fp32", work) - soon, work.bytes * far * (1 - std::exp(-1)), 1e-12);
+}
+
 // A kernel that one thread does wakes no others.
 TEST(Cost, SmallKernelsStartOnOneThread) {
   Cluster cluster = *parseCluster("cpu:1");

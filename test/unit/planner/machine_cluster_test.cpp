@@ -83,6 +83,11 @@ runtime::MachineFigures lawful(int64_t devices) {
                      step(128, 25e-7),
                      {{"update", 3e8, 2e9, 1, 0, 0}, 6e-7 + 0.5 * 2e9 / 50e9 + 3e8 * 2e-11}};
   figures.streams = {{1 << 18, 200e9, 220e9}, {1 << 20, 180e9, 200e9}, {1 << 27, 50e9, 90e9}};
+  // Others push out what lies untouched: after 2 ms 1/e is left.
+  for (double pause : {0.5e-3, 3e-3}) {
+    const double left = std::exp(-pause / 2e-3), bytes = 1 << 20;
+    figures.returns.push_back({int64_t(bytes), pause, bytes * (left / 180e9 + (1 - left) / 50e9)});
+  }
   for (int64_t members = 2; members <= devices; members *= 2)
     for (int64_t bytes : {int64_t(1) << 10, int64_t(1) << 20, int64_t(1) << 23}) {
       const bool isFar = bytes > 1 << 20;
@@ -109,6 +114,7 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1 << 20), 1 / 180e9);
   EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1 << 19), (1 / 200e9 + 1 / 180e9) / 2); // half way, in powers of two
   EXPECT_DOUBLE_EQ(cluster.device.secondsPerByte(1e12), 1 / 50e9);
+  EXPECT_NEAR(cluster.device.cacheHoldSeconds, 2e-3, 1e-9);
   EXPECT_DOUBLE_EQ(cluster.device.memoryBytes, 16e9);
   EXPECT_EQ(cluster.node.topology, Link::Topology::Memory);
   EXPECT_NEAR(cluster.node.latency, 40e-6, 1e-9);
@@ -130,6 +136,13 @@ TEST(MachineCluster, FindsTheConstantsOfAMachine) {
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Function)], 3e-10, 1e-14);
   EXPECT_NEAR(cluster.device.elementSeconds[size_t(ElementWork::Arithmetic)], 2e-11, 1e-15);
   EXPECT_EQ(cluster.device.elementSeconds[size_t(ElementWork::Random)], 0);
+}
+
+// A machine of one's own keeps what lies in its caches, but for chance.
+TEST(MachineCluster, AQuietMachineHoldsItsCaches) {
+  runtime::MachineFigures figures = lawful(1);
+  for (runtime::ReturnFigure &figure : figures.returns) figure.seconds = double(figure.bytes) / 180e9 * 1.01;
+  EXPECT_EQ(clusterOf(figures).device.cacheHoldSeconds, 0);
 }
 
 // In a step no kernel starts sooner than by itself.

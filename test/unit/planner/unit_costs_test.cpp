@@ -12,6 +12,36 @@ using namespace cleave::planner::testing;
 
 namespace {
 
+// How long data lies in caches between two passes: of products alone, their FLOP at the device's rate. Others who use
+// the caches push out more of what a whole batch keeps than of what a microbatch does.
+TEST(UnitCosts, WhatLiesLongInACacheLeavesIt) {
+  const Problem problem = mlp(64, 32, 128, 16);
+  const ProblemFacts facts = gatherFacts(problem, {});
+  Cluster cluster = *parseCluster("cpu:2");
+  Device &device = cluster.device;
+  device.elementSeconds.fill(0);
+  device.memoryBandwidth = 10e9;
+  device.bandwidthEfficiency = 1;
+  device.caches = {{1 << 26, 100e9}};
+  auto modelOf = [&](double hold, int64_t microbatches) {
+    device.cacheHoldSeconds = hold;
+    Setting setting;
+    setting.dp = 2;
+    setting.microbatches = microbatches;
+    return *buildModel(problem, facts, cluster, {}, setting);
+  };
+  EXPECT_EQ(modelOf(0, 1).keptSecondsPerByte, 1 / 100e9); // nobody else is there
+  const double step = 3 * 2.0 * 64 * 32 * (128 + 16 * 4) / 2 / (device.flopsAt("fp32") * device.computeEfficiency);
+  for (int64_t microbatches : {1, 4}) {
+    const SplitModel model = modelOf(step, microbatches);
+    EXPECT_NEAR(model.stepSeconds, step, 1e-3 * step);
+    const double passes = 1 / double(microbatches), left = (1 - std::exp(-passes)) / passes; // the mean over ages
+    const double expected = left / 100e9 + (1 - left) / 10e9;
+    EXPECT_NEAR(model.keptSecondsPerByte, expected, 1e-3 * expected);
+    EXPECT_NEAR(model.weightSecondsPerByte, expected, 1e-3 * expected);
+  }
+}
+
 // A head with more tokens than a block has features: logits need most where blocks keep little.
 TEST(UnitCosts, AStepAndAPlanOfOneStageCountAlike) {
   const Problem problem = gpt({8, 16, 32, 4, 3, 512});
