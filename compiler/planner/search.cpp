@@ -7,8 +7,10 @@
 #include "compiler/planner/unequal_stages.h"
 #include "compiler/planner/uneven_batch.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -16,12 +18,22 @@
 namespace cleave::planner {
 namespace {
 
+int digitsShown(double size) { return size >= 100 ? 0 : size >= 10 ? 1 : 2; }
+
 // Three digits: 4.55 MiB, 30.1 GiB.
 std::string bytesText(double bytes) {
   const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
   for (; bytes >= 1000 && unit < 5; ++unit) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2, units[unit]);
+  return fmt::format("{:.{}f} {}", bytes, digitsShown(bytes), units[unit]);
+}
+
+// The next larger size that bytesText() tells exactly.
+double roundedUp(double bytes) {
+  double unit = 1;
+  while (bytes / unit >= 1000) unit *= 1024;
+  const double step = unit / std::pow(10, digitsShown(bytes / unit));
+  return std::ceil(bytes / step) * step;
 }
 
 // Steps whose times differ by no more than this part are as fast.
@@ -384,9 +396,31 @@ std::optional<Constraints> withOffload(const Constraints &constraints, Offload o
   return moved;
 }
 
-// Nothing fits: what would, each priced.
+// What fits with state, or all that can leave, in the hosts' memory, where nothing fits without, the hosts are known
+// and nothing was asked for; else `without`. `leastBytes` is the least that any split found needs on a device.
+Outcome openHosts(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
+                  const Constraints &constraints, const std::function<SearchOptions()> &how, Outcome without,
+                  double &leastBytes) {
+  if (without.best || !without.leastMemory) return without;
+  leastBytes = without.leastMemory->bytes();
+  if (!without.isComplete || constraints.offload || cluster.hostMemoryBytes == 0) return without;
+  for (Offload offload : {Offload::Optimizer, Offload::All}) {
+    std::optional<Constraints> moved = withOffload(constraints, offload);
+    if (!moved) continue;
+    Outcome other = searchSettings(problem, facts, cluster, *moved, how());
+    if (other.leastMemory) leastBytes = std::min(leastBytes, other.leastMemory->bytes());
+    if (!other.best) continue;
+    other.notes.push_back(fmt::format("no split fits without the hosts' memory: the leanest needs {} on a device",
+                                      bytesText(without.leastMemory->bytes())));
+    other.candidates += without.candidates;
+    return other;
+  }
+  return without;
+}
+
+// Nothing fits: what would, each priced. `leastBytes` as openHosts() has it.
 Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
-                    const Constraints &constraints, const SearchTime &time, const Outcome &outcome) {
+                    const Constraints &constraints, const SearchTime &time, const Outcome &outcome, double leastBytes) {
   const Solution &least = *outcome.leastMemory;
   const MemoryBreakdown &memory = least.evaluation.predicted.memory;
   const bool isHostShort = least.bytes() <= usableMemory(cluster);
@@ -402,8 +436,10 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with) {
     constexpr size_t parts = 4; // of what is left: the first ones find most
     if (time.isOver()) return areAllTried = false;
-    const SearchOptions how = time.beside(parts, "what would fit: " + change);
-    Outcome changed = searchSettings(problem, facts, on, with, how);
+    auto how = [&] { return time.beside(parts, "what would fit: " + change); };
+    double needed = 0;
+    const Outcome changed =
+        openHosts(problem, facts, on, with, how, searchSettings(problem, facts, on, with, how()), needed);
     if (!changed.best) return false;
     changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, splitText(*changed.best),
                                   bytesText(changed.best->bytes()), changed.best->seconds()));
@@ -432,7 +468,9 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   }
   if (constraints.dp || constraints.tp || constraints.fsdp || constraints.pp || constraints.cp || constraints.ep ||
       !constraints.like.empty() || !constraints.pins.empty())
-    attempt("another mesh, without preset and pins", cluster, withoutMesh(constraints, cluster));
+    attempt(constraints.like.empty() && constraints.pins.empty() ? "another mesh"
+                                                                 : "another mesh, without preset and pins",
+            cluster, withoutMesh(constraints, cluster));
   if (constraints.recompute || !constraints.recomputeOf.empty()) {
     Constraints freed = constraints;
     freed.recompute.reset();
@@ -443,25 +481,39 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   const bool isOffloadTried = cluster.hostMemoryBytes > 0 && !constraints.offload;
   // A search takes seconds: of machines a few times too small none is made. Nothing needs less than its part of what
   // the leanest split needs; twice as much is left to what was not found.
-  auto isFarTooSmall = [&](double parts, const Cluster &on) { return least.bytes() / parts > 2 * usableMemory(on); };
+  auto isFarTooSmall = [&](double parts, const Cluster &on) { return leastBytes / parts > 2 * usableMemory(on); };
   for (Offload offload : {Offload::Optimizer, Offload::All})
     if (std::optional<Constraints> moved = withOffload(constraints, offload); moved && !isOffloadTried)
       if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved)) break;
-  for (int64_t factor = 2; factor <= 64; factor *= 2) {
+  auto attemptOnNodes = [&](int64_t nodes) {
     Cluster larger = cluster;
-    larger.nodes *= factor;
-    if (cluster.device.isCpu()) break;
-    if (isFarTooSmall(double(factor), larger)) continue;
+    larger.nodes = nodes;
+    if (isFarTooSmall(double(nodes) / double(cluster.nodes), larger)) return false;
     const Constraints more = withMoreDevices(constraints, cluster, larger);
     const char *also = constraints.dp && !more.dp ? " and another --mesh dp" : "";
-    if (attempt(fmt::format("{} devices{}", larger.numDevices(), also), larger, more)) break;
+    return attempt(fmt::format("{} devices{}", larger.numDevices(), also), larger, more);
+  };
+  for (int64_t nodes = 2 * cluster.nodes; nodes <= 64 * cluster.nodes && !cluster.device.isCpu(); nodes *= 2) {
+    if (!attemptOnNodes(nodes)) continue;
+    // Half as many do not do: three quarters may.
+    if (nodes % 4 == 0 && attemptOnNodes(nodes / 4 * 3)) changes.erase(changes.end() - 2);
+    break;
   }
-  for (double factor : {1.25, 1.5, 2.0, 4.0, 8.0, 16.0}) {
+  auto attemptWithMemory = [&](double bytes) {
     Cluster larger = cluster;
-    larger.device.memoryBytes *= factor;
-    if (isFarTooSmall(1, larger)) continue;
-    if (attempt(fmt::format("devices with {}", bytesText(larger.device.memoryBytes)), larger, constraints)) break;
-  }
+    larger.device.memoryBytes = bytes;
+    return !isFarTooSmall(1, larger) && attempt(fmt::format("devices with {}", bytesText(bytes)), larger, constraints);
+  };
+  // As much as the leanest split needs, with the hosts' memory or, where there is too little of it, without.
+  const double usablePart = usableMemory(cluster) / cluster.device.memoryBytes;
+  std::vector<double> sizes;
+  for (double bytes : {leastBytes, least.bytes()})
+    if (bytes > usableMemory(cluster)) sizes.push_back(roundedUp(bytes / usablePart));
+  for (double factor : {1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0})
+    sizes.push_back(factor * cluster.device.memoryBytes);
+  std::ranges::sort(sizes);
+  for (double size : sizes)
+    if (attemptWithMemory(size)) break;
   for (double factor : {2.0, 4.0, 8.0, 16.0}) {
     if (!isHostShort) break;
     Cluster larger = cluster;
@@ -547,20 +599,9 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                                problem.name.empty() ? "this model" : problem.name))};
   Cells cells(problem, facts, cluster, constraints);
   Outcome outcome = searchSettings(problem, facts, cluster, constraints, time.first(), cells);
-  if (!outcome.best && outcome.leastMemory && outcome.isComplete && !constraints.offload &&
-      cluster.hostMemoryBytes > 0) {
-    for (Offload offload : {Offload::Optimizer, Offload::All}) {
-      std::optional<Constraints> moved = withOffload(constraints, offload);
-      if (!moved) continue;
-      Outcome other = searchSettings(problem, facts, cluster, *moved, time.first());
-      if (!other.best) continue;
-      other.notes.push_back(fmt::format("no split fits without the hosts' memory: the leanest needs {} on a device",
-                                        bytesText(outcome.leastMemory->bytes())));
-      other.candidates += outcome.candidates;
-      outcome = std::move(other);
-      break;
-    }
-  }
+  double leastBytes = 0;
+  outcome =
+      openHosts(problem, facts, cluster, constraints, [&] { return time.first(); }, std::move(outcome), leastBytes);
   if (!outcome.best && outcome.leastMemory && !outcome.isComplete)
     return {
         Status(ErrorKind::NoFit,
@@ -568,7 +609,8 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                            "device, of which {} can be used: give --search-seconds more time, or leave it out",
                            time.elapsed(), splitText(*outcome.leastMemory), bytesText(outcome.leastMemory->bytes()),
                            bytesText(usableMemory(cluster))))};
-  if (!outcome.best && outcome.leastMemory) return {whatWouldFit(problem, facts, cluster, constraints, time, outcome)};
+  if (!outcome.best && outcome.leastMemory)
+    return {whatWouldFit(problem, facts, cluster, constraints, time, outcome, leastBytes)};
   if (!outcome.best) return {outcome.reason};
   std::vector<PricedPreset> presets;
   if (options.alternatives) presets = pricePresets(problem, facts, cluster, constraints, time);

@@ -60,5 +60,44 @@ TEST(Infeasible, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
   EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", free->predicted.stepSeconds)));
 }
 
+// The number in "\n  devices with 12.5 MiB: ..." or in "\n  6 devices: ...".
+double numberIn(const std::string &text, const std::string &before, const std::string &after) {
+  const size_t end = text.find(after, before.empty() ? 0 : text.find(before));
+  const size_t begin = text.rfind(' ', end - 1);
+  return std::stod(text.substr(begin));
+}
+
+// Of memory and of devices the least that is enough is told: it fits, some less does not, and where the hosts' memory
+// is known that is with it.
+TEST(Infeasible, TheLeastThatFitsIsTold) {
+  Problem problem = gpt({16, 64, 256, 8, 4, 512});
+  double sizes[2];
+  for (bool hasHost : {false, true}) {
+    Result<Cluster> cluster = parseCluster("a100-80g:1x2");
+    cluster->device.memoryBytes = 10e6;
+    cluster->hostMemoryBytes = hasHost ? 1e12 : 0;
+    auto fits = [&](double memoryBytes, int64_t nodes) {
+      Cluster larger = *cluster;
+      larger.device.memoryBytes = memoryBytes;
+      larger.nodes = nodes;
+      return solve(problem, larger, *parseConstraints({.mesh = "pp=1", .zero = "0"}, larger),
+                   {.alternatives = false, .certifies = false});
+    };
+    Result<Decision> refused = fits(10e6, 2);
+    ASSERT_FALSE(refused);
+    const std::string text = refused.status().message();
+    const double least = numberIn(text, "\n  devices with", " MiB: ") * 1024 * 1024;
+    EXPECT_TRUE(fits(least, 2)) << text;
+    EXPECT_FALSE(fits(0.98 * least, 2)) << text;
+    const int64_t devices = int64_t(numberIn(text, "", " devices: "));
+    Result<Decision> more = fits(10e6, devices);
+    ASSERT_TRUE(more) << text;
+    if (devices > 4) EXPECT_FALSE(fits(10e6, devices / 2)) << text;
+    EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", more->predicted.stepSeconds)));
+    sizes[hasHost] = least;
+  }
+  EXPECT_LT(sizes[true], 0.8 * sizes[false]);
+}
+
 } // namespace
 } // namespace cleave::planner
