@@ -1,6 +1,7 @@
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/device_presets.h"
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -403,6 +404,8 @@ Result<Cluster> parseClusterYaml(const std::string &text, const std::string &fil
 Result<Cluster> parseCluster(const std::string &presetOrPath) {
   std::ifstream stream(presetOrPath);
   if (stream) {
+    if (std::filesystem::is_directory(presetOrPath))
+      return inputError(fmt::format("cluster '{}': is a folder; give the file inside it", presetOrPath));
     std::stringstream text;
     text << stream.rdbuf();
     return parseClusterYaml(text.str(), presetOrPath);

@@ -1,6 +1,7 @@
 #include "compiler/planner/problem.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unordered_set>
 
 namespace cleave::planner {
@@ -79,6 +80,15 @@ Status checkTensorFactors(const Node &node, const dist::TensorFactors &factors, 
   return Status::ok();
 }
 
+// With some elements more their bytes are no 64-bit number.
+constexpr double mostElements = 1LL << 60;
+
+double countOf(const std::vector<int64_t> &dims) {
+  double count = 1;
+  for (int64_t dim : dims) count *= double(dim);
+  return count;
+}
+
 } // namespace
 
 int64_t Tensor::elements() const {
@@ -96,6 +106,9 @@ Status Problem::check() const {
     if (!names.insert(tensor.name).second) return inputError(fmt::format("two tensors are called '{}'", tensor.name));
     for (int64_t dim : tensor.dims)
       if (dim < 0) return inputError(fmt::format("tensor '{}' has a dimension of {}", tensor.name, dim));
+    if (double count = countOf(tensor.dims); count > mostElements)
+      return inputError(fmt::format("tensor '{}' of [{}] has {:.3g} elements; more than {:.3g} are not planned for",
+                                    tensor.name, fmt::join(tensor.dims, ", "), count, mostElements));
     if (tensor.elementBytes < 1)
       return inputError(fmt::format("tensor '{}' has elements of {} bytes", tensor.name, tensor.elementBytes));
     if (tensor.batchDim >= int64_t(tensor.dims.size()))

@@ -365,11 +365,11 @@ private:
       const Tensor &tensor = problem.tensors[size_t(variable.index)];
       Layout pinned = whole;
       if (pinnedLayout(constraints, tensor, pinned)) {
-        if (pinned >= 0 &&
-            (size_t(pinned) >= tensor.dims.size() || tensor.dims[size_t(pinned)] % model.setting.tp != 0))
+        if (pinned >= 0 && (model.setting.tp == 1 || size_t(pinned) >= tensor.dims.size() ||
+                            tensor.dims[size_t(pinned)] % model.setting.tp != 0))
           return {ErrorKind::Usage, fmt::format("parameter '{}' cannot be split over tp={} in dimension {} as pinned",
                                                 tensor.name, model.setting.tp, int(pinned))};
-        homes[v] = {model.setting.tp > 1 ? pinned : whole};
+        homes[v] = {pinned};
       }
       variable.homes.assign(homes[v].begin(), homes[v].end());
     }

@@ -12,7 +12,7 @@ namespace cleave::recipe {
 namespace {
 
 void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
-  for (const std::string &key : reader.keys()) reader.integer(key, dims[key], {.least = 1});
+  for (const std::string &key : reader.keys()) reader.integer(key, dims[key], dimRange);
 }
 
 void readLabels(MapReader &loss, Labels &labels) {

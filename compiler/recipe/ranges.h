@@ -27,6 +27,8 @@ template <typename Owner> struct RangedNumber {
 // All but the betas and the learning rate, which a recipe writes otherwise.
 std::span<const RangedNumber<Optimizer>> optimizerNumbers();
 std::span<const RangedNumber<InitRule>> initNumbers();
+// A dimension; above 2^40 products of a few are no 64-bit numbers.
+inline constexpr Range dimRange{.least = 1, .most = 1099511627776};
 inline constexpr Range betaRange{.least = 0, .below = 1}, rateRange{.least = 0}, clipNormRange{.above = 0};
 
 // What no recipe could say of them, with its key; "" if all is well.

@@ -146,10 +146,14 @@ Result<std::string> explain(const Report &report, const std::string &name) {
     auto fits = std::ranges::find_if(node.nodes, [&](const auto &one) { return names::matchGlob(name, one); });
     if (fits != node.nodes.end()) found.emplace_back(&node, *fits);
   }
-  if (found.empty())
-    return {inputError(fmt::format("no node is called '{}'{}", name,
-                                   similar.empty() ? names::suggestion(name, all)
-                                                   : fmt::format("; there are {}", fmt::join(similar, ", "))))};
+  if (found.empty()) {
+    std::string known =
+        similar.empty() ? names::suggestion(name, all) : fmt::format("; there are {}", fmt::join(similar, ", "));
+    if (known.empty())
+      known = fmt::format("; there are {}, for example (what is constant is none any more)",
+                          fmt::join(all | std::views::take(3), ", "));
+    return {inputError(fmt::format("no node is called '{}'{}", name, known))};
+  }
   std::string out;
   for (const auto &[node, one] : found | std::views::take(shown)) out += explained(*node, one);
   if (found.size() > shown)

@@ -309,7 +309,11 @@ Result<Report> fromJson(const std::string &text) {
   try {
     return reportOf(json);
   } catch (const Json::exception &failure) {
-    return {inputError(fmt::format("the report is not one that this version reads: {}", failure.what()))};
+    // "[json.exception.out_of_range.403] key 'model' not found"
+    const std::string what = failure.what();
+    const size_t id = what.find("] ");
+    return {inputError(fmt::format("the report is not one that this version reads: {}",
+                                   id == std::string::npos ? what : what.substr(id + 2)))};
   }
 }
 

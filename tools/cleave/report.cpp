@@ -13,13 +13,19 @@ struct Options {
   std::string plan, other, node, format = "text", output;
 };
 
+Result<report::Report> parse(const std::string &path, const std::string &json) {
+  Result<report::Report> report = report::fromJson(json);
+  if (!report) return {inputError(fmt::format("{}: {}", path, report.status().message()))};
+  return report;
+}
+
 // A plan, or what `cleave estimate --json` wrote.
 Result<report::Report> read(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
-  if (file.peek() == '{') return report::fromJson({std::istreambuf_iterator<char>(file), {}});
+  if (file.peek() == '{') return parse(path, {std::istreambuf_iterator<char>(file), {}});
   auto plan = runtime::readPlanFile(path);
   if (!plan) return plan.status();
-  return report::fromJson(plan->report_json());
+  return parse(path, plan->report_json());
 }
 
 int run(const Options &options) {
@@ -54,8 +60,10 @@ void addReport(CLI::App &app, int &status) {
   command->add_option("--format", options->format, "text, json or html")
       ->check(CLI::IsMember({"text", "json", "html"}));
   command->add_option("-o,--output", options->output, "file (default: standard output)");
-  command->add_option("--explain", options->node, "a node: its candidate splits and what each would cost");
-  command->add_option("--diff", options->other, "another plan or estimate: what changed and what it is worth");
+  auto *explain =
+      command->add_option("--explain", options->node, "a node: its candidate splits and what each would cost");
+  command->add_option("--diff", options->other, "another plan or estimate: what changed and what it is worth")
+      ->excludes(explain);
   command->callback([options, &status] { status = run(*options); });
 }
 

@@ -65,6 +65,7 @@ TEST(Problem, CheckFindsWhatIsWrong) {
   EXPECT_THAT(broken([](Problem &p) { p.nodes[0].rule.factors[0].size = 33; }), HasSubstr("its factors make 33"));
   EXPECT_THAT(broken([](Problem &p) { p.nodes[1].name = p.nodes[0].name; }), HasSubstr("two nodes are called"));
   EXPECT_THAT(broken([](Problem &p) { p.samples = 5; }), HasSubstr("multiple of the samples"));
+  EXPECT_THAT(broken([](Problem &p) { p.tensors[1].dims[0] = int64_t(1) << 60; }), HasSubstr("are not planned for"));
   EXPECT_THAT(broken([](Problem &p) { p.nodes[0].operands.pop_back(); }), HasSubstr("its rule has 2 operands"));
   EXPECT_THAT(broken([](Problem &p) { p.nodes[0].rule.operands[0][0] = {99}; }), HasSubstr("names factor 99"));
 }

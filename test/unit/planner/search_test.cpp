@@ -210,11 +210,17 @@ TEST(Search, PinsAreKept) {
       mustSolve(problem, "cpu:4", {.mesh = "dp=2,tp=2", .pins = {"*/up.weight=tp,-", "layers.1/gelu:0=dp,tp,-"}});
   EXPECT_EQ(decision.findParameter("layers.0/up.weight")->parameter.str(), "[{tp},{}]");
   EXPECT_THAT(decision.findNode("layers.1/gelu")->split[1], ::testing::ElementsAre("tp"));
-  auto message = [&](const std::string &pin) {
+  auto message = [&](const std::string &pin, const std::string &mesh = "dp=2,tp=2") {
     auto cluster = parseCluster("cpu:4");
-    auto constraints = parseConstraints({.mesh = "dp=2,tp=2", .pins = {pin}}, *cluster);
+    auto constraints = parseConstraints({.mesh = mesh, .pins = {pin}}, *cluster);
     return solve(problem, *cluster, *constraints, {}).status().message();
   };
+  // Where the mesh is open it has what a pin names, though the fastest is another.
+  ASSERT_EQ(mustSolve(problem, "cpu:4", {}).mesh.axisSize("tp"), 1);
+  Decision open = mustSolve(problem, "cpu:4", {.pins = {"*/up.weight=tp,-"}});
+  EXPECT_GT(open.mesh.axisSize("tp"), 1);
+  EXPECT_EQ(open.findParameter("layers.0/up.weight")->parameter.str(), "[{tp},{}]");
+  EXPECT_THAT(message("*/up.weight=tp,-", "dp=4,tp=1"), ::testing::HasSubstr("cannot be split over tp=1"));
   EXPECT_THAT(message("nothing=tp"), ::testing::HasSubstr("no tensor or parameter matches"));
   EXPECT_THAT(message("*/up.weight=tp"), ::testing::HasSubstr("has 2 dimensions, the pin 1; heads count"));
   EXPECT_THAT(message("*/up.weight=dp,-"), ::testing::HasSubstr("--zero 3"));

@@ -103,8 +103,11 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault("loss: {kind: softmax_crossentropy}"), HasSubstr("did you mean 'softmax_cross_entropy'?"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: fast}")),
               HasSubstr("r.yaml:2: 'optimizer.lr' must be a number, is 'fast'"));
-  EXPECT_THAT(fault(withLoss("dims: {batch: 0}")), HasSubstr("'dims.batch' must be at least 1, is 0"));
+  EXPECT_THAT(fault(withLoss("dims: {batch: 0}")),
+              HasSubstr("'dims.batch' must be at least 1 and at most 1099511627776, is 0"));
   EXPECT_THAT(fault(withLoss("dims: {batch: 2.5}")), HasSubstr("must be a whole number"));
+  EXPECT_THAT(fault(withLoss("dims: {batch: 9223372036854775807}")),
+              HasSubstr("at most 1099511627776, is 9223372036854775807"));
   EXPECT_THAT(fault(withLoss("trainable: '*'")), HasSubstr("must be a list"));
   EXPECT_THAT(fault(withLoss("clip_norm: -1")), HasSubstr("must be above 0"));
   EXPECT_THAT(fault(withLoss("optimizer: {betas: [0.9, 1.0]}")), HasSubstr("one is '1.0'"));
