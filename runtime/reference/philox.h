@@ -10,28 +10,57 @@
 // number above.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace cleave::runtime {
 
-inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint32_t key0, uint32_t key1) {
+// The ten rounds on `lanes` counters, word by word, which the compiler does as vectors.
+template <size_t lanes>
+[[gnu::always_inline]] inline void philoxRounds(uint32_t (&words)[4][lanes], uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
-    uint64_t product0 = uint64_t(0xD2511F53u) * counter[0], product1 = uint64_t(0xCD9E8D57u) * counter[2];
-    counter = {uint32_t(product1 >> 32) ^ counter[1] ^ key0, uint32_t(product1),
-               uint32_t(product0 >> 32) ^ counter[3] ^ key1, uint32_t(product0)};
+    for (size_t i = 0; i < lanes; ++i) {
+      uint64_t product0 = uint64_t(0xD2511F53u) * words[0][i], product1 = uint64_t(0xCD9E8D57u) * words[2][i];
+      words[0][i] = uint32_t(product1 >> 32) ^ words[1][i] ^ key0;
+      words[1][i] = uint32_t(product1);
+      words[2][i] = uint32_t(product0 >> 32) ^ words[3][i] ^ key1;
+      words[3][i] = uint32_t(product0);
+    }
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return counter;
+}
+
+template <size_t lanes>
+[[gnu::always_inline]] inline void philoxCount(uint32_t (&words)[4][lanes], uint64_t step, uint64_t stream,
+                                               uint64_t index) {
+  for (size_t i = 0; i < lanes; ++i) {
+    words[0][i] = uint32_t(index + i);
+    words[1][i] = uint32_t((index + i) >> 32 & 0xffff) | uint32_t(step >> 32) << 16;
+    words[2][i] = uint32_t(step);
+    words[3][i] = uint32_t(stream);
+  }
 }
 
 inline std::array<uint32_t, 4> philoxWords(uint64_t seed, uint64_t step, uint64_t stream, uint64_t index) {
-  uint32_t second = uint32_t(index >> 32 & 0xffff) | uint32_t(step >> 32) << 16;
-  return philox4x32({uint32_t(index), second, uint32_t(step), uint32_t(stream)}, uint32_t(seed), uint32_t(seed >> 32));
+  uint32_t words[4][1];
+  philoxCount(words, step, stream, index);
+  philoxRounds(words, uint32_t(seed), uint32_t(seed >> 32));
+  return {words[0][0], words[1][0], words[2][0], words[3][0]};
 }
 
 inline float philoxUniform(uint64_t seed, uint64_t step, uint64_t stream, uint64_t index) {
   return float(philoxWords(seed, step, stream, index)[0] >> 8) * 0x1p-24f;
+}
+
+// philoxUniform() of `index` and those that follow it.
+template <size_t lanes>
+[[gnu::always_inline]] inline void philoxUniforms(uint64_t seed, uint64_t step, uint64_t stream, uint64_t index,
+                                                  std::array<float, lanes> &uniforms) {
+  uint32_t words[4][lanes];
+  philoxCount(words, step, stream, index);
+  philoxRounds(words, uint32_t(seed), uint32_t(seed >> 32));
+  for (size_t i = 0; i < lanes; ++i) uniforms[i] = float(words[0][i] >> 8) * 0x1p-24f;
 }
 
 } // namespace cleave::runtime

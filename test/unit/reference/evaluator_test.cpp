@@ -161,13 +161,26 @@ TEST(Evaluator, Pools) {
 }
 
 TEST(Evaluator, RandomNumbersDependOnTheGlobalElementOnly) {
-  // Random123's known answers for philox4x32-10
-  EXPECT_THAT(philox4x32({0, 0, 0, 0}, 0, 0), ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
-  EXPECT_THAT(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffff, 0xffffffff),
-              ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
+  // Random123's known answers for philox4x32-10, beside each other
+  for (auto [key, counter] : {std::pair{0u, 0u}, {0xffffffffu, 0xffffffffu}}) {
+    uint32_t words[4][2];
+    for (auto &word : words) word[0] = word[1] = counter;
+    words[0][1] ^= 1;
+    philoxRounds(words, key, key);
+    if (key == 0)
+      EXPECT_THAT((std::array{words[0][0], words[1][0], words[2][0], words[3][0]}),
+                  ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
+    else
+      EXPECT_THAT((std::array{words[0][0], words[1][0], words[2][0], words[3][0]}),
+                  ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
+  }
   HostTensor key = HostTensor::ofIntegers(plan::I64, {2}, {42, 7});
   HostTensor whole = run("RandomUniform", {key}, {{"stream", Ints{3}}}, {64, 64});
   EXPECT_EQ(whole.as<float>()[65], philoxUniform(42, 7, 3, 65));
+  std::array<float, 16> many;
+  philoxUniforms(42, uint64_t(5) << 32 | 7, 3, (uint64_t(1) << 32) - 8, many); // over the end of a word
+  for (size_t i = 0; i < many.size(); ++i)
+    EXPECT_EQ(many[i], philoxUniform(42, uint64_t(5) << 32 | 7, 3, (uint64_t(1) << 32) - 8 + i));
   double mean = 0;
   for (double value : whole.reals()) mean += value / 4096;
   EXPECT_NEAR(mean, 0.5, 0.02);
