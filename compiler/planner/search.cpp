@@ -582,6 +582,24 @@ void noteGatheredAttention(const Problem &problem, const SequenceFactors &sequen
                     first, cp, count > 1 ? fmt::format(" and of {} more like it", count - 1) : ""));
 }
 
+// Where nothing of the model divides by the tensor parallel devices all of them do the same.
+void noteRepeatedWork(const Problem &problem, Decision &decision) {
+  const int64_t tp = decision.mesh.axisSize("tp");
+  if (tp == 1) return;
+  bool splitsAny = false, splitsProducts = false, hasProducts = false;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const bool isSplit = std::ranges::any_of(
+        decision.nodes[i].split, [](const dist::Axes &axes) { return std::ranges::find(axes, "tp") != axes.end(); });
+    const bool isProduct = !problem.nodes[i].cheap && problem.nodes[i].flops > 0;
+    splitsAny |= isSplit;
+    splitsProducts |= isSplit && isProduct;
+    hasProducts |= isProduct;
+  }
+  if (hasProducts ? splitsProducts : splitsAny) return;
+  decision.notes.push_back(fmt::format("tp={} splits no {} of the model: its devices repeat each other's work", tp,
+                                       hasProducts ? "product" : "operation"));
+}
+
 } // namespace
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
@@ -623,6 +641,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
         "samples of a batch depend on each other (batch statistics): the search keeps the batch in one "
         "microbatch; --microbatches N trains on statistics of a microbatch");
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
+  noteRepeatedWork(problem, decision);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
   decision.gapOfMixes = std::max(0.0, 1 - outcome.boundOfMixes / outcome.best->seconds());

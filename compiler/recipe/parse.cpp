@@ -257,7 +257,7 @@ void applyOverride(YAML::Node root, const std::string &text, Source &source) {
 
 Result<Recipe> parse(const std::string &text, const std::string &name, const std::string &file,
                      const std::vector<std::string> &overrides) {
-  Source source{name, {}, nullptr};
+  Source source{name, {}, nullptr, nullptr};
   try {
     YAML::Node root = YAML::Load(text);
     if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);

@@ -71,7 +71,7 @@ Json collectiveJson(const CollectiveTotal &row) {
 
 CollectiveTotal collectiveOf(const Json &json) {
   CollectiveTotal row{json.at("op"),      json.at("axes"),   json.at("bytes"), json.at("count"),
-                      json.at("seconds"), json.at("hidden"), json.at("why")};
+                      json.at("seconds"), json.at("hidden"), json.at("why"),   {}};
   for (const Json &tensor : json.value("tensors", Json::array()))
     row.tensors.push_back({tensor.at("name"), tensor.at("alike"), tensor.at("bytes")});
   row.tensorsMore = json.value("tensors_more", int64_t(0));

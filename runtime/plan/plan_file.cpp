@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -118,10 +119,12 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
 }
 
 Status writeFileAtomically(std::string_view bytes, const std::string &path) {
-  std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  struct stat known{};
+  const bool isDevice = ::stat(path.c_str(), &known) == 0 && !S_ISREG(known.st_mode); // /dev/null, a pipe: not replaced
+  std::string temporary = isDevice ? path : fmt::format("{}.tmp{}", path, ::getpid());
   auto fail = [&](const char *doing) {
     Status status = inputError(fmt::format("cannot {} {}: {}", doing, path, systemError()));
-    ::unlink(temporary.c_str());
+    if (!isDevice) ::unlink(temporary.c_str());
     return status;
   };
   {
@@ -133,6 +136,7 @@ Status writeFileAtomically(std::string_view bytes, const std::string &path) {
       if (written <= 0) return fail("write");
       bytes.remove_prefix(static_cast<size_t>(written));
     }
+    if (isDevice) return Status::ok();
     if (::fsync(file.descriptor) != 0) return fail("sync");
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename the new file to");

@@ -36,7 +36,8 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name);
 Status writePlanFile(const plan::Plan &plan, const std::string &path);
 Result<plan::Plan> readPlanFile(const std::string &path);
 
-// Writes `bytes` to a new file beside `path`, syncs it, and renames it over `path`.
+// Writes `bytes` to a new file beside `path`, syncs it, and renames it over `path`; straight to what is no file, such
+// as /dev/null or a pipe.
 Status writeFileAtomically(std::string_view bytes, const std::string &path);
 
 } // namespace cleave::runtime

@@ -24,7 +24,16 @@ int runEstimate(const Options &options) {
   return written ? 0 : fail(written);
 }
 
+// To standard output where it is called "-".
+Status writePlan(const plan::Plan &plan, const std::string &output) {
+  if (output != "-") return runtime::writePlanFile(plan, output);
+  Result<std::string> bytes = runtime::encodePlan(plan);
+  return bytes ? writeText(output, *bytes) : bytes.status();
+}
+
 int runCompile(const Options &options) {
+  if (options.json && options.output == "-")
+    return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
   auto request = options.request.request();
   if (!request) return fail(request.status());
   request->emulate = options.emulate;
@@ -37,19 +46,21 @@ int runCompile(const Options &options) {
   if (!compiled) return fail(compiled.status());
   // What the runtime would refuse is not written.
   if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
-  Status written = runtime::writePlanFile(compiled->plan, options.output);
+  Status written = writePlan(compiled->plan, options.output);
   if (!written) return fail(written);
+  std::FILE *beside = options.output == "-" ? stderr : stdout;
   if (options.json)
     written = writeText("-", report::renderJson(compiled->report));
   else
-    fmt::print("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
+    fmt::print(beside,
+               "{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
                options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
                1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
                options.output);
   for (const std::string &note : compiled->report.notes)
-    if (!options.json && std::ranges::find(told, note) == told.end()) fmt::print("note: {}\n", note);
+    if (!options.json && std::ranges::find(told, note) == told.end()) fmt::print(beside, "note: {}\n", note);
   if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
-    fmt::print("{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
+    fmt::print(beside, "{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
                plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"
                                            : "assembled by ptxas");
   return written ? 0 : fail(written);

@@ -174,7 +174,7 @@ Planned plannedOn(const char *preset, const char *mesh, const char *order) {
   Result<Cluster> cluster = parseCluster(preset);
   cluster->device.dispatchSeconds = 0;
   Result<Constraints> constraints =
-      parseConstraints({.mesh = mesh, .zero = "0", .microbatches = "2", .meshOrder = order}, *cluster);
+      parseConstraints({.mesh = mesh, .meshOrder = order, .zero = "0", .microbatches = "2"}, *cluster);
   EXPECT_TRUE(constraints) << constraints.status().message();
   Result<Decision> decision = solve(problem, *cluster, *constraints, {.alternatives = false});
   EXPECT_TRUE(decision) << decision.status().message();

@@ -99,7 +99,9 @@ TEST(Problem, TheSampleDimensionFlowsThroughTheRules) {
 TEST(Problem, WhatIsBroadcastToTheSamplesIsSplitWithThem) {
   Problem problem = mlp(32, 64, 128, 10);
   // The bias as its own broadcast: bias [n] -> wide [b,n], read by the addition.
-  Tensor wide{"wide", TensorKind::Activation, {32, 128}};
+  Tensor wide;
+  wide.name = "wide";
+  wide.dims = {32, 128};
   Node broadcast;
   broadcast.name = "broadcast";
   broadcast.op = "Broadcast";

@@ -204,6 +204,15 @@ TEST(Search, SequenceParallelKeepsTheResidualStreamSplit) {
   EXPECT_LT(split.predicted.memory.activations, plain.predicted.memory.activations);
 }
 
+// Where 13 divides nothing all devices do the same, and the report says so.
+TEST(Search, RepeatedWorkIsTold) {
+  auto notesOf = [](const std::string &cluster, const std::string &mesh) {
+    return mustSolve(gpt({8, 64, 128, 8, 2, 512}), cluster, {.mesh = mesh}).notes;
+  };
+  EXPECT_THAT(notesOf("cpu:13", "tp=13"), ::testing::Contains(::testing::HasSubstr("tp=13 splits no product")));
+  EXPECT_THAT(notesOf("cpu:4", "tp=4"), ::testing::Not(::testing::Contains(::testing::HasSubstr("repeat"))));
+}
+
 TEST(Search, PinsAreKept) {
   Problem problem = gpt({8, 64, 128, 8, 2, 512});
   Decision decision =

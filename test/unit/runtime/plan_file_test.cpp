@@ -78,6 +78,13 @@ TEST(PlanFile, MissingFilesAndFolders) {
   EXPECT_THAT(readPlanFile("/nowhere/x.plan").status().message(), HasSubstr("/nowhere/x.plan: cannot be opened"));
   EXPECT_THAT(readPlanFile(testing::TempDir()).status().message(), HasSubstr("not a regular file"));
   EXPECT_THAT(writePlanFile(smallPlan(), "/nowhere/x.plan").message(), HasSubstr("cannot create /nowhere/x.plan"));
+  // What is no file is written to, not replaced.
+  const std::string full = ::testing::TempDir() + "cleave_full";
+  std::filesystem::remove(full);
+  std::filesystem::create_symlink("/dev/full", full);
+  EXPECT_THAT(writePlanFile(smallPlan(), full).message(), HasSubstr("cannot write"));
+  EXPECT_TRUE(std::filesystem::is_symlink(full));
+  std::filesystem::remove(full);
 }
 
 } // namespace
