@@ -127,12 +127,12 @@ std::string Decision::text() const {
   std::string out = fmt::format(
       "cleave-decision 1\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {} {}\n"
       "predicted step {} compute {} exposed {} hidden {} bubble {}\nmemory {} {} {} {} {}\nrate {} "
-      "{}\nsearch {} {} {} {}\n",
+      "{}\nsearch {} {} {}\n",
       mesh.str(), axesText(batchAxes), zero, axesText(zeroAxes), microbatches, name(recompute), schedule, stages,
       predicted.stepSeconds, predicted.computeSeconds, predicted.exposedCommunicationSeconds,
       predicted.hiddenCommunicationSeconds, predicted.bubbleSeconds, memory.parameters, memory.gradients,
       memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu, searchSeconds,
-      gap, gapOfMixes, candidates);
+      gap, candidates);
   if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
   if (gathersAgain) out += "gathers-again 1\n";
   if (exceptLast) out += "keeps last-microbatch\n";
@@ -205,7 +205,6 @@ Result<Decision> Decision::parse(const std::string &text, const std::string &fil
     } else if (key == "search") {
       CLEAVE_RETURN_IF_ERROR(reader.number(decision.searchSeconds));
       CLEAVE_RETURN_IF_ERROR(reader.number(decision.gap));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.gapOfMixes));
       CLEAVE_RETURN_IF_ERROR(reader.integer(decision.candidates));
     } else if (key == "attention") {
       CLEAVE_RETURN_IF_ERROR(reader.choice(attentionNames, number));

@@ -145,8 +145,7 @@ struct Decision {
   std::vector<StageDecision> stageDecisions; // one a stage; not part of text()
   Predicted predicted;
   double searchSeconds = 0;
-  double gap = 0; // how much faster another plan with one ZeRO stage for all parameters may be, of this one's time
-  double gapOfMixes = 0;         // and one that mixes stages, too
+  double gap = 0;                // how much faster another plan may be, of this one's time
   bool gapIsOfAllSplits = false; // of operations, not only of the ways to split them that were looked at
   int64_t candidates =
       0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced

@@ -4,8 +4,6 @@
 namespace cleave::planner {
 namespace {
 
-double turnOf(const Window &window) { return window.hides + window.waited; }
-
 // Where collectives take longer than this, what compute does not hide of them is no less than what they make wait.
 double roomOf(const Window &window) {
   return window.hides + std::max({window.waited, window.links.node, window.links.network});
@@ -26,21 +24,21 @@ LeastContention::LeastContention(const SplitModel &model, const ActivityCosts &a
     if (unit.isBlock) blocks += activity.of(unit.kind, Recompute::None);
   const PassSeconds passes = PassSeconds::of(blocks, microbatches);
   const Window lower = windowOf(model, stages[0], passes), higher = windowOf(model, stages[1], passes);
-  if (turnOf(higher) <= 0) return;
+  if (higher.turn() <= 0) return;
   for (const auto &kind : activity.kinds)
     for (const UnitActivity &one : kind)
-      if (const Window window = windowOf(model, stages[1], PassSeconds::of(one, microbatches)); turnOf(window) > 0)
-        crowding = std::max(crowding, roomOf(window) / turnOf(window));
-  turns = turnOf(lower) / turnOf(higher);
+      if (const Window window = windowOf(model, stages[1], PassSeconds::of(one, microbatches)); window.turn() > 0)
+        crowding = std::max(crowding, roomOf(window) / window.turn());
+  turns = lower.turn() / higher.turn();
   // The busier link first: both together count no more than it.
   auto [first, second] = higher.links.node > higher.links.network
                              ? std::pair(&LinkSeconds::node, &LinkSeconds::network)
                              : std::pair(&LinkSeconds::network, &LinkSeconds::node);
   parts.*first = std::min(1.0, all.hideableLinks.*first / all.hideable);
   parts.*second = std::min(1 - parts.*first, all.hideableLinks.*second / all.hideable);
-  isRoomy = std::max(longest, turnOf(higher)) < roomOf(higher);
-  rates[1] = onLinks(higher.links) / roomFor(higher, {0, longest});
-  const double inLine = std::max({beside[0].hideable + turns * beside[1].hideable, turnOf(lower)});
+  isRoomy = std::max(longest, higher.turn()) < roomOf(higher);
+  rates[1] = std::min(1.0, onLinks(higher.links) / roomFor(higher, {0, longest}));
+  const double inLine = std::max({beside[0].hideable + turns * beside[1].hideable, lower.turn()});
   if (inLine > 0) rates[0] = std::min(rates[1], onLinks(lower.links) / inLine);
   isKnown = true;
 }
@@ -54,17 +52,17 @@ double LeastContention::rate(size_t stage, const Price &price) const {
 }
 
 double LeastContention::roomFor(const Window &higher, const Crowd &crowd) const {
-  return isRoomy ? std::max(crowd.all, turnOf(higher)) : roomOf(higher);
+  return isRoomy ? std::max(crowd.all, higher.turn()) : roomOf(higher);
 }
 
 double LeastContention::lessRoom(const Window &lower, const Window &higher) const {
-  return crowding * std::max(0.0, turnOf(lower) - turns * turnOf(higher));
+  return crowding * std::max(0.0, lower.turn() - turns * higher.turn());
 }
 
 double LeastContention::less(const SplitModel &model, const PassSeconds &passes, const Crowd &crowd) const {
   if (!isKnown) return 0;
   const Window lower = windowOf(model, stages[0], passes), higher = windowOf(model, stages[1], passes);
-  const double inLine = std::max(crowd.inLine + lessRoom(lower, higher), turnOf(lower));
+  const double inLine = std::max(crowd.inLine + lessRoom(lower, higher), lower.turn());
   return std::max(0.0, rates[1] * roomFor(higher, crowd) - onLinks(higher.links)) +
          std::max(0.0, rates[0] * inLine - onLinks(lower.links));
 }

@@ -29,7 +29,7 @@ void MixRefinement::mix() {
   sharpen(found.incumbent());
   std::vector<Setting> mixed;
   const size_t most = space.options.onlyBest ? mostWhereOnlyBest : mostMixed;
-  for (const OpenPlan plan : trials.mixes) {
+  for (const OpenPlan &plan : trials.mixes) {
     if (plan.bound >= found.incumbent() || mixed.size() == most || clock.isOver()) break;
     auto isSame = [&](const Setting &other) {
       return sameMesh(other, plan.setting) && other.microbatches == plan.setting.microbatches &&
@@ -42,7 +42,8 @@ void MixRefinement::mix() {
 }
 
 double MixRefinement::bound(double wanted) {
-  double goal = std::min(wanted, certifiedPart * found.incumbent()), least = infinity;
+  const double close = space.isSmall() ? 1 : certifiedPart;
+  double goal = std::min(wanted, close * found.incumbent()), least = infinity;
   sharpen(goal);
   for (OpenPlan &plan : trials.mixes) {
     if (plan.bound < goal && !clock.isOver()) plan.bound = std::max(plan.bound, branch(plan, {}, goal));
@@ -58,7 +59,8 @@ double MixRefinement::branch(const OpenPlan &plan, const ZeroMixes::Decided &dec
   std::optional<size_t> next;
   withMixes(plan, decided, [&](const StageProblem &stages) {
     bound = boundOfWholeUnits(stages, goal);
-    if (bound < goal) bound = boundStages(stages, found.incumbent(), mostPrograms, {goal, bound}, clock).seconds;
+    KnownPaths *known = &trials.pathsOf(plan.setting);
+    if (bound < goal) bound = boundStages(stages, found.incumbent(), mostPrograms, {goal, bound}, clock, known).seconds;
     const std::vector<size_t> &largest = stages.mixes->largestFirst();
     if (decided.size() < std::min(mostDecided, largest.size())) next = largest[decided.size()];
   });

@@ -159,7 +159,8 @@ private:
     if (!options.progress) return {};
     return [this](double elapsed) {
       double bound = std::min({outcome.bound, trials.bound, reached});
-      for (const OpenPlan &plan : trials.open) bound = std::min(bound, plan.bound);
+      for (const std::vector<OpenPlan> *plans : {&trials.open, &trials.mixes})
+        for (const OpenPlan &plan : *plans) bound = std::min(bound, plan.bound);
       if (found.best) toldBest = found.incumbent(); // those found are recorded anew when they are improved
       options.progress({elapsed, toldBest, bound, trials.candidates, queue.size() + 1, doing});
     };

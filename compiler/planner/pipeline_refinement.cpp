@@ -75,7 +75,8 @@ void PipelineRefinement::certify() {
   for (OpenPlan &plan : open) {
     if (plan.bound >= goal || clock.isOver()) break;
     withStages(plan, [&](const StageProblem &stages, const std::vector<int> &choice) {
-      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, {goal, plan.bound}, clock);
+      KnownPaths *known = &trials.pathsOf(plan.setting);
+      StageBound bound = boundStages(stages, found.slowestAsked(), mostPrograms, {goal, plan.bound}, clock, known);
       plan.bound = std::max(plan.bound, bound.seconds);
       trials.tryCuts(stages, choice, plan.cell->isExact, bound.cuts);
     });

@@ -23,7 +23,7 @@ struct Timed {
   }
 };
 
-constexpr UseSet wholeBits = 3, partialBit = 4, firstSplitBit = 8;
+constexpr UseSet wholeBits = 3, partialBit = 4, unsplitBits = wholeBits | partialBit, firstSplitBit = 8;
 
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
@@ -82,7 +82,7 @@ bool recomputes(const SplitModel &model, bool inSegment, bool inAttention) {
 Timed forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
   if ((uses & partialBit) && produced != partialSum) return {infinity, {}};
   bool wantsWhole = uses & wholeBits;
-  UseSet splits = uses & ~UseSet(7);
+  UseSet splits = uses & ~unsplitBits;
   if (produced == whole) return {};
   if (produced == partialSum || produced == partialExtremum) {
     if (wantsWhole || (produced == partialExtremum && splits))
@@ -103,7 +103,7 @@ Timed forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes,
 // Backward collectives that bring the readers' gradients to the producer's layout.
 Timed backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes, double times) {
   bool partialGradient = uses & 2;
-  UseSet splits = uses & ~UseSet(7);
+  UseSet splits = uses & ~unsplitBits;
   if (produced >= 0) {
     int others = std::popcount(splits & ~(firstSplitBit << produced));
     Timed timed;
@@ -124,7 +124,7 @@ Timed backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes
 // product of the other gradient (Korthikanti et al. 2022, section 4.2.2).
 double keptBytes(Layout produced, UseSet uses, double bytes, double ways, bool gathersAgain) {
   bool wantsWhole = (uses & wholeBits) && !(gathersAgain && produced >= 0);
-  UseSet splits = uses & ~UseSet(7);
+  UseSet splits = uses & ~unsplitBits;
   if (produced == whole || uses == 0) return produced >= 0 ? bytes / ways : bytes;
   if (produced >= 0) {
     int others = std::popcount(splits & ~(firstSplitBit << produced));

@@ -643,8 +643,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   noteRepeatedWork(problem, decision);
   decision.candidates = outcome.candidates;
-  decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
-  decision.gapOfMixes = std::max(0.0, 1 - outcome.boundOfMixes / outcome.best->seconds());
+  decision.gap = std::max(0.0, 1 - outcome.boundOfMixes / outcome.best->seconds());
   decision.gapIsOfAllSplits = outcome.boundsAllSplits;
   if (options.alternatives) {
     decision.alternatives = alternativesOf(problem, cluster, presets, outcome.best->seconds());

@@ -4,7 +4,11 @@
 #include "compiler/planner/cells.h"
 #include "compiler/planner/few_cuts.h"
 #include "compiler/planner/found_plans.h"
+#include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/search_space.h"
+#include <map>
+#include <string>
+#include <tuple>
 
 namespace cleave::planner {
 
@@ -40,6 +44,8 @@ public:
   // The first of them in any case, the others until the clock is over.
   void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
                const std::vector<TimedCut> &cuts);
+  // Of the setting's table.
+  KnownPaths &pathsOf(const Setting &setting) { return paths[{setting.schedule, setting.pp, setting.microbatches}]; }
   // Shardings solved for their own setting, without pipeline.
   void offer(const SplitModel &model, const Assignment &assignment);
 
@@ -66,6 +72,7 @@ private:
   Cells &cells;
   FoundPlans &found;
   const SearchClock &clock;
+  std::map<std::tuple<std::string, int64_t, int64_t>, KnownPaths> paths; // by schedule, ranks and microbatches
 };
 
 // What is done with settings that were tried works on these.

@@ -42,8 +42,8 @@ static std::vector<StageTimes> transfersOf(const StageProblem &problem, const Le
   return times;
 }
 
-StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent)
-    : problem(problem), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
+StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent, KnownPaths *known)
+    : problem(problem), known(known), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
       transfers(transfersOf(problem, least)), lessOfSends(planner::lessOfSends(problem)), held(leastHeld(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
@@ -275,7 +275,14 @@ std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &unit
 std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vector<double> &units) const {
   std::vector<Row> rows;
   if (!schedule) return rows;
-  const std::vector<StageTimes> times = timesOf(units);
+  std::vector<StageTimes> times = timesOf(units);
+  // What messages hold up makes paths long, too: half of it in either pass, since constantOf() counts pairs of these.
+  for (size_t s = 0; s < held.size(); ++s) {
+    times[s].forward += held[s].seconds / 2;
+    times[s].backwardInput += held[s].seconds / 2;
+    times[s].sendForward += held[s].sendForward;
+    times[s].sendBackward += held[s].sendBackward;
+  }
   std::vector<double> work(ranks, 0.0), late(ranks, 0.0);
   for (int s = 0; s < stages; ++s) {
     const StageTimes &stage = times[size_t(s)];
@@ -339,7 +346,7 @@ StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &
         for (const ZeroMixes::Saving &saving : costs.savings)
           if (count[c] > 0) savings.push_back({saving.price, count[c] * saving.bytes});
       });
-    const ZeroMixes::Spent spent = ZeroMixes::spend(std::move(savings), over);
+    const ZeroMixes::Spent spent = ZeroMixes::SortedSavings(std::move(savings)).spend(over);
     seconds += spent.seconds;
     if (seconds <= most) continue;
     most = seconds;
@@ -418,6 +425,8 @@ bool StageRelaxation::isAllowed(const std::vector<double> &units) const {
 }
 
 void StageRelaxation::addRows(std::span<const Row> rows) {
+  if (added.empty()) firstAdded = size_t(program->highs.getNumRow());
+  added.insert(added.end(), rows.begin(), rows.end());
   std::vector<HighsInt> starts, index;
   std::vector<double> value, lower, upper(rows.size(), kHighsInf);
   for (const Row &row : rows) {
@@ -486,6 +495,12 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
     std::vector<double> units(highs.getSolution().col_value);
     units.pop_back();
     std::vector<std::pair<double, Row>> found;
+    for (const Row &row : knownRows(units))
+      if (const double length = seconds(row, units); length > value * (1 + longer)) found.emplace_back(length, row);
+    if (!found.empty()) {
+      addLongest(std::move(found));
+      continue;
+    }
     auto addFrom = [&](const std::vector<double> &point) {
       rows = criticalRows(point);
       for (const Row &row : rows)
@@ -506,20 +521,48 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
       return;
     }
     if (leastLength <= wanted.known) return;
-    std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
-    if (found.size() > pathsOfASolution) found.resize(pathsOfASolution);
-    rows.clear();
-    for (auto &[length, row] : found) rows.push_back(std::move(row));
-    addRows(rows);
+    addLongest(std::move(found));
+  }
+}
+
+void StageRelaxation::addLongest(std::vector<std::pair<double, Row>> found) {
+  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  if (found.size() > pathsOfASolution) found.resize(pathsOfASolution);
+  std::vector<Row> rows;
+  rows.reserve(found.size());
+  for (auto &[length, row] : found) rows.push_back(std::move(row));
+  addRows(rows);
+}
+
+std::vector<StageRelaxation::Row> StageRelaxation::knownRows(const std::vector<double> &units) const {
+  std::vector<Row> rows;
+  std::vector<MixPrices> prices(ranks);
+  if (!known) return rows;
+  for (const SchedulePath &path : *known) {
+    const auto rank = size_t(path.rank);
+    if (problem.mixes && prices[rank].ofClass.empty()) prices[rank] = pricesAt(units, path.rank);
+    addPath(rows, path, {false, true}, prices[rank]);
+  }
+  return rows;
+}
+
+void StageRelaxation::keepPaths() const {
+  if (!known) return;
+  const std::vector<double> &duals = program->highs.getSolution().row_dual;
+  for (size_t i = 0; i < added.size() && firstAdded + i < duals.size(); ++i) {
+    const SchedulePath &path = added[i].path;
+    const bool decides = std::abs(duals[firstAdded + i]) > tolerance;
+    if (decides && std::ranges::find(*known, path) == known->end()) known->push_back(path);
   }
 }
 
 StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
-                       const SearchClock &clock) {
+                       const SearchClock &clock, KnownPaths *paths) {
   StageBound bound;
   auto relax = [&](const StageProblem &stages, double known) {
-    StageRelaxation relaxation(stages, incumbent);
+    StageRelaxation relaxation(stages, incumbent, paths);
     relaxation.tighten(programs, {wanted.goal, known}, clock);
+    relaxation.keepPaths();
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };

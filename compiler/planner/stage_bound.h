@@ -12,6 +12,7 @@
 #pragma once
 #include "compiler/planner/few_cuts.h"
 #include "compiler/planner/schedule/critical_path.h"
+#include "compiler/planner/stage_transfers.h"
 #include "compiler/planner/whole_units.h"
 #include <limits>
 #include <memory>
@@ -27,12 +28,14 @@ struct BoundWanted {
 
 class StageRelaxation {
 public:
-  // `incumbent`: seconds; plans that are not faster are of no interest.
-  StageRelaxation(const StageProblem &problem, double incumbent);
+  // `incumbent`: seconds; plans that are not faster are of no interest. `known`: of the same schedule, ranks and
+  // microbatches.
+  StageRelaxation(const StageProblem &problem, double incumbent, KnownPaths *known = nullptr);
   ~StageRelaxation();
   // Until the bound is as high as wanted, or cannot be, or no path is longer, or it rises no more, or so many programs
   // are solved, or the clock is over: it is a bound at any time.
   void tighten(int programs, const BoundWanted &wanted, const SearchClock &clock = {});
+  void keepPaths() const; // in `known`, those that decided
   // Infinite where nothing fits.
   double bound() const { return best; }
   // Solutions of the programs, rounded: the first units of stages, the latest last.
@@ -82,6 +85,8 @@ private:
   double partOf(const Row &row) const; // of the path's seconds
   // Longest paths to the end of every rank, with these stages' times.
   std::vector<Row> criticalRows(const std::vector<double> &units) const;
+  std::vector<Row> knownRows(const std::vector<double> &units) const;
+  void addLongest(std::vector<std::pair<double, Row>> found);
   std::vector<double> evenUnits() const;
   double constantOf(const Row &row) const;
   double coefficient(const Row &row, const Column &column) const;
@@ -96,11 +101,14 @@ private:
   std::vector<StageTimes> timesOf(const std::vector<double> &units) const;
 
   const StageProblem &problem;
+  KnownPaths *known;
+  std::vector<Row> added; // to the program
+  size_t firstAdded = 0;  // row of the program
   double incumbent, best = 0;
-  double share;                          // chainShare()
   double rateOfLower = 0, rateOfAll = 0; // parts of a unit's compute, a step, that hide ZeroMixes' collectives
   int stages;
   size_t ranks;
+  double share; // chainShare()
   LeastTransfers least;
   std::vector<StageTimes> transfers; // by stage, without its passes
   std::vector<double> lessOfSends;   // by rank
@@ -123,6 +131,6 @@ struct StageBound {
   std::vector<TimedCut> cuts; // those that were not timed have 0 seconds
 };
 StageBound boundStages(const StageProblem &problem, double incumbent, int programs, const BoundWanted &wanted,
-                       const SearchClock &clock = {});
+                       const SearchClock &clock = {}, KnownPaths *paths = nullptr);
 
 } // namespace cleave::planner

@@ -83,7 +83,7 @@ SharedLinks sharedLinks(const SplitModel &model, int zero, const BesideSeconds &
   // Groups of several devices in each of several nodes are busy on both links at once, which counts once.
   const double shared =
       std::min(beside.links.node * node + beside.links.network * network, beside.seconds * std::max(node, network));
-  return {window.hides + window.waited, shared};
+  return {window.turn(), shared};
 }
 
 } // namespace

@@ -1,9 +1,10 @@
 #include "compiler/planner/whole_units.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/stage_transfers.h"
+#include "compiler/planner/whole_recomputation.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -29,6 +30,7 @@ struct KindCosts {
 struct RankSum {
   std::vector<std::pair<int, double>> kinds; // and how many units
   std::vector<size_t> shared;                // parameters that several units read
+  std::vector<std::vector<double>> slots;    // of a given cut: beside `kinds`, of each unit's stage
   UnitState state;
   UnitActivity plain;
   double compute = 0, weights = 0;
@@ -209,23 +211,46 @@ private:
   }
 
   // What saving `over` bytes costs at least, by the ways to compute units again, which may be computed in parts, and by
-  // `others`.
+  // `others`. Of a given cut the units of the commonest kind are whole.
   template <typename CostOf>
   double leastCost(const RankSum &sum, double live, double over, const Savings &others, CostOf costOf) const {
     double best = infinity;
-    auto cost = [&](Savings savings, double left) {
-      const ZeroMixes::Spent spent = ZeroMixes::spend(std::move(savings), left);
-      if (spent.left <= 1e-9 * problem.memoryLimit) best = std::min(best, spent.seconds);
-    };
-    if (!others.empty()) cost(others, over);
-    // The largest of what stands beside the rest while it is computed again.
-    for (auto [limitKind, unused] : sum.kinds)
-      for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways) {
-        Savings savings = others;
-        for (auto [kind, count] : sum.kinds) addWays(savings, kind, count, live, limit.beside, costOf);
-        cost(std::move(savings), over + std::max(0.0, limit.beside - sum.plain.beside));
+    const size_t whole = wholeKind(sum);
+    // The largest of what stands beside the rest while it is computed again; none is.
+    auto attempt = [&](double beside, double left) {
+      Savings savings = others;
+      std::vector<AgainChoice> choices = {{}};
+      for (size_t k = 0; k < sum.kinds.size(); ++k) {
+        auto [kind, count] = sum.kinds[k];
+        if (k != whole) {
+          addWays(savings, kind, count, live, beside, costOf);
+          continue;
+        }
+        std::vector<AgainWay> open;
+        for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
+          if (way.beside <= beside) open.push_back({costOf(kind, way), std::max(0.0, way.saved), way.savedOfLast});
+        }
+        choices = wholeRecomputation(std::move(open), sum.slots[k]);
       }
+      const ZeroMixes::SortedSavings sorted(std::move(savings));
+      for (const AgainChoice &choice : choices) {
+        if (choice.seconds >= best) continue;
+        const ZeroMixes::Spent spent = sorted.spend(left - choice.saved);
+        if (spent.left <= 1e-9 * problem.memoryLimit) best = std::min(best, choice.seconds + spent.seconds);
+      }
+    };
+    if (!others.empty()) attempt(-1, over);
+    for (auto [limitKind, unused] : sum.kinds)
+      for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways)
+        attempt(limit.beside, over + std::max(0.0, limit.beside - sum.plain.beside));
     return best;
+  }
+
+  // Which of the rank's kinds has most units; none where the cut is open.
+  static size_t wholeKind(const RankSum &sum) {
+    if (sum.slots.empty()) return sum.kinds.size();
+    const auto most = std::ranges::max_element(sum.kinds, {}, [](const auto &kind) { return kind.second; });
+    return size_t(most - sum.kinds.begin());
   }
 
   // With ZeRO stages mixed: seconds of a rank that are no less than those of its passes, of which `again` a microbatch
@@ -272,7 +297,11 @@ private:
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
     const double live = problem.leastLive(rank);
-    const double bytes = deviceMemory(model.setting, sum.state, plain, live * problem.kept(plain), buffers).total();
+    double kept = live * problem.kept(plain);
+    if (const size_t whole = wholeKind(sum); whole < sum.kinds.size())
+      for (double slots : sum.slots[whole])
+        kept += (slots - live) * problem.kept(kinds[size_t(sum.kinds[whole].first)].plain);
+    const double bytes = deviceMemory(model.setting, sum.state, plain, kept, buffers).total();
     double again = 0;
     auto secondsOf = [](int, const KindCosts::Way &way) { return way.seconds; };
     if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, {}, secondsOf);
@@ -302,7 +331,7 @@ private:
     const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
     const double late = state.hideable - hidden.seconds + hidden.contention;
     const Window window = windowOf(model, model.setting.zero, passes);
-    const double turn = window.hides + window.waited, steepest = turn > 0 ? std::max(1.0, late / turn) : 1;
+    const double turn = window.turn(), steepest = turn > 0 ? std::max(1.0, late / turn) : 1;
     return late - steepest * microbatches * again;
   }
 
@@ -437,8 +466,12 @@ private:
       }
       buffers += transferBytes(problem, s, begin, end);
       for (int unit = begin; unit < end; ++unit) {
-        add(sum, units[size_t(unit)].kind, 1);
+        const int kind = units[size_t(unit)].kind;
+        add(sum, kind, 1);
         addShared(sum, unit, seen);
+        sum.slots.resize(sum.kinds.size());
+        const auto at = std::ranges::find(sum.kinds, kind, [](const auto &one) { return one.first; });
+        sum.slots[size_t(at - sum.kinds.begin())].push_back(problem.live(s));
       }
     }
     return timesOf(sum, rank, buffers);
@@ -465,151 +498,6 @@ private:
 };
 
 } // namespace
-
-GroupShape pairOfEnds(const StageProblem &problem) {
-  const SplitModel &model = *problem.model;
-  return pairAcross(
-      model.setting.tierBetweenRanks(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)));
-}
-
-namespace {
-
-// Where some borders lie between nodes, or switches, and others do not: all of them.
-std::set<Tier> tiersOfBorders(const StageProblem &problem) {
-  const SplitModel &model = *problem.model;
-  std::set<Tier> tiers;
-  for (int rank = 1; rank < problem.ranks(); ++rank)
-    tiers.insert(model.setting.tierBetweenRanks(*model.cluster, rank - 1, rank));
-  return tiers;
-}
-
-} // namespace
-
-LeastTransfers leastTransfers(const StageProblem &problem) {
-  const std::vector<double> &forward = problem.activity->forwardCrossing,
-                            &backward = problem.activity->backwardCrossing;
-  const SplitModel &model = *problem.model;
-  const size_t count = model.layout->units.size();
-  if (problem.ranks() == 1 || count < 2) return {};
-  const ptrdiff_t end = ptrdiff_t(count);
-  const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
-  const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
-  const std::set<Tier> tiers = tiersOfBorders(problem);
-  auto leastSend = [&](double bytes) {
-    double seconds = infinity;
-    for (Tier tier : tiers) seconds = std::min(seconds, sendSeconds(*model.cluster, tier, bytes));
-    return seconds;
-  };
-  LeastTransfers least;
-  if (in > 0) least.sendForward = leastSend(in);
-  if (back > 0) least.sendBackward = leastSend(back);
-  least.buffer = infinity;
-  for (size_t u = 1; u < count; ++u) least.buffer = std::min(least.buffer, borderBytes(problem, int(u)));
-  least.received = in;
-  least.returned = back;
-  return least;
-}
-
-// Of several units the part that is waited is no less than of the one that waits least. More bytes hold for longer
-// while passes take longer than the messages.
-std::vector<LeastHeld> leastHeld(const StageProblem &problem) {
-  const SplitModel &model = *problem.model;
-  const Cluster &cluster = *model.cluster;
-  const std::vector<Unit> &units = model.layout->units;
-  const int stages = problem.stages(), count = int(units.size());
-  std::vector<LeastHeld> held(static_cast<size_t>(stages));
-  if (problem.ranks() == 1 || count < stages || cluster.node.topology == Link::Topology::Memory) return held;
-  struct Part {
-    double node = infinity, network = infinity; // of a unit's seconds, waited for collectives on a link
-    double seconds = infinity;
-  };
-  std::vector<Part> ofKind(size_t(model.layout->kinds));
-  for (size_t kind = 0; kind < ofKind.size(); ++kind)
-    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-      const UnitActivity &one = problem.activity->of(int(kind), how);
-      if (one.seconds() <= 0) continue;
-      Part &part = ofKind[kind];
-      part.node = std::min(part.node, one.links.node / one.seconds());
-      part.network = std::min(part.network, one.links.network / one.seconds());
-      part.seconds = std::min(part.seconds, one.seconds());
-    }
-  const auto range = [&](const std::vector<double> &crossing) {
-    const auto [least, most] = std::minmax_element(crossing.begin() + 1, crossing.begin() + count);
-    return std::pair(*least, *most);
-  };
-  const auto forward = range(problem.activity->forwardCrossing), backward = range(problem.activity->backwardCrossing);
-  for (int s = 0; s < stages; ++s) {
-    LinkSeconds least, most;
-    std::array<std::pair<double, double>, 2> sends; // least and most, forward and backward
-    for (int way : {0, 1}) {
-      const int other = way == 0 ? s + 1 : s - 1;
-      const auto [few, many] = way == 0 ? forward : backward;
-      if (other < 0 || other >= stages || problem.rankOf(other) == problem.rankOf(s)) continue;
-      const Tier tier = problem.tierBetween(problem.rankOf(s), problem.rankOf(other));
-      least.add(linkSeconds(cluster, tier, few));
-      most.add(linkSeconds(cluster, tier, many));
-      sends[size_t(way)] = {few > 0 ? sendSeconds(cluster, tier, few) : 0,
-                            many > 0 ? sendSeconds(cluster, tier, many) : 0};
-    }
-    Part part;
-    for (int u = s; u <= count - stages + s; ++u) { // each stage has a unit
-      const Part &one = ofKind[size_t(units[size_t(u)].kind)];
-      part.node = std::min(part.node, one.node);
-      part.network = std::min(part.network, one.network);
-      part.seconds = std::min(part.seconds, one.seconds);
-    }
-    if (part.seconds == infinity || most.node + most.network > part.seconds) continue;
-    const double seconds = least.node * part.node + least.network * part.network;
-    // Both messages take as much longer together.
-    auto partOf = [&](int way) {
-      const double own = sends[size_t(way)].first;
-      return own > 0 ? own / (own + sends[size_t(1 - way)].second) : 0;
-    };
-    held[size_t(s)] = {seconds, seconds * partOf(0), seconds * partOf(1)};
-  }
-  return held;
-}
-
-double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
-  double bytes = 0;
-  if (stage > 0) bytes += buffer + problem.live(stage) * received;
-  if (stage + 1 < problem.stages()) bytes += buffer + problem.live(stage) * returned;
-  return bytes;
-}
-
-std::vector<double> lessOfSends(const StageProblem &problem) {
-  std::vector<double> sums(size_t(problem.ranks()));
-  if (!problem.mixes || problem.ranks() == 1) return sums;
-  const SplitModel &model = *problem.model;
-  const std::set<Tier> tiers = tiersOfBorders(problem);
-  const double microbatches = double(model.setting.microbatches);
-  // Of the messages of any border that which takes off most. What collectives wait for it, in whichever pass, is no
-  // more than it keeps its links busy.
-  auto most = [&](const std::vector<double> &crossing, bool isForward) {
-    double most = 0;
-    std::set<double> sizes(crossing.begin(), crossing.end());
-    sizes.erase(0);
-    for (double bytes : sizes)
-      for (Tier tier : tiers)
-        for (bool holdsForward : {false, true}) {
-          const LinkSeconds links = linkSeconds(*model.cluster, tier, bytes);
-          PassSeconds one, sent;
-          (isForward ? one.waitedForward : one.waitedBackward) = sendSeconds(*model.cluster, tier, bytes);
-          (isForward ? one.linksForward : one.linksBackward) = links;
-          (holdsForward ? one.waitedForward : one.waitedBackward) += links.node + links.network;
-          most = std::max(most, problem.mixes->contention().less(model, sent.add(one, microbatches), {}));
-        }
-    return most;
-  };
-  const double forward = most(problem.activity->forwardCrossing, true),
-               backward = most(problem.activity->backwardCrossing, false);
-  for (int s = 0; s < problem.stages(); ++s) {
-    double &sum = sums[size_t(problem.rankOf(s))];
-    if (s + 1 < problem.stages()) sum += forward;
-    if (s > 0) sum += backward;
-  }
-  return sums;
-}
 
 std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
 

@@ -3,9 +3,10 @@
 //
 // A rank is done no sooner than: the first microbatch's way to it, all its own work one after the other, the last
 // gradient's way down to the first rank, and what it does once a step. What it must compute again follows from its own
-// memory. With stages that follow each other on the ranks, this grows with a stage's units: whether any cut stays
-// within a time is decided by giving each stage, from the last one on, as many units as it can take. Where ranks have
-// several stages each, units of the commonest kind are counted: all ranks together must have room for them.
+// memory; of a given cut whole units (whole_recomputation.h). With stages that follow each other on the ranks, this
+// grows with a stage's units: whether any cut stays within a time is decided by giving each stage, from the last one
+// on, as many units as it can take. Where ranks have several stages each, units of the commonest kind are counted: all
+// ranks together must have room for them.
 //
 //   48 blocks of 1 s and a head of 0.6 s on 8 ranks:  some rank has 6.6 s or 7 s of each microbatch, never 48.6 / 8
 #pragma once
@@ -15,26 +16,6 @@ namespace cleave::planner {
 
 // Seconds that no cut is faster than; as soon as that is at least `goal`, just that it is. Infinite: nothing fits.
 double boundOfWholeUnits(const StageProblem &problem, double goal);
-
-// What passes between stages at least, wherever they are cut: seconds, bytes of a border's buffers, and bytes that a
-// stage receives of a microbatch.
-struct LeastTransfers {
-  double sendForward = 0, sendBackward = 0, buffer = 0, received = 0, returned = 0;
-  // Bytes that a stage needs for them.
-  double bytesOf(const StageProblem &problem, int stage) const;
-};
-LeastTransfers leastTransfers(const StageProblem &problem);
-// What collectives and messages on one link at least hold each other up (holdBySends()), in any cut.
-struct LeastHeld {
-  double seconds = 0;                       // of a microbatch's passes, both together
-  double sendForward = 0, sendBackward = 0; // of one message
-};
-std::vector<LeastHeld> leastHeld(const StageProblem &problem); // by stage
-// The ranks of the first and of the last stage, which sum gradients of a parameter that both read.
-GroupShape pairOfEnds(const StageProblem &problem);
-
-// With ZeRO stages mixed: seconds of a step to take off for what each rank sends (LeastContention::less).
-std::vector<double> lessOfSends(const StageProblem &problem);
 
 // Seconds of a microbatch that each rank computes again at least, with problem.firstUnits given.
 std::vector<double> leastAgainOfCut(const StageProblem &problem);

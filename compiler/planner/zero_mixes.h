@@ -23,15 +23,15 @@ public:
     // Of a second that compute may hide, with what it hides of the lower stage's collectives and of all.
     double hides(double ofLower, double ofAll) const { return lower * ofLower + all * ofAll; }
   };
-  static constexpr std::array<Weights, 17> weights = {{{0, 0},
-                                                       {1, 0},
-                                                       {0, 1},
-                                                       {0.125, 0.875},
-                                                       {0.25, 0.75},
-                                                       {0.375, 0.625},
-                                                       {0.5, 0.5},
-                                                       {0.625, 0.375},
-                                                       {0.75, 0.25},
+  static constexpr std::array<Weights, 17> weights = {{{0, 0, 0},
+                                                       {1, 0, 0},
+                                                       {0, 1, 0},
+                                                       {0.125, 0.875, 0},
+                                                       {0.25, 0.75, 0},
+                                                       {0.375, 0.625, 0},
+                                                       {0.5, 0.5, 0},
+                                                       {0.625, 0.375, 0},
+                                                       {0.75, 0.25, 0},
                                                        {0, 0, 1},
                                                        {0.125, 0, 0.875},
                                                        {0.25, 0, 0.75},
@@ -51,12 +51,20 @@ public:
     std::vector<Saving> savings;
   };
 
-  // What saving so many bytes takes: the cheapest first, each in part.
   struct Spent {
     double seconds = 0, left = 0; // left: bytes that cannot be saved
     double price = 0;             // of the last byte
   };
-  static Spent spend(std::vector<Saving> savings, double bytes);
+  // What saving so many bytes takes: the cheapest first, each in part.
+  class SortedSavings {
+  public:
+    explicit SortedSavings(std::vector<Saving> savings);
+    Spent spend(double bytes) const;
+
+  private:
+    std::vector<Saving> savings;
+    std::vector<Saving> before; // of all before each: seconds in place of the price
+  };
 
   // With one of `pairs`. `activity`: of all plans at least. `decided`: parameters' variables whose stage is known, and
   // which of the pair it is.
@@ -82,6 +90,8 @@ public:
   const std::vector<size_t> &largestFirst() const { return largest; }
 
 private:
+  void limitTo(const StateCosts &leanest);
+
   StateCosts state;
   LeastContention links;
   std::vector<LeastContention::Crowd> crowds, sharedCrowds; // beside StateCosts

@@ -188,7 +188,6 @@ Report reportOf(const Json &json) {
   const Json &search = json.at("search");
   report.searchSeconds = search.at("seconds");
   report.gap = search.at("gap");
-  report.gapOfMixes = search.value("gap_of_mixed_zero", report.gap);
   report.gapIsOfAllSplits = search.value("gap_is_of_all_splits", false);
   report.candidates = search.at("candidates");
   report.stages = listOf<Stage>(json.at("stages"), stageOf);
@@ -255,7 +254,6 @@ std::string renderJson(const Report &report) {
       {"search",
        {{"seconds", report.searchSeconds},
         {"gap", report.gap},
-        {"gap_of_mixed_zero", report.gapOfMixes},
         {"gap_is_of_all_splits", report.gapIsOfAllSplits},
         {"candidates", report.candidates}}},
       {"stages", Json::array()},

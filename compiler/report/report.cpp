@@ -80,7 +80,6 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.estimatedMemoryBytes = decision.predicted.memory.total();
   report.searchSeconds = decision.searchSeconds;
   report.gap = decision.gap;
-  report.gapOfMixes = decision.gapOfMixes;
   report.gapIsOfAllSplits = decision.gapIsOfAllSplits;
   report.candidates = decision.candidates;
   report.alternatives = decision.alternatives;
@@ -125,12 +124,8 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 
 std::string comparedPlans(const Report &report) {
   std::string plans = "plans with one ZeRO stage for all parameters";
-  constexpr double shown = 5e-5; // half of the last digit
-  if (report.gapOfMixes > report.gap + shown)
-    plans += fmt::format(" ({:.2f} % with stages by group of parameters)", 100 * report.gapOfMixes);
-  else
-    plans += report.gapIsOfAllSplits ? ", or with stages by group and operations split in the ways that were looked at"
-                                     : ", or with stages by group";
+  plans += report.gapIsOfAllSplits ? ", or with stages by group and operations split in the ways that were looked at"
+                                   : ", or with stages by group";
   plans += ", as many devices in every stage, samples that divide";
   if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";

@@ -48,7 +48,6 @@ struct Report {
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's
   double searchSeconds = 0, gap = 0;
-  double gapOfMixes = 0;
   bool gapIsOfAllSplits = false;
   int64_t candidates = 0;
   std::vector<Stage> stages;

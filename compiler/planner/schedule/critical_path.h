@@ -15,7 +15,12 @@ struct SchedulePath {
   std::vector<double> forward, backwardInput, backwardWeight; // by stage: passes on the path
   std::vector<double> sendForward, sendBackward;              // by stage that sends
   double seconds(std::span<const StageTimes> stages) const;   // `stages`: one for each
+  bool operator==(const SchedulePath &other) const = default;
 };
+
+// Paths through one table that decided bounds of its plans (stage_bound.h). They are paths whatever the stages' times
+// are, and the plans of a table are alike: a bound that begins with those of another takes a few programs, not many.
+using KnownPaths = std::vector<SchedulePath>;
 
 // For each rank a longest path to the end of its last action, with these times; sends of one link are taken not to wait
 // for each other. One entry in `stages` for each stage, or one for all.

@@ -100,7 +100,11 @@ TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
     // So small a model keeps a GPU waiting for its host. What the device does is minimal; which split waits least is
     // only bounded (leastPassSeconds). Pipelines are bounded more loosely.
     Decision unstaged = mustSolve(problem, cluster, {.mesh = "pp=1"}, {.alternatives = false});
-    EXPECT_LE(unstaged.gap, std::string(cluster) == "cpu:4" ? 1e-6 : 1e-4) << cluster;
+    Decision ofOneStage =
+        mustSolve(problem, cluster, {.mesh = "pp=1", .zero = std::to_string(unstaged.zero)}, {.alternatives = false});
+    EXPECT_LE(ofOneStage.gap, std::string(cluster) == "cpu:4" ? 1e-6 : 1e-4) << cluster;
+    EXPECT_EQ(ofOneStage.predicted.stepSeconds, unstaged.predicted.stepSeconds) << cluster;
+    EXPECT_LE(unstaged.gap, 0.006) << cluster; // of plans with stages mixed
     Decision decision = mustSolve(problem, cluster);
     EXPECT_LE(decision.predicted.stepSeconds, unstaged.predicted.stepSeconds * (1 + 1e-9)) << cluster;
     ASSERT_GE(decision.alternatives.size(), 14u);

@@ -320,6 +320,100 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
             feasible * 6); // a mixture of recomputations can be faster than each of them
 }
 
+// Of a given cut each rank computes as much again as the best choice of ways for its units, where blocks are alike.
+TEST(StageBound, OfACutRanksComputeWholeUnitsAgain) {
+  int count = 0, exact = 0, again = 0;
+  for (const char *kind : {"1f1b", "gpipe", "interleaved:2", "looped-bfs:2"})
+    for (int64_t microbatches : {4, 8}) {
+      const Problem problem = testing::gpt({8, 16, 32, 4, 7, 64});
+      Result<Cluster> cluster = parseCluster("a100-80g:2");
+      Setting setting;
+      setting.pp = 2;
+      setting.microbatches = microbatches;
+      setting.schedule = kind;
+      const FirstStages split(problem, *cluster, setting);
+      if (!split.isPossible()) continue;
+      StageProblem stages = split.stages({}, everyWay);
+      const std::vector<Unit> &units = stages.model->layout->units;
+      const bool hasChunks = stages.stages() > 2;
+      stages.firstUnits = hasChunks ? std::vector<int>{0, 2, 4, 6} : std::vector<int>{0, 4};
+      // By rank: seconds again and bytes of every choice.
+      std::vector<std::vector<std::pair<double, double>>> choices(2);
+      eachRecomputation(units, everyWay, [&](const std::vector<Recompute> &recompute) {
+        StagePlan plan;
+        plan.firstUnits = stages.firstUnits;
+        plan.recompute = recompute;
+        const PlanEvaluation evaluation = evaluatePlan(stages, plan);
+        std::vector<double> seconds(2, 0.0), bytes(2, 0.0);
+        for (size_t s = 0; s < stages.firstUnits.size(); ++s) {
+          const auto rank = size_t(stages.rankOf(int(s)));
+          bytes[rank] = evaluation.stages[s].memory.total();
+          const size_t end = s + 1 < stages.firstUnits.size() ? size_t(stages.firstUnits[s + 1]) : units.size();
+          for (auto u = size_t(stages.firstUnits[s]); u < end; ++u)
+            seconds[rank] += stages.activity->of(units[u].kind, recompute[u]).seconds() -
+                             stages.activity->of(units[u].kind, Recompute::None).seconds();
+        }
+        for (size_t rank = 0; rank < 2; ++rank) choices[rank].emplace_back(seconds[rank], bytes[rank]);
+      });
+      for (double part : {0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95}) {
+        double leanest = 0, plain = 0;
+        for (const auto &own : choices) {
+          const auto bytes = [](const auto &choice) { return choice.second; };
+          leanest = std::max(leanest, bytes(*std::ranges::min_element(own, {}, bytes)));
+          plain = std::max(plain, bytes(own.front()));
+        }
+        stages.memoryLimit = leanest + part * (plain - leanest);
+        const std::vector<double> found = leastAgainOfCut(stages);
+        for (size_t rank = 0; rank < 2; ++rank) {
+          double least = infinity;
+          for (auto [seconds, bytes] : choices[rank])
+            if (bytes <= stages.memoryLimit) least = std::min(least, seconds);
+          EXPECT_LE(found[rank], least * (1 + 1e-9)) << kind << part;
+          ++count;
+          again += least > 0;
+          exact += least > 0 && found[rank] >= least * (1 - 1e-6);
+        }
+      }
+    }
+  EXPECT_GE(again, 20) << count;
+  EXPECT_GE(exact * 4, again * 3) << again;
+}
+
+// Paths that another bound met, with another memory, are paths here: nothing is faster, and few programs do.
+TEST(StageBound, BeginsWithPathsOfOthers) {
+  std::mt19937 random(14);
+  int count = 0, higher = 0, lower = 0;
+  for (int round = 0; round < 24; ++round) {
+    const Problem problem = chain(random);
+    Result<Cluster> cluster = parseCluster("v100-32g:2");
+    Setting setting;
+    setting.pp = 2;
+    setting.microbatches = 8;
+    setting.schedule = round % 2 ? "interleaved:2" : "1f1b";
+    const FirstStages split(problem, *cluster, setting);
+    if (!split.isPossible()) continue;
+    StageProblem stages = split.stages({}, everyWay);
+    const Plans plans = enumerate(stages);
+    double leanest = infinity, most = 0;
+    for (auto [seconds, bytes] : plans.all) leanest = std::min(leanest, bytes), most = std::max(most, bytes);
+    KnownPaths known;
+    StageRelaxation before(stages, infinity, &known);
+    before.tighten(60, {});
+    before.keepPaths();
+    EXPECT_FALSE(known.empty());
+    stages.memoryLimit = leanest + 0.3 * (most - leanest);
+    StageRelaxation with(stages, infinity, &known), without(stages, infinity);
+    with.tighten(3, {});
+    without.tighten(3, {});
+    EXPECT_LE(with.bound(), plans.best(stages.memoryLimit) * (1 + 1e-9)) << round;
+    ++count;
+    higher += with.bound() > without.bound() * (1 + 1e-5);
+    lower += with.bound() < without.bound() * (1 - 1e-5);
+  }
+  EXPECT_GE(count, 12);
+  EXPECT_GT(higher, 2 * lower) << higher << " " << lower;
+}
+
 // Stages of chunks that take turns on a rank, of units that differ: the fastest cut is no cut with the shortest slowest
 // stage. With room for everything it is found, and known to be it.
 TEST(StageBound, OfFewCutsTheFastestIsKnown) {
