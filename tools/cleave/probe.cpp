@@ -3,6 +3,7 @@
 #include "compiler/gpu_trials.h"
 #include "compiler/planner/machine_cluster.h"
 #include "compiler/trial_kernels.h"
+#include "runtime/probe/idle_cores.h"
 #include "runtime/probe/machine.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
@@ -16,6 +17,9 @@ struct Options {
   int64_t devices = 0; // 0: one, or all GPUs
   bool cpu = false;
 };
+
+// Of the cores' time: with more of it others', trials of some milliseconds wait for their turn.
+constexpr double disturbed = 0.05;
 
 using Say = std::function<void(const std::string &)>;
 
@@ -52,8 +56,13 @@ int run(const Options &options) {
   if (!options.cpu) gpus = runtime::findGpus();
   int64_t devices = options.devices > 0 ? options.devices : std::max<int64_t>(1, int64_t(gpus.size()));
   if (gpus.empty() && !options.cpu) say("no GPU found: the CPU is measured");
+  const runtime::IdleCores cores;
   Result<planner::Cluster> cluster = gpus.empty() ? probeCpu(devices, say) : probeGpus(gpus, devices, say);
   if (!cluster) return fail(cluster.status());
+  if (const double others = cores.busyWithOthers(); others > disturbed)
+    say(fmt::format("warning: others kept the cores busy for {:.0f} % of the time: what was measured is not what the "
+                    "machine can do; probe it again when it is idle",
+                    100 * others));
   std::string text =
       fmt::format("# Written by `cleave probe{} --devices {}`; docs/cluster.md explains the keys. Measured, "
                   "with all devices active:\n{}{}",
