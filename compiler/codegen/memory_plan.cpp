@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <random>
 
 namespace cleave::codegen {
 namespace {
@@ -61,8 +62,8 @@ void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
   }
 }
 
-// Attempts beside the three sorted orders: a first fit of n buffers takes up to n^2 steps.
-size_t turns(size_t buffers) { return std::min<size_t>(200, 200'000 / std::max<size_t>(1, buffers)); }
+// Further attempts from each of the three sorted orders on: a first fit of n buffers takes up to n^2 steps.
+size_t turns(size_t buffers) { return std::min<size_t>(2000, 200'000 / std::max<size_t>(1, buffers)); }
 
 } // namespace
 
@@ -72,7 +73,8 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   plan.offsets.assign(buffers.size(), 0);
   plan.peak = std::numeric_limits<int64_t>::max();
 
-  std::vector<size_t> order(buffers.size()), best;
+  std::vector<size_t> order(buffers.size());
+  std::vector<std::vector<size_t>> sorted; // orders
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> offsets(buffers.size());
   size_t place = 0; // where the last attempt gave up
@@ -81,7 +83,6 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
     if (peak >= plan.peak) return;
     plan.peak = peak;
     plan.offsets = offsets;
-    best = order;
   };
   auto attempt = [&](auto weight, auto tieBreak) { // decreasing
     if (plan.peak == plan.lowerBound) return;
@@ -90,6 +91,7 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
       return tieBreak(a) != tieBreak(b) ? tieBreak(a) > tieBreak(b) : a < b;
     });
     tryOrder();
+    sorted.push_back(order);
   };
   auto size = [&](size_t i) { return buffers[i].bytes; };
   auto duration = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
@@ -97,12 +99,16 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   attempt(size, duration);
   attempt(area, size); // long-lived buffers at the bottom
   attempt(duration, size);
-  // What did not fit goes first, and again.
-  order = best;
-  for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
-    tryOrder();
-    if (place < order.size())
-      std::rotate(order.begin(), order.begin() + ptrdiff_t(place), order.begin() + ptrdiff_t(place) + 1);
+  // What did not fit goes somewhere before, again and again.
+  std::mt19937 random; // its numbers are the same everywhere
+  for (std::vector<size_t> &one : sorted) {
+    order.swap(one);
+    for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
+      tryOrder();
+      if (place == 0 || place == order.size()) continue;
+      const auto from = order.begin() + ptrdiff_t(place);
+      std::rotate(order.begin() + ptrdiff_t(random() % place), from, from + 1);
+    }
   }
   return plan;
 }

@@ -74,14 +74,25 @@ public:
   void widenWhereRead() {
     for (Operation &op : block) {
       if (!isa<onnx::CastOp>(op) || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
-      auto bits = [](Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); };
-      if (bits(op.getOperand(0)) >= bits(op.getResult(0))) continue;
+      if (bitsOf(op.getOperand(0)) >= bitsOf(op.getResult(0))) continue;
       const int64_t own = stageOf[&op];
       std::optional<int64_t> reader;
       for (Operation *user : op.getUsers())
         if (auto found = stageOf.find(user); found != stageOf.end())
           reader = std::max(reader.value_or(0), found->second);
       if (reader && *reader < own && op.getOperand(0).hasOneUse()) adopt(&op, *reader);
+    }
+  }
+
+  // A gradient that an earlier stage reads in 16 bits only is sent so.
+  void narrowWhereMade() {
+    for (Operation &op : block) {
+      if (!isa<onnx::CastOp>(op) || phaseOf(&op) != "backward" || !stageOf.contains(&op)) continue;
+      if (bitsOf(op.getOperand(0)) <= bitsOf(op.getResult(0)) || !op.getOperand(0).hasOneUse()) continue;
+      Operation *made = op.getOperand(0).getDefiningOp();
+      if (!made || phaseOf(made) != "backward") continue;
+      if (auto maker = stageOf.find(made); maker != stageOf.end() && maker->second > stageOf[&op])
+        adopt(&op, maker->second);
     }
   }
 
@@ -136,6 +147,7 @@ private:
     op->setAttr(stageAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 64), stage));
   }
   static bool isForward(Operation *op) { return phaseOf(op) == "forward"; }
+  static unsigned bitsOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(); }
   std::optional<int64_t> stageOfValue(Value value) const {
     auto found = stageOf.find(value.getDefiningOp());
     return found == stageOf.end() ? std::nullopt : std::optional(found->second);
@@ -286,6 +298,7 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
     if (failed(assignment.run(stages))) return signalPassFailure();
     assignment.sumWhereMade();
     assignment.widenWhereRead();
+    assignment.narrowWhereMade();
     if (failed(accumulateApart(accumulate, final, assignment))) return signalPassFailure();
     if (evaluate && failed(StageAssignment(evaluate).run(stages))) return signalPassFailure();
   }

@@ -8,6 +8,7 @@
 //   own_part(Mul(x, y), tp, dim 0)                 ->  Mul(own_part(x), own_part(y)), if nobody reads it whole
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "compiler/partition/stages.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -86,6 +87,12 @@ private:
     }
     if (!own) return {};
     own->setDiscardableAttrs(llvm::to_vector(whole->getDiscardableAttrs()));
+    // What the backward pass takes of an activation belongs there, and to the stage that reads it.
+    if (Attribute phase = part->getAttr(phaseAttr); phase && phase != whole->getAttr(phaseAttr)) {
+      own->setAttr(phaseAttr, phase);
+      own->removeAttr(stageAttr);
+      if (Attribute stage = part->getAttr(stageAttr)) own->setAttr(stageAttr, stage);
+    }
     return own->getResult(0);
   }
 

@@ -174,7 +174,7 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       const Flow &flow = model.flows[size_t(index)];
       const double bytes = sentBytes(model, flow, choice);
       costs.forwardCrossing[border] += bytes;
-      if (flow.gradient) costs.backwardCrossing[border] += bytes;
+      if (flow.gradient) costs.backwardCrossing[border] += bytes * flow.gradientRatio;
     }
   }
   return costs;

@@ -231,12 +231,14 @@ private:
   }
 
   // What a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its gradient
-  // likewise: buffers for all microbatches in flight, where transferBytes() has two.
+  // likewise: buffers for all microbatches in flight, where transferBytes() has two. All terms of a gradient are
+  // received before they are added up.
   void addPassing(const StageProblem &own, int stage, int first, int end) {
     const int rank = problem.rankOf(stage);
     for (size_t p = 0; p < layout.passing.size() && problem.ranks() > 1; ++p) {
       const UnitLayout::Passing &passing = layout.passing[p];
       if (passing.from < first || passing.from >= end) continue;
+      const Flow &flow = own.model->flows[size_t(passing.flow)];
       std::set<int> readers;
       for (int unit : passing.readers)
         if (unit >= end) readers.insert(stageOfUnit(unit));
@@ -245,9 +247,14 @@ private:
         const bool waits = reader > stage + 1 || problem.rankOf(reader) == rank;
         const double count = waits ? std::max(2.0, problem.live(stage)) : 2;
         buffers += count;
-        if (own.model->flows[size_t(passing.flow)].gradient)
-          ranks[size_t(problem.rankOf(reader))].buffers += (count - 2) * of(reader).activity->passing[p];
+        if (flow.gradient)
+          ranks[size_t(problem.rankOf(reader))].buffers +=
+              (count - 2) * flow.gradientRatio * of(reader).activity->passing[p];
       }
+      // Each reader sends a term of its gradient; transferBytes() has one of them.
+      if (flow.gradient && readers.size() > 1)
+        ranks[size_t(rank)].buffers +=
+            double(readers.size() - 1) * problem.live(stage) * flow.gradientRatio * own.activity->passing[p];
       if (buffers > 2) ranks[size_t(rank)].buffers += (buffers - 2) * own.activity->passing[p];
     }
   }

@@ -162,6 +162,7 @@ struct Flow {
   std::vector<Read> reads;
   double bytes = 0;              // on one device when not split over tp, one microbatch
   bool gradient = false;         // flows back
+  double gradientRatio = 1;      // bytes of its gradient for a byte of it (gradients.h)
   bool saved = false;            // kept for the backward pass
   bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
   bool madeAgain = false;        // likewise, from others or where another one lies, but for copies that were gathered

@@ -249,6 +249,7 @@ private:
         flow.producer = model.variableOfTensor[t];
       flow.anyLayout = tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Activation;
       flow.gradient = facts.needsGradient[t];
+      flow.gradientRatio = facts.gradientRatios[t];
       flow.saved = facts.kept[t];
       const bool isView = producer >= 0 && looksThrough(problem.nodes[size_t(producer)]);
       flow.savedWhereSmall = tensor.saved && producer >= 0 && !isView;

@@ -100,6 +100,8 @@ SPLITS = {
     "pp2full": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--recompute", "full"]),
     "pp4exceptlast": (4, ["--mesh", "pp=4", "--schedule", "gpipe", "--microbatches", "4", "--recompute", "except-last"]),
     "pp2zbh1selective": (2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4", "--recompute", "selective"]),
+    "tp2pp2zbvselective": (4, ["--mesh", "tp=2,pp=2", "--schedule", "zb-v", "--microbatches", "4", "--recompute",
+                               "selective"]),
     "pp2zbh2full": (2, ["--mesh", "pp=2", "--schedule", "zb-h2", "--microbatches", "4", "--recompute", "full"]),
     "pp2bystage": (2, ["--mesh", "pp=2", "--schedule", "interleaved:2", "--microbatches", "4", "--recompute",
                        "full,none,selective,full:except-last"]),
@@ -164,6 +166,7 @@ GPU_FULL = ["single", "ddp4", "zero3x4", "megatron4", "pp2"]
 # In 16 bits: one device, and splits of every kind.
 LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("bert_tiny", "zero3x4", "bf16"),
        ("llama_tiny", "pp2", "bf16"), ("resnet_cifar", "ddp4", "bf16"), ("llama_tiny", "cp2", "bf16"),
+       ("llama_tiny", "tp2pp2zbvselective", "bf16"),
        ("bert_tiny", "tp2pp2cp2", "bf16"), ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"),
        ("mingpt_nano", "zero3x4", "fp16"), ("mlp", "pp2", "fp16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),

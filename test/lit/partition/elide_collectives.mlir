@@ -17,6 +17,15 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
     %1 = dist.own_part %0 {axes = ["dp"], dim = 0 : i64} : (tensor<8x3xf32>) -> tensor<4x3xf32>
     return %1 : tensor<4x3xf32>
   }
+  // The backward pass repeats its part of an activation itself, on its own stage.
+  // CHECK-LABEL: func.func @repeated_in_the_backward_pass
+  // CHECK-NEXT:    onnx.Broadcast %arg0 {cleave.phase = "backward", cleave.stage = 1 : i64, dims = array<i64: 1>
+  // CHECK-NEXT:    return
+  func.func @repeated_in_the_backward_pass(%x: tensor<3xf32>) -> tensor<4x3xf32> {
+    %0 = onnx.Broadcast %x {cleave.phase = "forward", cleave.stage = 0 : i64, dims = array<i64: 1>, shape = array<i64: 8, 3>} : (tensor<3xf32>) -> tensor<8x3xf32>
+    %1 = dist.own_part %0 {axes = ["dp"], cleave.phase = "backward", cleave.stage = 1 : i64, dim = 0 : i64} : (tensor<8x3xf32>) -> tensor<4x3xf32>
+    return %1 : tensor<4x3xf32>
+  }
   // A part of what is not repeated.
   // CHECK-LABEL: func.func @own
   // CHECK:         dist.own_part
