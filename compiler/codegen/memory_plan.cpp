@@ -1,8 +1,8 @@
 #include "compiler/codegen/memory_plan.h"
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <random>
 
 namespace cleave::codegen {
 namespace {
@@ -100,14 +100,15 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   attempt(area, size); // long-lived buffers at the bottom
   attempt(duration, size);
   // What did not fit goes somewhere before, again and again.
-  std::mt19937 random; // its numbers are the same everywhere
+  uint64_t random = 1; // Knuth's linear congruential generator (MMIX): the same numbers everywhere
   for (std::vector<size_t> &one : sorted) {
     order.swap(one);
     for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
       tryOrder();
       if (place == 0 || place == order.size()) continue;
       const auto from = order.begin() + ptrdiff_t(place);
-      std::rotate(order.begin() + ptrdiff_t(random() % place), from, from + 1);
+      random = random * 6364136223846793005 + 1442695040888963407;
+      std::rotate(order.begin() + ptrdiff_t((random >> 32) % place), from, from + 1);
     }
   }
   return plan;

@@ -132,12 +132,35 @@ private:
       clone->setAttr(againAttr, number);
     }
     for (auto [read, again] : rereads) shareRead(read, again, segment);
+    Operation *last = before->getPrevNode();
     for (Operation *op : ops)
       for (Value result : op->getResults())
         if (isDropped(result))
           result.replaceUsesWithIf(mapping.lookup(result), [&](OpOperand &use) {
             return phaseOf(use.getOwner()) == "backward" && isHere(use.getOwner(), op);
           });
+    sinkGradients(mapping.lookup(ops.front()->getResult(0)).getDefiningOp(), last);
+  }
+
+  // Products of the gradients behind a segment that only gradients of the segment read, such as that of an MLP's last
+  // product, come after what is computed again (from `first` to `last`): four times as large as what they are made of,
+  // which has to stay anyway, they would lie beside all of it.
+  void sinkGradients(Operation *first, Operation *last) {
+    SmallVector<std::pair<Operation *, Operation *>> moves; // and before which
+    for (Operation *op = first->getPrevNode(); op && phaseOf(op) == "backward" && !op->hasAttr(againAttr);
+         op = op->getPrevNode()) {
+      if (!isa<onnx::ContractOp>(op)) continue;
+      Operation *reader = nullptr;
+      for (Operation *user : op->getUsers())
+        if (!reader || user->isBeforeInBlock(reader)) reader = user;
+      if (!reader || phaseOf(reader) != "backward" || !last->isBeforeInBlock(reader)) continue;
+      const bool stays = llvm::all_of(op->getOperands(), [&](Value operand) {
+        return isFree(operand.getDefiningOp()) ||
+               llvm::any_of(operand.getUsers(), [&](Operation *user) { return !user->isBeforeInBlock(reader); });
+      });
+      if (stays) moves.emplace_back(op, reader);
+    }
+    for (auto [op, reader] : moves) op->moveBefore(reader);
   }
 
   // The segment's gradients use the parameter that was read for computing it again, where no other segment reads it:

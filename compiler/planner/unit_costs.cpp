@@ -52,10 +52,23 @@ Workspace workspaceOf(const Setting &setting, const UnitState &state) {
   return space;
 }
 
+namespace {
+
+// Of the last microbatch: a gradient that is made, beside the parts of means that were scattered before and wait for a
+// number of all gradients; those of the largest gradient are not there while it is made. What the loss has in hand,
+// which is often most, is gone by then.
+double besideScattered(const Setting &setting, const UnitState &state) {
+  const bool scatters = setting.zero >= 1 && setting.gradientWays() > 1 && setting.addsUpGradients();
+  if (!scatters || !setting.meetsAtUpdate) return 0;
+  return state.largestGradient + std::max(0.0, state.means - state.largestGradient / double(setting.zeroWays()));
+}
+
+} // namespace
+
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state) {
   const Workspace space = workspaceOf(setting, state);
-  return std::max(largest, space.update) + space.always + space.buckets + space.scattered + space.gathered +
-         space.moved;
+  return std::max({largest, besideScattered(setting, state), space.update}) + space.always + space.buckets +
+         space.scattered + space.gathered + space.moved;
 }
 
 namespace {

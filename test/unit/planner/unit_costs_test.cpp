@@ -267,6 +267,25 @@ TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   EXPECT_EQ(workspaceBytes(setting, 0, state) - scalars, 150e6);
 }
 
+// ZeRO-1 of the classifier (61 MB of gradients, 34 of one layer) on four devices, with a norm to clip by: its plan has
+// 67,932,416 bytes in hand beside its state and the sums of gradients.
+TEST(UnitCosts, PartsThatWaitForTheNormStandBesideGradients) {
+  Setting setting;
+  setting.dp = 4;
+  setting.zero = 1;
+  setting.microbatches = 2;
+  setting.meetsAtUpdate = true;
+  UnitState state;
+  state.parameters = state.gradients = 61098920;
+  state.means = state.gradients / 4;
+  state.largestGradient = 4.0 * 2048 * 4096;
+  const double inHand = workspaceBytes(setting, state.largestGradient, state);
+  EXPECT_GE(inHand, 67932416);
+  EXPECT_LE(inHand, 1.1 * 67932416);
+  setting.meetsAtUpdate = false; // each part is used and done with
+  EXPECT_LT(workspaceBytes(setting, state.largestGradient, state), inHand);
+}
+
 // Everything in memory begins at a multiple of 64 bytes: a bias of three numbers takes as much as one of sixteen, and
 // so do its gradient (beside the sum of its squares), each of its states, and what is kept of three samples.
 TEST(UnitCosts, WhatIsSmallTakesAWholeLine) {
