@@ -261,6 +261,7 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "unequal stages";
+  row.isExecutable = false;
   row.schedule = "1f1b";
   row.mesh.axes.push_back({"pp", int64_t(plan->stages.size())});
   row.zero = plan->zero;
@@ -286,6 +287,7 @@ std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFact
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "uneven batch";
+  row.isExecutable = false;
   row.schedule = plan->setting.schedule;
   row.mesh = plan->setting.mesh();
   row.zero = plan->setting.zero;

@@ -35,7 +35,8 @@ Json alternativeJson(const Alternative &row) {
           {"memory_bytes_per_device", row.memoryBytes},
           {"fits", row.fits},
           {"why_not", row.whyNot},
-          {"offload", planner::name(row.offload)}};
+          {"offload", planner::name(row.offload)},
+          {"executable", row.isExecutable}};
 }
 
 planner::StepPart stepPartOf(const std::string &name) {
@@ -57,6 +58,7 @@ Alternative alternativeOf(const Json &json) {
   row.fits = json.at("fits");
   row.whyNot = json.at("why_not");
   planner::parseOffload(json.value("offload", "none"), row.offload);
+  row.isExecutable = json.value("executable", true);
   return row;
 }
 
@@ -260,6 +262,7 @@ std::string renderJson(const Report &report) {
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},
       {"alternatives", Json::array()},
+      {"fastest", fasterThanTheChoice(report) ? fasterThanTheChoice(report)->name : "choice"},
       {"time", Json::array()},
       {"memory_over_time", Json::array()},
       {"sensitivity", Json::array()},

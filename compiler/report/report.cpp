@@ -61,6 +61,14 @@ std::string formatSeconds(double seconds) {
   return scaled(seconds * 1e6, 1000, {"us", "ms"});
 }
 
+const planner::Alternative *fasterThanTheChoice(const Report &report) {
+  const planner::Alternative *fastest = nullptr;
+  double seconds = report.predicted.stepSeconds;
+  for (const planner::Alternative &row : report.alternatives)
+    if (!row.isExecutable && row.fits && row.stepSeconds < seconds) seconds = row.stepSeconds, fastest = &row;
+  return fastest;
+}
+
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision) {
   Report report;
   report.model = problem.name;
