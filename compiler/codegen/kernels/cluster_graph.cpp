@@ -108,6 +108,7 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   label();
+  findWaiting();
   // A pipeline's stages agree to the last bit. And where an update waits for the sign of an overflow, which is made of
   // sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
   Operation *function = block.getParentOp();
@@ -117,7 +118,9 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
-    clusters.push_back({{&op}, keepsRules ? ruleOf(&op) : std::nullopt});
+    std::optional<Attribute> rule = keepsRules ? ruleOf(&op) : std::nullopt;
+    if (rule && !*rule && waiting.contains(&op)) rule = UnitAttr::get(op.getContext());
+    clusters.push_back({{&op}, rule});
   }
   absorbIntoReductions();
   mergeAlongValues();
@@ -168,6 +171,30 @@ void ClusterGraph::label() {
     for (Operation *user : op.getUsers()) late = std::min(late, labels[user]);
     if (late > labels[&op] && isWorthDelaying(&op, late)) labels[&op] = late;
   }
+}
+
+// What chooses between the old and the new by one sign for all of a tensor, what is made for that alone (of the sign's
+// own making nothing), and what is made of it: a copy in 16 bits.
+void ClusterGraph::findWaiting() {
+  llvm::SmallPtrSet<Operation *, 32> ahead; // the sign is made of them
+  SmallVector<Operation *> work;
+  for (Operation &op : block) {
+    auto choice = dyn_cast<onnx::WhereOp>(op);
+    auto spread = choice ? choice.getCondition().getDefiningOp<onnx::BroadcastOp>() : nullptr;
+    if (!spread || cast<RankedTensorType>(spread.getX().getType()).getNumElements() != 1) continue;
+    waiting.insert(&op);
+    if (ahead.insert(spread).second) work.push_back(spread);
+  }
+  while (!work.empty())
+    for (Value operand : work.pop_back_val()->getOperands())
+      if (Operation *def = operand.getDefiningOp(); def && ahead.insert(def).second) work.push_back(def);
+  for (Operation &op : llvm::reverse(block))
+    if (!ahead.contains(&op) && !op.use_empty() &&
+        llvm::all_of(op.getUsers(), [&](Operation *user) { return waiting.contains(user); }))
+      waiting.insert(&op);
+  for (Operation &op : block)
+    if (llvm::any_of(op.getOperands(), [&](Value operand) { return waiting.contains(operand.getDefiningOp()); }))
+      waiting.insert(&op);
 }
 
 // Bytes that must be kept for the op to run late, together with at most so many others that nothing else needs early.

@@ -27,10 +27,11 @@ private:
   struct Cluster {
     llvm::SmallVector<mlir::Operation *> ops;
     // Stages that hold copies of a parameter make the same kernels of its rule, if it is merged with nothing else: the
-    // rule's parameter, null outside rules; none where it does not matter.
+    // rule's parameter, null outside rules (a unit, where it waits for a sign); none where it does not matter.
     std::optional<mlir::Attribute> rule;
   };
   void label();
+  void findWaiting();
   bool isWorthDelaying(mlir::Operation *op, int64_t until) const;
   int64_t keptFor(mlir::Operation *op, int64_t until, size_t others) const;
   void absorbIntoReductions();
@@ -44,6 +45,7 @@ private:
   mlir::Block &block;
   llvm::DenseMap<mlir::Operation *, int64_t> position, labels;
   llvm::DenseMap<mlir::Operation *, int> clusterOfOp;
+  llvm::DenseSet<mlir::Operation *> waiting; // for one sign that decides whether there is an update
   std::vector<Cluster> clusters;
 };
 
