@@ -133,13 +133,24 @@ double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity
   return all;
 }
 
+namespace {
+
+// Into how many parts ZeRO cuts what is exchanged: a parameter's gradient, as that parameter's stage says.
+double partsOf(const SplitModel &model, const Exchange &exchange) {
+  if (!exchange.isCut) return 1;
+  const int home = model.variableOfTensor[size_t(exchange.tensors[0])];
+  return model.zeroStage(model.variables[size_t(home)].index) >= 1 ? double(model.setting.zeroWays()) : 1;
+}
+
+} // namespace
+
 Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
   Price price;
   const bool again = isComputedAgain(model, variable);
   for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
     double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
     GroupShape group = exchange.group;
-    double bytes = exchange.bytes / double(exchange.isCut && model.setting.zero >= 1 ? model.setting.zeroWays() : 1);
+    double bytes = exchange.bytes / partsOf(model, exchange);
     if (exchange.isOverBatch()) {
       group = model.setting.group(*model.cluster, model.setting.batchSet());
       if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);

@@ -1,11 +1,13 @@
 // The splits that 2D, 2.5D and 3D tensor parallelism and expert parallelism are known by, against the papers' layouts.
 #include "compiler/planner/breakdown.h"
+#include "compiler/planner/decided_model.h"
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/search.h"
 #include "compiler/planner/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gmock/gmock.h>
 #include <map>
+#include <set>
 
 namespace cleave::planner {
 namespace {
@@ -177,6 +179,35 @@ TEST(LaidAxes, GradientsAreSummedOverTheDevicesThatHaveTheSameExperts) {
     if (one.why == "gradients are summed over the batch") bytes[dist::Sharding{{one.axes}, {}, {}}.str()] += one.bytes;
   EXPECT_DOUBLE_EQ(bytes["[{dp,ep}]"], 4 * (64 * 64 + 64 * 4 + 8));
   EXPECT_DOUBLE_EQ(bytes["[{dp}]"], 4 * 2 * (4 * 64 * 256) / 2);
+}
+
+// What a grid exchanges of a parameter's gradient is cut as that parameter's ZeRO stage says, not as the highest does.
+TEST(LaidAxes, AGradientThatIsNotCutIsExchangedWhole) {
+  const Problem problem = gpt({8, 64, 128, 8, 2, 512});
+  const Cluster cluster = *parseCluster("cpu:16");
+  Result<Decision> decision = decide(problem, "cpu:16", {.mesh = "dp=2", .microbatches = "1", .like = "3d"});
+  ASSERT_TRUE(decision) << decision.status().message();
+  auto exchanged = [](const DecidedModel &of) {
+    double seconds = 0;
+    for (size_t v = 0; v < of.model.variables.size(); ++v)
+      if (const Variable &variable = of.model.variables[v]; !variable.isHome)
+        seconds += exchangePrice(of.model, variable, size_t(of.choice[v])).exposed;
+    return seconds;
+  };
+  const DecidedModel sharded = *decidedModel(problem, cluster, *decision);
+  DecidedModel plain = sharded; // with ZeRO 0 for all
+  plain.model.setting.zero = 0;
+  const double less = exchanged(plain) - exchanged(sharded);
+  EXPECT_GT(less, 1e-3 * exchanged(plain));
+  std::set<std::string> all;
+  double each = 0;
+  for (const Tensor &tensor : problem.tensors) {
+    if (tensor.kind != TensorKind::Parameter) continue;
+    all.insert(tensor.name);
+    each += exchanged(sharded.withLowerZero(0, {tensor.name})) - exchanged(sharded);
+  }
+  EXPECT_NEAR(exchanged(sharded.withLowerZero(0, all)), exchanged(plain), 1e-9 * exchanged(plain));
+  EXPECT_NEAR(each, less, 1e-9 * exchanged(plain));
 }
 
 TEST(LaidAxes, WhatFormsNoGridOrHasNoExpertsIsRefused) {
