@@ -113,8 +113,8 @@ void MixRefinement::mixFrom(Solution solution) {
   const StateCosts state = costState(from, solution.choice);
   const StageProblem stages = space.stagesOf(from, activity, state);
   const double work = double(from.setting.microbatches * from.setting.pp) + double(solution.choice.size());
-  mixZero(stages, openZeroStages(space.constraints, from.setting), solution.choice, int64_t(mixingWork / work), model,
-          solution.plan, solution.evaluation, clock);
+  mixZero(stages, openZeroStages(space.constraints, from.setting), solution.choice, int64_t(mixingWork / work),
+          found.secondsOf(from.setting), model, solution.plan, solution.evaluation, clock);
   solution.model = std::move(model);
   found.record(std::move(solution));
 }

@@ -13,10 +13,11 @@
 
 namespace cleave::planner {
 
-// `model`, `plan` and `evaluation` are replaced where a faster plan is found that fits; at most `mostPrices` are
-// priced, until the clock is over. `open`: ZeRO stages allowed. Deterministic but for the clock.
+// `model`, `plan` and `evaluation` are replaced where a plan is found that fits and is faster, and faster than `worth`
+// seconds; at most `mostPrices` are priced, until the clock is over. `open`: ZeRO stages allowed. Deterministic but for
+// the clock.
 void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
-             int64_t mostPrices, std::shared_ptr<SplitModel> &model, StagePlan &plan, PlanEvaluation &evaluation,
-             const SearchClock &clock);
+             int64_t mostPrices, double worth, std::shared_ptr<SplitModel> &model, StagePlan &plan,
+             PlanEvaluation &evaluation, const SearchClock &clock);
 
 } // namespace cleave::planner

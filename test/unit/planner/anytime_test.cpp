@@ -129,7 +129,7 @@ TEST(SearchParts, EveryOneStops) {
   improvePlan(stages, plan, 1000, choice, evaluation, over);
   EXPECT_EQ(choice, split.first.choice);
   auto mixed = std::make_shared<SplitModel>(split.first.model);
-  mixZero(stages, {0, 1, 2, 3}, choice, 1000, mixed, plan, evaluation, over);
+  mixZero(stages, {0, 1, 2, 3}, choice, 1000, infinity, mixed, plan, evaluation, over);
   EXPECT_TRUE(mixed->lowers.empty());
   EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, infinity, over));
 }
