@@ -57,11 +57,13 @@ public:
     outcome.bound = std::min(outcome.bound, found.incumbent());
     outcome.boundOfMixes = std::min(outcome.boundOfMixes, outcome.bound);
     outcome.boundOfAllSplits = std::min(outcome.boundOfAllSplits, outcome.bound);
-    if (outcome.isComplete && found.best && clock.isOver())
+    outcome.wasStopped = clock.isOver();
+    if (outcome.isComplete && found.best && outcome.wasStopped)
       outcome.notes.push_back(fmt::format(
           "the search was stopped after {:.1f} s: all settings were looked at, but the best plans and the bounds of "
           "others might still have been improved",
           clock.elapsed()));
+    for (const std::string &refusal : trials.refusals) outcome.notes.push_back("left out: " + refusal);
     outcome.candidates = trials.candidates;
     if (!found.best && !found.leastMemory && outcome.reason) outcome.reason = space.whyNothing();
     outcome.byMesh = found.fastestFirst();

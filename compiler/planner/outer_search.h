@@ -20,7 +20,8 @@ struct Outcome {
   double boundOfMixes = 0;             // nor with stages mixed: no more than `bound`
   double boundOfAllSplits = 0;         // of operations, if that is known: no sharper than `bound`
   int64_t candidates = 0;
-  bool isComplete = true; // false: stopped by the time limit
+  bool isComplete = true;  // false: stopped by the time limit
+  bool wasStopped = false; // by the time limit, if only where it had no setting left to look at
   std::vector<std::string> notes;
   Status reason; // why nothing could be tried at all
 };

@@ -243,6 +243,11 @@ std::string notExecuted(double seconds, const std::string &what, Decision &decis
   return fmt::format("{:.1f} % faster, but cannot be executed yet", faster);
 }
 
+// A note; where all of the time is over another one says so.
+std::string partIsOver(const std::string &what) {
+  return fmt::format("the part of --search-seconds that is for {} was over before all were priced", what);
+}
+
 // Stages of different device counts, where the splits that were asked for leave that open: what they would bring. They
 // are no plan to choose, as nothing executes them.
 std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
@@ -256,8 +261,10 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   const SearchOptions how = time.beside(2, "pricing stages of different device counts");
   SearchClock::Tell tell;
   if (how.progress) tell = [&](double elapsed) { how.progress({.seconds = elapsed}); };
-  std::optional<UnequalPlan> plan = bestUnequalStages(
-      problem, facts, cluster, given, worthShowing * decision.predicted.stepSeconds, SearchClock(how.seconds, tell));
+  const SearchClock clock(how.seconds, tell);
+  std::optional<UnequalPlan> plan =
+      bestUnequalStages(problem, facts, cluster, given, worthShowing * decision.predicted.stepSeconds, clock);
+  if (clock.isOver() && !time.isOver()) decision.notes.push_back(partIsOver("stages of different device counts"));
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "unequal stages";
@@ -281,9 +288,10 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
 std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                        const Constraints &given, const SearchTime &time, Decision &decision) {
   if (!given.like.empty() || facts.mixesSamples || time.isOver()) return std::nullopt;
-  std::optional<UnevenBatch> plan =
+  const auto [plan, wasStopped] =
       bestUnevenBatch(problem, cluster, given, worthShowing * decision.predicted.stepSeconds,
                       time.beside(2, "pricing batches in uneven parts"));
+  if (wasStopped && !time.isOver()) decision.notes.push_back(partIsOver("batches in uneven parts"));
   if (!plan) return std::nullopt;
   Alternative row;
   row.name = "uneven batch";

@@ -89,6 +89,14 @@ bool SearchSpace::isOpen(const Setting &setting) const {
   return constraints.stages() <= 1 || profile->stages == constraints.stages();
 }
 
+Status SearchSpace::refusalOf(const Setting &setting) const {
+  if (setting.pp == 1) return Status::ok();
+  for (const Setting &other : settings)
+    if (other.pp == setting.pp && other.schedule == setting.schedule && other.microbatches > setting.microbatches)
+      return Status::ok();
+  return makeSchedule(setting.schedule, int(setting.pp), setting.microbatches, {}).status();
+}
+
 double SearchSpace::stepBound(const Setting &setting, double seconds) const {
   const ScheduleShape *shape = shapeOf(setting);
   if (setting.pp > 1 && !shape) return infinity;

@@ -34,6 +34,8 @@ struct SearchSpace {
   const ScheduleProfile *profileOf(const Setting &setting) const; // null: no pipeline, or no such table
   // Has the schedule a table, with the stages that are asked for?
   bool isOpen(const Setting &setting) const;
+  // Why the setting's schedule has no table; ok: it has one, or may have one with the more microbatches that are open.
+  Status refusalOf(const Setting &setting) const;
   // A step at least; `seconds`: one microbatch through the whole model.
   double stepBound(const Setting &setting, double seconds) const;
   std::vector<Recompute> openWays() const;

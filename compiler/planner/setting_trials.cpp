@@ -32,8 +32,11 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     return cell.reason;
   }
   if (Status given = space.givenRecomputation(setting).status(); !given) return given;
-  if (setting.pp > 1 && !space.profileOf(setting)) return Status::ok(); // no table for so many microbatches
-  double fastest = infinity;                                            // of all ZeRO stages
+  if (setting.pp > 1 && !space.profileOf(setting)) { // no table for so many microbatches
+    if (Status refusal = space.refusalOf(setting); !refusal) refusals.insert(refusal.message());
+    return Status::ok();
+  }
+  double fastest = infinity; // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
   const bool isUniform = ways.size() == 1;

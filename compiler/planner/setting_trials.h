@@ -7,6 +7,7 @@
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/search_space.h"
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -54,8 +55,9 @@ public:
   double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
   // Of pipelines tried, however their operations are split; those that were looked at are in `open` too.
   double boundOfPipelines = std::numeric_limits<double>::infinity();
-  bool boundsAllSplits = true; // of operations; false: of the ways to split them that were looked at
-  int64_t candidates = 0;      // priced
+  bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
+  int64_t candidates = 0;         // priced
+  std::set<std::string> refusals; // why schedules have no table for settings that were to be tried
 
 private:
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);

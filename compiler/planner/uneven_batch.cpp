@@ -29,9 +29,9 @@ std::vector<int64_t> nextBatches(int64_t batch, int64_t devices) {
   return batches;
 }
 
-std::optional<UnevenBatch> bestUnevenBatch(const Problem &problem, const Cluster &cluster,
-                                           const Constraints &constraints, double worth, const SearchOptions &options) {
-  std::optional<UnevenBatch> best;
+UnevenSearch bestUnevenBatch(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                             double worth, const SearchOptions &options) {
+  UnevenSearch found;
   const std::vector<int64_t> batches = nextBatches(problem.batch, cluster.numDevices());
   SearchOptions one = options;
   one.seconds /= double(std::max<size_t>(1, batches.size()));
@@ -42,12 +42,13 @@ std::optional<UnevenBatch> bestUnevenBatch(const Problem &problem, const Cluster
     larger.batch = batch;
     one.worth = worth;
     const Outcome outcome = searchSettings(larger, gatherFacts(larger, constraints), cluster, constraints, one);
+    found.wasStopped = found.wasStopped || outcome.wasStopped;
     if (!outcome.best || outcome.best->seconds() >= worth) continue;
     worth = outcome.best->seconds();
-    best =
+    found.best =
         UnevenBatch{batch, outcome.best->model->setting, mostRecomputed(*outcome.best), worth, outcome.best->bytes()};
   }
-  return best;
+  return found;
 }
 
 } // namespace cleave::planner

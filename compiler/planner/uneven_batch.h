@@ -21,8 +21,11 @@ struct UnevenBatch {
 // Batches that divide over other axes' sizes than this one does, the smallest first; at most six.
 std::vector<int64_t> nextBatches(int64_t batch, int64_t devices);
 
-// The best that fits and is faster than `worth` seconds, if there is one.
-std::optional<UnevenBatch> bestUnevenBatch(const Problem &problem, const Cluster &cluster,
-                                           const Constraints &constraints, double worth, const SearchOptions &options);
+struct UnevenSearch {
+  std::optional<UnevenBatch> best; // that fits and is faster than was asked for; none: there is none, or not found
+  bool wasStopped = false;         // by the time limit, before all that may be faster was looked at
+};
+UnevenSearch bestUnevenBatch(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                             double worth, const SearchOptions &options);
 
 } // namespace cleave::planner

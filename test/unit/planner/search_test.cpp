@@ -703,5 +703,23 @@ TEST(Search, AWrongNumberOfWaysToRecomputeIsSaidWhereTheScheduleHasNoTableToo) {
   EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("--recompute has 3 entries"));
 }
 
+// A mesh whose schedule has no table is left out with a word; with another number of microbatches it has one.
+TEST(Search, AScheduleWithoutATableIsANote) {
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  ASSERT_TRUE(cluster);
+  auto notesOf = [&](const char *microbatches) {
+    Result<Constraints> constraints =
+        parseConstraints({.mesh = "tp=1", .microbatches = microbatches, .schedule = "pipedream-2bw"}, *cluster);
+    Result<Decision> decision =
+        solve(gpt({8, 32, 64, 4, 6, 128}), *cluster, *constraints, {.alternatives = false, .top = 3});
+    EXPECT_TRUE(decision) << decision.status().message();
+    return decision ? decision->notes : std::vector<std::string>();
+  };
+  const Status refusal = makeSchedule("pipedream-2bw", 4, 2, {}).status();
+  ASSERT_FALSE(refusal);
+  EXPECT_THAT(notesOf("2"), ::testing::Contains("left out: " + refusal.message()));
+  EXPECT_THAT(notesOf("4"), ::testing::Not(::testing::Contains(::testing::HasSubstr("left out: schedule"))));
+}
+
 } // namespace
 } // namespace cleave::planner

@@ -31,13 +31,13 @@ TEST(UnevenBatch, TakesAsLongAsItsLargestPart) {
   constraints.microbatches = 1;
   constraints.recompute = Recompute::None;
   SearchOptions plain{.alternatives = false};
-  std::optional<UnevenBatch> uneven = bestUnevenBatch(problem, *cluster, constraints, 1e9, plain);
+  std::optional<UnevenBatch> uneven = bestUnevenBatch(problem, *cluster, constraints, 1e9, plain).best;
   ASSERT_TRUE(uneven);
   EXPECT_EQ(uneven->priced, 12);
   EXPECT_EQ(uneven->str(10), "10 samples over 4 devices, at most 3 on each");
   // What is no faster is not looked for.
-  EXPECT_FALSE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds, plain));
-  EXPECT_TRUE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds * (1 + 1e-9), plain));
+  EXPECT_FALSE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds, plain).best);
+  EXPECT_TRUE(bestUnevenBatch(problem, *cluster, constraints, uneven->seconds * (1 + 1e-9), plain).best);
   Problem part = problem;
   part.batch = 3;
   Result<Decision> alone = solve(part, *one, constraints, plain);
@@ -58,6 +58,26 @@ TEST(UnevenBatch, TakesAsLongAsItsLargestPart) {
   EXPECT_TRUE(std::ranges::any_of(decision->notes, [](const std::string &note) {
     return note.find("a batch in uneven parts, 10 samples over 4 devices") != std::string::npos;
   }));
+}
+
+// Where the time for it is over it says so, whatever was found.
+TEST(UnevenBatch, SaysThatItWasStopped) {
+  Problem problem = testing::gpt({1, 64, 256, 8, 4, 512});
+  problem.batch = 10;
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  const double worth = std::numeric_limits<double>::infinity();
+  SearchOptions options{.alternatives = false};
+  const UnevenSearch all = bestUnevenBatch(problem, *cluster, {}, worth, options);
+  options.seconds = 1e6;
+  const UnevenSearch enough = bestUnevenBatch(problem, *cluster, {}, worth, options);
+  options.seconds = 1e-9;
+  const UnevenSearch stopped = bestUnevenBatch(problem, *cluster, {}, worth, options);
+  ASSERT_TRUE(all.best && enough.best && stopped.best); // one is tried in any case
+  EXPECT_FALSE(all.wasStopped);
+  EXPECT_FALSE(enough.wasStopped);
+  EXPECT_TRUE(stopped.wasStopped);
+  EXPECT_EQ(enough.best->seconds, all.best->seconds);
+  EXPECT_GE(stopped.best->seconds, all.best->seconds);
 }
 
 // A limit leaves less to be priced and finds the same; settings over which the given samples divide are left out.
