@@ -1,5 +1,6 @@
 #include "compiler/codegen/memory_plan.h"
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -62,8 +63,12 @@ void boundPeak(const std::vector<BufferInterval> &buffers, MemoryPlan &plan) {
   }
 }
 
-// Further attempts from each of the three sorted orders on: a first fit of n buffers takes up to n^2 steps.
-size_t turns(size_t buffers) { return std::min<size_t>(2000, 200'000 / std::max<size_t>(1, buffers)); }
+// Further attempts from each of the three sorted orders on: a first fit of n buffers takes up to n^2 steps, and all
+// together some hundred millions.
+size_t turns(size_t buffers) {
+  constexpr size_t most = 2000, steps = 100'000'000;
+  return std::min(most, steps / std::max<size_t>(1, buffers * buffers));
+}
 
 } // namespace
 
@@ -106,9 +111,9 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
     for (size_t turn = 0; turn < turns(buffers.size()) && plan.peak > plan.lowerBound; ++turn) {
       tryOrder();
       if (place == 0 || place == order.size()) continue;
-      const auto from = order.begin() + ptrdiff_t(place);
+      const auto from = order.begin() + std::ptrdiff_t(place);
       random = random * 6364136223846793005 + 1442695040888963407;
-      std::rotate(order.begin() + ptrdiff_t((random >> 32) % place), from, from + 1);
+      std::rotate(order.begin() + std::ptrdiff_t((random >> 32) % place), from, from + 1);
     }
   }
   return plan;

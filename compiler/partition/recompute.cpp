@@ -154,6 +154,7 @@ private:
       for (Operation *user : op->getUsers())
         if (!reader || user->isBeforeInBlock(reader)) reader = user;
       if (!reader || phaseOf(reader) != "backward" || !last->isBeforeInBlock(reader)) continue;
+      if (numberOf(op, stageAttr) != numberOf(reader, stageAttr)) continue; // it is sent as soon as it is made
       const bool stays = llvm::all_of(op->getOperands(), [&](Value operand) {
         return isFree(operand.getDefiningOp()) ||
                llvm::any_of(operand.getUsers(), [&](Operation *user) { return !user->isBeforeInBlock(reader); });

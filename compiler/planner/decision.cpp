@@ -125,7 +125,7 @@ const ParameterDecision *Decision::findParameter(const std::string &parameter) c
 std::string Decision::text() const {
   const MemoryBreakdown &memory = predicted.memory;
   std::string out = fmt::format(
-      "cleave-decision 1\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {} {}\n"
+      "cleave-decision 2\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {} {}\n"
       "predicted step {} compute {} exposed {} hidden {} bubble {}\nmemory {} {} {} {} {}\nrate {} "
       "{}\nsearch {} {} {}\n",
       mesh.str(), axesText(batchAxes), zero, axesText(zeroAxes), microbatches, name(recompute), schedule, stages,
@@ -159,7 +159,7 @@ std::string Decision::text() const {
 Result<Decision> Decision::parse(const std::string &text, const std::string &file) {
   Decision decision;
   TextReader reader(text, file);
-  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-decision", 1));
+  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-decision", 2));
   while (reader.nextLine()) {
     std::string key, value;
     int64_t number = 0;

@@ -250,7 +250,7 @@ private:
     for (const Node &node : problem.nodes)
       seconds += node.cheap ? 3 * node.flops * device.elementSeconds[size_t(elementWorkOf(node.op))]
                             : (node.flops + node.backwardFlops) / rate;
-    const double share = double(problem.batch) / double(problem.samples) / double(model.setting.mesh().numDevices());
+    const double share = double(problem.batch) / double(problem.samples) / double(model.setting.devices());
     return seconds * share / double(model.setting.microbatches);
   }
 

@@ -1,8 +1,10 @@
 #include "runtime/probe/idle_cores.h"
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <sched.h>
 #include <sstream>
+#include <string>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -25,10 +27,14 @@ double busyNow(const std::vector<int> &cores) {
 }
 
 double ownSeconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
   auto seconds = [](const timeval &time) { return double(time.tv_sec) + 1e-6 * double(time.tv_usec); };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
+  double sum = 0;
+  for (auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) { // compilers of kernels
+    rusage used{};
+    ::getrusage(who, &used);
+    sum += seconds(used.ru_utime) + seconds(used.ru_stime);
+  }
+  return sum;
 }
 
 } // namespace
@@ -51,14 +57,17 @@ double busySeconds(std::istream &statistics, const std::vector<int> &cores, doub
   return found == cores.size() && found > 0 ? ticks / ticksPerSecond : -1;
 }
 
+double partOfOthers(double busy, double own, double seconds, double cores) {
+  return seconds > 0 && cores > 0 ? std::clamp((busy - own) / (seconds * cores), 0.0, 1.0) : 0;
+}
+
 IdleCores::IdleCores()
     : cores(ownCores()), busy(busyNow(cores)), own(ownSeconds()), begin(std::chrono::steady_clock::now()) {}
 
 double IdleCores::busyWithOthers() const {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const double now = busyNow(cores);
-  if (busy < 0 || now < 0 || seconds <= 0) return 0;
-  return std::clamp((now - busy - (ownSeconds() - own)) / (seconds * double(cores.size())), 0.0, 1.0);
+  return busy < 0 || now < 0 ? 0 : partOfOthers(now - busy, ownSeconds() - own, seconds, double(cores.size()));
 }
 
 } // namespace cleave::runtime

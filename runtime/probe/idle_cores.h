@@ -6,7 +6,6 @@
 #pragma once
 #include <chrono>
 #include <istream>
-#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -14,6 +13,9 @@ namespace cleave::runtime {
 // Seconds for which these cores worked since the machine started, by the lines "cpuN" of /proc/stat (proc(5)): all but
 // idle and waiting for I/O, time stolen by a hypervisor included. Negative where a core has no such line.
 double busySeconds(std::istream &statistics, const std::vector<int> &cores, double ticksPerSecond);
+
+// Of so many seconds of so many cores, which were busy that long meanwhile, for `own` seconds with this process.
+double partOfOthers(double busy, double own, double seconds, double cores);
 
 class IdleCores {
 public:

@@ -52,11 +52,10 @@ int runCompile(const Options &options) {
   if (options.json)
     written = writeText("-", report::renderJson(compiled->report));
   else
-    fmt::print(beside,
-               "{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device; `cleave report {}` says why\n",
-               options.output, compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
+    fmt::print(beside, "{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device{}\n", options.output,
+               compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
                1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
-               options.output);
+               options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output));
   for (const std::string &note : compiled->report.notes)
     if (!options.json && std::ranges::find(told, note) == told.end()) fmt::print(beside, "note: {}\n", note);
   if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())

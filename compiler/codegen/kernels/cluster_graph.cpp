@@ -108,13 +108,13 @@ ClusterGraph::ClusterGraph(Block &block) : block(block) {
 
 std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   label();
-  findWaiting();
   // A pipeline's stages agree to the last bit. And where an update waits for the sign of an overflow, which is made of
   // sums over all gradients, what it makes must not come with those sums: it would wait for all others'.
   Operation *function = block.getParentOp();
   const bool keepsRules =
       function->hasAttr("cleave.program") ||
       SymbolTable::lookupNearestSymbolFrom(function, StringAttr::get(function->getContext(), training::scaleName));
+  if (keepsRules) findWaiting();
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
@@ -173,8 +173,8 @@ void ClusterGraph::label() {
   }
 }
 
-// What chooses between the old and the new by one sign for all of a tensor, what is made for that alone (of the sign's
-// own making nothing), and what is made of it: a copy in 16 bits.
+// Of the update: what chooses between the old and the new by one sign for all of a tensor, what is made for that alone
+// (of the sign's own making nothing), and what is made of it: a copy in 16 bits.
 void ClusterGraph::findWaiting() {
   llvm::SmallPtrSet<Operation *, 32> ahead; // the sign is made of them
   SmallVector<Operation *> work;
@@ -182,6 +182,7 @@ void ClusterGraph::findWaiting() {
     auto choice = dyn_cast<onnx::WhereOp>(op);
     auto spread = choice ? choice.getCondition().getDefiningOp<onnx::BroadcastOp>() : nullptr;
     if (!spread || cast<RankedTensorType>(spread.getX().getType()).getNumElements() != 1) continue;
+    if (auto phase = op.getAttrOfType<StringAttr>(training::phaseName); phase && phase != "update") continue;
     waiting.insert(&op);
     if (ahead.insert(spread).second) work.push_back(spread);
   }

@@ -9,7 +9,7 @@
 // CHECK: onnx.Contract {{.*}}cleave.factors = {{\[\[}}"dp"], ["tp"], []]
 
 //--- decision.txt
-cleave-decision 1
+cleave-decision 2
 mesh dp=2,tp=2
 batch-axes dp
 zero 1 dp

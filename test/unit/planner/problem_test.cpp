@@ -194,7 +194,7 @@ TEST(Decision, TextReadsBackAndVerifies) {
   broken = *again;
   broken.microbatches = 3;
   EXPECT_THAT(verify(problem, broken).message(), HasSubstr("do not divide"));
-  EXPECT_THAT(Decision::parse("cleave-decision 1\nmesh dp=0\n", "d.txt").status().message(), HasSubstr("d.txt:2"));
+  EXPECT_THAT(Decision::parse("cleave-decision 2\nmesh dp=0\n", "d.txt").status().message(), HasSubstr("d.txt:2"));
 }
 
 } // namespace

@@ -26,11 +26,12 @@ TEST(IdleCores, CountsAllButIdlingOfTheCores) {
   EXPECT_LT(busyOf({}), 0);
 }
 
-TEST(IdleCores, OthersHaveAPartOfTheTime) {
-  const IdleCores cores;
-  const double part = cores.busyWithOthers();
-  EXPECT_GE(part, 0);
-  EXPECT_LE(part, 1);
+TEST(IdleCores, OthersHaveWhatIsNeitherIdleNorOwn) {
+  EXPECT_DOUBLE_EQ(partOfOthers(7, 4, 5, 2), 0.3);
+  EXPECT_DOUBLE_EQ(partOfOthers(4, 4.02, 5, 2), 0); // clocks that tick at different times
+  EXPECT_DOUBLE_EQ(partOfOthers(30, 0, 5, 2), 1);
+  EXPECT_DOUBLE_EQ(partOfOthers(1, 0, 0, 2), 0);
+  EXPECT_LE(IdleCores{}.busyWithOthers(), 1);
 }
 
 } // namespace
