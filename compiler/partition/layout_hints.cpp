@@ -12,8 +12,11 @@ size_t splittingAxes(const Sharding &layout) {
   return count;
 }
 
-// Where an update computes in another layout than the one its parameter is stored in, ApplyDecision says so.
-Sharding updateLayout(const Mesh &mesh, onnx::ParamOp param) {
+// Where an update computes in another layout than the one its parameter is stored in, ApplyDecision says so. A sum of
+// gradients that has no layout yet is what that update will read.
+Sharding updateLayout(const Mesh &mesh, onnx::ParamOp param, SymbolTable &symbols) {
+  if (param.getRole() == "accumulator" && !param.getSharding() && param.getOf())
+    if (auto parameter = symbols.lookup<onnx::ParamOp>(*param.getOf())) return updateLayout(mesh, parameter, symbols);
   auto update = param->getAttrOfType<ShardingAttr>(updateLayoutAttr);
   return update ? update.getSharding() : homeOf(mesh, param);
 }
@@ -31,7 +34,7 @@ DenseMap<Value, Sharding> layoutHints(func::FuncOp function, const Mesh &mesh, S
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     if (auto write = dyn_cast<onnx::WriteOp>(op)) {
       if (auto param = symbols.lookup<onnx::ParamOp>(write.getParam()))
-        offer(write.getValue(), updateLayout(mesh, param));
+        offer(write.getValue(), updateLayout(mesh, param, symbols));
       continue;
     }
     bool transparent = op.hasTrait<onnx::PerElement>() || isa<onnx::TransposeOp, onnx::ReshapeOp>(op);

@@ -4,6 +4,8 @@
 //
 //   onnx.write @"adam.m/w", %m2          home [{dp},{tp}]
 //   %m2 = Add(Mul(%m, b1), Mul(%g, c))   so %g is wanted as [{dp},{tp}]
+//
+// A sum of gradients over microbatches, whose own layout follows from its terms, is wanted like the state.
 #pragma once
 #include "compiler/partition/layouts.h"
 

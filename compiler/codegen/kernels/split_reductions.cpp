@@ -4,10 +4,16 @@
 //   ->  Reshape 64x16384;  ReduceSum axes=[1] -> 64;  ReduceSum axes=[0] -> scalar
 //
 // The number of parts depends on the shape and the kind of device only, so the bits do not depend on the number of
-// threads.
+// threads. Where parts do not end where rows do, elementwise operations of which only the reduction needs the result
+// are done on the parts: a kernel has one loop nest, and what it cannot take in would stand in memory as large as x.
+//
+//   ReduceSum (Mul x, x) : 25000x64 -> scalar
+//   ->  p = Reshape x, 64x25000;  ReduceSum (Mul p, p), axes=[1] -> 64;  ...
+#include "compiler/codegen/kernels/factor_space.h"
 #include "compiler/codegen/kernels/kernel_domain.h"
 #include "compiler/codegen/kernels/passes.h"
 #include "dialects/onnx/Onnx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
@@ -32,6 +38,90 @@ int64_t largestDivisor(int64_t number, int64_t limit) {
     if (number % divisor == 0) return divisor;
   return 1;
 }
+
+// Can a kernel look at elements in both shapes?
+bool linesUp(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  FactorSpace space;
+  auto factorsOf = [&](ArrayRef<int64_t> shape) {
+    FactorSpace::List factors;
+    for (int64_t size : shape)
+      if (size > 1) factors.push_back(space.make(size));
+    return factors;
+  };
+  const FactorSpace::List first = factorsOf(a), second = factorsOf(b);
+  return space.unify(first, second);
+}
+
+// The operand of a reduction in parts.
+class Parting {
+public:
+  Parting(Operation *reduction, ArrayRef<int64_t> shape) : reduction(reduction), shape(shape) {}
+
+  Value of(Value x) {
+    const bool again = !linesUp(cast<RankedTensorType>(x.getType()).getShape(), shape) &&
+                       canBeDoneAgain(x, reduction) && standing.size() <= 1;
+    return again ? doneAgain(x, reduction) : reshaped(x);
+  }
+
+private:
+  // One value repeated.
+  static bool isUniform(Operation *op) {
+    if (auto constant = dyn_cast_or_null<onnx::ConstantOp>(op)) return isa<SplatElementsAttr>(constant.getValue());
+    auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(op);
+    return broadcast && broadcast.getDims().empty();
+  }
+  static bool isElementwise(Operation *op) {
+    return op && op->hasTrait<onnx::PerElement>() && op->getNumOperands() > 0 && !isa<onnx::RandomUniformOp>(op);
+  }
+  static bool isReadOnlyBy(Operation *op, Operation *reader) {
+    return llvm::all_of(op->getUsers(), [&](Operation *user) { return user == reader; });
+  }
+
+  // Is all that `x` is made of in memory in any case? What is elementwise and has other readers is noted: it will be.
+  bool canBeDoneAgain(Value x, Operation *reader) {
+    Operation *op = x.getDefiningOp();
+    if (!op || isUniform(op) || !canJoinKernel(op)) return true;
+    if (!isElementwise(op)) return false;
+    if (!isReadOnlyBy(op, reader)) {
+      standing.insert(op);
+      return true;
+    }
+    return llvm::all_of(op->getOperands(), [&](Value operand) { return canBeDoneAgain(operand, op); });
+  }
+
+  Value doneAgain(Value x, Operation *reader) {
+    Operation *op = x.getDefiningOp();
+    if (auto constant = dyn_cast_or_null<onnx::ConstantOp>(op); constant && isUniform(op))
+      return like(op, onnx::ConstantOp::create(builder, op->getLoc(),
+                                               cast<SplatElementsAttr>(constant.getValue()).resizeSplat(parted(x))));
+    if (auto broadcast = dyn_cast_or_null<onnx::BroadcastOp>(op); broadcast && isUniform(op))
+      return like(op, onnx::BroadcastOp::create(builder, op->getLoc(), broadcast.getX(), shape, ArrayRef<int64_t>()));
+    if (!isElementwise(op) || !isReadOnlyBy(op, reader)) return reshaped(x);
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      const size_t before = llvm::find(op->getOperands(), operand) - op->operand_begin();
+      operands.push_back(before < operands.size() ? operands[before] : doneAgain(operand, op));
+    }
+    Operation *again = builder.clone(*op);
+    again->setOperands(operands);
+    again->getResult(0).setType(parted(x));
+    return again->getResult(0);
+  }
+
+  Value reshaped(Value x) {
+    return like(reduction, onnx::ReshapeOp::create(builder, reduction->getLoc(), parted(x), x, shape));
+  }
+  static Value like(Operation *from, Operation *made) { // of the same phase
+    if (Attribute phase = from->getAttr("cleave.phase")) made->setAttr("cleave.phase", phase);
+    return made->getResult(0);
+  }
+  RankedTensorType parted(Value x) const { return cast<RankedTensorType>(x.getType()).clone(shape); }
+
+  Operation *reduction;
+  ArrayRef<int64_t> shape;
+  OpBuilder builder{reduction};
+  llvm::SmallPtrSet<Operation *, 2> standing;
+};
 
 void split(Operation *op, const Limits &limits) {
   Value x = op->getOperand(0);
@@ -79,7 +169,7 @@ void split(Operation *op, const Limits &limits) {
     shape.push_back(type.getDimSize(d));
   }
   OpBuilder builder(op);
-  Value parted = onnx::ReshapeOp::create(builder, op->getLoc(), type.clone(shape), x, shape);
+  Value parted = Parting(op, shape).of(x);
   SmallVector<int64_t> partial;
   for (size_t d = 0; d < shape.size(); ++d)
     if (!llvm::is_contained(inner, static_cast<int64_t>(d))) partial.push_back(shape[d]);
@@ -93,10 +183,7 @@ void split(Operation *op, const Limits &limits) {
   };
   Value partials = reduce(parted, inner, type.clone(partial));
   Value result = reduce(partials, {partsAmongKept}, resultType);
-  for (Value made : {parted, partials})
-    if (Attribute phase = op->getAttr("cleave.phase")) made.getDefiningOp()->setAttr("cleave.phase", phase);
   op->getResult(0).replaceAllUsesWith(result);
-  op->erase();
 }
 
 struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
@@ -114,6 +201,10 @@ struct SplitReductions : PassWrapper<SplitReductions, OperationPass<ModuleOp>> {
       if (isReduction(op)) found.push_back(op);
     });
     for (Operation *op : found) split(op, gpu ? gpuLimits : cpuLimits);
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Block &block : function.getBody())
+        for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+          if (isOpTriviallyDead(&op)) op.erase();
   }
 };
 

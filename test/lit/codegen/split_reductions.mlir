@@ -50,3 +50,45 @@ func.func @images(%x: tensor<4x8x64x64xf32>) -> tensor<8xf32> {
   %0 = onnx.ReduceSum %x {axes = array<i64: 0, 2, 3>} : (tensor<4x8x64x64xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+
+// Parts of 25,000 elements do not end where rows of 64 do: what only the sum needs is done on the parts, so that it can be
+// one kernel with the sum.
+// CHECK-LABEL: func.func @squares
+// CHECK-NEXT: %[[R:.*]] = onnx.Reshape %arg0 {{.*}} -> tensor<64x25000xf32>
+// CHECK-NEXT: %[[S:.*]] = onnx.Mul %[[R]], %[[R]]
+// CHECK-NEXT: onnx.ReduceSum %[[S]] {axes = array<i64: 1>} {{.*}} -> tensor<64xf32>
+// CHECK-NEXT: onnx.ReduceSum {{.*}} -> tensor<f32>
+// CHECK-NEXT: return
+func.func @squares(%x: tensor<25000x64xf32>) -> tensor<f32> {
+  %0 = onnx.Mul %x, %x : (tensor<25000x64xf32>, tensor<25000x64xf32>) -> tensor<25000x64xf32>
+  %1 = onnx.ReduceSum %0 {axes = array<i64: 0, 1>} : (tensor<25000x64xf32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// What others read, too, is there in any case and is looked at in parts; a constant is made for them.
+// CHECK-LABEL: func.func @read_twice
+// CHECK: %[[M:.*]] = onnx.Mul %arg0, {{.*}} -> tensor<25000x64xf32>
+// CHECK: %[[R:.*]] = onnx.Reshape %[[M]] {{.*}} -> tensor<64x25000xf32>
+// CHECK: %[[C:.*]] = onnx.Constant {{.*}} : tensor<64x25000xf32>
+// CHECK: %[[A:.*]] = onnx.Add %[[R]], %[[C]]
+// CHECK: onnx.ReduceSum %[[A]] {axes = array<i64: 1>}
+// CHECK: return %[[M]]
+func.func @read_twice(%x: tensor<25000x64xf32>) -> (tensor<25000x64xf32>, tensor<f32>) {
+  %c = onnx.Constant dense<2.0> : tensor<25000x64xf32>
+  %0 = onnx.Mul %x, %x : (tensor<25000x64xf32>, tensor<25000x64xf32>) -> tensor<25000x64xf32>
+  %1 = onnx.Add %0, %c : (tensor<25000x64xf32>, tensor<25000x64xf32>) -> tensor<25000x64xf32>
+  %2 = onnx.ReduceSum %1 {axes = array<i64: 0, 1>} : (tensor<25000x64xf32>) -> tensor<f32>
+  return %0, %2 : tensor<25000x64xf32>, tensor<f32>
+}
+
+// A kernel that repeats a row would stand in memory, too: the sum alone looks at parts.
+// CHECK-LABEL: func.func @repeated
+// CHECK: %[[S:.*]] = onnx.Sub {{.*}} -> tensor<25000x64xf32>
+// CHECK: onnx.Reshape %[[S]] {{.*}} -> tensor<64x25000xf32>
+func.func @repeated(%x: tensor<25000x64xf32>, %row: tensor<64xf32>) -> tensor<f32> {
+  %0 = onnx.Broadcast %row {dims = array<i64: 1>, shape = array<i64: 25000, 64>} : (tensor<64xf32>) -> tensor<25000x64xf32>
+  %1 = onnx.Sub %x, %0 : (tensor<25000x64xf32>, tensor<25000x64xf32>) -> tensor<25000x64xf32>
+  %2 = onnx.ReduceSum %1 {axes = array<i64: 0, 1>} : (tensor<25000x64xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
