@@ -11,13 +11,13 @@ namespace cleave::planner {
 // - Matrix products: the rate `c` and the lost elements `h` of c / ((1 + h/m) (1 + h/n) (1 + h/k)) (cost.h) that come
 //   closest to the measured rates, in the mean of squared logarithms; `tflops` is the best rate measured, or c. What
 //   strided batches reach of that rate, and how often weights that stream move, in the mean.
-// - Convolutions: the blocks of channels, the rate with whole ones, the start and what ordering takes that come
-// closest.
+// - Convolutions: what comes closest of the blocks of channels, the rate with whole ones, the start and the ordering.
 //   In a step it starts as four commands do at least: two operands are brought into blocks, the result back.
 // - Kernels: of two that do the same with fewer and more elements, what no element explains is the launch (threads that
 //   are woken); the rest an element and kind of work, after the bytes.
 // - Bandwidths with all devices active: of the largest copy (memory), and of the largest that is a quarter faster
-//   (the cache, as large as that copy).
+//   (the cache, as large as that copy). How long caches hold what is not touched: of copies after pauses, what part
+//   came from memory.
 // - Collectives: the latency of those over all devices that move next to nothing; the mean rate after it, of those that
 //   fit into that cache and of larger ones.
 Cluster clusterOf(const runtime::MachineFigures &figures);

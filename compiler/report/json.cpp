@@ -224,6 +224,7 @@ Report reportOf(const Json &json) {
 } // namespace
 
 std::string renderJson(const Report &report) {
+  const Alternative *faster = fasterThanTheChoice(report);
   const planner::Predicted &predicted = report.predicted;
   Json json = {
       {"model", report.model},
@@ -262,7 +263,7 @@ std::string renderJson(const Report &report) {
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},
       {"alternatives", Json::array()},
-      {"fastest", fasterThanTheChoice(report) ? fasterThanTheChoice(report)->name : "choice"},
+      {"fastest", faster ? faster->name : "choice"},
       {"time", Json::array()},
       {"memory_over_time", Json::array()},
       {"sensitivity", Json::array()},
