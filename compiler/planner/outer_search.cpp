@@ -44,6 +44,8 @@ public:
     if (found.best) refineBest();
     doing = "bounds of pipelines";
     if (found.best && options.certifies) refinement.certify();
+    doing = "moving units between stages";
+    if (found.best) refinement.moveUnits();
     sumBounds();
     doing = "schedules that follow the stages";
     if (found.best) refinement.tryFollowingSchedules();

@@ -1,4 +1,5 @@
 #include "compiler/planner/pipeline_refinement.h"
+#include "compiler/planner/cut_improvement.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
 #include <algorithm>
@@ -13,6 +14,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr size_t mostPipelines = 3;
 // Good cuts are among the first.
 constexpr int programsForCuts = 8;
+// Units are moved in cuts by simulating as many as make this many passes of stages.
+constexpr double movingWork = 1e6;
 constexpr const char *followingSchedules[] = {"zb-1p", "zb-2p"};
 
 } // namespace
@@ -84,6 +87,20 @@ void PipelineRefinement::certify() {
     goal = certifiedPart * found.slowestAsked();
     least = std::min(least, plan.bound);
     if (space.options.top <= 0) goal = std::min(goal, least);
+  }
+}
+
+void PipelineRefinement::moveUnits() {
+  for (const Solution &solution : bestPipelines()) {
+    if (clock.isOver()) return;
+    const SplitModel &model = *solution.model;
+    const ActivityCosts activity = costActivity(model, solution.choice);
+    const StateCosts state = costState(model, solution.choice);
+    const StageProblem stages = space.stagesOf(model, activity, state);
+    if (!stages.firstUnits.empty()) continue; // given
+    const auto prices = int64_t(movingWork / double(model.setting.microbatches * stages.stages()));
+    std::vector<int> cut = improvedCut(stages, solution.plan.firstUnits, prices, clock);
+    trials.tryCuts(stages, solution.choice, solution.isExact, {{std::move(cut), 0, false}});
   }
 }
 

@@ -21,6 +21,8 @@ public:
   // Sharper bounds of the settings tried that might be faster than the best plan, until none might by more than half a
   // per cent: first that units are whole; then paths through their schedules, which cost more.
   void certify();
+  // The best pipelines with single units moved from stage to stage (cut_improvement.h).
+  void moveUnits();
   // The best pipelines, with as many microbatches as they like, with the schedules whose tables follow the stages'
   // times: there is none before there are stages, so that they have no bound.
   void tryFollowingSchedules();

@@ -35,7 +35,9 @@ StageRelaxation::~StageRelaxation() = default;
 
 // Of each stage what its messages take at least, and over which link they go.
 static std::vector<StageTimes> transfersOf(const StageProblem &problem, const LeastTransfers &least) {
-  std::vector<StageTimes> times(size_t(problem.stages()), {0, 0, 0, least.sendForward, least.sendBackward});
+  std::vector<StageTimes> times;
+  for (size_t s = 0; s < size_t(problem.stages()); ++s)
+    times.push_back({0, 0, 0, least.sendForward[s], least.sendBackward[s]});
   for (int s = 0; s + 1 < problem.stages(); ++s)
     times[size_t(s)].linkForward = times[size_t(s) + 1].linkBackward =
         problem.linkBetween(problem.rankOf(s), problem.rankOf(s + 1));
@@ -370,11 +372,10 @@ double StageRelaxation::partOf(const Row &row) const { return row.isFilled ? con
 
 double StageRelaxation::constantOf(const Row &row) const {
   double sum = 0;
-  for (double count : row.path.sendForward) sum += count * least.sendForward;
-  for (double count : row.path.sendBackward) sum += count * least.sendBackward;
   for (size_t s = 0; s < held.size(); ++s)
     sum += std::min(row.path.forward[s], row.path.backwardInput[s]) * held[s].seconds +
-           row.path.sendForward[s] * held[s].sendForward + row.path.sendBackward[s] * held[s].sendBackward;
+           row.path.sendForward[s] * (least.sendForward[s] + held[s].sendForward) +
+           row.path.sendBackward[s] * (least.sendBackward[s] + held[s].sendBackward);
   sum *= partOf(row);
   sum -= row.mixes.weights.links * lessOfSends[size_t(row.path.rank)];
   if (row.mixes.ofByte > 0) sum -= row.mixes.ofByte * roomOfRank[size_t(row.path.rank)];

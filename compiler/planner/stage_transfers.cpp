@@ -31,19 +31,21 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
                             &backward = problem.activity->backwardCrossing;
   const SplitModel &model = *problem.model;
   const size_t count = model.layout->units.size();
-  if (problem.ranks() == 1 || count < 2) return {};
+  const int stages = problem.stages();
+  LeastTransfers least;
+  least.sendForward.assign(size_t(stages), 0.0);
+  least.sendBackward.assign(size_t(stages), 0.0);
+  if (problem.ranks() == 1 || count < 2) return least;
   const ptrdiff_t end = ptrdiff_t(count);
   const double in = *std::min_element(forward.begin() + 1, forward.begin() + end);
   const double back = *std::min_element(backward.begin() + 1, backward.begin() + end);
-  const std::set<Tier> tiers = tiersOfBorders(problem);
-  auto leastSend = [&](double bytes) {
-    double seconds = infinity;
-    for (Tier tier : tiers) seconds = std::min(seconds, sendSeconds(*model.cluster, tier, bytes));
-    return seconds;
-  };
-  LeastTransfers least;
-  if (in > 0) least.sendForward = leastSend(in);
-  if (back > 0) least.sendBackward = leastSend(back);
+  for (int s = 0; s + 1 < stages; ++s) {
+    const int rank = problem.rankOf(s), next = problem.rankOf(s + 1);
+    if (rank == next) continue;
+    const Tier tier = problem.tierBetween(rank, next);
+    if (in > 0) least.sendForward[size_t(s)] = sendSeconds(*model.cluster, tier, in);
+    if (back > 0) least.sendBackward[size_t(s) + 1] = sendSeconds(*model.cluster, tier, back);
+  }
   least.buffer = infinity;
   for (size_t u = 1; u < count; ++u) least.buffer = std::min(least.buffer, borderBytes(problem, int(u)));
   least.received = in;

@@ -4,10 +4,11 @@
 
 namespace cleave::planner {
 
-// What passes between stages at least, wherever they are cut: seconds, bytes of a border's buffers, and bytes that a
-// stage receives of a microbatch.
+// What passes between stages at least, wherever they are cut: seconds of a message by the stage that sends it, over the
+// link that lies there, bytes of a border's buffers, and bytes that a stage receives of a microbatch.
 struct LeastTransfers {
-  double sendForward = 0, sendBackward = 0, buffer = 0, received = 0, returned = 0;
+  std::vector<double> sendForward, sendBackward; // 0 to a stage of the same rank
+  double buffer = 0, received = 0, returned = 0;
   // Bytes that a stage needs for them.
   double bytesOf(const StageProblem &problem, int stage) const;
 };

@@ -56,6 +56,10 @@ public:
     gatherCopies();
     lessOfSends = planner::lessOfSends(problem);
     const std::vector<LeastHeld> held = leastHeld(problem);
+    sendsBefore.assign(1, {});
+    for (int s = 0; s + 1 < stages; ++s)
+      sendsBefore.push_back({sendsBefore.back().forward + least.sendForward[size_t(s)],
+                             sendsBefore.back().backward + least.sendBackward[size_t(s) + 1]});
     heldOfRank.assign(size_t(problem.ranks()), 0.0);
     for (int s = 0; s < stages; ++s) heldOfRank[size_t(problem.rankOf(s))] += held[size_t(s)].seconds;
   }
@@ -340,27 +344,27 @@ private:
     return std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   }
 
-  // Of a rank whose first stage begins with unit `first` and whose last stage ends before `end`, `sends` transfers from
-  // the first rank.
-  double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, double sends) const {
+  // Of a rank whose first stage, `stage`, begins with unit `first` and whose last stage ends before `end`.
+  double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, int stage) const {
     if (times.seconds == infinity) return infinity;
     // Of a path to the end of a rank, and what that does after it.
     auto ofPath = [&](double passes, double after) {
       return std::max(share * passes + after, leastOnSharedCores(model.cluster->device, problem.ranks(), passes, busy));
     };
     if (problem.profile && !problem.profile->isFlushed()) return ofPath(microbatches * times.seconds, times.atEnd);
-    const double work = microbatches * times.seconds, there = first.forward + sends * least.sendForward;
+    const Sums &sends = sendsBefore[size_t(stage)], &allSends = sendsBefore.back();
+    const double work = microbatches * times.seconds, there = first.forward + sends.forward;
     const double done = splits ? microbatches * (times.seconds - times.weights) : work;
     const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
     const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
-    const double back = first.backward + sends * least.sendBackward;
+    const double back = first.backward + sends.backward;
     double seconds = std::max(ofPath(there + work, times.atEnd), ofPath(there + done + back, atEndOfFirst));
     if (stages != problem.ranks() || followsTimes(model.setting.schedule)) return seconds;
     // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
     // more forward passes than it keeps activations of.
     const double forward = std::min(microbatches, problem.leastLive(rank));
-    const double turn = before.back().forward + double(stages - 1) * least.sendForward + before.back().backward -
-                        end.backward + double(stages - 1 - rank) * least.sendBackward;
+    const double turn = before.back().forward + allSends.forward + before.back().backward - end.backward +
+                        allSends.backward - sends.backward;
     return std::max({seconds, ofPath(turn + work - forward * times.forward, times.atEnd),
                      ofPath(turn + done - forward * times.forward + back, atEndOfFirst)});
   }
@@ -377,7 +381,7 @@ private:
         add(sum, units[size_t(start) - 1].kind, 1);
         addShared(sum, start - 1, seen);
         RankTimes times = timesOf(sum, rank, buffers);
-        if (seconds(times, rank, before[size_t(start) - 1], before[size_t(end)], double(stage)) > limit) break;
+        if (seconds(times, rank, before[size_t(start) - 1], before[size_t(end)], stage) > limit) break;
         --start;
       }
       if (start == end) return false;
@@ -429,7 +433,7 @@ private:
       auto fits = [&](int count) {
         RankSum sum = fixed;
         if (count > 0) add(sum, common, double(count));
-        return seconds(timesOf(sum, rank, buffers), rank, first, {}, double(firstStage)) <= limit;
+        return seconds(timesOf(sum, rank, buffers), rank, first, {}, firstStage) <= limit;
       };
       if (!fits(0)) return false;
       int low = 0, high = left + 1;
@@ -445,8 +449,7 @@ private:
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       int first = -1, end = 0, firstStage = 0;
       const RankTimes times = timesOfCut(rank, first, end, firstStage);
-      const double sends = problem.ranks() > 1 ? firstStage : 0;
-      bound = std::max(bound, seconds(times, rank, before[size_t(first)], before[size_t(end)], sends));
+      bound = std::max(bound, seconds(times, rank, before[size_t(first)], before[size_t(end)], firstStage));
     }
     return bound;
   }
@@ -488,7 +491,8 @@ private:
   std::vector<KindCosts> kinds;
   std::vector<Sums> before;
   Sums leastUnit;
-  double leastForward = 1; // part of compute
+  std::vector<Sums> sendsBefore; // messages between the first stage and each
+  double leastForward = 1;       // part of compute
   LeastTransfers least;
   double share;    // chainShare()
   double busy = 0; // seconds that a rank's passes take at least, on average

@@ -197,6 +197,67 @@ TEST(StageBound, MessagesHoldNoLess) {
   EXPECT_GT(held, 50);
 }
 
+// Of four ranks with one device each on nodes of two, the middle border lies between nodes, and so does the way from
+// the last to the first: of any cut no message takes less, and where the network is slow the bound knows it.
+TEST(StageBound, MessagesTakeTheLinkThatLiesThere) {
+  std::mt19937 random(11);
+  const std::vector<std::string> kinds = {"1f1b", "gpipe", "zb-h1", "interleaved:2", "zb-v"};
+  int cuts = 0, bounds = 0, near = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem problem =
+        testing::gpt({16, int64_t(16) << random() % 3, int64_t(64) << random() % 3, 4, int64_t(4 + random() % 3), 512});
+    Cluster cluster = *parseCluster("a100-80g:2x2");
+    cluster.network.bandwidth /= double(1 + random() % 30);
+    const ProblemFacts facts = gatherFacts(problem, {});
+    Setting setting;
+    setting.pp = 4;
+    setting.microbatches = 4;
+    setting.schedule = kinds[size_t(round) % kinds.size()];
+    auto model = buildModel(problem, facts, cluster, {}, setting);
+    ASSERT_TRUE(model) << model.status().message();
+    const ScheduleProfile *profile = scheduleProfile(setting.schedule, 4, 4);
+    ASSERT_TRUE(profile);
+    const std::vector<Unit> &units = model->layout->units;
+    if (profile->stages > int(units.size())) continue;
+    const std::vector<int> choice(model->variables.size(), 0);
+    const ActivityCosts activity = costActivity(*model, choice);
+    const StateCosts state = costState(*model, choice);
+    StageProblem stages{&*model, &activity, &state, profile, infinity, Recompute::None, {}, {}, {}, {}};
+    const LeastTransfers least = leastTransfers(stages);
+    double best = infinity, bytes = 0;
+    std::vector<bool> isExact(size_t(profile->stages), false);
+    eachCut(int(units.size()), profile->stages, [&](const std::vector<int> &starts) {
+      StagePlan cut;
+      cut.firstUnits = starts;
+      cut.recompute.assign(units.size(), Recompute::None);
+      const PlanEvaluation plan = evaluatePlan(stages, cut);
+      for (size_t s = 0; s < isExact.size(); ++s) {
+        const StageDecision &stage = plan.stages[s];
+        const bool isLast = s + 1 == isExact.size(), turns = !isLast && stage.rank == plan.stages[s + 1].rank;
+        EXPECT_GE(turns ? 0 : stage.sendForward * (1 + 1e-9), least.sendForward[s]) << setting.schedule;
+        EXPECT_GE(stage.sendBackward * (1 + 1e-9), least.sendBackward[s]) << setting.schedule;
+        isExact[s] = isExact[s] || isLast || turns || stage.sendForward <= least.sendForward[s] * (1 + 1e-9);
+      }
+      ++cuts;
+      best = std::min(best, plan.predicted.stepSeconds);
+      bytes = std::max(bytes, plan.predicted.memory.total());
+    });
+    for (double limit : {infinity, 2 * bytes}) { // each cut by itself, and all together
+      stages.memoryLimit = limit;
+      StageRelaxation relaxation(stages, infinity);
+      relaxation.tighten(60, {});
+      const double whole = boundOfWholeUnits(stages, infinity);
+      EXPECT_LE(relaxation.bound(), best * (1 + 1e-9)) << round << setting.schedule;
+      EXPECT_LE(whole, best * (1 + 1e-9)) << round << setting.schedule;
+      ++bounds;
+      near += std::max(whole, relaxation.bound()) >= 0.95 * best;
+    }
+    EXPECT_GE(std::ranges::count(isExact, true) * 2, ptrdiff_t(isExact.size())) << setting.schedule;
+  }
+  EXPECT_GE(cuts, 500);
+  EXPECT_GE(near * 10, bounds * 8);
+}
+
 TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   std::mt19937 random(3);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "interleaved:2", "zb-h1", "zb-v"};
