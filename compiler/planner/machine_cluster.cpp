@@ -95,12 +95,14 @@ void fitMemory(const MachineFigures &figures, Device &device) {
 }
 
 // What comes back from memory and not from the cache, of bytes that nobody touched for a while, tells how fast others
-// fill the caches: 1 - exp(-pause / hold). A hold of more than a tenth of a second is as good as for ever.
+// fill the caches: 1 - exp(-pause / hold). A hold of more than a tenth of a second is as good as for ever. A copy by
+// itself is not waited for: where devices take turns on cores it has a whole one.
 void fitHold(const MachineFigures &figures, Device &device) {
   constexpr double most = 0.95, longest = 0.1; // part of the bytes that has left; seconds
   double pauses = 0, left = 0;
   for (const runtime::ReturnFigure &figure : figures.returns) {
-    const double near = device.secondsPerByte(double(figure.bytes)), memory = 1 / device.memoryBandwidth;
+    const double near = device.coreShare * device.secondsPerByte(double(figure.bytes)),
+                 memory = device.coreShare / device.memoryBandwidth;
     if (memory <= near) continue;
     const double part = std::clamp((figure.seconds / double(figure.bytes) - near) / (memory - near), 0.0, most);
     pauses += figure.pause;

@@ -77,7 +77,7 @@ public:
 private:
   void sumBounds() {
     outcome.bound = std::min(outcome.bound, trials.bound);
-    double ofAllSplits = std::min(outcome.bound, trials.boundOfPipelines);
+    double ofAllSplits = std::min(outcome.bound, trials.boundOfSplits);
     for (const OpenPlan &plan : trials.open) {
       outcome.bound = std::min(outcome.bound, plan.bound);
       if (plan.isOnlySplit) ofAllSplits = std::min(ofAllSplits, plan.bound);

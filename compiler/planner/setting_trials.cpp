@@ -23,7 +23,14 @@ bool isReducing(const StageProblem &stages, double seconds) {
 
 // Does trying it settle every split of its operations?
 bool SettingTrials::isSettledBy(const Setting &setting, const SplitModel &model) const {
-  return setting.pp > 1 ? space.coversAllSplits(model) : space.isSmall();
+  if (setting.pp > 1) return space.coversAllSplits(model);
+  return solvesSplits(setting, model) && space.openWays().size() == 1;
+}
+
+// Without pipeline, where the space is small, all ways to split the operations are solved for together. Blocks that are
+// computed again in different ways are not.
+bool SettingTrials::solvesSplits(const Setting &setting, const SplitModel &model) const {
+  return setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty() && space.openOperations(model) > 0;
 }
 
 Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least) {
@@ -36,13 +43,12 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     if (Status refusal = space.refusalOf(setting); !refusal) refusals.insert(refusal.message());
     return Status::ok();
   }
-  double fastest = infinity; // of all ZeRO stages
+  double fastest = infinity, ofAnySplit = infinity; // of all ZeRO stages; and of all splits where blocks differ
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
-  const bool isUniform = ways.size() == 1;
-  const bool isSettled = isSettledBy(setting, model);
-  const bool isOnlySplit = setting.pp > 1 && space.openOperations(model) == 0;
-  boundsAllSplits = boundsAllSplits && (isSettled || isOnlySplit);
+  const bool isSettled = isSettledBy(setting, model), isSolved = solvesSplits(setting, model);
+  const bool isOnlySplit = space.openOperations(model) == 0;
+  boundsAllSplits = boundsAllSplits && (isSettled || isSolved || isOnlySplit);
   if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
@@ -83,9 +89,12 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
       if (v == 0 && (isTight || wantsLeaner)) cells.addLeaner(cell);
     }
-    if (setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty()) {
-      double exact = solveExactly(model, ways);
-      ofStage = isUniform ? exact : std::max(std::min(ofStage, exact), leastOfAnyMemory(model));
+    if (isSolved) {
+      const double exact = solveExactly(model, ways);
+      if (isSettled)
+        ofStage = exact;
+      else
+        ofAnySplit = std::min(ofAnySplit, leastOfAnyMemory(model));
     }
     fastest = std::min(fastest, ofStage);
   }
@@ -94,12 +103,12 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       for (size_t pair = 0; pair < ZeroMixes::pairs.size(); ++pair)
         mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit, pair});
   // Where memory decides, stages may be mixed.
-  if (setting.pp == 1 && isSettled && isAnyTight && zeros.size() > 1)
-    fastest = std::min(fastest, leastOfAnyZero(model, ways));
-  if (isSettled) {
-    double &of = setting.pp > 1 ? boundOfPipelines : bound;
-    of = std::min(of, setting.pp > 1 ? known : fastest);
-  }
+  double &solved = isSettled ? fastest : ofAnySplit;
+  if (isSolved && isAnyTight && zeros.size() > 1) solved = std::min(solved, leastOfAnyZero(model, ways));
+  if (isSolved && isSettled)
+    bound = std::min(bound, fastest);
+  else if (isSettled || isSolved)
+    boundOfSplits = std::min(boundOfSplits, isSolved ? ofAnySplit : known);
   return Status::ok();
 }
 
@@ -109,7 +118,7 @@ std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell 
   if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
   if (isSettledBy(setting, model) || !space.givenRecomputation(setting)) return {};
   if (setting.pp > 1 && !space.profileOf(setting)) return {};
-  boundsAllSplits = boundsAllSplits && setting.pp > 1 && space.openOperations(model) == 0;
+  boundsAllSplits = boundsAllSplits && space.openOperations(model) == 0;
   std::vector<double> least;
   for (size_t v = 0; v < cell.variants.size(); ++v) least.push_back(leastOfVariant(setting, cell, v, zeros));
   return least;

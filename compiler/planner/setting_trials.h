@@ -53,8 +53,8 @@ public:
   std::vector<OpenPlan> open;                             // the bound does not count them yet
   std::vector<OpenPlan> mixes;                            // with ZeRO stages mixed
   double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
-  // Of pipelines tried, however their operations are split; those that were looked at are in `open` too.
-  double boundOfPipelines = std::numeric_limits<double>::infinity();
+  // Of settings tried, however their operations are split; the splits that were looked at are in `open` too.
+  double boundOfSplits = std::numeric_limits<double>::infinity();
   bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
   int64_t candidates = 0;         // priced
   std::set<std::string> refusals; // why schedules have no table for settings that were to be tried
@@ -62,6 +62,7 @@ public:
 private:
   void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
   bool isSettledBy(const Setting &setting, const SplitModel &model) const;
+  bool solvesSplits(const Setting &setting, const SplitModel &model) const;
   double leastOfVariant(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
   double worthKeeping(const Setting &setting) const;
   double worthPlanning(const Setting &setting) const;

@@ -145,6 +145,13 @@ TEST(MachineCluster, AQuietMachineHoldsItsCaches) {
   EXPECT_EQ(clusterOf(figures).device.cacheHoldSeconds, 0);
 }
 
+// Two devices that take turns on each core copy at half the rate together, and each at the whole one meanwhile.
+TEST(MachineCluster, DevicesThatTakeTurnsHoldTheirCachesAsLong) {
+  runtime::MachineFigures figures = lawful(16);
+  for (runtime::ReturnFigure &figure : figures.returns) figure.seconds /= 2;
+  EXPECT_NEAR(clusterOf(figures).device.cacheHoldSeconds, 2e-3, 1e-9);
+}
+
 // In a step no kernel starts sooner than by itself.
 TEST(MachineCluster, StartsAtLeastAsLongInAStep) {
   runtime::MachineFigures figures = lawful(1);

@@ -648,6 +648,23 @@ TEST(Search, TwiceTheMemoryIsNeverSlowerAndFreesRecomputation) {
   EXPECT_NEAR(tight->twiceMemorySeconds, roomy.predicted.stepSeconds, 1e-3 * roomy.predicted.stepSeconds);
 }
 
+// Blocks computed again in different ways on one device: what they have to save bounds the time, not what keeping all
+// of it would take. A block more or less is what is left.
+TEST(Search, WhatMemoryLacksIsInTheBoundOfOneDevice) {
+  Problem problem = gpt({64, 512, 1024, 16, 8, 4096});
+  Decision roomy = mustSolve(problem, "a100-80g:1", {.microbatches = "4"}, {.alternatives = false});
+  Result<Cluster> cluster = parseCluster("a100-80g:1");
+  cluster->device.memoryBytes = roomy.predicted.memory.total() * 0.7;
+  Result<Constraints> constraints = parseConstraints({.microbatches = "4"}, *cluster);
+  ASSERT_TRUE(constraints);
+  Result<Decision> tight = solve(problem, *cluster, *constraints, {.alternatives = false});
+  ASSERT_TRUE(tight) << tight.status().message();
+  const double slower = tight->predicted.stepSeconds - roomy.predicted.stepSeconds;
+  ASSERT_GT(slower, 0.02 * roomy.predicted.stepSeconds);
+  EXPECT_LE(tight->gap * tight->predicted.stepSeconds, 0.25 * slower);
+  EXPECT_GT(tight->gap, 0);
+}
+
 TEST(Search, DevicesDoNotRepeatEachOthersMatrixProducts) {
   // So small that computing everything everywhere would be the fastest.
   Decision decision = mustSolve(mlp(8, 16, 16, 8), "cpu:4", {.mesh = "dp=1,tp=4"});
