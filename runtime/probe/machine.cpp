@@ -248,17 +248,21 @@ public:
   }
 
   Status collectives() {
-    for (int64_t members = 2; members <= figures.devices; members *= 2)
-      if (figures.devices % members == 0)
-        for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
-                        plan::Collective::ALL_TO_ALL})
-          // A line of the cache or two, which is all that the sums of a step are: the start; then more.
-          for (int64_t bytes : {int64_t(64), int64_t(1) << 14, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22,
-                                int64_t(1) << 26}) {
-            const int64_t least = 4 * members * members; // an element from each to each
-            if (bytes >= least || bytes == 64)
-              CLEAVE_RETURN_IF_ERROR(collective(op, members, std::max(bytes, least), bytes >= int64_t(1) << 26));
-          }
+    if (figures.devices == 1) return Status::ok();
+    std::vector<int64_t> groups{figures.devices}; // all together, and 2, 4, ... where they divide
+    for (int64_t members = 2; members < figures.devices; members *= 2)
+      if (figures.devices % members == 0) groups.push_back(members);
+    for (int64_t members : groups)
+      for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
+                      plan::Collective::ALL_TO_ALL})
+        // A line of the cache or two, which is all that the sums of a step are: the start; then more.
+        for (int64_t bytes : {int64_t(64), int64_t(1) << 14, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22,
+                              int64_t(1) << 26}) {
+          const int64_t least = 4 * members * members; // an element from each to each
+          if (bytes >= least || bytes == 64)
+            CLEAVE_RETURN_IF_ERROR(
+                collective(op, members, (bytes + least - 1) / least * least, bytes >= int64_t(1) << 26));
+        }
     return Status::ok();
   }
 
@@ -299,7 +303,8 @@ private:
   }
 
   // What a compiled step waits for a collective: each device writes its operand (as the kernel before it does: what the
-  // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `isFar`:
+  // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `bytes` are
+  // a multiple of 4 members², so that each sends each as much. `isFar`:
   // each works on other bytes than the ones before, so that none of them are in a cache, and nothing writes them.
   Status collective(plan::Collective::Op op, int64_t members, int64_t bytes, bool isFar) {
     const int64_t columns = bytes / 4 / members;
@@ -332,7 +337,7 @@ private:
                    [](unsigned char c) { return std::tolower(c); });
     figure.members = members;
     figure.isFar = isFar;
-    figure.bytes = op == plan::Collective::ALL_TO_ALL ? bytes / members * members : bytes;
+    figure.bytes = bytes;
     figure.seconds = std::max(with - without, 0.1 * with);
     probe.say(fmt::format("{:16} {} devices, {:>7.4g} KiB{}: {:.2f} us", figure.op, members,
                           double(figure.bytes) / 1024, isFar ? " in memory" : "", 1e6 * figure.seconds));
