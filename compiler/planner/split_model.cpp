@@ -294,6 +294,7 @@ private:
         factor = heads;
       else if (!(byHeads && heads < 0) && canSplit(positions, facts.canSplitPositions))
         factor = positions;
+      CLEAVE_RETURN_IF_ERROR(checkPositions(i));
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
         for (const auto &dim : node.rule.results[r])
           if (std::find(dim.begin(), dim.end(), factor) != dim.end()) contextSplit[size_t(node.results[r])] = true;
@@ -305,6 +306,26 @@ private:
                             : fmt::format("its sequence of {} cannot be computed in parts", length);
       return {ErrorKind::Usage, fmt::format("cp={} cannot split node '{}' ({}): {}; choose another --mesh cp",
                                             model.setting.cp, node.name, node.op, why)};
+    }
+    return Status::ok();
+  }
+
+  // What a node outside of attention reads has to lie over cp as the node is split itself: one that mixes positions,
+  // such as an MLP along them, would have to be brought all of them, which is neither priced nor searched.
+  Status checkPositions(size_t index) const {
+    const Node &node = problem.nodes[index];
+    const int64_t factor = model.contextFactors[index];
+    if (factor < 0 || facts.sequence.inAttention[index]) return Status::ok();
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      const int producer = facts.producers[size_t(node.operands[o])];
+      if (producer < 0 || facts.sequence.inAttention[size_t(producer)]) continue;
+      const Node &made = problem.nodes[size_t(producer)];
+      const size_t r = size_t(std::ranges::find(made.results, node.operands[o]) - made.results.begin());
+      const int64_t lies = dimOf(made.rule, made.rule.results[r], model.contextFactors[size_t(producer)]);
+      if (lies >= 0 && lies != dimOf(node.rule, node.rule.operands[o], factor))
+        return {ErrorKind::Usage, fmt::format("cp={} cannot split node '{}' ({}): it mixes the positions of '{}', and is "
+                                              "no attention; choose another --mesh cp",
+                                              model.setting.cp, node.name, node.op, made.name)};
     }
     return Status::ok();
   }

@@ -9,6 +9,7 @@ a convolution along its sequence.
                                  both sides and the head
     make_models.py kink FILE     what enters its ReLU is zero but for the weights' rounding
     make_models.py waves FILE    a convolution over 8 positions, and a layer for each of them
+    make_models.py mixer FILE    layers along 8 positions and along features in turn (an MLP-Mixer's)
 """
 import pathlib
 import sys
@@ -94,8 +95,16 @@ def waves():
     return [("x", FLOAT, ["batch", 8, 8])], ("y", ["batch", 8, 4])
 
 
+def mixer():
+    x = layer("x", "enter", 6, 8, "Relu")
+    along = add("Transpose", [x], "turned", perm=[0, 2, 1])
+    x = add("Add", [x, add("Transpose", [layer(along, "tokens", 8, 8, "Relu")], "back", perm=[0, 2, 1])], "mixed")
+    add("Identity", [layer(x, "head", 8, 4, None)], "y")
+    return [("x", FLOAT, ["batch", 8, 6])], ("y", ["batch", 8, 4])
+
+
 def main():
-    models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "waves": waves}
+    models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "waves": waves, "mixer": mixer}
     inputs, (output, shape) = models[sys.argv[1]]()
     graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
     graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)
