@@ -32,6 +32,8 @@ void fillDefaults(Device &device);
 namespace constants {
 // Bytes of a gradient bucket; PyTorch DDP's default (bucket_cap_mb=25).
 inline constexpr double bucketBytes = 25.0 * (1 << 20);
+// Parameters are gathered in blocks of so many bytes, or of one that is larger (codegen/schedule_commands.cpp).
+inline constexpr double gatherBlockBytes = 1 << 20;
 // The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
 // What is no larger is kept for the backward pass rather than made again, unless it is the wider copy of a value

@@ -414,9 +414,10 @@ Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, 
   return price;
 }
 
-double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate) {
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn) {
   const Candidate &chosen = variable.candidates[candidate];
-  return std::max(chosen.values, chosen.gradients + (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
+  return std::max(chosen.values,
+                  chosen.gradients + handedOn + (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
 }
 
 KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
@@ -461,6 +462,14 @@ double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced,
       (!isPartial && !others))
     return 0;
   return model.setting.tp > 1 ? double(flow.count) * model.gradientBytesOf(flow.tensor, produced) : 0;
+}
+
+double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  const bool isParameter = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Parameter;
+  if (!isParameter || flow.producer < 0 || model.setting.tp <= 1 || produced < 0) return 0;
+  if (!(uses & ~(firstSplitBit << produced))) return 0;
+  const double passes = model.variables[size_t(flow.producer)].readBack > 0 ? 2 : 1;
+  return double(flow.count) * passes * aligned(flow.bytes);
 }
 
 int nearLossOf(const Setting &setting, const Flow &flow) {

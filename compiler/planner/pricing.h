@@ -57,8 +57,9 @@ struct StepPrice {
   double ofEachRank = 0; // of this: what every rank does
 };
 StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
-// What one node and its backward have in hand at once: bytes. The largest counts.
-double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate);
+// What one node and its backward have in hand at once: bytes. The largest counts. `handedOn`: gradients of its operands
+// as other nodes want them, beside how it makes them.
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn = 0);
 // What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
 // computed again, of one segment.
 struct KeptBytes {
@@ -71,6 +72,9 @@ double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseS
 // And what tp combines beside it: partial sums that all get the whole of, what comes back split along another
 // dimension.
 double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// Of a parameter that lies split over tp and is read otherwise: what it is gathered to, for each pass that it is
+// gathered for; bytes.
+double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
 // Of a flow, so many do not leave for the host's memory: they are read again too soon.
 int nearLossOf(const Setting &setting, const Flow &flow);
 // `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).

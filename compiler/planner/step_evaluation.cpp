@@ -229,6 +229,25 @@ void besideGradients(const SplitModel &model, const std::vector<int> &choice, st
   }
 }
 
+// By variable: bytes of gradients that it hands on in another layout than it makes them, which stand beside its own
+// until all of them have come. All-reduces are done where they lie.
+std::vector<double> gradientsHandedOn(const SplitModel &model, const std::vector<int> &choice) {
+  std::vector<double> bytes(model.variables.size(), 0.0);
+  if (model.setting.tp <= 1) return bytes;
+  for (const Flow &flow : model.flows) {
+    const bool isActivation = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Activation;
+    if (!flow.gradient || !isActivation || flow.producer < 0) continue;
+    const Layout wanted = std::max(producedLayout(model, flow, choice), whole); // of partial results: whole
+    for (const Flow::Read &read : flow.reads) {
+      const Variable &reader = model.variables[size_t(read.variable)];
+      const Use &use = reader.candidates[size_t(choice[size_t(read.variable)])].uses[read.operand];
+      if (std::max(use.layout, whole) == wanted) continue;
+      bytes[size_t(read.variable)] += aligned(flow.bytes / (wanted >= 0 ? double(model.setting.tp) : 1));
+    }
+  }
+  return bytes;
+}
+
 } // namespace
 
 std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int> &choice) {
@@ -248,13 +267,14 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
   auto partOf = [&](const UnitShare &share) {
     return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
   };
+  const std::vector<double> handedOn = gradientsHandedOn(model, choice);
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     if (variable.isHome) continue;
     for (const UnitShare &share : variable.shares) {
       UnitMemory &sum = memory[size_t(share.kind)];
       sum.held += partOf(share) * variable.candidates[size_t(choice[v])].held;
-      sum.workspace = std::max(sum.workspace, nodeWorkspace(model, variable, size_t(choice[v])));
+      sum.workspace = std::max(sum.workspace, nodeWorkspace(model, variable, size_t(choice[v]), handedOn[v]));
     }
   }
   std::map<int, double> ofSegment; // computed again
@@ -265,6 +285,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     const KeptBytes bytes = flowBytes(model, flow, produced, uses);
     double sums = sumBytes(model, flow, produced, uses);
     const double combined = combinedBytes(model, flow, produced, uses);
+    const double gathered = gatheredParameterBytes(model, flow, produced, uses);
     if (sums > 0 && std::ranges::any_of(layout.shared, [&](const auto &one) { return one.variable == flow.producer; }))
       sums = 0; // sumsOfShared
     const bool isAgain = isRecomputed(model, flow);
@@ -276,6 +297,8 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
       sum.sums += partOf(share) * sums / double(flow.count);
       sum.combined += partOf(share) * combined / double(flow.count);
+      sum.gathered += partOf(share) * gathered / double(flow.count);
+      if (gathered > 0) sum.largestGathered = std::max(sum.largestGathered, aligned(flow.bytes));
       sum.keptOnHost += partOf(share) * bytes.onHost / double(flow.count);
     }
     if (bytes.onHost > 0) leaving[flow.use] += bytes.onHost / (flow.count - nearLossOf(setting, flow));

@@ -83,9 +83,14 @@ double combinedBucket(const Setting &setting, const UnitState &state, const Unit
   return std::min(std::max(constants::bucketBytes, state.largestGradient), work.combined);
 }
 
+// Of parameters that tp gathers: the block that is read, and the next one.
+double gatheredOverTensor(const UnitMemory &work) {
+  return std::min(work.gathered, 2 * std::max(constants::gatherBlockBytes, work.largestGathered));
+}
+
 // What is not for a device's messages to other stages.
 double ownWorkspace(const Setting &setting, const UnitState &state, const UnitMemory &work) {
-  return gatheredAgain(setting, state, work) + combinedBucket(setting, state, work) +
+  return gatheredAgain(setting, state, work) + combinedBucket(setting, state, work) + gatheredOverTensor(work) +
          workspaceBytes(setting, work.beside, state) - work.transient;
 }
 
@@ -108,7 +113,7 @@ MemoryByPart memoryByPart(const Setting &setting, const UnitState &state, const 
   const double first = setting.addsUpGradients() ? device.gradients : 0;
   const double ofLast = setting.zero >= 2 ? 0 : space.buckets; // those with ZeRO-2 scatter every microbatch's
   return {
-      {first, always + work.workspace + space.gathered},
+      {first, always + work.workspace + space.gathered + gatheredOverTensor(work)},
       {device.gradients, device.workspace - ofLast},
       {device.gradients, device.workspace},
       {device.gradients, always + space.update + space.buckets + combinedBucket(setting, state, work) + space.moved}};

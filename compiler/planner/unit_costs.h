@@ -10,18 +10,20 @@ namespace cleave::planner {
 
 // Bytes of one device that a unit's passes need.
 struct UnitMemory {
-  double kept = 0;           // for each microbatch in flight
-  double held = 0;           // likewise, where the backward pass is two functions: what the first makes for the second
-  double keptOnHost = 0;     // likewise, in the host's memory
-  double largestLeaving = 0; // of that: most that comes back at once
-  double transient = 0;      // once, while the unit is computed again
-  double keptOfLast = 0;     // once: what the last microbatch keeps, where it alone is not recomputed
-  double sums = 0;           // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes); of
-                             // parameters that several units read it is in UnitState
-  double combined = 0;       // once: of gradients, what is combined over tp beside them (pricing.h: combinedBytes)
-  double workspace = 0;      // of its largest operation
-  double beside = 0;         // transient and workspace together, of the unit that needs most of both
-  bool isAgain = false;      // a whole unit is computed again
+  double kept = 0;            // for each microbatch in flight
+  double held = 0;            // likewise, where the backward pass is two functions: what the first makes for the second
+  double keptOnHost = 0;      // likewise, in the host's memory
+  double largestLeaving = 0;  // of that: most that comes back at once
+  double transient = 0;       // once, while the unit is computed again
+  double keptOfLast = 0;      // once: what the last microbatch keeps, where it alone is not recomputed
+  double sums = 0;            // once: what sums of gradients take more than parameters lie (pricing.h: sumBytes); of
+                              // parameters that several units read it is in UnitState
+  double combined = 0;        // once: of gradients, what is combined over tp beside them (pricing.h: combinedBytes)
+  double gathered = 0;        // of parameters that tp gathers, whole, for each time (pricing.h: gatheredParameterBytes)
+  double largestGathered = 0; // of that: one parameter
+  double workspace = 0;       // of its largest operation
+  double beside = 0;          // transient and workspace together, of the unit that needs most of both
+  bool isAgain = false;       // a whole unit is computed again
 
   double passing() const; // once: of what lies in the host's memory, what is on its way
   UnitMemory &operator+=(const UnitMemory &other) { return add(other, 1); }
@@ -35,6 +37,8 @@ struct UnitMemory {
     keptOfLast += count * one.keptOfLast;
     sums += count * one.sums;
     combined += count * one.combined;
+    gathered += count * one.gathered;
+    largestGathered = std::max(largestGathered, one.largestGathered);
     workspace = std::max(workspace, one.workspace);
     beside = std::max(beside, one.beside);
     isAgain |= one.isAgain;

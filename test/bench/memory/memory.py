@@ -6,11 +6,11 @@
     ./dev bench memory --search SEED N [--models a,b]
 
 Both come from reports, in one run: the estimate's formulas, and the plan's own arena with its message buffers. Below 1
-the estimate is too low; --all looks for that in every recorded model and split, half an hour, or in those named; --search in
-N random splits, given or searched, of each recorded and each demo model (random_splits.py). The same seed draws the same
-splits; those that the compiler refuses count, and are named with --refused. The GPT is written without
-weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has numpy and onnx (this one, or
-CLEAVE_TORCH_PYTHON).
+the estimate is too low; --all looks for that in every recorded and every small model (small_models.py) and every recorded
+split, half an hour, or in those named; --search in N random splits, given or searched, of these models and of each demo
+model (random_splits.py). The same seed draws the same splits; those that the compiler refuses count, and are named with
+--refused. The GPT is written without weights: 4 layers of 512 features, 256 positions, 8,192 tokens, by a Python that has
+numpy and onnx (this one, or CLEAVE_TORCH_PYTHON).
 """
 import argparse
 import json
@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test/golden"))
 import golden  # noqa: E402
 import random_splits  # noqa: E402
+import small_models  # noqa: E402
 
 MODELS = ("mlp", "fairscale_classifier", "mingpt_nano", "gpt2_tiny", "bert_tiny", "llama_tiny")
 BATCH = 32
@@ -39,6 +40,10 @@ SPLITS = [("one device", 1, []), ("ddp, 2", 2, ["--like", "ddp", "--microbatches
           ("pp=2, 4 microbatches", 2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4"]),
           ("pp=2, full recomputation", 2,
            ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--recompute", "full"])]
+# Of --all, beside the recorded ones.
+MORE_SPLITS = {"tp4": (4, ["--mesh", "tp=4"]),
+               "tp2m4": (2, ["--mesh", "tp=2", "--microbatches", "4"]),
+               "tp2pp2zbh1": (4, ["--mesh", "pp=2,tp=2", "--schedule", "zb-h1"])}
 BEGIN, END = "<!-- memory of plans -->", "<!-- end of memory of plans -->"
 
 
@@ -73,14 +78,22 @@ def ratio(build, scratch, folder, devices, flags, precision="fp32", optimizer=No
     return predicted["estimated_memory_bytes_per_device"] / predicted["memory_bytes_per_device"]
 
 
+def prepare(model, scratch):
+    return small_models.write(model, scratch) if model in small_models.MODELS else golden.prepare(model, scratch)
+
+
+def recorded():
+    return sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
+
+
 def too_low(build, scratch, models, splits, precision, optimizer):
-    """Prints the ratio of recorded models in recorded splits (all, or those named), and counts what is below 1."""
-    recorded = sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
+    """Prints the ratio of models in recorded splits (all, or those named), and counts what is below 1."""
     count, found = 0, 0
-    for model in models or recorded:
-        folder = golden.prepare(model, scratch)
-        for split in splits or golden.SPLITS:
-            devices, flags = golden.SPLITS[split]
+    known = {**golden.SPLITS, **MORE_SPLITS}
+    for model in models or [*recorded(), *small_models.MODELS]:
+        folder = prepare(model, scratch)
+        for split in splits or known:
+            devices, flags = known[split]
             try:
                 value = ratio(build, scratch, folder, devices, flags, precision, optimizer)
             except golden.Refused:
@@ -103,13 +116,12 @@ DEMOS = {"demo/mingpt": ("mingpt/nano", 8), "demo/classifier": ("fairscale_class
 
 def models_of_search(scratch, named):
     """Names, and of each its graph, its recipe and its batch."""
-    recorded = sorted(path.name for path in golden.DATA.iterdir() if (path / "train.json").exists())
-    for model in named or [*recorded, *DEMOS]:
+    for model in named or [*recorded(), *DEMOS, *small_models.MODELS]:
         if model in DEMOS:
             path, batch = DEMOS[model]
             yield model, ROOT / "models" / f"{path}.onnx", ROOT / "models" / f"{path}.yaml", batch
         else:
-            folder = golden.prepare(model, scratch)
+            folder = prepare(model, scratch)
             dims = json.loads((folder / "recipe.yaml").read_text())["dims"]
             yield model, folder / "model.onnx", folder / "recipe.yaml", dims["batch"]
 
