@@ -1,9 +1,11 @@
 #include "compiler/planner/assignment.h"
+#include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace cleave::planner {
@@ -58,9 +60,83 @@ std::vector<UseSet> unions(const std::vector<std::vector<UseSet>> &readers) {
   return {reached.begin(), reached.end()};
 }
 
+// The most that a price can come to, of homes and of flows.
+template <typename Bytes> double mostOfHomes(const SplitModel &model, Bytes bytes) {
+  double sum = 0;
+  for (const Variable &variable : model.variables) {
+    double most = 0;
+    for (size_t home = 0; variable.isHome && home < variable.domain(); ++home)
+      most = std::max(most, bytes(homePrice(model, variable, home)));
+    sum += most;
+  }
+  return sum;
+}
+template <typename Bytes> double mostOfFlows(const SplitModel &model, Bytes bytes) {
+  double sum = 0;
+  for (const Flow &flow : model.flows) {
+    double most = 0;
+    for (size_t p = 0; p < producerDomain(model, flow); ++p)
+      most = std::max(most, bytes(model, flow, produces(model, flow, p), ~UseSet(0)));
+    sum += most;
+  }
+  return sum;
+}
+
+// Of the parameter that is largest where it is least split; -1: none.
+int findLargestHome(const SplitModel &model) {
+  int found = -1;
+  double largest = 0;
+  for (size_t v = 0; v < model.variables.size(); ++v)
+    for (const Variable &variable = model.variables[v]; const Layout home : variable.homes)
+      if (const double bytes = model.gatheredBytes(variable.index, home); bytes > largest) {
+        largest = bytes;
+        found = int(v);
+      }
+  return found;
+}
+
+double bucketBytes(const Price &price) { return price.parameters + price.gradients; }
+
+// Of a sum that counts up to a limit, what surely counts of each of its terms.
+double partWithin(double limit, double all) { return all > limit ? limit / all : 1; }
+
+// What the memory has at least because of one flow's layouts: a parameter that tp gathers, or a reader's workspace with
+// the gradient that it hands on. Which candidate of which reader asks for a layout is not told here: of each layout the
+// one that has least.
+double flowWorkspace(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  if (const double gathered = gatheredParameterBytes(model, flow, produced, uses); gathered > 0)
+    return std::min(gathered, 2 * std::max(constants::gatherBlockBytes, aligned(flow.bytes)));
+  std::map<UseSet, double> least;
+  for (const Flow::Read &read : flow.reads) {
+    const Variable &reader = model.variables[size_t(read.variable)];
+    for (size_t d = 0; d < reader.domain(); ++d) {
+      const Use &use = reader.candidates[d].uses[read.operand];
+      const double handedOn = handedOnBytes(model, flow, produced, read, d);
+      if (handedOn <= 0 || !(uses & bit(use))) continue;
+      double &of = least.try_emplace(bit(use), infinity).first->second;
+      of = std::min(of, nodeWorkspace(model, reader, d, handedOn));
+    }
+  }
+  double most = 0;
+  for (auto [use, workspace] : least) most = std::max(most, workspace);
+  return most;
+}
+
+double largestWorkspace(const SplitModel &model, const std::vector<int> &choice) {
+  double largest = 0;
+  for (size_t v = 0; v < model.variables.size(); ++v)
+    if (!model.variables[v].isHome)
+      largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(choice[v])));
+  for (const Flow &flow : model.flows)
+    largest =
+        std::max(largest, flowWorkspace(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice)));
+  return largest;
+}
+
 } // namespace
 
 InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : model(model), plans(plans) {
+  findPartsOfPasses();
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     domains.push_back(int(variable.domain()));
@@ -68,8 +144,10 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
     for (size_t d = 0; d < variable.domain(); ++d) {
       Price price = variable.isHome ? homePrice(model, variable, d, nullptr, true) : nodePrice(model, variable, d);
       if (!variable.isHome) price += exchangePrice(model, variable, d);
+      double beside = ofPasses.buckets * bucketBytes(price) + ofPasses.scattered * price.gradients;
+      if (int(v) == largestHome) beside += 2 * model.gatheredBytes(variable.index, variable.homes[d]);
       table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
-                             price.memory(), variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
+                             price.memory() + beside, variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
     }
     tables.push_back(std::move(table));
   }
@@ -84,13 +162,29 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
   for (const Flow &flow : model.flows) addFlow(flow);
 }
 
+void InnerProblem::findPartsOfPasses() {
+  const Setting &setting = model.setting;
+  auto gradients = [](const Price &price) { return price.gradients; };
+  const double bucket = constants::bucketBytes;
+  const bool isReduced = setting.gradientWays() > 1;
+  if (isReduced) ofPasses.buckets = partWithin(bucket, mostOfHomes(model, bucketBytes));
+  if (isReduced && setting.zero >= 2)
+    ofPasses.scattered = 2 * partWithin(bucket / double(setting.zeroWays()), mostOfHomes(model, gradients));
+  if (!isReduced) ofPasses.combined = partWithin(bucket, mostOfFlows(model, combinedBytes));
+  if (setting.zero >= 3) largestHome = findLargestHome(model);
+  ofPasses.gathered = partWithin(2 * constants::gatherBlockBytes, mostOfFlows(model, gatheredParameterBytes));
+}
+
 void InnerProblem::addFlow(const Flow &flow) {
   std::vector<int> readers;
   for (const Flow::Read &read : flow.reads)
     if (std::find(readers.begin(), readers.end(), read.variable) == readers.end()) readers.push_back(read.variable);
   auto cell = [&](Layout layout, UseSet uses) {
     Price price = flowPrice(model, flow, layout, uses, nullptr, model.onlyAllReduces ? unwantedWeight : 1);
-    return Cell{price.exposed, 0, 0, 0, price.memory() * (isRecomputed(model, flow) ? againPart : 1)};
+    const double bytes = price.memory() * (isRecomputed(model, flow) ? againPart : 1) +
+                         ofPasses.gathered * gatheredParameterBytes(model, flow, layout, uses) +
+                         ofPasses.combined * combinedBytes(model, flow, layout, uses);
+    return Cell{price.exposed, 0, 0, 0, bytes, flowWorkspace(model, flow, layout, uses)};
   };
   size_t made = producerDomain(model, flow);
   if (readers.empty() || flow.producer < 0) {
@@ -241,11 +335,7 @@ double InnerProblem::findWorkspace(double memoryLimit, Assignment &best, const S
     if (least.value == infinity) return 0.0; // some operation needs more, whatever its split
     offer(least.assignment, memoryLimit, best);
     if (evaluate(model, least.assignment).predicted.memory.total() <= memoryLimit) return workspace;
-    double largest = 0;
-    for (size_t v = 0; v < model.variables.size(); ++v)
-      if (!model.variables[v].isHome)
-        largest = std::max(largest, nodeWorkspace(model, model.variables[v], size_t(least.assignment[v])));
-    workspace = largest * (1 - 1e-9);
+    workspace = largestWorkspace(model, least.assignment) * (1 - 1e-9);
   }
   return 0.0;
 }

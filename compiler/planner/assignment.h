@@ -53,6 +53,7 @@ private:
     double workspace = std::numeric_limits<double>::infinity(); // candidates that need more are forbidden
   };
 
+  void findPartsOfPasses();
   void addFlow(const Flow &flow);
   Assignment search(double memoryLimit, double incumbent, const SearchClock &clock) const;
   Minimum minimize(const Weights &weights) const;
@@ -63,6 +64,11 @@ private:
 
   const SplitModel &model;
   double againPart = 1; // of what is computed again, that surely counts
+  // And of a byte that passes through buckets and blocks, which hold so much at once (unit_costs.h: Workspace).
+  struct {
+    double buckets = 0, scattered = 0, combined = 0, gathered = 0;
+  } ofPasses;
+  int largestHome = -1; // the parameter that ZeRO-3's room for gathered ones counts at least
   mutable EliminationPlans ownPlans;
   EliminationPlans *plans;
   mutable const EliminationPlan *plan = nullptr; // of the first minimum on: weights change values only

@@ -420,6 +420,18 @@ double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t c
                   chosen.gradients + handedOn + (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
 }
 
+double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,
+                     size_t candidate) {
+  const bool isActivation = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Activation;
+  if (!flow.gradient || !isActivation || flow.producer < 0 || model.setting.tp <= 1) return 0;
+  const Variable &reader = model.variables[size_t(read.variable)];
+  if (model.problem->nodes[size_t(reader.index)].stopsGradient) return 0;
+  const Layout made = std::max(reader.candidates[candidate].uses[read.operand].layout, whole);
+  const Layout wanted = std::max(produced, whole); // of partial results: whole
+  if (made == wanted) return 0;
+  return aligned(flow.bytes * flow.gradientRatio / (wanted >= 0 ? double(model.setting.tp) : 1));
+}
+
 KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
   const Setting &setting = model.setting;
   const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];

@@ -60,6 +60,10 @@ StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
 // What one node and its backward have in hand at once: bytes. The largest counts. `handedOn`: gradients of its operands
 // as other nodes want them, beside how it makes them.
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn = 0);
+// Of that: one operand's, bytes. It is handed on in another layout than it is made in, and stands in both; all-reduces
+// are done where they lie.
+double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,
+                     size_t candidate);
 // What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
 // computed again, of one segment.
 struct KeptBytes {

@@ -99,6 +99,15 @@ bool isStatisticOfSamples(const Node &node, int64_t batchFactor) {
          node.rule.factors[size_t(batchFactor)].kind == dist::Factor::Reduced;
 }
 
+// Does another term of a weight's gradient wait while this node makes one? Of what a stage of its own may read it does
+// not.
+bool waitsForTerm(const ProblemFacts &facts, const SplitModel &model, int node, int weight) {
+  const std::vector<int> &units = model.layout->unitOfNode;
+  return std::ranges::any_of(facts.readers[size_t(weight)], [&](const auto &reader) {
+    return reader.first > node && (model.setting.pp == 1 || units[size_t(reader.first)] == units[size_t(node)]);
+  });
+}
+
 void price(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const SplitModel &model,
            int index, Candidate &candidate) {
   const Setting &setting = model.setting;
@@ -196,10 +205,11 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   candidate.gradients += model.gradientsPast[size_t(index)];
   for (size_t o = 0; o < node.operands.size(); ++o) {
     const Tensor &weight = problem.tensors[size_t(node.operands[o])];
-    if (weight.kind == TensorKind::Parameter && weight.trainable)
-      candidate.weightGradients += double(weight.elements() * weight.gradientBytes) /
-                                   model.laidParts[size_t(node.operands[o])] /
-                                   (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
+    if (weight.kind != TensorKind::Parameter || !weight.trainable) continue;
+    const double gradient = double(weight.elements() * weight.gradientBytes) /
+                            model.laidParts[size_t(node.operands[o])] /
+                            (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
+    candidate.weightGradients += waitsForTerm(facts, model, index, node.operands[o]) ? 2 * gradient : gradient;
   }
   const HeldForWeights &held = facts.held[size_t(index)];
   if (held.gradient) candidate.held = bytes(node.results[0], candidate.results[0]);

@@ -386,6 +386,16 @@ private:
     return std::max(0.0, hideable - microbatches * hidden) / double(problem.ranks());
   }
 
+  // Of all ranks together; each has room for one bucket and for two blocks at least, if it needs that much.
+  double leastBesideOfTensor(UnitState all) const {
+    UnitMemory work;
+    const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
+    for (size_t kind = 0; kind < sizes.size(); ++kind)
+      work.add(problem.activity->of(int(kind), problem.recompute.value_or(Recompute::None)), double(sizes[kind]));
+    if (problem.ranks() > 1) all.largestGradient = work.largestGathered = 0;
+    return besideOfTensor(problem.model->setting, all, work);
+  }
+
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
   // together can keep, the rest computed again where that saves most bytes for the time. Infinite when it cannot fit.
   double leastRecomputation(Counted counted) const {
@@ -405,13 +415,14 @@ private:
       largest = std::max(largest, bytes);
     }
     bool isOne = problem.ranks() == 1;
-    if (isOne) workspace = counted.workspace ? workspaceBytes(problem.model->setting, largest, all) : largest;
+    const Setting &setting = problem.model->setting;
+    if (isOne) workspace = counted.workspace ? workspaceBytes(setting, largest, all) : largest;
     double mostLive = 0, room = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
       mostLive = std::max(mostLive, problem.leastLive(rank));
       room += std::max(0.0, problem.memoryLimit - workspace) / problem.leastLive(rank);
     }
-    room -= all.bytes() / mostLive;
+    room -= (all.bytes() + leastBesideOfTensor(all)) / mostLive;
     double kept = 0, again = 0;
     std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {

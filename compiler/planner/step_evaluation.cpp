@@ -230,20 +230,13 @@ void besideGradients(const SplitModel &model, const std::vector<int> &choice, st
 }
 
 // By variable: bytes of gradients that it hands on in another layout than it makes them, which stand beside its own
-// until all of them have come. All-reduces are done where they lie.
+// until all of them have come.
 std::vector<double> gradientsHandedOn(const SplitModel &model, const std::vector<int> &choice) {
   std::vector<double> bytes(model.variables.size(), 0.0);
-  if (model.setting.tp <= 1) return bytes;
   for (const Flow &flow : model.flows) {
-    const bool isActivation = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Activation;
-    if (!flow.gradient || !isActivation || flow.producer < 0) continue;
-    const Layout wanted = std::max(producedLayout(model, flow, choice), whole); // of partial results: whole
-    for (const Flow::Read &read : flow.reads) {
-      const Variable &reader = model.variables[size_t(read.variable)];
-      const Use &use = reader.candidates[size_t(choice[size_t(read.variable)])].uses[read.operand];
-      if (std::max(use.layout, whole) == wanted) continue;
-      bytes[size_t(read.variable)] += aligned(flow.bytes / (wanted >= 0 ? double(model.setting.tp) : 1));
-    }
+    const Layout produced = producedLayout(model, flow, choice);
+    for (const Flow::Read &read : flow.reads)
+      bytes[size_t(read.variable)] += handedOnBytes(model, flow, produced, read, size_t(choice[size_t(read.variable)]));
   }
   return bytes;
 }

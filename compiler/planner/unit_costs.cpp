@@ -88,9 +88,17 @@ double gatheredOverTensor(const UnitMemory &work) {
   return std::min(work.gathered, 2 * std::max(constants::gatherBlockBytes, work.largestGathered));
 }
 
+} // namespace
+
+double besideOfTensor(const Setting &setting, const UnitState &state, const UnitMemory &work) {
+  return combinedBucket(setting, state, work) + gatheredOverTensor(work);
+}
+
+namespace {
+
 // What is not for a device's messages to other stages.
 double ownWorkspace(const Setting &setting, const UnitState &state, const UnitMemory &work) {
-  return gatheredAgain(setting, state, work) + combinedBucket(setting, state, work) + gatheredOverTensor(work) +
+  return gatheredAgain(setting, state, work) + besideOfTensor(setting, state, work) +
          workspaceBytes(setting, work.beside, state) - work.transient;
 }
 

@@ -108,6 +108,8 @@ struct Workspace {
 Workspace workspaceOf(const Setting &setting, const UnitState &state);
 // Of all of it, with `largest` unit's work.
 double workspaceBytes(const Setting &setting, double largest, const UnitState &state);
+// Beside that, what tp has on its way of these units: parameters that it gathers, gradients that it combines.
+double besideOfTensor(const Setting &setting, const UnitState &state, const UnitMemory &work);
 // Of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers.
 MemoryBreakdown deviceMemory(const Setting &setting, const UnitState &state, const UnitMemory &work, double kept,
                              double buffers);

@@ -342,7 +342,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
       near += best < infinity && ofAny >= 0.7 * best;
       any.memoryLimit = infinity;
       const double withRoom = leastOfAnyStage(any, infinity, isTight);
-      any.memoryLimit = 0.45 * leanest;
+      any.memoryLimit = 0.5 * leanest;
       again += leastOfAnyStage(any, infinity, isTight) > withRoom;
       double whole = boundOfWholeUnits(stages, infinity);
       EXPECT_LE(whole, best * (1 + 1e-9)) << "round " << round << " " << setting.str() << " limit " << part;
@@ -376,7 +376,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   EXPECT_GE(onSharedCores, 20);
   EXPECT_GE(leftByFormula, 60);
   EXPECT_GE(nearCut, 20);
-  EXPECT_GE(again, 20); // 45 % of what is needed leave no room, or makes all stages compute something again
+  EXPECT_GE(again, 20); // half of what is needed leaves no room, or makes all stages compute something again
   EXPECT_GE(tight * 10,
             feasible * 6); // a mixture of recomputations can be faster than each of them
 }
