@@ -174,6 +174,7 @@ private:
       Slots &stage = (last ? lastSlots : slots)[action.stage];
       int64_t slot = action.kind != ActionKind::Forward ? stage.of(action.microbatch)
                      : ahead ? stage.put(action.microbatch, before[action.stage].of(action.microbatch))
+                     : last  ? stage.take(action.microbatch) // what is ahead lies elsewhere
                              : stage.take(action.microbatch, takenBeforeEnd(row, i, before[action.stage]));
       if (failed(addAction(step, action, last ? ".last" : ahead ? ".ahead" : "", slot, ahead))) return failure();
       if (!ahead && failed(addAction(drain, action, last ? ".last" : "", slot))) return failure();
