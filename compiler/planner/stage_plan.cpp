@@ -259,6 +259,15 @@ public:
           result = std::move(other);
         }
       }
+    // Where messages take longer than passes, stages are cut where little crosses.
+    if (StagePlan other; problem.firstUnits.empty() && longestMessages(result.firstUnits) > slowest &&
+                         cutByMessages(slowest, longestMessages(result.firstUnits), other.firstUnits)) {
+      finish(other);
+      if (std::pair(!other.fits, other.seconds) < std::pair(!result.fits, result.seconds)) {
+        other.bound = result.bound;
+        result = std::move(other);
+      }
+    }
     return result;
   }
 
@@ -511,6 +520,59 @@ private:
     return end == 0;
   }
 
+  // Seconds of a microbatch's messages over the border before a unit, between a stage and the one before it: the
+  // activations, and the gradient that comes back. None where one rank has both.
+  double forwardMessage(int stage, int unit) const {
+    return messageSeconds(stage - 1, stage, problem.activity->forwardCrossing[size_t(unit)]);
+  }
+  double backwardMessage(int stage, int unit) const {
+    return messageSeconds(stage, stage - 1, problem.activity->backwardCrossing[size_t(unit)]);
+  }
+  double messageSeconds(int from, int to, double bytes) const {
+    const int sender = problem.rankOf(from), receiver = problem.rankOf(to);
+    if (sender == receiver || bytes <= 0) return 0;
+    return sendSeconds(*problem.model->cluster, problem.tierBetween(sender, receiver), bytes);
+  }
+
+  // Of the stage whose messages of a microbatch, to both its sides, take longest.
+  double longestMessages(const std::vector<int> &starts) const {
+    double longest = 0;
+    for (int stage = 0; stage < stages && problem.ranks() > 1; ++stage) {
+      const double back = stage > 0 ? backwardMessage(stage, starts[size_t(stage)]) : 0;
+      const double on = stage + 1 < stages ? forwardMessage(stage + 1, starts[size_t(stage) + 1]) : 0;
+      longest = std::max(longest, back + on);
+    }
+    return longest;
+  }
+
+  // As cutByTime, at borders whose messages take no longer than a stage may.
+  bool cutByMessages(double least, double most, std::vector<int> &starts) const {
+    auto cut = [&](double slowest, std::vector<int> &at) {
+      at.assign(size_t(stages), 0);
+      int end = int(units.size());
+      for (int stage = stages - 1; stage > 0; --stage) {
+        int found = end;
+        for (int start = end - 1; start >= stage && before[size_t(end)] - before[size_t(start)] <= slowest; --start)
+          if (forwardMessage(stage, start) + backwardMessage(stage, start) <= slowest) found = start;
+        if (found == end) return false;
+        at[size_t(stage)] = end = found;
+      }
+      return before[size_t(end)] <= slowest;
+    };
+    double low = least, high = most;
+    if (!cut(high, starts)) return false;
+    std::vector<int> attempt;
+    for (int i = 0; i < 20 && high - low > 1e-3 * high; ++i) {
+      const double middle = (low + high) / 2;
+      if (cut(middle, attempt)) {
+        starts = attempt;
+        high = middle;
+      } else
+        low = middle;
+    }
+    return true;
+  }
+
   // Recomputation of each rank, and the step's seconds.
   void finish(StagePlan &plan) const {
     plan.recompute.assign(units.size(), Recompute::None);
@@ -538,7 +600,9 @@ private:
       plan.bytes = std::max(plan.bytes, load.memory());
       once = std::max(once, load.state.update + load.state.exposed + notHidden(*own.model, load));
     }
-    plan.seconds = seconds(slowest / double(std::max(1, stages / problem.ranks())), sum) + once;
+    // Messages go beside the passes, one at a time.
+    slowest = std::max(slowest / double(std::max(1, stages / problem.ranks())), longestMessages(plan.firstUnits));
+    plan.seconds = seconds(slowest, sum) + once;
   }
 
   // Of a rank's hideable collectives, what is left when its compute is over, and what others wait for them.

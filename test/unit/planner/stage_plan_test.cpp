@@ -1,0 +1,50 @@
+// Cuts into stages by formula, against all cuts there are, simulated.
+#include "each_cut.h"
+#include "first_split.h"
+#include "problem_builder.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace cleave::planner {
+namespace {
+
+// Layers that are wide and narrow in turns, with their loss.
+Problem wideAndNarrow(const std::vector<int64_t> &widths) {
+  constexpr int64_t batch = 64;
+  testing::ProblemBuilder b("widths", batch);
+  int y = b.input("x", {batch, widths[0]});
+  for (size_t i = 1; i < widths.size(); ++i)
+    y = b.op(fmt::format("layer{}", i), "Contract", "bk,kn->bn",
+             {y, b.parameter(fmt::format("w{}", i), {widths[i - 1], widths[i]})});
+  b.op("loss", "Sum", "bm->", {y});
+  return b.problem;
+}
+
+// Where messages take longer than passes, equal stages are not the fastest: the cut is where little crosses.
+TEST(StagePlan, SlowLinksAreCrossedWhereLayersAreNarrow) {
+  Setting setting;
+  setting.pp = 2;
+  setting.microbatches = 8;
+  Cluster fast = *parseCluster("a100-80g:1x2"), slow = fast;
+  fast.network.bandwidth = 1e12; // bytes/s
+  slow.network.bandwidth = 1e6;
+  for (const char *schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    setting.schedule = schedule;
+    const Problem problem = wideAndNarrow({64, 4096, 72, 3968, 80, 3840, 88});
+    const testing::FirstStages ofFast(problem, fast, setting), ofSlow(problem, slow, setting);
+    ASSERT_TRUE(ofSlow.isPossible());
+    const StageProblem stages = ofSlow.stages(Recompute::None);
+    const auto secondsOf = [&](const std::vector<int> &cut) {
+      return evaluatePlan(stages, planCut(stages, cut)).predicted.stepSeconds;
+    };
+    double best = std::numeric_limits<double>::infinity();
+    testing::eachCut(int(ofSlow.first.model.layout->units.size()), 2,
+                     [&](const std::vector<int> &cut) { best = std::min(best, secondsOf(cut)); });
+    EXPECT_LE(secondsOf(planStages(stages)->firstUnits), 1.05 * best) << schedule;
+    EXPECT_GE(secondsOf(planStages(ofFast.stages(Recompute::None))->firstUnits), 2 * best) << schedule;
+  }
+}
+
+} // namespace
+} // namespace cleave::planner
