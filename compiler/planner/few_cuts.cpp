@@ -19,7 +19,9 @@ public:
         share(chainShare(problem.model->cluster->device, problem.ranks())), work(size_t(problem.ranks()), 0.0),
         waits(size_t(problem.ranks()), 0.0),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
-        isTimed(saysSimulating()) {}
+        isTimed(saysSimulating()) {
+    for (int kind = 0; kind < problem.model->layout->kinds; ++kind) moreOfKind.push_back(longerWindow(kind));
+  }
 
   bool isPossible() const {
     if (!problem.firstUnits.empty() || int(units.size()) < stages) return false;
@@ -131,22 +133,35 @@ private:
     if (seconds < worth && (evaluation.fits || isOpen)) found.push_back({plan.firstUnits, seconds, evaluation.fits});
   }
 
-  // Seconds of a rank's collectives that could hide behind what is computed again. What waits for others' use of a link
-  // may do so less by as much as passes take longer.
+  // Seconds of a rank's collectives that could hide behind what is computed again: in the passes that hide them, which
+  // may be those of one microbatch.
   double mostHiddenByMore() const {
-    if (problem.isGiven()) return 0;
     const Overlap overlap = overlapOf(*problem.model);
-    std::vector<double> more(work.size(), 0.0); // of one microbatch
+    if (problem.isGiven() || (overlap.forward <= 0 && overlap.backward <= 0)) return 0;
+    std::vector<double> more(work.size(), 0.0);
     for (int stage = 0; stage < stages; ++stage) {
       const int end = stage + 1 < stages ? plan.firstUnits[size_t(stage) + 1] : int(units.size());
-      for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit) {
-        const int kind = units[size_t(unit)].kind;
-        double most = 0;
-        for (Recompute how : ways) most = std::max(most, problem.activity->of(kind, how).seconds());
-        more[size_t(problem.rankOf(stage))] += most - problem.activity->of(kind, ways.front()).seconds();
-      }
+      for (int unit = plan.firstUnits[size_t(stage)]; unit < end; ++unit)
+        more[size_t(problem.rankOf(stage))] += moreOfKind[size_t(units[size_t(unit)].kind)];
     }
-    return overlap.forward > 0 || overlap.backward > 0 ? microbatches * std::ranges::max(more) : 0;
+    return std::ranges::max(more);
+  }
+
+  // Of a unit of a kind: by how much longer the passes that hide may take, a step. What waits for others' use of a
+  // link, shared / max(beside, turn) in hide(), may do so less by as much: links are busy in these passes only, of
+  // which `overlap` at least takes turns.
+  double longerWindow(int kind) const {
+    const SplitModel &model = *problem.model;
+    const Device &device = model.cluster->device;
+    auto turn = [&](Recompute how, int zero) {
+      return windowOf(model, zero, PassSeconds::of(problem.activity->of(kind, how), microbatches)).turn();
+    };
+    double most = 0;
+    for (int zero : {model.setting.zero, model.lowers.empty() ? model.setting.zero : model.setting.lowerZero})
+      for (Recompute how : ways) most = std::max(most, turn(how, zero) - turn(ways.front(), zero));
+    const double overlap =
+        device.gradientOverlap > 0 ? std::min(device.gradientOverlap, device.overlap) : device.overlap;
+    return overlap > 0 ? most / std::min(1.0, overlap) : most;
   }
 
   const StageProblem &problem;
@@ -158,6 +173,7 @@ private:
   std::vector<double> work, waits; // of each rank: for one microbatch; for the first and the last
   std::vector<double> before;      // by unit
   std::vector<Recompute> ways;
+  std::vector<double> moreOfKind; // longerWindow()
   bool isTimed;
   StagePlan plan;
   std::vector<TimedCut> found;
