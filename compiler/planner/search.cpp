@@ -344,7 +344,10 @@ std::string splitText(const Solution &solution) {
     ++blocks;
     others += solution.plan.recompute[u] != setting.recompute;
   }
-  return setting.str() + (others ? fmt::format(" (but {} of {} blocks)", others, blocks) : "");
+  std::string text = setting.str();
+  const std::string most = fmt::format(" recompute {}", name(setting.recompute));
+  if (others > 0) text.insert(text.find(most) + most.size(), fmt::format(" (but {} of {} blocks)", others, blocks));
+  return text;
 }
 
 // The same without the preset and what it fixes.
@@ -372,6 +375,37 @@ Constraints withoutMesh(const Constraints &given, const Cluster &cluster) {
   freed.order.clear();
   freed.pins.clear();
   return freed;
+}
+
+// Something that was asked for, left to the search.
+struct Freeing {
+  std::string what;
+  std::function<void(Constraints &)> free;
+};
+
+std::vector<Freeing> freeingsOf(const Constraints &given, const Cluster &cluster) {
+  std::vector<Freeing> freeings;
+  if (given.zero && withoutPreset(given, cluster).zero) // not the preset's own
+    freeings.push_back({"another --zero", [](Constraints &c) { c.zero.reset(); }});
+  if (given.microbatches)
+    freeings.push_back({"another --microbatches", [](Constraints &c) { c.microbatches.reset(); }});
+  if (given.schedule && withoutPreset(given, cluster).schedule)
+    freeings.push_back({"another --schedule", [](Constraints &c) { c.schedule.reset(); }});
+  if (!given.balance.empty() || !given.cuts.empty())
+    freeings.push_back({"without --balance and --split-at", [](Constraints &c) {
+                          c.balance.clear();
+                          c.cuts.clear();
+                        }});
+  const bool isPlain = given.like.empty() && given.pins.empty();
+  if (given.dp || given.tp || given.fsdp || given.pp || given.cp || given.ep || !isPlain)
+    freeings.push_back({isPlain ? "another mesh" : "another mesh, without preset and pins",
+                        [cluster](Constraints &c) { c = withoutMesh(c, cluster); }});
+  if (given.recompute || !given.recomputeOf.empty())
+    freeings.push_back({"without --recompute", [](Constraints &c) {
+                          c.recompute.reset();
+                          c.recomputeOf.clear();
+                        }});
+  return freeings;
 }
 
 // The same with more data parallel ways; a preset with nothing beside that it would fix as it is on so many devices.
@@ -443,49 +477,31 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
                   isHostShort ? "; it " + whatIsShort(least, cluster) : "");
   std::vector<std::string> changes;
   bool areAllTried = true;
-  auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with) {
+  auto found = [&](const std::string &change, const Cluster &on,
+                   const Constraints &with) -> std::optional<std::string> {
     constexpr size_t parts = 4; // of what is left: the first ones find most
-    if (time.isOver()) return areAllTried = false;
+    if (time.isOver()) {
+      areAllTried = false;
+      return std::nullopt;
+    }
     auto how = [&] { return time.beside(parts, "what would fit: " + change); };
     double needed = 0;
     const Outcome changed =
         openHosts(problem, facts, on, with, how, searchSettings(problem, facts, on, with, how()), needed);
-    if (!changed.best) return false;
-    changes.push_back(fmt::format("{}: {} fits with {}, {:.4g} s a step", change, splitText(*changed.best),
-                                  bytesText(changed.best->bytes()), changed.best->seconds()));
-    return true;
+    if (!changed.best) return std::nullopt;
+    return fmt::format("{}: {} fits with {}, {:.4g} s a step", change, splitText(*changed.best),
+                       bytesText(changed.best->bytes()), changed.best->seconds());
   };
-  if (constraints.zero && withoutPreset(constraints, cluster).zero) { // not the preset's own
+  auto attempt = [&](const std::string &change, const Cluster &on, const Constraints &with) {
+    std::optional<std::string> line = found(change, on, with);
+    if (line) changes.push_back(*line);
+    return bool(line);
+  };
+  std::vector<Freeing> freeings = freeingsOf(constraints, cluster);
+  for (const Freeing &one : freeings) {
     Constraints freed = constraints;
-    freed.zero.reset();
-    attempt("another --zero", cluster, freed);
-  }
-  if (constraints.microbatches) {
-    Constraints freed = constraints;
-    freed.microbatches.reset();
-    attempt("another --microbatches", cluster, freed);
-  }
-  if (constraints.schedule && withoutPreset(constraints, cluster).schedule) {
-    Constraints freed = constraints;
-    freed.schedule.reset();
-    attempt("another --schedule", cluster, freed);
-  }
-  if (!constraints.balance.empty() || !constraints.cuts.empty()) {
-    Constraints freed = constraints;
-    freed.balance.clear();
-    freed.cuts.clear();
-    attempt("without --balance and --split-at", cluster, freed);
-  }
-  if (constraints.dp || constraints.tp || constraints.fsdp || constraints.pp || constraints.cp || constraints.ep ||
-      !constraints.like.empty() || !constraints.pins.empty())
-    attempt(constraints.like.empty() && constraints.pins.empty() ? "another mesh"
-                                                                 : "another mesh, without preset and pins",
-            cluster, withoutMesh(constraints, cluster));
-  if (constraints.recompute || !constraints.recomputeOf.empty()) {
-    Constraints freed = constraints;
-    freed.recompute.reset();
-    freed.recomputeOf.clear();
-    attempt("without --recompute", cluster, freed);
+    one.free(freed);
+    attempt(one.what, cluster, freed);
   }
   // Where the hosts' memory is known the search has tried it.
   const bool isOffloadTried = cluster.hostMemoryBytes > 0 && !constraints.offload;
@@ -495,6 +511,28 @@ Status whatWouldFit(const Problem &problem, const ProblemFacts &facts, const Clu
   for (Offload offload : {Offload::Optimizer, Offload::All})
     if (std::optional<Constraints> moved = withOffload(constraints, offload); moved && !isOffloadTried)
       if (attempt(fmt::format("--offload {}", name(offload)), cluster, *moved)) break;
+  if (constraints.offload) freeings.push_back({"without --offload", [](Constraints &c) { c.offload.reset(); }});
+  if (changes.empty() && freeings.size() > 1) { // none of them by itself: together, without those that need not be
+    auto together = [&](const std::vector<Freeing> &some) {
+      Constraints freed = constraints;
+      std::vector<std::string> names;
+      for (const Freeing &one : some) {
+        one.free(freed);
+        names.push_back(one.what);
+      }
+      return found(fmt::format("{}", fmt::join(names, " and ")), cluster, freed);
+    };
+    std::optional<std::string> line = together(freeings);
+    for (size_t i = freeings.size(); line && i-- > 0 && freeings.size() > 2;) {
+      std::vector<Freeing> fewer = freeings;
+      fewer.erase(fewer.begin() + ptrdiff_t(i));
+      std::optional<std::string> less = together(fewer);
+      if (!less) continue;
+      freeings = std::move(fewer);
+      line = std::move(less);
+    }
+    if (line) changes.push_back(*line);
+  }
   auto attemptOnNodes = [&](int64_t nodes) {
     Cluster larger = cluster;
     larger.nodes = nodes;

@@ -99,5 +99,33 @@ TEST(Infeasible, TheLeastThatFitsIsTold) {
   EXPECT_LT(sizes[true], 0.8 * sizes[false]);
 }
 
+// Where no flag alone is to blame, those are named that have to be left out together, and no others.
+TEST(Infeasible, FlagsThatHaveToBeLeftOutTogetherAreTold) {
+  Problem problem = gpt({16, 64, 256, 8, 4, 512});
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  cluster->device.memoryBytes = 36e6;
+  cluster->hostMemoryBytes = 0;
+  auto solved = [&](const SplitFlags &flags) {
+    return solve(problem, *cluster, *parseConstraints(flags, *cluster), {.alternatives = false, .certifies = false});
+  };
+  const SplitFlags asked{.mesh = "dp=4", .zero = "0", .microbatches = "1", .recompute = "none", .offload = "none"};
+  Result<Decision> refused = solved(asked);
+  ASSERT_FALSE(refused);
+  const std::string text = refused.status().message();
+  for (std::string SplitFlags::*one : {&SplitFlags::mesh, &SplitFlags::zero, &SplitFlags::microbatches,
+                                       &SplitFlags::recompute, &SplitFlags::offload}) {
+    SplitFlags free = asked;
+    free.*one = "";
+    EXPECT_FALSE(solved(free)) << text;
+  }
+  SplitFlags both = asked;
+  both.mesh = both.microbatches = "";
+  Result<Decision> fits = solved(both);
+  ASSERT_TRUE(fits) << text;
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        fmt::format("\n  another --microbatches and another mesh: {} zero 0 ", fits->mesh.str())));
+  EXPECT_THAT(text, ::testing::HasSubstr(fmt::format("{:.4g} s a step", fits->predicted.stepSeconds)));
+}
+
 } // namespace
 } // namespace cleave::planner
