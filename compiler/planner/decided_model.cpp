@@ -62,14 +62,13 @@ Layout homeOf(const ParameterDecision &decision) {
   return whole;
 }
 
-// A decision may come from elsewhere, with different splits in repetitions of a block. How cheap work lies over laid
-// axes follows from the graph and may differ (split_model.cpp).
+// A decision may come from elsewhere, with different splits in repetitions of a block. How nodes lie over laid axes
+// follows from the graph and may differ: of a 3D grid in rows and columns, which products exchange (laid_axes.h).
 bool repeatsWereTied(const Problem &problem, const Decision &decision, const ProblemFacts &facts) {
   auto splitOf = [&](int node) {
     dist::FactorSharding split = decision.nodes[size_t(node)].split;
-    if (problem.nodes[size_t(node)].cheap)
-      for (dist::Axes &axes : split)
-        std::erase_if(axes, [](const std::string &axis) { return axis == "ep" || axis.starts_with("tp_"); });
+    for (dist::Axes &axes : split)
+      std::erase_if(axes, [](const std::string &axis) { return axis == "ep" || axis.starts_with("tp_"); });
     return split;
   };
   for (const Repeat &repeat : facts.repeats)

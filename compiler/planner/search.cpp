@@ -453,7 +453,10 @@ Outcome openHosts(const Problem &problem, const ProblemFacts &facts, const Clust
     if (!moved) continue;
     Outcome other = searchSettings(problem, facts, cluster, *moved, how());
     if (other.leastMemory) leastBytes = std::min(leastBytes, other.leastMemory->bytes());
-    if (!other.best) continue;
+    if (!other.best) {
+      without.isComplete &= other.isComplete;
+      continue;
+    }
     other.notes.push_back(fmt::format("no split fits without the hosts' memory: the leanest needs {} on a device",
                                       bytesText(without.leastMemory->bytes())));
     other.candidates += without.candidates;
