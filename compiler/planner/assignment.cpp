@@ -104,6 +104,7 @@ double partWithin(double limit, double all) { return all > limit ? limit / all :
 // the gradient that it hands on. Which candidate of which reader asks for a layout is not told here: of each layout the
 // one that has least.
 double flowWorkspace(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
+  if (model.setting.tp <= 1) return 0;
   if (const double gathered = gatheredParameterBytes(model, flow, produced, uses); gathered > 0)
     return std::min(gathered, 2 * std::max(constants::gatherBlockBytes, aligned(flow.bytes)));
   std::map<UseSet, double> least;

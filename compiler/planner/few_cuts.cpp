@@ -156,9 +156,13 @@ private:
     auto turn = [&](Recompute how, int zero) {
       return windowOf(model, zero, PassSeconds::of(problem.activity->of(kind, how), microbatches)).turn();
     };
-    double most = 0;
-    for (int zero : {model.setting.zero, model.lowers.empty() ? model.setting.zero : model.setting.lowerZero})
+    // Where ZeRO stages are mixed, collectives of both have passes of their own.
+    auto mostOf = [&](int zero) {
+      double most = 0;
       for (Recompute how : ways) most = std::max(most, turn(how, zero) - turn(ways.front(), zero));
+      return most;
+    };
+    const double most = mostOf(model.setting.zero) + (model.lowers.empty() ? 0 : mostOf(model.setting.lowerZero));
     const double overlap =
         device.gradientOverlap > 0 ? std::min(device.gradientOverlap, device.overlap) : device.overlap;
     return overlap > 0 ? most / std::min(1.0, overlap) : most;

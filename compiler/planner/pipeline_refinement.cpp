@@ -100,7 +100,9 @@ void PipelineRefinement::moveUnits() {
     if (!stages.firstUnits.empty()) continue; // given
     const auto prices = int64_t(movingWork / double(model.setting.microbatches * stages.stages()));
     std::vector<int> cut = improvedCut(stages, solution.plan.firstUnits, prices, clock);
-    trials.tryCuts(stages, solution.choice, solution.isExact, {{std::move(cut), 0, false}});
+    const PlanEvaluation simulated = evaluatePlan(stages, planCut(stages, cut));
+    trials.tryCuts(stages, solution.choice, solution.isExact,
+                   {{std::move(cut), simulated.predicted.stepSeconds, simulated.fits}});
   }
 }
 

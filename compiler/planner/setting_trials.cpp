@@ -54,7 +54,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   bool isAnyTight = false;
   auto leave = [&](size_t v, int zero) { // too slow with any ZeRO stage
-    if (isSettled) return false;
+    if (isSettled || isSolved) return false;
     if (v == least.size()) least.push_back(leastOfVariant(setting, cell, v, zeros));
     const bool isLeft = least[v] >= std::max(worthPlanning(setting), found.worthTrying());
     candidates += isLeft && zero == zeros.front();
@@ -116,7 +116,7 @@ std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell 
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   const SplitModel model = cells.modelFor(cell, setting);
   if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
-  if (isSettledBy(setting, model) || !space.givenRecomputation(setting)) return {};
+  if (isSettledBy(setting, model) || solvesSplits(setting, model) || !space.givenRecomputation(setting)) return {};
   if (setting.pp > 1 && !space.profileOf(setting)) return {};
   boundsAllSplits = boundsAllSplits && space.openOperations(model) == 0;
   std::vector<double> least;
@@ -218,10 +218,22 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
     model.setting.recompute = how;
     const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
     least = std::min(least, std::max(assignment.bound, leastPassSeconds(model, how) + leastUpdateSeconds(model)));
-    if (!assignment.isPruned) offer(model, assignment);
+    if (assignment.isPruned || assignment.choice.empty()) continue;
+    offer(model, assignment);
+    model.setting.recompute = Recompute::None;
+    if (ways.size() > 1) openBlocks(model, assignment);
   }
   model.setting.recompute = Recompute::None;
   return least;
+}
+
+// The same split with blocks computed again in different ways.
+void SettingTrials::openBlocks(const SplitModel &model, const Assignment &assignment) {
+  const ActivityCosts activity = costActivity(model, assignment.choice);
+  const StateCosts state = costState(model, assignment.choice);
+  bool isTight = false;
+  bound =
+      std::min(bound, tryPlan(space.stagesOf(model, activity, state), assignment.choice, assignment.isExact, isTight));
 }
 
 // Whatever stage each parameter has, and whatever is computed again.

@@ -53,7 +53,7 @@ public:
   std::vector<OpenPlan> open;                             // the bound does not count them yet
   std::vector<OpenPlan> mixes;                            // with ZeRO stages mixed
   double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
-  // Of settings tried, however their operations are split; the splits that were looked at are in `open` too.
+  // Of settings tried, however their operations are split; the splits that were looked at are in `open` or `bound` too.
   double boundOfSplits = std::numeric_limits<double>::infinity();
   bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
   int64_t candidates = 0;         // priced
@@ -70,6 +70,7 @@ private:
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
   double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
   double leastOfAnyMemory(SplitModel &model) const;
+  void openBlocks(const SplitModel &model, const Assignment &assignment);
 
   const SearchSpace &space;
   Cells &cells;

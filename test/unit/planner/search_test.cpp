@@ -665,6 +665,16 @@ TEST(Search, WhatMemoryLacksIsInTheBoundOfOneDevice) {
   EXPECT_GT(tight->gap, 0);
 }
 
+// Where ZeRO stages and what is computed again are open, small problems are solved for all splits of their operations.
+TEST(Search, SmallProblemsAreSolvedWhateverIsComputedAgain) {
+  const Problem problem = gpt({8, 64, 128, 8, 3, 512});
+  const Decision open = mustSolve(problem, "a100-80g:4x2", {.mesh = "pp=1"}, {.alternatives = false});
+  EXPECT_TRUE(open.gapIsOfAllSplits);
+  const Decision plain =
+      mustSolve(problem, "a100-80g:4x2", {.mesh = "pp=1", .recompute = "none"}, {.alternatives = false});
+  EXPECT_LE(open.predicted.stepSeconds, plain.predicted.stepSeconds * (1 + 1e-9));
+}
+
 TEST(Search, DevicesDoNotRepeatEachOthersMatrixProducts) {
   // So small that computing everything everywhere would be the fastest.
   Decision decision = mustSolve(mlp(8, 16, 16, 8), "cpu:4", {.mesh = "dp=1,tp=4"});
