@@ -1,6 +1,7 @@
 #include "compiler/planner/stage_plan.h"
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/schedule/simulate.h"
+#include "compiler/planner/stage_messages.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -261,8 +262,8 @@ public:
         }
       }
     // Where messages take longer than passes, stages are cut where little crosses.
-    if (StagePlan other; problem.firstUnits.empty() && longestMessages(result.firstUnits) > slowest) {
-      other.firstUnits = cutByMessages();
+    if (StagePlan other; problem.firstUnits.empty() && longestMessages(ofStage, result.firstUnits) > slowest) {
+      other.firstUnits = cutByMessages(ofStage, before);
       finish(other);
       if (std::pair(!other.fits, other.seconds) < std::pair(!result.fits, result.seconds)) {
         other.bound = result.bound;
@@ -521,69 +522,6 @@ private:
     return end == 0;
   }
 
-  // Seconds of a microbatch's message over the border before a unit, from a stage to the one after or before it; the
-  // side with fewer devices has more on each. None where one rank has both.
-  double messageSeconds(int from, int to, int unit) const {
-    const int sender = problem.rankOf(from), receiver = problem.rankOf(to);
-    if (sender == receiver) return 0;
-    auto crossing = [&](int stage) {
-      const ActivityCosts &activity = *(ofStage.size() == 1 ? ofStage[0] : ofStage[size_t(stage)]).activity;
-      return (from < to ? activity.forwardCrossing : activity.backwardCrossing)[size_t(unit)];
-    };
-    const double bytes = std::max(crossing(from), crossing(to));
-    return bytes > 0 ? sendSeconds(*problem.model->cluster, problem.tierBetween(sender, receiver), bytes) : 0;
-  }
-
-  int linkTo(int stage, int other) const { return problem.linkBetween(problem.rankOf(stage), problem.rankOf(other)); }
-
-  // Of the rank and link that messages of a microbatch keep busy longest: seconds for each of a rank's stages. One at a
-  // time goes over a link.
-  double longestMessages(const std::vector<int> &starts) const {
-    if (problem.ranks() == 1) return 0;
-    std::vector<std::array<double, 2>> busy(size_t(problem.ranks()));
-    double longest = 0;
-    for (int stage = 0; stage < stages; ++stage)
-      for (int other : {stage - 1, stage + 1}) {
-        if (other < 0 || other >= stages) continue;
-        double &of = busy[size_t(problem.rankOf(stage))][size_t(linkTo(stage, other))];
-        of += messageSeconds(stage, other, starts[size_t(std::max(stage, other))]);
-        longest = std::max(longest, of);
-      }
-    return longest / double(std::max(1, stages / problem.ranks()));
-  }
-
-  // The cut whose slowest stage is fastest, each taking what its passes or its messages do, whatever is longer.
-  std::vector<int> cutByMessages() const {
-    const int count = int(units.size());
-    std::vector<double> slowest(size_t(count) + 1, infinity); // of the stages so far, which end before a unit
-    std::vector<std::vector<int>> starts(size_t(stages), std::vector<int>(size_t(count) + 1, 0));
-    slowest[0] = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      std::vector<double> next(slowest.size(), infinity), back(slowest.size(), 0.0), on = back;
-      for (int unit = 1; unit < count; ++unit) {
-        if (stage > 0) back[size_t(unit)] = messageSeconds(stage, stage - 1, unit);
-        if (stage + 1 < stages) on[size_t(unit)] = messageSeconds(stage, stage + 1, unit);
-      }
-      const bool isOneLink = stage > 0 && stage + 1 < stages && linkTo(stage, stage - 1) == linkTo(stage, stage + 1);
-      const int last = count - (stages - 1 - stage); // a unit for each stage after it
-      for (int end = stage + 1 == stages ? count : stage + 1; end <= last; ++end)
-        for (int first = end - 1; first >= stage; --first) {
-          const double passes = before[size_t(end)] - before[size_t(first)];
-          if (passes >= next[size_t(end)]) break; // and longer ones too
-          const double to = back[size_t(first)], from = on[size_t(end)];
-          const double seconds = std::max({slowest[size_t(first)], passes, isOneLink ? to + from : std::max(to, from)});
-          if (seconds >= next[size_t(end)]) continue;
-          next[size_t(end)] = seconds;
-          starts[size_t(stage)][size_t(end)] = first;
-        }
-      slowest = std::move(next);
-    }
-    std::vector<int> cut(static_cast<size_t>(stages));
-    for (int stage = stages, end = count; stage-- > 0; end = cut[size_t(stage)])
-      cut[size_t(stage)] = starts[size_t(stage)][size_t(end)];
-    return cut;
-  }
-
   // Recomputation of each rank, and the step's seconds.
   void finish(StagePlan &plan) const {
     plan.recompute.assign(units.size(), Recompute::None);
@@ -612,7 +550,8 @@ private:
       once = std::max(once, load.state.update + load.state.exposed + notHidden(*own.model, load));
     }
     // Messages go beside the passes, one at a time.
-    slowest = std::max(slowest / double(std::max(1, stages / problem.ranks())), longestMessages(plan.firstUnits));
+    slowest =
+        std::max(slowest / double(std::max(1, stages / problem.ranks())), longestMessages(ofStage, plan.firstUnits));
     plan.seconds = seconds(slowest, sum) + once;
   }
 
