@@ -1,7 +1,7 @@
 // Moving units against every cut of small models.
 #include "compiler/planner/cut_improvement.h"
-#include "compiler/planner/settings.h"
 #include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <limits>
@@ -21,22 +21,15 @@ TEST(CutImprovement, NoUnitIsBetterElsewhere) {
     const Problem problem = testing::gpt(
         {16, int64_t(32) << random() % 3, int64_t(64) << random() % 3, 4, int64_t(6 + random() % 3), 4096});
     Cluster cluster = *parseCluster("a100-80g:1x4");
-    const ProblemFacts facts = gatherFacts(problem, {});
     Setting setting;
     setting.pp = 4;
     setting.microbatches = 8;
     setting.schedule = kinds[size_t(round) % kinds.size()];
-    auto model = buildModel(problem, facts, cluster, {}, setting);
-    ASSERT_TRUE(model) << model.status().message();
-    const ScheduleProfile *profile = scheduleProfile(setting.schedule, 4, 8);
-    ASSERT_TRUE(profile);
-    const int units = int(model->layout->units.size());
-    const std::vector<int> choice(model->variables.size(), 0);
-    const ActivityCosts activity = costActivity(*model, choice);
-    const StateCosts state = costState(*model, choice);
-    StageProblem stages{&*model, &activity, &state, profile, infinity, {}, {}, {}, {}, {}};
-    stages.allowed = {Recompute::None, Recompute::Selective, Recompute::Full};
-    std::vector<int> given(size_t(profile->stages));
+    const testing::FirstStages split(problem, cluster, setting);
+    ASSERT_TRUE(split.isPossible());
+    StageProblem stages = split.stages({}, {Recompute::None, Recompute::Selective, Recompute::Full});
+    const int units = int(split.first.model.layout->units.size());
+    std::vector<int> given(size_t(stages.stages()));
     std::iota(given.begin(), given.end(), 0); // all that are left in the last stage
     double most = 0;
     auto secondsOf = [&](const std::vector<int> &cut) {
@@ -63,7 +56,7 @@ TEST(CutImprovement, NoUnitIsBetterElsewhere) {
       return sizes;
     };
     const std::vector<int> sizes = sizesOf(cut);
-    testing::eachCut(units, profile->stages, [&](const std::vector<int> &other) {
+    testing::eachCut(units, stages.stages(), [&](const std::vector<int> &other) {
       const double of = secondsOf(other);
       best = std::min(best, of);
       int moved = 0;

@@ -208,25 +208,19 @@ TEST(StageBound, MessagesTakeTheLinkThatLiesThere) {
         testing::gpt({16, int64_t(16) << random() % 3, int64_t(64) << random() % 3, 4, int64_t(4 + random() % 3), 512});
     Cluster cluster = *parseCluster("a100-80g:2x2");
     cluster.network.bandwidth /= double(1 + random() % 30);
-    const ProblemFacts facts = gatherFacts(problem, {});
     Setting setting;
     setting.pp = 4;
     setting.microbatches = 4;
     setting.schedule = kinds[size_t(round) % kinds.size()];
-    auto model = buildModel(problem, facts, cluster, {}, setting);
-    ASSERT_TRUE(model) << model.status().message();
-    const ScheduleProfile *profile = scheduleProfile(setting.schedule, 4, 4);
-    ASSERT_TRUE(profile);
-    const std::vector<Unit> &units = model->layout->units;
-    if (profile->stages > int(units.size())) continue;
-    const std::vector<int> choice(model->variables.size(), 0);
-    const ActivityCosts activity = costActivity(*model, choice);
-    const StateCosts state = costState(*model, choice);
-    StageProblem stages{&*model, &activity, &state, profile, infinity, Recompute::None, {}, {}, {}, {}};
+    const FirstStages split(problem, cluster, setting);
+    StageProblem stages = split.stages(Recompute::None);
+    ASSERT_TRUE(stages.profile);
+    if (!split.isPossible()) continue;
+    const std::vector<Unit> &units = split.first.model.layout->units;
     const LeastTransfers least = leastTransfers(stages);
     double best = infinity, bytes = 0;
-    std::vector<bool> isExact(size_t(profile->stages), false);
-    eachCut(int(units.size()), profile->stages, [&](const std::vector<int> &starts) {
+    std::vector<bool> isExact(size_t(stages.stages()), false);
+    eachCut(int(units.size()), stages.stages(), [&](const std::vector<int> &starts) {
       StagePlan cut;
       cut.firstUnits = starts;
       cut.recompute.assign(units.size(), Recompute::None);
@@ -267,20 +261,14 @@ TEST(StageBound, WhatIsComputedAgainHidesNoMore) {
     const Problem problem = chain(random);
     Cluster cluster = *parseCluster("h100-80g:1x4");
     cluster.network.bandwidth /= double(1 + random() % 40);
-    const ProblemFacts facts = gatherFacts(problem, {});
     Setting setting;
     setting.pp = setting.dp = 2;
     setting.zero = round % 4;
     setting.microbatches = 8;
     setting.schedule = round % 3 == 0 ? "zb-h1" : round % 3 == 1 ? "1f1b" : "gpipe";
-    auto model = buildModel(problem, facts, cluster, {}, setting);
-    ASSERT_TRUE(model) << model.status().message();
-    const ScheduleProfile *profile = scheduleProfile(setting.schedule, 2, setting.microbatches);
-    ASSERT_TRUE(profile);
-    const std::vector<int> choice(model->variables.size(), 0);
-    const ActivityCosts activity = costActivity(*model, choice);
-    const StateCosts state = costState(*model, choice);
-    StageProblem stages{&*model, &activity, &state, profile, infinity, std::nullopt, everyWay, {}, {}, {}};
+    const FirstStages split(problem, cluster, setting);
+    ASSERT_TRUE(split.isPossible());
+    StageProblem stages = split.stages(std::nullopt, everyWay);
     stages.memoryLimit = 1e18; // each cut is timed
     const double best = enumerate(stages).best(infinity);
     stages.recompute = Recompute::None;

@@ -1,7 +1,7 @@
 // Cuts into stages by formula, against all cuts there are, simulated.
-#include "each_cut.h"
-#include "first_split.h"
-#include "problem_builder.h"
+#include "test/unit/planner/each_cut.h"
+#include "test/unit/planner/first_split.h"
+#include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
