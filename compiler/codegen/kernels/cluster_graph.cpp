@@ -125,6 +125,7 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   absorbIntoReductions();
   mergeAlongValues();
   mergeReadersOfOneTensor();
+  mergeReadersOfReplaced();
   std::vector<SmallVector<Operation *>> groups;
   for (Cluster &cluster : clusters)
     if (isWorthKernel(cluster)) groups.push_back(cluster.ops);
@@ -294,7 +295,6 @@ void ClusterGraph::mergeAlongValues() {
 
 // Last, reductions that read the same tensor: the gradients of a layer norm's weight and bias are two sums over one dy.
 void ClusterGraph::mergeReadersOfOneTensor() {
-  auto reduces = [&](int cluster) { return llvm::any_of(clusters[cluster].ops, isReduction); };
   auto mergeUsers = [&](Value value) {
     int first = -1;
     for (Operation *user : value.getUsers()) {
@@ -311,6 +311,28 @@ void ClusterGraph::mergeReadersOfOneTensor() {
     for (Value result : op.getResults())
       if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && bytesOf(result) >= 4096) mergeUsers(result);
 }
+
+// And the readers of a state or a parameter in its update, without a value between them: Lion's new momentum and the
+// parameter. What replaces it would else wait beside it until the kernel of the other has read it.
+void ClusterGraph::mergeReadersOfReplaced() {
+  llvm::DenseSet<Attribute> replaced;
+  for (auto write : block.getOps<onnx::WriteOp>()) replaced.insert(write.getParamAttr());
+  for (auto read : block.getOps<onnx::ReadOp>()) {
+    if (!replaced.contains(read.getParamAttr())) continue;
+    int first = -1;
+    for (Operation *user : read->getUsers()) {
+      auto phase = user->getAttrOfType<StringAttr>(training::phaseName);
+      const int cluster = clusterOf(user);
+      if (cluster < 0 || !phase || phase.getValue() != "update" || reduces(cluster)) continue;
+      if (first < 0)
+        first = cluster;
+      else if (cluster != first)
+        tryMerge(first, cluster);
+    }
+  }
+}
+
+bool ClusterGraph::reduces(int cluster) const { return llvm::any_of(clusters[cluster].ops, isReduction); }
 
 bool ClusterGraph::tryMerge(int a, int b) {
   Cluster &first = clusters[a], &second = clusters[b];

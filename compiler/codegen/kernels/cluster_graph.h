@@ -37,6 +37,8 @@ private:
   void absorbIntoReductions();
   void mergeAlongValues();
   void mergeReadersOfOneTensor();
+  void mergeReadersOfReplaced();
+  bool reduces(int cluster) const;
   bool tryMerge(int a, int b);
   bool makesCycle(int a, int b);
   int clusterOf(mlir::Operation *op) const;

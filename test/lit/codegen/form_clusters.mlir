@@ -142,6 +142,21 @@ func.func @update(%g: tensor<64x64xf32>, %m: tensor<64x64xf32>) -> tensor<64x64x
   return %1 : tensor<64x64xf32>
 }
 
+// What replaces a state and what else the update makes of it are one kernel: the new state takes the old one's place.
+// CHECK-LABEL: func.func @replaces_a_state
+// CHECK: plan.launch @{{k[0-9]+}}_add_sign_mul(
+// CHECK-NOT: plan.launch
+// CHECK: return
+onnx.param @m : tensor<64x64xf32> "optimizer_state" {fill = 0.000000e+00 : f64, trainable = false}
+func.func @replaces_a_state(%g: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %m = onnx.read @m {cleave.phase = "update"} : tensor<64x64xf32>
+  %0 = onnx.Add %m, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = onnx.Sign %0 {cleave.phase = "update"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = onnx.Mul %m, %g {cleave.phase = "update"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  onnx.write @m, %2 {cleave.phase = "update"} : tensor<64x64xf32>
+  return %1 : tensor<64x64xf32>
+}
+
 // CHECK: plan.kernel @[[EXP]](%{{.*}}: tensor<4096xf32>)
 // CHECK-SAME: flat
 // CHECK: plan.kernel @[[HIT]](%{{.*}}: tensor<4xi64>, %{{.*}}: i64)
