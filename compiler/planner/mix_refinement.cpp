@@ -123,18 +123,12 @@ void MixRefinement::withMixes(const OpenPlan &plan, const ZeroMixes::Decided &de
                               const std::function<void(const StageProblem &)> &use) {
   SplitModel model = cells.modelFor(*plan.cell, plan.setting);
   const std::vector<int> &choice = plan.cell->variants[plan.variant].choice;
-  // What a microbatch costs with the stages that need least of it.
+  // What a microbatch costs with the stages that need least of it: that gradients are handed on follows from the higher
+  // stage, as in every plan that mixes them.
   const SplitModel least = ZeroMixes::leanest(model, plan.zeroPair, decided);
-  const ActivityCosts leanest =
+  const ActivityCosts activity =
       decided.empty() ? cells.activityOf(*plan.cell, plan.variant, least) : costActivity(least, choice);
-  model.setting.zero = 1;
-  ActivityCosts activity = cells.activityOf(*plan.cell, plan.variant, model);
   model.setting.zero = ZeroMixes::pairs[plan.zeroPair][0];
-  for (size_t kind = 0; kind < activity.kinds.size(); ++kind)
-    for (size_t how = 0; how < activity.kinds[kind].size(); ++how) {
-      activity.kinds[kind][how].sums = leanest.kinds[kind][how].sums;
-      activity.kinds[kind][how].combined = leanest.kinds[kind][how].combined;
-    }
   const ZeroMixes mixes(model, choice, activity, plan.zeroPair, decided);
   StageProblem stages = space.stagesOf(model, activity, mixes.least());
   stages.mixes = &mixes;
