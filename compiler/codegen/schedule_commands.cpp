@@ -37,10 +37,11 @@ namespace cleave::codegen {
 using namespace mlir;
 namespace {
 
-bool isUpdate(Operation *op) {
+bool isOfPhase(Operation *op, StringRef name) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
-  return phase && phase.getValue() == "update";
+  return phase && phase.getValue() == name;
 }
+bool isUpdate(Operation *op) { return isOfPhase(op, "update"); }
 // Of the streams of communication.
 bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
 bool isBetweenStages(Operation *op) {
@@ -238,22 +239,27 @@ private:
     return false;
   }
 
-  // Gathers and shifts with no compute between them are a turn; they wait for the compute before the last turn.
+  // Gathers, shifts and exchanges with no compute between them are a turn; they wait for the compute before the last
+  // turn, those of the backward pass for the forward pass at least.
   void limitPrefetch() {
-    Operation *compute = nullptr, *beforeThis = nullptr, *beforeLast = nullptr;
+    Operation *compute = nullptr, *beforeThis = nullptr, *beforeLast = nullptr, *lastForward = nullptr;
     for (Operation &op : block.without_terminator()) {
       auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
       if (!collective) {
         bool keepsPlace = !isFree(&op) && !isLazy(&op) && !isUpdate(&op) && !isCollective(&op) &&
                           !isa<plan::StoreOp, plan::ReceiveCommandOp>(op);
         if (keepsPlace) compute = &op;
+        if (keepsPlace && isOfPhase(&op, "forward")) lastForward = &op;
         continue;
       }
-      bool brings = collective.getOp() == "all_gather" || collective.getOp() == "shift";
+      bool brings = llvm::is_contained({"all_gather", "shift", "all_to_all"}, collective.getOp());
       if (!brings || isLazy(&op) || isUpdate(&op) || isBetweenStages(&op)) continue;
       if (compute != beforeThis) beforeLast = std::exchange(beforeThis, compute);
-      if (!beforeLast) continue;
-      consumers[beforeLast].push_back(&op);
+      Operation *after = beforeLast;
+      if (isOfPhase(&op, "backward") && lastForward && (!after || after->isBeforeInBlock(lastForward)))
+        after = lastForward;
+      if (!after) continue;
+      consumers[after].push_back(&op);
       ++pending[&op];
     }
   }

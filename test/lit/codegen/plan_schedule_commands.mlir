@@ -6,6 +6,7 @@ onnx.param @s0 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s1 : tensor<1048576xf32> "parameter" {trainable = true}
 onnx.param @s2 : tensor<1048576xf32> "parameter" {trainable = true}
 plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
+plan.kernel @copy(%a: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 plan.kernel @sum_of_two(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) { plan.yield %a : tensor<8x8xf32> }
 plan.kernel @flag(%a: tensor<64xf32>, %b: tensor<64xf32>) {
   %c = onnx.Constant dense<1.0> : tensor<f32>
@@ -213,4 +214,22 @@ func.func @ring(%x: tensor<64xf32>) -> tensor<64xf32> {
   %k3 = dist.shift %k2 {axes = ["cp"], distance = 1 : i64} : (tensor<64xf32>) -> tensor<64xf32>
   %a3 = plan.launch @k(%a2, %k3) {name = "turn 3", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   return %a3 : tensor<64xf32>
+}
+
+// Of what is kept for the backward pass in another split: the exchange waits for the forward pass, else what it brings
+// would be kept beside its operand, which is wanted again.
+// CHECK-LABEL: func.func @exchanged_for_the_backward_pass
+// CHECK: %[[X:.*]] = plan.launch @copy(%arg0)
+// CHECK: %[[KEPT:.*]] = plan.launch @copy(%[[X]])
+// CHECK: %[[LOSS:.*]] = plan.launch @copy(%[[KEPT]])
+// CHECK: %[[OTHER:.*]] = plan.collective %[[KEPT]]
+// CHECK: plan.launch @copy(%[[OTHER]])
+func.func @exchanged_for_the_backward_pass(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %h = plan.launch @copy(%x) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %kept = plan.launch @copy(%h) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %loss = plan.launch @copy(%kept) {cleave.phase = "forward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %other = dist.all_to_all %kept {axes = ["dp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+  %dx = plan.launch @copy(%other) {cleave.phase = "backward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  %dk = plan.launch @copy(%kept) {cleave.phase = "backward", extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>) -> tensor<64xf32>
+  return %dx, %dk : tensor<64xf32>, tensor<64xf32>
 }
