@@ -25,7 +25,7 @@ HostTensor randomInput(const plan::InputBinding &input, int64_t step, int64_t mi
   int64_t count = tensor.elements();
   bool real = isFloat(tensor.dtype);
   std::vector<double> values(static_cast<size_t>(count));
-  int64_t bound = std::max<int64_t>(input.upper_bound(), 2);
+  int64_t bound = input.upper_bound() > 0 ? input.upper_bound() : 2; // nothing bounds it: 0 and 1
   for (int64_t i = 0; i < count; ++i) {
     double uniform = philoxUniform(0x76657269, counter, stream, uint64_t(i));
     values[size_t(i)] = !real ? std::floor(uniform * double(bound)) : input.label() ? uniform : 2 * uniform - 1;

@@ -9,6 +9,7 @@ a convolution along its sequence.
                                  both sides and the head
     make_models.py kink FILE     what enters its ReLU is zero but for the weights' rounding
     make_models.py waves FILE    a convolution over 8 positions, and a layer for each of them
+    make_models.py one_class FILE    an output of one class
     make_models.py mixer FILE    layers along 8 positions and along features in turn (an MLP-Mixer's)
 """
 import pathlib
@@ -89,6 +90,11 @@ def kink():
     return [("x", FLOAT, ["batch", 1])], ("y", ["batch", 4])
 
 
+def one_class():
+    add("Identity", [layer("x", "head", 16, 1, None)], "y")
+    return [("x", FLOAT, ["batch", 16])], ("y", ["batch", 1])
+
+
 def waves():
     x = add("Conv", ["x", weight("filter", 8, 8, 3)], "convolved", pads=[1, 1])
     add("Identity", [layer(add("Transpose", [x], "positions", perm=[0, 2, 1]), "head", 8, 4, None)], "y")
@@ -104,7 +110,8 @@ def mixer():
 
 
 def main():
-    models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "waves": waves, "mixer": mixer}
+    models = {"chain": chain, "unet": unet, "seq2seq": seq2seq, "kink": kink, "one_class": one_class,
+              "waves": waves, "mixer": mixer}
     inputs, (output, shape) = models[sys.argv[1]]()
     graph = b"".join(chunk(1, node) for node in nodes) + chunk(2, sys.argv[1])
     graph += b"".join(chunk(5, one) for one in weights) + b"".join(chunk(11, value_info(*one)) for one in inputs)
