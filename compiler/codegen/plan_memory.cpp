@@ -5,8 +5,9 @@
 // One arena a program. Slots (slot_layout.h) hold what passes between a pipeline stage's fragments. The scratch part is
 // shared by all fragments of the program, each of which is laid out by lifetimes (memory_plan.h). A stored value
 // is written straight into its persistent tensor where nobody reads the old value later; a launch may write over an
-// operand that dies there (its `inplace` pairs); a product is added to what lies where it is stored; parts of a
-// concatenation are written where they end up.
+// operand that dies there (its `inplace` pairs), a persistent tensor too where another value is stored in that only
+// afterwards (a sum of gradients, of which zeros are stored at the step's end); a product is added to what lies where
+// it is stored; parts of a concatenation are written where they end up.
 //
 //   %u = plan.launch @sgd(%p, %g) {inplace = [0, 0], plan.offsets = [0]}       onnx.read @w has plan.offset = 0
 //   plan.store %u, @w {in_place}
@@ -30,7 +31,7 @@ struct Storage {
   int64_t first = 0, last = 0;
   int64_t parent = -1, offsetInParent = 0; // shares the parent's buffer
   int64_t fixed = -1;                      // byte offset in the persistent part
-  bool takesOver = false;                  // an operand of its command dies into it: no second one may
+  FlatSymbolRefAttr home = {};             // the persistent tensor that dies into it
 };
 
 class FragmentMemory {
@@ -38,39 +39,17 @@ public:
   FragmentMemory(func::FuncOp function, PersistentLayout &persistent, const SlotLayout &slots)
       : function(function), persistent(persistent), slots(slots), list(function) {}
 
-  LogicalResult collect() {
-    for (Value root : list.rootsInOrder()) {
-      Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
-      if (auto offset = slots.offsetOf(root)) {
-        storage.fixed = *offset;
-      } else if (Operation *definition = root.getDefiningOp()) {
-        if (auto read = dyn_cast<onnx::ReadOp>(definition)) {
-          auto slot = persistent.ofParam(read.getParamAttr());
-          if (!slot) return read.emitOpError("names no onnx.param");
-          if (slot->bytes != storage.bytes)
-            return read.emitOpError() << "reads " << storage.bytes
-                                      << " bytes of a parameter whose part on this device has " << slot->bytes;
-          storage.fixed = slot->offset;
-          reads[read.getParamAttr()].push_back(root);
-        } else if (auto constant = dyn_cast<plan::ConstantCommandOp>(definition)) {
-          storage.fixed = persistent.ofConstant(constant);
-        }
-      } else if (auto host = persistent.ofHostScalar(function, cast<BlockArgument>(root).getArgNumber())) {
-        storage.fixed = *host;
+  LogicalResult shareBuffers() {
+    for (;;) {
+      if (failed(collect())) return failure();
+      for (Operation &op : function.getOps())
+        if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
+      for (Operation &op : function.getOps()) {
+        if (auto concat = dyn_cast<plan::ConcatCommandOp>(op)) concatInPlace(concat);
+        if (auto launch = dyn_cast<plan::LaunchOp>(op)) launchInPlace(launch);
+        if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) reduceInPlace(collective);
       }
-      index[root] = storages.size();
-      storages.push_back(storage);
-    }
-    return success();
-  }
-
-  void shareBuffers() {
-    for (Operation &op : function.getOps())
-      if (auto store = dyn_cast<plan::StoreOp>(op)) storeInPlace(store);
-    for (Operation &op : function.getOps()) {
-      if (auto concat = dyn_cast<plan::ConcatCommandOp>(op)) concatInPlace(concat);
-      if (auto launch = dyn_cast<plan::LaunchOp>(op)) launchInPlace(launch);
-      if (auto collective = dyn_cast<plan::CollectiveCommandOp>(op)) reduceInPlace(collective);
+      if (moveHome()) return success();
     }
   }
 
@@ -158,6 +137,33 @@ public:
   }
 
 private:
+  LogicalResult collect() {
+    storages.clear(), index.clear(), reads.clear(), overwrites.clear();
+    for (Value root : list.rootsInOrder()) {
+      Storage storage{root, tensorBytes(root.getType()), list.position(root), list.lastUse(root)};
+      if (auto offset = slots.offsetOf(root)) {
+        storage.fixed = *offset;
+      } else if (Operation *definition = root.getDefiningOp()) {
+        if (auto read = dyn_cast<onnx::ReadOp>(definition)) {
+          auto slot = persistent.ofParam(read.getParamAttr());
+          if (!slot) return read.emitOpError("names no onnx.param");
+          if (slot->bytes != storage.bytes)
+            return read.emitOpError() << "reads " << storage.bytes
+                                      << " bytes of a parameter whose part on this device has " << slot->bytes;
+          storage.fixed = slot->offset;
+          reads[read.getParamAttr()].push_back(root);
+        } else if (auto constant = dyn_cast<plan::ConstantCommandOp>(definition)) {
+          storage.fixed = persistent.ofConstant(constant);
+        }
+      } else if (auto host = persistent.ofHostScalar(function, cast<BlockArgument>(root).getArgNumber())) {
+        storage.fixed = *host;
+      }
+      index[root] = storages.size();
+      storages.push_back(storage);
+    }
+    return success();
+  }
+
   static StringRef phaseOf(Operation *op) {
     auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
     return phase ? phase.getValue() : StringRef();
@@ -218,6 +224,40 @@ private:
       }
     storage->fixed = slot->offset;
     store.setInPlace(true);
+    overwrites[store.getParamAttr()] = storage->first;
+  }
+
+  // The persistent tensor that the operand reads, where nobody needs its bytes after the launch until another value is
+  // made there: the result may take them. Null: none.
+  FlatSymbolRefAttr homeFor(plan::LaunchOp launch, Value operand, int64_t result) {
+    auto read = placeOf(operand).root.getDefiningOp<onnx::ReadOp>();
+    const Storage *storage = ownScratch(launch.getResult(result));
+    if (!read || !storage || lostHomes.contains(read.getParamAttr())) return {};
+    auto overwrite = overwrites.find(read.getParamAttr());
+    auto slot = persistent.ofParam(read.getParamAttr());
+    const int64_t here = list.position(launch);
+    if (overwrite == overwrites.end() || overwrite->second <= here || !slot || slot->offset >= runtime::hostMemory ||
+        slot->bytes != storage->bytes)
+      return {};
+    for (Value root : reads.lookup(read.getParamAttr()))
+      for (OpOperand *use : list.usesOf(root))
+        if (list.busyUntil(use->getOwner()) > here || (use->getOwner() == launch && !paired(launch, root, result)))
+          return {};
+    return read.getParamAttr();
+  }
+
+  // Puts values into the persistent tensors that die into them. False: one of them would live too long there, and all
+  // sharing has to be done again without it.
+  bool moveHome() {
+    bool fits = true;
+    for (Storage &storage : storages) {
+      if (!storage.home || storage.parent >= 0) continue;
+      if (storage.last < overwrites.lookup(storage.home))
+        storage.fixed = persistent.ofParam(storage.home)->offset;
+      else
+        fits = !lostHomes.insert(storage.home).second && fits;
+    }
+    return fits;
   }
 
   void concatInPlace(plan::ConcatCommandOp concat) {
@@ -248,6 +288,13 @@ private:
   void launchInPlace(plan::LaunchOp launch) {
     ArrayRef<int64_t> pairs = launch.getInplace();
     llvm::DenseSet<Value> taken; // results that lie in an operand's buffer: the other operands need their own
+    llvm::DenseSet<Attribute> given;
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      auto home = homeFor(launch, launch.getInputs()[pairs[i]], pairs[i + 1]);
+      if (!home || taken.contains(launch.getResult(pairs[i + 1])) || !given.insert(home).second) continue;
+      ownScratch(launch.getResult(pairs[i + 1]))->home = home;
+      taken.insert(launch.getResult(pairs[i + 1]));
+    }
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       Storage *result = ownScratch(launch.getResult(pairs[i + 1]));
       Value operand = launch.getInputs()[pairs[i]];
@@ -259,6 +306,7 @@ private:
       input->parent = index.lookup(result->root);
       input->offsetInParent = 0;
       result->first = std::min(result->first, input->first);
+      result->home = input->home;
       taken.insert(result->root);
     }
   }
@@ -274,6 +322,7 @@ private:
       input->parent = index.lookup(result->root);
       input->offsetInParent = 0;
       result->first = std::min(result->first, input->first);
+      result->home = input->home;
     }
   }
 
@@ -284,6 +333,8 @@ private:
   std::vector<Storage> storages;
   llvm::DenseMap<Value, size_t> index;
   llvm::DenseMap<Attribute, SmallVector<Value, 1>> reads; // of a persistent tensor, by its FlatSymbolRefAttr
+  llvm::DenseMap<Attribute, int64_t> overwrites;          // where what is stored there in place is made: position
+  llvm::DenseSet<Attribute> lostHomes;                    // persistent tensors in which nothing else may lie meanwhile
   std::vector<BufferInterval> intervals;
   std::vector<size_t> scratch;
   int64_t hostScratch = 0;
@@ -310,8 +361,7 @@ struct PlanMemory : PassWrapper<PlanMemory, OperationPass<ModuleOp>> {
       for (auto function : module.getOps<func::FuncOp>()) {
         if (function.isExternal() || programOf(function) != program) continue;
         FragmentMemory memory(function, persistent, slots);
-        if (failed(memory.collect())) return signalPassFailure();
-        memory.shareBuffers();
+        if (failed(memory.shareBuffers())) return signalPassFailure();
         memory.waitForStores();
         if (failed(memory.checkStoresToHost())) return signalPassFailure();
         MemoryPlan plan = memory.layOut();

@@ -340,7 +340,7 @@ private:
         return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: of -inf, NaN or nothing but 0 and -100 or less");
-      if (isRotary(tensor, uses, isStated))
+      if (isRotary(tensor, uses, isStated) || (!isLargeWeight(tensor, uses) && isTableOfAngles(tensor)))
         return constantUpTo(frozenConstantLimit, "a table of rotary positions; name it in `trainable` to train it");
       if (!isLargeWeight(tensor, uses) && isSinusoidal(tensor))
         return constantUpTo(frozenConstantLimit, "a table of sinusoidal positions; name it in `trainable` to train it");

@@ -103,6 +103,34 @@ bool isSinusoidal(const StoredTensor &tensor) {
   return rows >= 2 && hasFractions;
 }
 
+bool isTableOfAngles(const StoredTensor &tensor) {
+  if (!tensor.bytes || (tensor.dataType != TensorProto::FLOAT && tensor.dataType != TensorProto::DOUBLE)) return false;
+  auto positions = std::ranges::find_if(tensor.shape, [](int64_t size) { return size > 1; });
+  if (positions == tensor.shape.end() || *positions < 5) return false;
+  const int64_t rows = *positions, width = tensor.elements() / rows;
+  if (width < 2) return false;
+  bool turns = false; // not a ramp: sines of small angles are nearly one
+  for (int64_t column = 0; column < width; ++column) {
+    auto at = [&](int64_t row) { return elementAt(tensor, row * width + column); };
+    const double start = at(0);
+    if (start != 0 && start != 1) return false;
+    double along = 0, squares = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      if (!(std::abs(at(row)) <= 1 + 1e-6)) return false;
+      if (row == 0 || row + 1 == rows) continue;
+      along += at(row) * (at(row - 1) + at(row + 1));
+      squares += at(row) * at(row);
+    }
+    if (squares == 0) return false;
+    const double twiceCosine = along / squares;
+    if (!(std::abs(twiceCosine) <= 2 + 1e-4)) return false;
+    for (int64_t row = 1; row + 1 < rows; ++row)
+      if (std::abs(at(row - 1) + at(row + 1) - twiceCosine * at(row)) > 1e-3) return false;
+    turns |= twiceCosine < 1.9;
+  }
+  return turns;
+}
+
 double number(const ::onnx::NodeProto &node, const char *name, double missing) {
   for (const ::onnx::AttributeProto &attribute : node.attribute())
     if (attribute.name() == name)

@@ -12,6 +12,10 @@ bool looksLikeMask(const StoredTensor &tensor);
 // A table of sines and cosines of positions, in whatever order: the squares of every row [.., d] that is not zero sum
 // up to d/2 (a sine and a cosine for each frequency). Of float32 and float64; false when the bytes are unknown.
 bool isSinusoidal(const StoredTensor &tensor);
+// A table [.., positions, .., frequencies..] of cosines or of sines alone, or of both, of positions 0, 1, 2, ..: begins
+// with ones and zeros, and every column x follows x[p + 1] + x[p - 1] = 2 cos(frequency) x[p]. Of float32 and float64,
+// with three turns or more; false when the bytes are unknown.
+bool isTableOfAngles(const StoredTensor &tensor);
 // The first element, of a float, integer or bool tensor that has one.
 std::optional<double> firstNumber(const StoredTensor &tensor);
 // A node's attribute of this name, float or integer; `missing` where it has none.

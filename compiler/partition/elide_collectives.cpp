@@ -6,6 +6,9 @@
 //   own_part(Broadcast(x), dp, dim 0), x repeated along dim 0  ->  Broadcast(x) of the part's size; so of a constant
 //                                                  that is one value repeated
 //   own_part(Mul(x, y), tp, dim 0)                 ->  Mul(own_part(x), own_part(y)), if nobody reads it whole
+//   Add(all_to_all(x), all_to_all(y))              ->  all_to_all(Add(x, y)), if nobody else reads them: the terms of a
+//                                                  gradient, which would be kept in both splits; so of what gathers
+//                                                  and of sums
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/stages.h"
@@ -112,7 +115,37 @@ private:
     return own;
   }
 
+  static bool addsUp(Operation *collective) {
+    if (auto reduce = dyn_cast<dist::AllReduceOp>(collective)) return reduce.getReduce() == "sum";
+    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(collective)) return scatter.getReduce() == "sum";
+    return isa<dist::AllToAllOp, dist::AllGatherOp>(collective);
+  }
+
+  // The collective of the sum of two terms to which the same one is done.
+  static Value summedFirst(onnx::AddOp add) {
+    Operation *a = add.getA().getDefiningOp(), *b = add.getB().getDefiningOp();
+    if (!a || !b || a == b || a->getName() != b->getName() || !addsUp(a) || !a->hasOneUse() || !b->hasOneUse() ||
+        a->getOperand(0).getType() != b->getOperand(0).getType())
+      return {};
+    auto whatItDoes = [](Operation *collective) {
+      NamedAttrList attributes(collective->getAttrs());
+      attributes.erase("why");
+      return attributes.getDictionary(collective->getContext());
+    };
+    if (whatItDoes(a) != whatItDoes(b)) return {};
+    for (StringRef name : {phaseAttr, stageAttr})
+      if (a->getAttr(name) != add->getAttr(name)) return {};
+    OpBuilder builder(add);
+    auto sum =
+        onnx::AddOp::create(builder, add.getLoc(), a->getOperand(0).getType(), a->getOperand(0), b->getOperand(0));
+    sum->setDiscardableAttrs(llvm::to_vector(add->getDiscardableAttrs()));
+    Operation *collective = builder.clone(*a);
+    collective->setOperand(0, sum.getResult());
+    return collective->getResult(0);
+  }
+
   static Value simplify(Operation *op, const Mesh &mesh) {
+    if (auto add = dyn_cast<onnx::AddOp>(op)) return summedFirst(add);
     auto axes = op->getName().getDialectNamespace() == "dist" ? op->getAttrOfType<ArrayAttr>("axes") : ArrayAttr();
     if (!axes || op->getNumResults() != 1) return {};
     if (mesh.groupSize(axesOf(axes)) == 1) return op->getOperand(0);

@@ -236,7 +236,14 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   double gradient = local * gradientRatio, gradientShard = shard * gradientRatio;
   // With the sum of its squares, until the norm of all gradients is known.
   price.gradients = count * (aligned(zero >= 2 ? gradientShard : gradient) + bufferAlignment);
-  price.means = count * (zero >= 1 ? gradientShard : gradient);
+  // Beside the batch axes: devices with other parts of the sequence, and those with other experts and samples.
+  const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
+  const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);
+  const int64_t gradientWays = setting.batchWays() * parts;
+  // What no other device has a part of becomes its mean where it was summed; in fp16 not everything does, since a step
+  // whose gradients are not finite keeps what was there.
+  const bool isMeanOfSum = gradientWays <= 1 && model.problem->precision != "fp16";
+  price.means = count * (zero >= 1 && ways > 1 ? gradientShard : isMeanOfSum ? 0 : gradient);
   constexpr double stateElementBytes = 4; // of each of the optimizer's states
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
   // Means over rows and over columns (Adafactor) are two tensors, of which a split leaves one whole.
@@ -283,11 +290,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
     price.exposed += price.hostExposed;
   }
 
-  // Beside the batch axes: devices with other parts of the sequence, and those with other experts and samples.
-  const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
-  const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);
   const AxisSet partSet = overExperts ? setOf({Axis::Sequence, Axis::Experts}) : setOf({Axis::Sequence});
-  const int64_t gradientWays = setting.batchWays() * parts;
   if (gradientWays <= 1) return price;
   auto hide = [&](const Timed &timed) {
     price.hideable += timed.seconds;
@@ -416,8 +419,8 @@ Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, 
 
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn) {
   const Candidate &chosen = variable.candidates[candidate];
-  return std::max(chosen.values,
-                  chosen.gradients + handedOn + (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
+  return std::max(chosen.values, chosen.gradients + handedOn + chosen.waitingTerms +
+                                     (model.setting.passesGradientsOn() ? chosen.weightGradients : 0));
 }
 
 double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,

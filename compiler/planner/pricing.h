@@ -17,7 +17,8 @@ struct Price {
   LinkSeconds exposedLinks, exposedForwardLinks; // of what the passes wait for
   LinkSeconds hideableLinks;
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
-  double means = 0; // bytes of gradients as the update reads them: with ZeRO of shards where the parameter can be cut
+  double means = 0; // bytes of gradients as the update reads them, where they do not lie where they were summed: with
+                    // ZeRO of shards where the parameter can be cut
   double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
 
   double memory() const { return parameters + gradients + optimizer + activations; }

@@ -209,7 +209,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     const double gradient = double(weight.elements() * weight.gradientBytes) /
                             model.laidParts[size_t(node.operands[o])] /
                             (candidate.uses[o].layout >= 0 ? double(setting.tp) : 1);
-    candidate.weightGradients += waitsForTerm(facts, model, index, node.operands[o]) ? 2 * gradient : gradient;
+    candidate.weightGradients += gradient;
+    if (waitsForTerm(facts, model, index, node.operands[o])) candidate.waitingTerms += gradient;
   }
   const HeldForWeights &held = facts.held[size_t(index)];
   if (held.gradient) candidate.held = bytes(node.results[0], candidate.results[0]);

@@ -60,8 +60,8 @@ struct Candidate {
   double kept = 0;
   double forwardLaunches = 0, backwardLaunches = 0; // kernels that the host hands over
   // Bytes in hand at once: in the forward pass operands and results that are not kept, in the backward pass gradients
-  // of both, and those of parameters that are added to a sum or scattered then.
-  double values = 0, gradients = 0, weightGradients = 0;
+  // of both, those of parameters that are added to a sum or scattered then, and other terms of these that wait.
+  double values = 0, gradients = 0, weightGradients = 0, waitingTerms = 0;
   double held = 0;                      // bytes of what weights still need where the gradient of the operands has been
                                         // made (a backward pass in two halves); a microbatch
   std::vector<Exchange> exchanges = {}; // collectives that the operation itself needs, whatever its neighbours do

@@ -34,7 +34,8 @@ UnitState &UnitState::add(const UnitState &one, double count) {
 Workspace workspaceOf(const Setting &setting, const UnitState &state) {
   Workspace space;
   space.always = constants::stepScalars * bufferAlignment;
-  // Sums become means before the update. Where it needs a number of all of them, all stand beside the sums until then.
+  // Sums become means before the update. Where it needs a number of all of them, all that do not lie there stand beside
+  // the sums until then.
   const double means = setting.addsUpGradients() && setting.meetsAtUpdate ? state.means : 0;
   space.update = means + state.largestUpdate;
   // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so

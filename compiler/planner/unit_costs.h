@@ -87,7 +87,7 @@ struct UnitState {
                                                      // segment is computed again and its gradients are made
   double elements = 0;                               // of all devices together
   double largestGradient = 0;                        // bytes, likewise
-  double means = 0;                                  // bytes of gradients as the update reads them
+  double means = 0;                                  // bytes of gradients as the update reads them, beside their sums
   double largestUpdate = 0;                          // bytes that the update of one parameter makes on its way
   double largestState = 0;                           // bytes of optimizer state of one parameter, in the host's memory
   double sums = 0;                                   // bytes: what sums of gradients take more (UnitMemory::sums)

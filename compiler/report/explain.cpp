@@ -132,29 +132,58 @@ std::string explained(const planner::NodeExplanation &found, const std::string &
   return out;
 }
 
+// How a parameter lies, and what reads it.
+std::string parameterLine(const ParameterLayout &row) {
+  std::string out = fmt::format("{} [{}] (parameter)\n  lies    {}", row.name, fmt::join(row.dims, ","), row.parameter);
+  out += row.state.empty() ? std::string(", frozen")
+                           : fmt::format(", gradient {}, state {}, ZeRO stage {}", row.gradient, row.state, row.zero);
+  constexpr size_t shown = 8;
+  out += fmt::format("\n  read by {}", row.readers.empty() ? "nothing" : "");
+  out += fmt::format("{}", fmt::join(row.readers | std::views::take(shown), ", "));
+  if (row.readers.size() > shown) out += fmt::format(" and {} more", row.readers.size() - shown);
+  return out + "\n";
+}
+
+// Names like the one that no node and no parameter has.
+Status unknownName(const Report &report, const std::string &name) {
+  std::vector<std::string> all, similar;
+  for (const planner::NodeExplanation &node : report.nodes) all.insert(all.end(), node.nodes.begin(), node.nodes.end());
+  const size_t nodes = all.size();
+  for (const ParameterLayout &row : report.parameters) all.push_back(row.name);
+  for (const std::string &one : all)
+    if (similar.size() < 8 && one.find(name) != std::string::npos) similar.push_back(one);
+  std::string known =
+      similar.empty() ? names::suggestion(name, all) : fmt::format("; there are {}", fmt::join(similar, ", "));
+  if (known.empty())
+    known = fmt::format("; there are {}, for example (what is constant is none any more)",
+                        fmt::join(all | std::views::take(std::min(nodes, size_t(3))), ", "));
+  return inputError(fmt::format("no node and no parameter is called '{}'{}", name, known));
+}
+
 } // namespace
 
 Result<std::string> explain(const Report &report, const std::string &name) {
   constexpr size_t shown = 16;
-  std::vector<std::pair<const planner::NodeExplanation *, std::string>> found; // with the first name that fits
-  std::vector<std::string> similar, all;
-  for (const planner::NodeExplanation &node : report.nodes) {
-    for (const std::string &one : node.nodes) {
-      all.push_back(one);
-      if (similar.size() < 8 && one.find(name) != std::string::npos) similar.push_back(one);
-    }
-    auto fits = std::ranges::find_if(node.nodes, [&](const auto &one) { return names::matchGlob(name, one); });
-    if (fits != node.nodes.end()) found.emplace_back(&node, *fits);
-  }
-  if (found.empty()) {
-    std::string known =
-        similar.empty() ? names::suggestion(name, all) : fmt::format("; there are {}", fmt::join(similar, ", "));
-    if (known.empty())
-      known = fmt::format("; there are {}, for example (what is constant is none any more)",
-                          fmt::join(all | std::views::take(3), ", "));
-    return {inputError(fmt::format("no node is called '{}'{}", name, known))};
-  }
+  // With the first name that fits.
+  auto nodesThat = [&](auto fits) {
+    std::vector<std::pair<const planner::NodeExplanation *, std::string>> found;
+    for (const planner::NodeExplanation &node : report.nodes)
+      if (auto first = std::ranges::find_if(node.nodes, fits); first != node.nodes.end())
+        found.emplace_back(&node, *first);
+    return found;
+  };
+  auto found = nodesThat([&](const std::string &one) { return names::matchGlob(name, one); });
   std::string out;
+  if (found.empty()) {
+    std::set<std::string> readers;
+    for (const ParameterLayout &row : report.parameters) {
+      if (!names::matchGlob(name, row.name)) continue;
+      if (readers.size() < shown) out += parameterLine(row);
+      readers.insert(row.readers.begin(), row.readers.end());
+    }
+    found = nodesThat([&](const std::string &one) { return readers.contains(one); });
+  }
+  if (found.empty() && out.empty()) return {unknownName(report, name)};
   for (const auto &[node, one] : found | std::views::take(shown)) out += explained(*node, one);
   if (found.size() > shown)
     out += fmt::format("and {} more that '{}' fits: give a longer name\n", found.size() - shown, name);

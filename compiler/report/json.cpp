@@ -209,8 +209,13 @@ Report reportOf(const Json &json) {
   report.collectivesArePlanned = json.at("collectives_are_planned");
   report.alternatives = listOf<Alternative>(json.at("alternatives"), alternativeOf);
   report.parameters = listOf<ParameterLayout>(json.at("parameters"), [](const Json &entry) -> ParameterLayout {
-    return {entry.at("name"),  entry.at("layout"), entry.at("gradient"),
-            entry.at("state"), entry.at("dims"),   entry.value("zero", 0)};
+    return {entry.at("name"),
+            entry.at("layout"),
+            entry.at("gradient"),
+            entry.at("state"),
+            entry.at("dims"),
+            entry.value("zero", 0),
+            entry.value("readers", std::vector<std::string>())};
   });
   report.nodes = listOf<planner::NodeExplanation>(json.at("nodes"), [](const Json &entry) -> planner::NodeExplanation {
     return {entry.at("op"), entry.at("rule"), entry.at("names"),
@@ -296,7 +301,8 @@ std::string renderJson(const Report &report) {
                                   {"layout", row.parameter},
                                   {"gradient", row.gradient},
                                   {"state", row.state},
-                                  {"zero", row.zero}});
+                                  {"zero", row.zero},
+                                  {"readers", row.readers}});
   for (const planner::NodeExplanation &node : report.nodes) {
     Json entry = {{"op", node.op}, {"rule", node.rule}, {"names", node.nodes}, {"candidates", Json::array()}};
     for (const CandidateCost &row : node.candidates) entry["candidates"].push_back(candidateJson(row));

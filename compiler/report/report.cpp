@@ -92,20 +92,27 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.candidates = decision.candidates;
   report.alternatives = decision.alternatives;
   report.notes = decision.notes;
-  std::map<std::string, const planner::Tensor *> tensors;
+  std::map<std::string, size_t> tensors;
   double parameters = 0;
-  for (const planner::Tensor &tensor : problem.tensors) {
-    if (tensor.kind != planner::TensorKind::Parameter) continue;
-    parameters += double(tensor.elements());
-    tensors[tensor.name] = &tensor;
+  for (size_t i = 0; i < problem.tensors.size(); ++i) {
+    if (problem.tensors[i].kind != planner::TensorKind::Parameter) continue;
+    parameters += double(problem.tensors[i].elements());
+    tensors[problem.tensors[i].name] = i;
   }
+  std::vector<std::vector<std::string>> readers(problem.tensors.size());
+  for (const planner::Node &node : problem.nodes)
+    for (int operand : std::set<int>(node.operands.begin(), node.operands.end()))
+      if (problem.tensors[size_t(operand)].kind == planner::TensorKind::Parameter)
+        readers[size_t(operand)].push_back(node.name);
   report.stages = stagesOf(problem, decision, parameters);
   for (const planner::ParameterDecision &parameter : decision.parameters)
-    if (auto tensor = tensors.find(parameter.name); tensor != tensors.end()) {
-      const bool trains = tensor->second->trainable;
+    if (auto found = tensors.find(parameter.name); found != tensors.end()) {
+      const planner::Tensor &tensor = problem.tensors[found->second];
+      const bool trains = tensor.trainable;
       report.parameters.push_back({parameter.name, parameter.parameter.str(), trains ? parameter.gradient.str() : "",
-                                   trains ? parameter.state.str() : "", tensor->second->dims,
-                                   planner::DecidedModel::zeroOf(decision, parameter)});
+                                   trains ? parameter.state.str() : "", tensor.dims,
+                                   planner::DecidedModel::zeroOf(decision, parameter),
+                                   std::move(readers[found->second])});
     }
   auto take = [&](auto result, auto &into, const char *what) {
     if (result)

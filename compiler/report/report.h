@@ -20,7 +20,8 @@ namespace cleave::report {
 struct ParameterLayout {
   std::string name, parameter, gradient, state; // layouts as Sharding::str(); "" where it does not train
   std::vector<int64_t> dims;
-  int zero = 0; // ZeRO stage; 0 too where it cannot be cut
+  int zero = 0;                          // ZeRO stage; 0 too where it cannot be cut
+  std::vector<std::string> readers = {}; // operations that read it
 };
 
 // Devices that do the same work; one stage without pipelines. Seconds of a whole step.
@@ -78,8 +79,8 @@ Result<Report> fromJson(const std::string &json);
 // One page without scripts, images or links to elsewhere.
 std::string renderHtml(const Report &report);
 
-// Candidate splits of one node, their costs, the chosen one and what it saves. An unknown name is an error that lists
-// names like it.
+// Candidate splits of one node, their costs, the chosen one and what it saves; of a parameter, how it lies and those of
+// what reads it. An unknown name is an error that lists names like it.
 Result<std::string> explain(const Report &report, const std::string &node);
 // What differs between two reports, and what it is worth: each of the right one's choices is also priced by itself, in
 // the left one's place.

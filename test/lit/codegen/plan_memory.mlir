@@ -1,19 +1,20 @@
 // RUN: cleave-opt %s --plan-memory --verify-plan | FileCheck %s
 
-// Persistent tensors first: weights, then the optimizer's state; @v is split, two devices hold half each.
-// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 0>, plan.memory = {activations = 256 : i64, gradients = 0 : i64, host = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 448>}
+// Persistent tensors first: weights, sums of gradients, then the optimizer's state; @m is split, two devices hold half each.
+// CHECK: module attributes {cleave.mesh = "dp=2", plan.arena_bytes = array<i64: [[ARENA:[0-9]+]]>, plan.host_bytes = array<i64: 0>, plan.memory = {activations = 256 : i64, gradients = 256 : i64, host = 0 : i64, optimizer = 128 : i64, parameters = 320 : i64, workspace = {{[0-9]+}} : i64}, plan.persistent_bytes = array<i64: 704>}
 // CHECK: onnx.param @w {{.*}}plan.offset = array<i64: 0>
-// CHECK: onnx.param @m {{.*}}plan.offset = array<i64: 256>
+// CHECK: onnx.param @m {{.*}}plan.offset = array<i64: 512>
 module attributes {cleave.mesh = "dp=2"} {
   onnx.param @w : tensor<64xf32> "parameter" {trainable = true}
   onnx.param @m : tensor<64xf32> "optimizer_state" {trainable = false, sharding = #dist.sharding<"[{dp}]">}
+  onnx.param @sum : tensor<64xf32> "accumulator" {trainable = false, of = @w}
   plan.kernel @k(%a: tensor<64xf32>, %b: tensor<64xf32>) { plan.yield %a : tensor<64xf32> }
 
   // The update writes @w itself: its launch reads the old value at the same index. The constant has a place that lasts.
   // CHECK-LABEL: func.func @final
   // CHECK-SAME: plan.offset = [[X:[0-9]+]]
   // CHECK: %[[W:.*]] = onnx.read @w {plan.offsets = array<i64: 0>}
-  // CHECK: plan.constant {plan.offsets = array<i64: 384>}
+  // CHECK: plan.constant {plan.offsets = array<i64: 640>}
   // CHECK: %[[A:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[AT:[0-9]+]]>
   // CHECK: %[[B:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[AT]]>
   // CHECK: %[[U:.*]] = plan.launch @k(%[[W]], %[[B]]) {{.*}}plan.offsets = array<i64: 0>
@@ -36,6 +37,50 @@ module attributes {cleave.mesh = "dp=2"} {
     %u = plan.launch @k(%w, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     %y = plan.launch @k(%w, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
     plan.store %u, @w : tensor<64xf32>
+    return %y : tensor<64xf32>
+  }
+
+  // The sum dies into what is made of it, also while that is reduced; zeros come after it.
+  // CHECK-LABEL: func.func @last_of_a_sum
+  // CHECK: %[[OLD:.*]] = onnx.read @sum {plan.offsets = array<i64: [[SUM:[0-9]+]]>}
+  // CHECK: %[[G:.*]] = plan.launch {{.*}}plan.offsets = array<i64: [[GRADIENT:[0-9]+]]>
+  // CHECK: %[[N:.*]] = plan.launch @k(%[[OLD]], %[[G]]) {{.*}}plan.offsets = array<i64: [[SUM]]>
+  // CHECK: plan.collective %[[N]] {{.*}}plan.offsets = array<i64: [[SUM]]>
+  // CHECK: plan.fill {plan.offsets = array<i64: [[SUM]]>}
+  func.func @last_of_a_sum(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %old = onnx.read @sum : tensor<64xf32>
+    %g = plan.launch @k(%x, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %n = plan.launch @k(%old, %g) {plan.record = 1 : i64, extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0, 1, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %r = plan.collective %n {plan.stream = 1 : i64, plan.wait = array<i64: 1>, plan.record = 2 : i64, op = "all_reduce", axes = ["dp"], reduce = "sum", dims = array<i64: -1>, split_dims = array<i64: -1>, why = "", sequence = 0 : i64} : (tensor<64xf32>) -> tensor<64xf32>
+    %y = plan.launch @k(%r, %x) {plan.wait = array<i64: 2>, extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %zeros = plan.fill dense<0.0> : tensor<64xf32> : tensor<64xf32>
+    plan.store %zeros, @sum : tensor<64xf32>
+    return %y : tensor<64xf32>
+  }
+
+  // Nothing else lies in the sum where the zeros come first, or where it is read once more.
+  // CHECK-LABEL: func.func @sum_that_stays
+  // CHECK: onnx.read @sum {plan.offsets = array<i64: [[SUM:[0-9]+]]>}
+  // CHECK-NOT: plan.launch {{.*}}plan.offsets = array<i64: [[SUM]]>
+  // CHECK: plan.fill {plan.offsets = array<i64: [[SUM]]>}
+  func.func @sum_that_stays(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %old = onnx.read @sum : tensor<64xf32>
+    %n = plan.launch @k(%old, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %zeros = plan.fill dense<0.0> : tensor<64xf32> : tensor<64xf32>
+    %y = plan.launch @k(%n, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    plan.store %zeros, @sum : tensor<64xf32>
+    return %y : tensor<64xf32>
+  }
+  // CHECK-LABEL: func.func @sum_read_again
+  // CHECK: onnx.read @sum {plan.offsets = array<i64: [[SUM:[0-9]+]]>}
+  // CHECK-NOT: plan.launch {{.*}}plan.offsets = array<i64: [[SUM]]>
+  // CHECK: plan.fill {plan.offsets = array<i64: [[SUM]]>}
+  func.func @sum_read_again(%x: tensor<64xf32>) -> tensor<64xf32> {
+    %old = onnx.read @sum : tensor<64xf32>
+    %n = plan.launch @k(%old, %x) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64: 0, 0>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %y = plan.launch @k(%n, %old) {extent = 64 : i64, grain = 1 : i64, inplace = array<i64>, scalars = []} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+    %zeros = plan.fill dense<0.0> : tensor<64xf32> : tensor<64xf32>
+    plan.store %zeros, @sum : tensor<64xf32>
     return %y : tensor<64xf32>
   }
 

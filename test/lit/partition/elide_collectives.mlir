@@ -88,4 +88,44 @@ module attributes {cleave.mesh = "dp=2,tp=2,one=1"} {
     %2 = dist.own_part %1 {axes = ["tp"], dim = 0 : i64} : (tensor<8xf32>) -> tensor<4xf32>
     return %1, %2 : tensor<8xf32>, tensor<4xf32>
   }
+  // Terms of a gradient that come back split alike are summed as they are made, and exchanged once.
+  // CHECK-LABEL: func.func @terms
+  // CHECK-NEXT:    %[[TWO:.*]] = onnx.Add %arg0, %arg1 {cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK-NEXT:    %[[ALL:.*]] = onnx.Add %[[TWO]], %arg2 {cleave.phase = "backward"} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK-NEXT:    %[[SUM:.*]] = dist.all_to_all %[[ALL]] {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "first"}
+  // CHECK-NEXT:    return %[[SUM]]
+  func.func @terms(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> tensor<8x4xf32> {
+    %0 = dist.all_to_all %x {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "first"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %1 = dist.all_to_all %y {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64, why = "second"} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %2 = onnx.Add %0, %1 {cleave.phase = "backward"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+    %3 = dist.all_to_all %z {axes = ["tp"], cleave.phase = "backward", dim = 0 : i64, split_dim = 1 : i64} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %4 = onnx.Add %2, %3 {cleave.phase = "backward"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+    return %4 : tensor<8x4xf32>
+  }
+  // CHECK-LABEL: func.func @partial_terms
+  // CHECK-NEXT:    %[[TWO:.*]] = onnx.Add %arg0, %arg1
+  // CHECK-NEXT:    %[[SUM:.*]] = dist.all_reduce %[[TWO]]
+  // CHECK-NEXT:    return %[[SUM]]
+  func.func @partial_terms(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = dist.all_reduce %y {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = onnx.Add %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }
+  // Not the largest of either; not over other axes; not where somebody reads one of them.
+  // CHECK-LABEL: func.func @other_terms
+  // CHECK-COUNT-6: dist.all_reduce
+  // CHECK-NOT:     dist.all_reduce
+  func.func @other_terms(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+    %0 = dist.all_reduce %x {axes = ["tp"], reduce = "max"} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = dist.all_reduce %y {axes = ["tp"], reduce = "max"} : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = onnx.Add %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %3 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %4 = dist.all_reduce %y {axes = ["dp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %5 = onnx.Add %3, %4 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %6 = dist.all_reduce %x {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %7 = dist.all_reduce %y {axes = ["tp"], reduce = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+    %8 = onnx.Add %6, %7 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    return %2, %5, %8, %7 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
 }

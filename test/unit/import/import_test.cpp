@@ -355,6 +355,29 @@ TEST(Import, SinusoidalPositionsAndMasksDoNotTrain) {
             std::vector<std::string>({"other", "numbers", "signs"}));
 }
 
+// A module's buffers that an exporter calls like its parameters.
+TEST(Import, TablesOfAnglesDoNotTrain) {
+  const int64_t rows = 9, width = 4;
+  std::vector<float> cosines(rows * width), sines(rows * width), other, ramp(rows * width);
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < width; ++i) {
+      const double angle = double(row) * std::pow(10000.0, -double(i) / double(width));
+      cosines[row * width + i] = float(std::cos(angle));
+      sines[row * width + i] = float(std::sin(angle));
+      ramp[row * width + i] = float(double(row * i) / double(rows * width));
+    }
+  other = cosines;
+  other[13] += 0.01f;
+  ModelBuilder model;
+  model.weight("rope.cosines", {rows, width}, cosines);
+  model.weight("rope.sines", {1, rows, 1, width}, sines);
+  model.weight("rope.other", {rows, width}, other);
+  model.weight("rope.ramp", {rows, width}, ramp);
+  model.weight("rope.zeros", {rows, width}, std::vector<float>(rows * width, 0));
+  EXPECT_EQ(trainedFactors(model, {"rope.cosines", "rope.sines", "rope.other", "rope.ramp", "rope.zeros"}),
+            std::vector<std::string>({"rope.other", "rope.ramp", "rope.zeros"}));
+}
+
 // A group normalization as exporters write it for opsets that have none.
 TEST(Import, ANeutralScaleBeforeTheLayersOwnDoesNotTrain) {
   for (bool written : {true, false}) { // false: an instance normalization of the model's own

@@ -124,6 +124,10 @@ TEST(Report, ExplainComparesCandidatesAndNamesTheChosen) {
   EXPECT_THAT(*text, HasSubstr("whole on every device"));
   EXPECT_THAT(
       *text, HasSubstr("the communication with each neighbour, against the next best\n    its result, for total<&>: "));
+  auto weight = explain(report, "w");
+  ASSERT_TRUE(weight) << weight.status().message();
+  EXPECT_THAT(*weight, ::testing::StartsWith("w [256,512] (parameter)\n  lies    "));
+  EXPECT_THAT(*weight, ::testing::EndsWith("  read by matmul\n" + *text));
   EXPECT_THAT(explain(report, "matm").status().message(), HasSubstr("there are matmul"));
   EXPECT_THAT(explain(report, "nothing like it").status().message(), HasSubstr("; there are matmul"));
 }
