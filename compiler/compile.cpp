@@ -1,5 +1,6 @@
 #include "compiler/compile.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/kernels/shared_object.h"
 #include "compiler/import/import.h"
 #include "compiler/input_bounds.h"
 #include "compiler/normalize/normalize.h"
@@ -181,6 +182,8 @@ Result<Compiled> compile(const CompileRequest &given) {
     return Status(ErrorKind::Usage, "--emulate is for plans of GPUs, and " + device.kind + " is none that is known");
   if (!isGpu && !device.isCpu())
     request.warn("device kind '" + device.kind + "' is no GPU that is known: the plan has code for this machine's CPU");
+  if (auto target = codegen::resolveTarget(device.cpu); !target)
+    return Status(ErrorKind::Usage, llvm::toString(target.takeError()));
   auto planned = choose(request, true);
   if (!planned) return planned.status();
   auto reference = planned->pipeline->referenceGraph();

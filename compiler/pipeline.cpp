@@ -290,7 +290,7 @@ Result<plan::Plan> Pipeline::lower(const planner::Decision &decision) {
                                  .offloadsActivations = planner::movesActivations(decision.offload),
                                  .foldEpilogues = request.recipe.epilogues == recipe::Epilogues::Library,
                                  .tf32 = request.recipe.precision == recipe::Precision::Tf32,
-                                 .cpu = ""});
+                                 .cpu = request.cluster.device.cpu});
   dump("codegen");
   if (failed(plan)) return failure("code generation failed");
   return std::move(*plan);

@@ -29,12 +29,10 @@ MemoryReport memoryOf(ModuleOp module) {
 }
 
 LogicalResult addCpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
-  KernelOptions kernelOptions;
-  if (!options.cpu.empty()) kernelOptions.target.cpu = options.cpu;
-  FailureOr<KernelLibrary> library = compileKernels(module, kernelOptions);
+  FailureOr<KernelLibrary> library = compileKernels(module, {.cpu = options.cpu});
   if (failed(library)) return failure();
   plan.set_kernel_object(std::move(library->sharedObject));
-  plan.set_kernel_target(library->target);
+  setKernelTarget(plan, library->target);
   for (auto [kernel, compiled] : llvm::zip_equal(*plan.mutable_kernels(), library->kernels)) {
     kernel.set_symbol(compiled.symbol);
     kernel.set_num_buffers(compiled.numBuffers);
@@ -72,9 +70,8 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
     kernel.set_shared_bytes(static_cast<int32_t>(built.sharedBytes));
   }
   if (failed(addCommandKernels(plan, kernels))) return failure();
-  CudaOptions cudaOptions{.target = options.gpu, .emulate = options.emulate};
-  if (!options.cpu.empty()) cudaOptions.host.cpu = options.cpu;
-  FailureOr<CudaLibrary> library = kernels.compile(cudaOptions);
+  FailureOr<CudaLibrary> library =
+      kernels.compile({.target = options.gpu, .emulate = options.emulate, .cpu = options.cpu});
   if (failed(library)) return failure();
   for (plan::Program &program : *plan.mutable_programs())
     program.set_library_workspace_bytes(runtime::libraryWorkspace(program));
@@ -83,7 +80,7 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
   plan.mutable_cuda()->set_ptx(std::move(library->ptx));
   plan.mutable_cuda()->set_cubin(std::move(library->cubin));
   plan.set_kernel_object(std::move(library->emulation));
-  plan.set_kernel_target(library->emulationTarget);
+  if (options.emulate) setKernelTarget(plan, library->emulationTarget);
   return success();
 }
 

@@ -93,6 +93,7 @@ Status readCaches(const YAML::Node &levels, const Reader &device, const std::str
 Status readDevice(const YAML::Node &node, const std::string &file, Device &device) {
   Reader reader(node, file, "device");
   CLEAVE_RETURN_IF_ERROR(reader.expectKeys({"kind",
+                                            "cpu",
                                             "memory_gib",
                                             "tflops",
                                             "memory_gbps",
@@ -129,6 +130,11 @@ Status readDevice(const YAML::Node &node, const std::string &file, Device &devic
     device = *preset;
     device.tensorOverlap = device.gradientOverlap = device.soloLaunchSeconds =
         -1; // they follow from what the file says of others
+  }
+  if (YAML::Node cpu = reader.child("cpu")) {
+    if (!cpu.IsScalar() || cpu.as<std::string>().empty())
+      return reader.error(cpu, "'cpu' of device is a name, such as native, x86-64-v3 or znver4");
+    device.cpu = cpu.as<std::string>();
   }
   bool required = !preset; // a known kind may leave out what its data sheet says
   CLEAVE_RETURN_IF_ERROR(reader.number("memory_gib", gib, 1e-6, device.memoryBytes, required));
@@ -457,7 +463,7 @@ std::string Cluster::yaml() const {
   };
   return fmt::format(
       "name: {}\nnodes: {}\ndevices_per_node: {}\n"
-      "device:\n  kind: {}\n  memory_gib: {:.12g}\n  tflops: {{{}}}\n  memory_gbps: {:.12g}\n  launch_us: {:.12g}\n"
+      "device:\n  kind: {}\n{}  memory_gib: {:.12g}\n  tflops: {{{}}}\n  memory_gbps: {:.12g}\n  launch_us: {:.12g}\n"
       "  solo_launch_us: {:.12g}\n  dispatch_us: {:.12g}\n  half_rate_dimension: {:.12g}\n  kernel_traffic: {:.12g}\n  "
       "score_traffic: {:.12g}\n"
       "  tensor_overlap: {:.12g}\n  fused_attention: {}\n"
@@ -468,11 +474,12 @@ std::string Cluster::yaml() const {
       "  element_ps: {{{}}}\n"
       "links:\n  node:    {}\n  network: {}\n  host:    {{gbps: {:.12g}, latency_us: {:.12g}, shared_by: {}}}\n"
       "host_memory_gib: {:.12g}\n",
-      quoted.c_str(), nodes, devicesPerNode, device.kind, device.memoryBytes / gib, rates, device.memoryBandwidth / 1e9,
-      device.launchSeconds * 1e6, device.soloLaunchSeconds * 1e6, device.dispatchSeconds * 1e6,
-      device.halfRateDimension, device.kernelTraffic, device.scoreTraffic, device.tensorOverlap, device.fusedAttention,
-      device.updateTraffic, device.overlap, device.gradientOverlap, device.computeEfficiency,
-      device.bandwidthEfficiency, caches, hold, device.coreShare, device.batchedEfficiency,
+      quoted.c_str(), nodes, devicesPerNode, device.kind,
+      device.cpu == "native" ? "" : fmt::format("  cpu: {}\n", device.cpu), device.memoryBytes / gib, rates,
+      device.memoryBandwidth / 1e9, device.launchSeconds * 1e6, device.soloLaunchSeconds * 1e6,
+      device.dispatchSeconds * 1e6, device.halfRateDimension, device.kernelTraffic, device.scoreTraffic,
+      device.tensorOverlap, device.fusedAttention, device.updateTraffic, device.overlap, device.gradientOverlap,
+      device.computeEfficiency, device.bandwidthEfficiency, caches, hold, device.coreShare, device.batchedEfficiency,
       device.batchStartSeconds * 1e9, starts, device.productReadSeconds * 1e12, device.productTraffic,
       device.productWriteTraffic, convolution, works, link(node),
       link(network, fmt::format(", shared_by: {}{}", networkSharedBy, switches)), host.bandwidth * 8 / 1e9,

@@ -48,7 +48,9 @@ struct ConvolutionLaw {
 };
 
 struct Device {
-  std::string kind; // "a100-80g", "cpu", or a name of the person's own
+  std::string kind;           // "a100-80g", "cpu", or a name of the person's own
+  std::string cpu = "native"; // whose instructions kernels for CPUs may use: "x86-64-v3", an LLVM name; native: those
+                              // of the machine that compiles
   double memoryBytes = 0;
   std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
   double memoryBandwidth = 0;          // bytes/s of one device

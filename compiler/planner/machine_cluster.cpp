@@ -207,6 +207,7 @@ Cluster clusterOf(const MachineFigures &figures) {
   cluster.devicesPerNode = figures.devices;
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
+  device.cpu = figures.cpu;
   fitMemory(figures, device);
   fitHold(figures, device);
   const double alone = std::max(figures.kernelSeconds, fitStart(figures, device, false));

@@ -1,6 +1,8 @@
 #include "runtime/probe/machine.h"
 #include "runtime/executor/executor.h"
+#include "runtime/plan/cpu_features.h"
 #include "runtime/probe/trial_plan.h"
+#include "runtime/threads/thread_count.h"
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -256,8 +258,8 @@ public:
       for (auto op : {plan::Collective::ALL_REDUCE, plan::Collective::REDUCE_SCATTER, plan::Collective::ALL_GATHER,
                       plan::Collective::ALL_TO_ALL})
         // A line of the cache or two, which is all that the sums of a step are: the start; then more.
-        for (int64_t bytes : {int64_t(64), int64_t(1) << 14, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22,
-                              int64_t(1) << 26}) {
+        for (int64_t bytes :
+             {int64_t(64), int64_t(1) << 14, int64_t(1) << 16, int64_t(1) << 20, int64_t(1) << 22, int64_t(1) << 26}) {
           const int64_t least = 4 * members * members; // an element from each to each
           if (bytes >= least || bytes == 64)
             CLEAVE_RETURN_IF_ERROR(
@@ -303,9 +305,9 @@ private:
   }
 
   // What a compiled step waits for a collective: each device writes its operand (as the kernel before it does: what the
-  // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `bytes` are
-  // a multiple of 4 members², so that each sends each as much. `isFar`:
-  // each works on other bytes than the ones before, so that none of them are in a cache, and nothing writes them.
+  // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `bytes`
+  // are a multiple of 4 members², so that each sends each as much. `isFar`: each works on other bytes than the ones
+  // before, so that none of them are in a cache, and nothing writes them.
   Status collective(plan::Collective::Op op, int64_t members, int64_t bytes, bool isFar) {
     const int64_t columns = bytes / 4 / members;
     const std::vector<int64_t> whole{members, columns}, part{1, columns}, turned{members, columns / members};
@@ -362,6 +364,7 @@ Result<MachineFigures> MachineProbe::measure() const {
   MachineFigures figures;
   figures.devices = devices;
   figures.cores = availableCores();
+  figures.cpu = cpuLevel() > 1 ? fmt::format("x86-64-v{}", cpuLevel()) : "x86-64";
   figures.threads = static_cast<int>(std::max<int64_t>(1, figures.cores / devices)); // as the executor gives them
   figures.memoryBytes = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGE_SIZE));
   say(fmt::format("{} virtual device{} of {} thread{} on {} cores", devices, devices == 1 ? "" : "s", figures.threads,

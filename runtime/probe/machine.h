@@ -80,6 +80,7 @@ struct CollectiveFigure {
 struct MachineFigures {
   int64_t devices = 1;
   int cores = 1, threads = 1;  // of the machine; a device's
+  std::string cpu = "native";  // instructions that its kernels may use: "x86-64-v3"
   double memoryBytes = 0;      // of the machine
   double emptyStepSeconds = 0; // a step of one trivial command
   double kernelSeconds = 0;    // a kernel that does nothing, on all threads of the device

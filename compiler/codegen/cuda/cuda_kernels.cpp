@@ -2,7 +2,6 @@
 #include "compiler/codegen/cuda/emulated_grid.h"
 #include "compiler/codegen/cuda/gpu_to_llvm.h"
 #include "compiler/codegen/cuda/ptx.h"
-#include "llvm/TargetParser/Triple.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace mlir;
@@ -16,13 +15,14 @@ FailureOr<CudaLibrary> GpuKernels::compile(const CudaOptions &options) {
   if (!code) return module.emitError("the GPU kernels could not be lowered to LLVM IR");
   auto fail = [&](llvm::Error error) { return module.emitError() << llvm::toString(std::move(error)); };
   if (options.emulate) { // of no kernels, too: the runtime knows by it that the plan can run on this CPU
-    Target host = resolveTarget(options.host);
+    llvm::Expected<Target> host = resolveTarget(options.cpu);
+    if (!host) return fail(host.takeError());
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*code);
     emulateGrid(*copy, kernels);
-    llvm::Expected<std::string> object = buildSharedObject(*copy, host);
+    llvm::Expected<std::string> object = buildSharedObject(*copy, *host);
     if (!object) return fail(object.takeError());
     library.emulation = std::move(*object);
-    library.emulationTarget = llvm::Triple(host.triple).getArchName().str() + "/" + host.cpu;
+    library.emulationTarget = *host;
   }
   if (kernels.empty()) return library;
   llvm::Expected<std::string> ptx = toPtx(*code, options.target);

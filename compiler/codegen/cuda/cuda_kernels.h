@@ -20,10 +20,10 @@
 namespace cleave::codegen {
 
 struct CudaOptions {
-  std::string target;   // "sm_80", "sm_90", "sm_100"
-  bool emulate = false; // also make the kernels for an emulated grid on this machine's CPU (emulated_grid.h)
-  bool assemble = true; // run ptxas where there is one
-  Target host = {};     // of the emulated grid
+  std::string target;         // "sm_80", "sm_90", "sm_100"
+  bool emulate = false;       // also make the kernels for an emulated grid on this machine's CPU (emulated_grid.h)
+  bool assemble = true;       // run ptxas where there is one
+  std::string cpu = "native"; // of the emulated grid (resolveTarget)
 };
 
 struct CudaKernel {
@@ -35,8 +35,9 @@ struct CudaKernel {
 };
 
 struct CudaLibrary {
-  std::string ptx, cubin;                 // cubin: empty without ptxas
-  std::string emulation, emulationTarget; // an ELF shared object of the CPU's kernel ABI, and what it is for
+  std::string ptx, cubin; // cubin: empty without ptxas
+  std::string emulation;  // an ELF shared object of the CPU's kernel ABI, for emulationTarget
+  Target emulationTarget;
 };
 
 // Least alignment of each buffer of a kernel over all its launches, bytes; kernels that are not in it are taken to get

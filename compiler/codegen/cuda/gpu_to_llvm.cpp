@@ -21,27 +21,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-bool isNarrow(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 32; }
-
-// Functions of 16-bit floats are those of f32: __nv_expf has no other, and the polynomials are for f32.
-void widenNarrowMath(Operation *root) {
-  SmallVector<Operation *> found;
-  root->walk([&](Operation *op) {
-    if (isa<math::MathDialect>(op->getDialect()) && isNarrow(op->getResult(0).getType())) found.push_back(op);
-  });
-  for (Operation *op : found) {
-    OpBuilder builder(op);
-    Type narrow = op->getResult(0).getType(), wide = builder.getF32Type();
-    for (OpOperand &operand : op->getOpOperands())
-      if (isNarrow(operand.get().getType()))
-        operand.set(arith::ExtFOp::create(builder, op->getLoc(), wide, operand.get()));
-    op->getResult(0).setType(wide);
-    builder.setInsertionPointAfter(op);
-    Value back = arith::TruncFOp::create(builder, op->getLoc(), narrow, op->getResult(0));
-    op->getResult(0).replaceAllUsesExcept(back, back.getDefiningOp());
-  }
-}
-
 // What GPUs have instructions for, called by LLVM's name: the conversion to NVVM would call libdevice for each.
 StringRef intrinsicFor(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
@@ -83,7 +62,6 @@ void registerCudaDialects(DialectRegistry &registry) {
 }
 
 std::unique_ptr<llvm::Module> gpuToLlvm(gpu::GPUModuleOp module, llvm::LLVMContext &context) {
-  widenNarrowMath(module);
   expandMath(module);
   useInstructions(module);
   PassManager passes(module.getContext());

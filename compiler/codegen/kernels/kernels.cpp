@@ -20,7 +20,6 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
-#include "llvm/TargetParser/Triple.h"
 
 using namespace mlir;
 namespace cleave::codegen {
@@ -52,8 +51,9 @@ FailureOr<KernelLibrary> compileKernels(ModuleOp module, const KernelOptions &op
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect>();
 
   KernelLibrary library;
-  Target target = resolveTarget(options.target);
-  library.target = llvm::Triple(target.triple).getArchName().str() + "/" + target.cpu;
+  llvm::Expected<Target> target = resolveTarget(options.cpu);
+  if (!target) return module.emitError() << llvm::toString(target.takeError());
+  library.target = *target;
   OwningOpRef<ModuleOp> loops = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>()) {
     FailureOr<KernelSchedule> schedule = KernelSchedule::of(kernel);
@@ -78,10 +78,15 @@ FailureOr<KernelLibrary> compileKernels(ModuleOp module, const KernelOptions &op
     if (error) return module.emitError() << "cannot write " << options.dumpLlvmIr << ": " << error.message();
     code->print(stream, nullptr);
   }
-  llvm::Expected<std::string> object = buildSharedObject(*code, target);
+  llvm::Expected<std::string> object = buildSharedObject(*code, library.target);
   if (!object) return module.emitError() << llvm::toString(object.takeError());
   library.sharedObject = std::move(*object);
   return library;
+}
+
+void setKernelTarget(plan::Plan &plan, const Target &target) {
+  plan.set_kernel_target(target.cpu);
+  plan.mutable_kernel_features()->Assign(target.features.begin(), target.features.end());
 }
 
 } // namespace cleave::codegen

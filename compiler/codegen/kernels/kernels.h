@@ -1,6 +1,6 @@
 // Compiles the plan.kernel ops of a module to one shared object.
 //
-//   KernelOptions options;                                   // this machine's CPU
+//   KernelOptions options{.cpu = "x86-64-v3"};
 //   FailureOr<KernelLibrary> library = compileKernels(module, options);
 //   plan.set_kernel_object(library->sharedObject);           // memfd_create + dlopen at run time
 //   library->kernels[0].symbol                               // "layernorm_0": one a plan.kernel, in module order
@@ -9,14 +9,15 @@
 #pragma once
 #include "compiler/codegen/kernels/shared_object.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "plan/plan.pb.h"
 #include <string>
 #include <vector>
 
 namespace cleave::codegen {
 
 struct KernelOptions {
-  Target target;          // resolved by compileKernels
-  std::string dumpLlvmIr; // a file for the LLVM IR before optimization; empty: none
+  std::string cpu = "native"; // whose instructions they may use (resolveTarget)
+  std::string dumpLlvmIr;     // a file for the LLVM IR before optimization; empty: none
 };
 
 struct CompiledKernel {
@@ -27,11 +28,14 @@ struct CompiledKernel {
 
 struct KernelLibrary {
   std::string sharedObject; // an ELF shared object; empty if there is no kernel
-  std::string target;       // "x86_64/znver4": for Plan.kernel_target
+  Target target;
   std::vector<CompiledKernel> kernels;
 };
 
 llvm::FailureOr<KernelLibrary> compileKernels(mlir::ModuleOp module, const KernelOptions &options);
+
+// Writes what code was compiled for into the plan that holds it.
+void setKernelTarget(plan::Plan &plan, const Target &target);
 
 // The dialects and translations that compileKernels needs; call it on the context's registry.
 void registerKernelDialects(mlir::DialectRegistry &registry);

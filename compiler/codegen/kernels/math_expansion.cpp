@@ -148,16 +148,19 @@ Value expandPower(F32 &f, Value x, Value exponent) {
   return {};
 }
 
-// The upper half of the bits, to the nearest, ties to even; NaN stays. Code generators call a function for every
-// element where the processor has no instruction for it.
-Value expandToBFloat(F32 &f, OpBuilder &builder, Location loc, Value x) {
-  Value bits = f.toBits(x);
-  Value lowest = f.andi(f.shr(bits, 16), f.integer(1));
-  Value rounded = f.addi(bits, f.addi(lowest, f.integer(0x7fff)));
-  Value isNaN = f.compare(arith::CmpFPredicate::UNO, x, x);
-  Value upper = f.shr(f.select(isNaN, f.integer(0x7fc00000), rounded), 16);
-  Value half = arith::TruncIOp::create(builder, loc, builder.getI16Type(), upper);
-  return arith::BitcastOp::create(builder, loc, builder.getBF16Type(), half);
+bool isNarrow(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 32; }
+
+// Functions of 16-bit floats are those of f32.
+void widen(Operation *op) {
+  OpBuilder builder(op);
+  Type narrow = op->getResult(0).getType(), wide = builder.getF32Type();
+  for (OpOperand &operand : op->getOpOperands())
+    if (isNarrow(operand.get().getType()))
+      operand.set(arith::ExtFOp::create(builder, op->getLoc(), wide, operand.get()));
+  op->getResult(0).setType(wide);
+  builder.setInsertionPointAfter(op);
+  Value back = arith::TruncFOp::create(builder, op->getLoc(), narrow, op->getResult(0));
+  op->getResult(0).replaceAllUsesExcept(back, back.getDefiningOp());
 }
 
 Value expand(Operation *op) {
@@ -165,8 +168,6 @@ Value expand(Operation *op) {
   F32 f(builder, op->getLoc());
   Value x = op->getOperand(0);
   if (!x.getType().isF32()) return {};
-  if (isa<arith::TruncFOp>(op))
-    return op->getResult(0).getType().isBF16() ? expandToBFloat(f, builder, op->getLoc(), x) : Value();
   if (isa<math::ExpOp>(op)) return expandExp(f, x);
   if (isa<math::LogOp>(op)) return expandLog(f, x);
   if (isa<math::Log1pOp>(op)) return expandLog1p(f, x);
@@ -181,13 +182,15 @@ Value expand(Operation *op) {
 void expandMath(Operation *root) {
   SmallVector<Operation *> found;
   root->walk([&](Operation *op) {
-    if (isa<math::MathDialect>(op->getDialect()) || isa<arith::TruncFOp>(op)) found.push_back(op);
+    if (isa<math::MathDialect>(op->getDialect())) found.push_back(op);
   });
-  for (Operation *op : found)
+  for (Operation *op : found) {
+    if (isNarrow(op->getResult(0).getType())) widen(op);
     if (Value replacement = expand(op)) {
       op->getResult(0).replaceAllUsesWith(replacement);
       op->erase();
     }
+  }
 }
 
 } // namespace cleave::codegen

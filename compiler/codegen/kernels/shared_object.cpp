@@ -1,12 +1,15 @@
 #include "compiler/codegen/kernels/shared_object.h"
+#include "compiler/codegen/kernels/narrow_floats.h"
 #include "lld/Common/Driver.h"
+#include "runtime/plan/cpu_features.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -24,12 +27,22 @@ namespace {
 
 llvm::Error failure(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const Target &target) {
+void initializeOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
+}
+
+std::string listed(const Target &target) {
+  std::string list;
+  for (const std::string &feature : target.features) list += (list.empty() ? "+" : ",+") + feature;
+  return list;
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const Target &target) {
+  initializeOnce();
   std::string error;
   llvm::Triple triple(target.triple);
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -37,9 +50,24 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const Target &t
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard; // operations marked `contract` become fused multiply-adds
   std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
-      triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (!machine) return failure("no code generator for " + target.triple + " " + target.cpu);
+      triple, "x86-64", listed(target), options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!machine) return failure("no code generator for " + target.triple);
   return machine;
+}
+
+// Functions of a compiler's own library begin so; an older system's library lacks some of them.
+llvm::Error checkCalls(llvm::StringRef object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernels"));
+  if (!file) return file.takeError();
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    auto flags = symbol.getFlags();
+    auto name = symbol.getName();
+    if (!flags) return flags.takeError();
+    if (!name) return name.takeError();
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && name->starts_with("__"))
+      return failure("the kernels would call '" + *name + "', which not every system has");
+  }
+  return llvm::Error::success();
 }
 
 // lld reads and writes files: two temporary ones, removed on every way out.
@@ -116,15 +144,29 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
-Target resolveTarget(Target target) {
-  if (target.triple.empty()) target.triple = llvm::sys::getDefaultTargetTriple();
-  if (!target.cpu.empty()) return target;
-  target.cpu = llvm::sys::getHostCPUName().str();
-  llvm::SmallVector<std::string> features;
-  for (const auto &feature : llvm::sys::getHostCPUFeatures())
-    features.push_back((feature.second ? "+" : "-") + feature.first().str());
-  std::sort(features.begin(), features.end());
-  target.features = llvm::join(features, ",");
+llvm::Expected<Target> resolveTarget(const std::string &cpu) {
+  initializeOnce();
+  Target target{llvm::sys::getDefaultTargetTriple(), cpu, {}};
+  const llvm::Triple triple(target.triple);
+  if (triple.getArch() != llvm::Triple::x86_64)
+    return failure("kernels are compiled for x86-64 CPUs, and this machine is " + target.triple);
+  if (cpu == "native") {
+    target.cpu = llvm::sys::getHostCPUName().str();
+    llvm::copy_if(runtime::cpuFeatures(), std::back_inserter(target.features), runtime::cpuHas);
+    return target;
+  }
+  std::string error;
+  const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
+  std::unique_ptr<llvm::MCSubtargetInfo> any(found ? found->createMCSubtargetInfo(triple, "", "") : nullptr);
+  if (!any) return failure("no code generator for " + target.triple + ": " + error);
+  if (!any->isCPUStringValid(cpu))
+    return failure("no x86-64 CPU is called '" + cpu +
+                   "'; --cpu takes native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a name such as haswell, "
+                   "znver3 or sapphirerapids");
+  std::unique_ptr<llvm::MCSubtargetInfo> one(found->createMCSubtargetInfo(triple, cpu, ""));
+  if (!one->checkFeatures("+64bit")) return failure("'" + cpu + "' is a CPU without 64 bits");
+  llvm::copy_if(runtime::cpuFeatures(), std::back_inserter(target.features),
+                [&](const std::string &feature) { return one->checkFeatures("+" + feature); });
   return target;
 }
 
@@ -133,10 +175,12 @@ llvm::Expected<std::string> buildSharedObject(llvm::Module &module, const Target
   if (!machine) return machine.takeError();
   module.setTargetTriple(llvm::Triple(target.triple));
   module.setDataLayout((*machine)->createDataLayout());
+  computeNarrowFloatsInSingle(module, llvm::is_contained(target.features, "f16c"));
   for (llvm::Function &function : module) {
     if (function.isDeclaration()) continue;
-    function.addFnAttr("target-cpu", target.cpu);
-    function.addFnAttr("target-features", target.features);
+    function.addFnAttr("target-cpu", "x86-64");
+    function.addFnAttr("tune-cpu", target.cpu);
+    function.addFnAttr("target-features", listed(target));
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr(llvm::Attribute::NoUnwind);
     fillRegisters(function, (*machine)->getTargetTransformInfo(function));
@@ -148,6 +192,7 @@ llvm::Expected<std::string> buildSharedObject(llvm::Module &module, const Target
   if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
     return failure("the code generator for " + target.triple + " writes no object files");
   emit.run(module);
+  if (llvm::Error error = checkCalls(object)) return error;
   return link(object);
 }
 

@@ -1,52 +1,38 @@
 #include "runtime/device/cpu/kernel_object.h"
 #include "runtime/device/emulation/grid_services.h"
+#include "runtime/plan/cpu_features.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <iterator>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace cleave::runtime {
 
-Status checkKernelTarget(const std::string &target) {
-  size_t slash = target.find('/');
-  std::string architecture = target.substr(0, slash), cpu = slash == std::string::npos ? "" : target.substr(slash + 1);
-  if (architecture.empty()) return Status::ok();
-#if defined(__x86_64__)
-  if (architecture != "x86_64")
-    return inputError(
-        fmt::format("the plan's kernels are compiled for {}, this machine is x86_64: compile the plan again "
-                    "for this machine",
-                    architecture));
-  __builtin_cpu_init();
-  bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  auto any = [&](std::initializer_list<const char *> names) {
-    for (const char *entry : names)
-      if (cpu.compare(0, std::strlen(entry), entry) == 0) return true;
-    return false;
-  };
-  const char *missing = nullptr;
-  if (any({"znver4", "znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake", "sapphirerapids",
-           "emeraldrapids", "graniterapids", "x86-64-v4"}))
-    missing = avx512 ? nullptr : "AVX-512";
-  else if (any({"znver", "haswell", "broadwell", "skylake", "alderlake", "x86-64-v3"}))
-    missing = avx2 ? nullptr : "AVX2 and FMA";
-  if (missing)
-    return inputError(
-        fmt::format("the plan's kernels are compiled for {}, this CPU lacks {}: compile the plan again on this "
-                    "machine",
-                    cpu, missing));
-#endif
-  return Status::ok();
+Status checkKernelTarget(const plan::Plan &plan) {
+  if (plan.kernel_object().empty()) return Status::ok();
+  if (plan.kernel_target().empty() || plan.kernel_target().find('/') != std::string::npos)
+    return inputError("the plan does not say which instructions its kernels use, as those of older releases: compile "
+                      "it again");
+  std::vector<std::string> missing;
+  std::ranges::copy_if(plan.kernel_features(), std::back_inserter(missing), std::not_fn(cpuHas));
+  if (missing.empty()) return Status::ok();
+  const int level = cpuLevel();
+  return inputError(fmt::format("the plan's kernels are compiled for the CPU {}, this one lacks {}: compile the plan "
+                                "again, here or with --cpu x86-64{}",
+                                plan.kernel_target(), fmt::join(missing, ", "),
+                                level > 1 ? fmt::format("-v{}", level) : ""));
 }
 
 Result<std::unique_ptr<KernelObject>> KernelObject::load(const plan::Plan &plan) {
   std::unique_ptr<KernelObject> object(new KernelObject);
   if (plan.kernels_size() == 0) return object;
-  CLEAVE_RETURN_IF_ERROR(checkKernelTarget(plan.kernel_target()));
+  CLEAVE_RETURN_IF_ERROR(checkKernelTarget(plan));
   const std::string &bytes = plan.kernel_object();
   if (bytes.empty() && plan.has_cuda())
     return inputError(

@@ -14,7 +14,7 @@ using KernelFunction = void (*)(int64_t begin, int64_t end, void *const *buffers
 
 class KernelObject {
 public:
-  // Error: the object does not load, a symbol is missing, or this CPU lacks the instructions of kernel_target.
+  // Error: the object does not load, a symbol is missing, or this CPU lacks instructions that the kernels use.
   static Result<std::unique_ptr<KernelObject>> load(const plan::Plan &plan);
   ~KernelObject();
   KernelFunction function(int32_t kernel) const { return functions[static_cast<size_t>(kernel)]; }
@@ -26,7 +26,7 @@ private:
   std::vector<KernelFunction> functions;
 };
 
-// Error, naming what is missing, when this CPU cannot run code compiled for `target` ("x86_64/znver4").
-Status checkKernelTarget(const std::string &target);
+// Error, naming what is missing, when this CPU cannot run the plan's kernels.
+Status checkKernelTarget(const plan::Plan &plan);
 
 } // namespace cleave::runtime

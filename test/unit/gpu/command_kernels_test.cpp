@@ -87,6 +87,7 @@ protected:
     EXPECT_TRUE(succeeded(library));
     if (failed(library)) return gpu;
     gpu.set_kernel_object(library->emulation);
+    gpu.set_kernel_target(library->emulationTarget.cpu);
     gpu.mutable_cuda()->set_ptx(library->ptx);
     if (findPtxas()) {
       auto cubin = assemblePtx(library->ptx, "sm_80");

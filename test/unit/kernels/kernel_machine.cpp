@@ -56,6 +56,11 @@ runtime::Attributes attributesOf(Operation *op) {
 
 } // namespace
 
+std::string KernelMachine::cpu() {
+  const char *asked = std::getenv("KERNELS_CPU");
+  return asked ? asked : "native";
+}
+
 KernelMachine::KernelMachine(const std::string &text) {
   DialectRegistry registry;
   codegen::registerKernelDialects(registry);
@@ -90,14 +95,14 @@ bool KernelMachine::compile(Device device) {
       return false;
     }
     kernels = gpu.all().size();
-    auto library = gpu.compile({.target = "sm_80", .emulate = true, .assemble = false});
+    auto library = gpu.compile({.target = "sm_80", .emulate = true, .assemble = false, .cpu = cpu()});
     if (failed(library)) {
       ADD_FAILURE() << "compiling the kernels for a GPU failed";
       return false;
     }
     return kernels == 0 || load(library->emulation);
   }
-  codegen::KernelOptions options;
+  codegen::KernelOptions options{.cpu = cpu()};
   if (const char *path = std::getenv("KERNELS_DUMP_LLVM")) options.dumpLlvmIr = path;
   auto library = codegen::compileKernels(*compiled, options);
   if (failed(library)) {

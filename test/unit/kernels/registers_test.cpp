@@ -51,7 +51,7 @@ TEST(Registers, SumsIn64BitsDoNotHalveThem) {
     llvm::SMDiagnostic error;
     auto module = llvm::parseAssemblyString(squaresInto64Bits, error, context);
     ASSERT_TRUE(module) << error.getMessage().str();
-    auto object = codegen::buildSharedObject(*module, codegen::resolveTarget({.cpu = cpu}));
+    auto object = codegen::buildSharedObject(*module, *codegen::resolveTarget(cpu));
     ASSERT_TRUE(bool(object)) << llvm::toString(object.takeError());
     std::string text;
     llvm::raw_string_ostream stream(text);
@@ -89,7 +89,7 @@ TEST(Registers, ShortRowsWithAMaskAreVectors) {
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> code = mlir::translateModuleToLLVMIR(*module, llvmContext, "rows");
   ASSERT_TRUE(code);
-  auto object = codegen::buildSharedObject(*code, codegen::resolveTarget({.cpu = "x86-64-v4"}));
+  auto object = codegen::buildSharedObject(*code, *codegen::resolveTarget("x86-64-v4"));
   ASSERT_TRUE(bool(object)) << llvm::toString(object.takeError());
   std::string text;
   llvm::raw_string_ostream stream(text);
