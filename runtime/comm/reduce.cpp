@@ -1,6 +1,6 @@
 #include "runtime/comm/reduce.h"
+#include "runtime/plan/narrow_floats.h"
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace cleave::runtime {
@@ -8,17 +8,13 @@ namespace {
 
 struct Bf16 {
   uint16_t bits;
-  float value() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
-  static Bf16 of(float value) {
-    uint32_t raw = std::bit_cast<uint32_t>(value);
-    if ((raw & 0x7fffffff) > 0x7f800000) return {static_cast<uint16_t>(raw >> 16 | 0x40)};
-    return {static_cast<uint16_t>((raw + 0x7fff + (raw >> 16 & 1)) >> 16)};
-  }
+  float value() const { return floatOfBrain(bits); }
+  static Bf16 of(float value) { return {brainOfFloat(value)}; }
 };
 struct F16 {
-  _Float16 bits;
-  float value() const { return static_cast<float>(bits); }
-  static F16 of(float value) { return {static_cast<_Float16>(value)}; }
+  uint16_t bits;
+  float value() const { return floatOfHalf(bits); }
+  static F16 of(float value) { return {halfOfFloat(value)}; }
 };
 
 template <plan::Collective::Reduce reduce, typename T> T combine(T a, T b) {

@@ -1,10 +1,10 @@
-// Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where it has no product
-// of 16-bit elements (bf16 before AVX-512, fp16 nearly everywhere) the operands are widened to f32 around an f32
-// product: the same exact products of rounded operands, summed in f32 and rounded once.
+// Contractions: oneDNN's matmul over strided operands, plain loops for types it does not have. Where the CPU has no
+// products of 16-bit elements (fp16 nearly everywhere) the operands are widened to f32 around an f32 product (widen.h).
 #include "runtime/device/contract_batch.h"
 #include "runtime/device/cpu/commands.h"
-#include "runtime/device/parallel.h"
+#include "runtime/device/cpu/widen.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/threads/parallel.h"
 #include <cstring>
 #include <fmt/format.h>
 
@@ -236,58 +236,71 @@ Sequence fastMatmul(const plan::Contract &c, const CpuContext &context, const Pr
   return {};
 }
 
-// Operands of 16 bits copied to dense f32, multiplied there, the result rounded. Null: oneDNN lacks a part of it.
-Sequence widenedMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p) {
+// Operands of 16 bits copied to dense f32 in the order in which they lie, multiplied there, the result rounded. Null:
+// oneDNN lacks the product.
+std::unique_ptr<ScratchSequence> widenedMatmul(const plan::Contract &c, const CpuContext &context, const Problem &p) {
   if (c.has_bias()) return {};
   Places from = inArena(c, context, p), wide;
-  auto [lhs, rhs, out] = Matrices(p, 0, from);
   Problem dense = p;
-  auto take = [&](const Place &narrow, int64_t elements) {
-    if (narrow.dtype == plan::F32) return narrow;
-    size_t at = wide.scratchBytes;
-    wide.scratchBytes += (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64;
-    return Place{plan::F32, nullptr, at};
-  };
   // Strides of the dense copies, the last batch dimension first; operands that stay where they are keep theirs.
-  int64_t sizes[3] = {p.m * p.k, p.k * p.n, p.m * p.n};
-  bool copied[3] = {from.lhs.dtype != plan::F32, from.rhs.dtype != plan::F32, from.out.dtype != plan::F32};
-  if (copied[0]) dense.lhsM = p.k, dense.lhsK = 1;
-  if (copied[1]) dense.rhsK = p.n, dense.rhsN = 1;
-  if (copied[2]) dense.outM = p.n, dense.outN = 1;
+  const bool copied[3] = {from.lhs.dtype != plan::F32, from.rhs.dtype != plan::F32, from.out.dtype != plan::F32};
+  auto pack = [](int64_t &rowStride, int64_t rows, int64_t &columnStride, int64_t columns) {
+    const bool isTransposed = columnStride != 1 && rowStride == 1;
+    rowStride = isTransposed ? 1 : columns, columnStride = isTransposed ? rows : 1;
+  };
+  if (copied[0]) pack(dense.lhsM, p.m, dense.lhsK, p.k);
+  if (copied[1]) pack(dense.rhsK, p.k, dense.rhsN, p.n);
+  if (copied[2]) pack(dense.outM, p.m, dense.outN, p.n);
+  int64_t elements[3] = {p.m * p.k, p.k * p.n, p.m * p.n};
   for (size_t d = dense.batch.size(); d-- > 0;) {
     ContractBatch &b = dense.batch[d];
     int64_t *strides[3] = {&b.lhs, &b.rhs, &b.out};
     for (int i = 0; i < 3; ++i)
-      if (copied[i] && *strides[i] != 0) *strides[i] = sizes[i], sizes[i] *= b.size;
+      if (copied[i] && *strides[i] != 0) *strides[i] = elements[i], elements[i] *= b.size;
   }
-  wide.lhs = take(from.lhs, sizes[0]), wide.rhs = take(from.rhs, sizes[1]), wide.out = take(from.out, sizes[2]);
+  auto take = [&](const Place &narrow, int64_t count) {
+    if (narrow.dtype == plan::F32) return narrow;
+    size_t at = wide.scratchBytes;
+    wide.scratchBytes += (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
+    return Place{plan::F32, nullptr, at};
+  };
+  wide.lhs = take(from.lhs, elements[0]), wide.rhs = take(from.rhs, elements[1]),
+  wide.out = take(from.out, elements[2]);
   Sequence product = fastMatmul(c, context, dense, wide);
   if (!product) product = matmul(c, context, dense, wide, dense.batch.size(), true);
   if (!product) return {};
-  Matrices to(dense, 0, wide);
-  bool whole = true;
-  auto reorder = [&](const Place &narrow, const Place &target, const dnnl::memory::desc &a, const dnnl::memory::desc &b,
-                     bool in, std::vector<BoundPrimitive> &calls) {
+
+  auto whole = std::make_unique<ScratchSequence>();
+  auto convert = [&](Conversion::Direction direction, const Place &narrow, const Place &copy, int64_t rows,
+                     int64_t columns, auto stridesOf) {
     if (narrow.dtype == plan::F32) return;
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    dnnl::reorder::primitive_desc desc(cpuEngine(), in ? a : b, cpuEngine(), in ? b : a, attributes, true);
-    if (!desc) return void(whole = false);
-    BoundPrimitive call{dnnl::reorder(desc)};
-    narrow.bind(call, in ? DNNL_ARG_FROM : DNNL_ARG_TO, a, 0);
-    target.bind(call, in ? DNNL_ARG_TO : DNNL_ARG_FROM, b, 0);
-    call.bindScratch(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), wide.scratchBytes);
-    context.scratch->need(wide.scratchBytes + desc.scratchpad_desc().get_size());
-    calls.push_back(std::move(call));
+    std::vector<int64_t> sizes, strides, wideStrides;
+    for (size_t d = 0; d < p.batch.size(); ++d) {
+      sizes.push_back(p.batch[d].size);
+      strides.push_back(stridesOf(p, d)), wideStrides.push_back(stridesOf(dense, d));
+    }
+    sizes.insert(sizes.end(), {rows, columns});
+    for (size_t d = p.batch.size(); d < sizes.size(); ++d)
+      strides.push_back(stridesOf(p, d)), wideStrides.push_back(stridesOf(dense, d));
+    whole->parts.push_back(std::make_unique<Conversion>(narrow.dtype, direction, narrow.address, copy.scratch, sizes,
+                                                        strides, wideStrides));
   };
-  std::vector<BoundPrimitive> before;
-  reorder(from.lhs, wide.lhs, lhs, to.lhs, true, before);
-  reorder(from.rhs, wide.rhs, rhs, to.rhs, true, before);
-  if (c.accumulate()) reorder(from.out, wide.out, out, to.out, true, before);
-  product->calls.insert(product->calls.begin(), std::make_move_iterator(before.begin()),
-                        std::make_move_iterator(before.end()));
-  reorder(from.out, wide.out, out, to.out, false, product->calls);
-  return whole ? std::move(product) : Sequence();
+  // Of a batch dimension, then of rows and of columns.
+  auto lhs = [](const Problem &q, size_t d) {
+    return d < q.batch.size() ? q.batch[d].lhs : d == q.batch.size() ? q.lhsM : q.lhsK;
+  };
+  auto rhs = [](const Problem &q, size_t d) {
+    return d < q.batch.size() ? q.batch[d].rhs : d == q.batch.size() ? q.rhsK : q.rhsN;
+  };
+  auto out = [](const Problem &q, size_t d) {
+    return d < q.batch.size() ? q.batch[d].out : d == q.batch.size() ? q.outM : q.outN;
+  };
+  convert(Conversion::Widen, from.lhs, wide.lhs, p.m, p.k, lhs);
+  convert(Conversion::Widen, from.rhs, wide.rhs, p.k, p.n, rhs);
+  if (c.accumulate()) convert(Conversion::Widen, from.out, wide.out, p.m, p.n, out);
+  whole->parts.push_back(std::move(product));
+  convert(Conversion::Narrow, from.out, wide.out, p.m, p.n, out);
+  return whole;
 }
 
 } // namespace
@@ -314,9 +327,11 @@ Result<Prepared> prepareContract(const plan::Contract &c, const CpuContext &cont
     return inputError(
         fmt::format("no contraction of {} and {} into {}", name(c.lhs().dtype()), name(c.rhs().dtype()), name(type)));
   Places places = inArena(c, context, p);
+  if (!multipliesNatively(c.lhs().dtype()) || !multipliesNatively(c.rhs().dtype()))
+    if (auto command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
   if (Sequence command = fastMatmul(c, context, p, places)) return Prepared(std::move(command));
   if (same && type == plan::F32) return loops<float, float>(c, context);
-  if (Sequence command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
+  if (auto command = widenedMatmul(c, context, p)) return Prepared(std::move(command));
   if (Sequence command = matmul(c, context, p, places, p.batch.size(), true)) return Prepared(std::move(command));
   return inputError("oneDNN has no matmul for these strides");
 }

@@ -1,10 +1,10 @@
 // What plans for GPUs leave to the end of a matrix product, in plain loops: the form that an emulated plan is checked
 // with.
 #include "runtime/device/cpu/commands.h"
-#include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/gelu.h"
 #include "runtime/state/float_convert.h"
+#include "runtime/threads/parallel.h"
 
 namespace cleave::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // Convolutions by oneDNN in its blocked layouts; operands that the plan holds as NCHW / OIHW are reordered around it.
-// Where it has no convolution of 16-bit elements they are widened to f32 by the same reorders: exact products of
-// rounded operands, summed in f32 and rounded once.
+// Where the CPU has no products of 16-bit elements they are widened to f32 before (widen.h).
 #include "runtime/device/cpu/commands.h"
+#include "runtime/device/cpu/widen.h"
 #include "runtime/plan/dtype.h"
 #include <fmt/format.h>
 
@@ -15,9 +15,19 @@ struct Operand {
   int argument;
   Desc plain;     // dense, as in the arena
   Desc preferred; // as the primitive wants it
+  const plan::Buffer *buffer;
   std::byte *address;
   size_t offset = 0; // of the reordered copy in the scratch
+  size_t wide = 0;   // of the copy in f32, where `isWidened`
+  bool isWidened = false;
   bool reordered() const { return plain != preferred; }
+  // Where the tensor lies in its plain layout.
+  void bindPlain(BoundPrimitive &call, int as) const {
+    if (isWidened)
+      call.bindScratch(as, plain, wide);
+    else
+      call.bind(as, plain, address);
+  }
 };
 
 struct Layout {
@@ -37,11 +47,11 @@ void addReorder(PrimitiveSequence &command, const Operand &operand, bool in, Lay
   dnnl::reorder::primitive_desc desc(cpuEngine(), from, cpuEngine(), to, attributes);
   BoundPrimitive call{dnnl::reorder(desc)};
   if (in) {
-    call.bind(DNNL_ARG_FROM, from, operand.address);
+    operand.bindPlain(call, DNNL_ARG_FROM);
     call.bindScratch(DNNL_ARG_TO, to, operand.offset);
   } else {
     call.bindScratch(DNNL_ARG_FROM, from, operand.offset);
-    call.bind(DNNL_ARG_TO, to, operand.address);
+    operand.bindPlain(call, DNNL_ARG_TO);
   }
   scratchpadBytes = std::max(scratchpadBytes, desc.scratchpad_desc().get_size());
   scratchpads.emplace_back(command.calls.size(), desc.scratchpad_desc());
@@ -112,25 +122,37 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
     weightDims[0] /= c.groups();
     weightDims.insert(weightDims.begin(), c.groups());
   }
-  Desc input = dense({c.input().shape().begin(), c.input().shape().end()}, c.input().dtype());
-  Desc weight = dense(weightDims, c.weight().dtype());
-  Desc output = dense({c.output().shape().begin(), c.output().shape().end()}, c.output().dtype());
+  // Elements are of 16 bits where all operands are, and the CPU multiplies them; else of f32.
+  auto isNative = [](const plan::Buffer &buffer) { return multipliesNatively(buffer.dtype()); };
+  bool isWidened = !isNative(c.input()) || !isNative(c.weight()) || !isNative(c.output());
   Window window{{c.strides().begin(), c.strides().end()},
                 {c.pads_begin().begin(), c.pads_begin().end()},
                 {c.pads_end().begin(), c.pads_end().end()},
                 {}};
   for (int64_t dilation : c.dilations()) window.dilations.push_back(dilation - 1); // oneDNN counts the holes
-  auto any = [](const Desc &desc, dnnl::memory::data_type type) {
-    return Desc(desc.get_dims(), type, dnnl::memory::format_tag::any);
+  auto typeOf = [&](const plan::Buffer &buffer) { return isWidened ? plan::F32 : buffer.dtype(); };
+  auto any = [](const Dims &dims, plan::DType type) {
+    return Desc(dims, dnnlType(type), dnnl::memory::format_tag::any);
   };
-  const auto full = dnnl::memory::data_type::f32;
-  Pass pass = choosePass(c.pass(), any(input, input.get_data_type()), any(weight, weight.get_data_type()),
-                         any(output, output.get_data_type()), window);
-  if (!pass.primitive) pass = choosePass(c.pass(), any(input, full), any(weight, full), any(output, full), window);
+  const Dims inputDims(c.input().shape().begin(), c.input().shape().end());
+  const Dims outputDims(c.output().shape().begin(), c.output().shape().end());
+  auto choose = [&] {
+    return choosePass(c.pass(), any(inputDims, typeOf(c.input())), any(weightDims, typeOf(c.weight())),
+                      any(outputDims, typeOf(c.output())), window);
+  };
+  Pass pass = choose();
+  if (!pass.primitive && !isWidened) isWidened = true, pass = choose();
   if (!pass.primitive) return inputError("oneDNN has no such convolution");
-  Operand x{DNNL_ARG_SRC, input, pass.input, context.at(c.input())};
-  Operand w{DNNL_ARG_WEIGHTS, weight, pass.weight, context.at(c.weight())};
-  Operand y{DNNL_ARG_DST, output, pass.output, context.at(c.output())};
+  Layout layout;
+  auto operand = [&](int argument, const Dims &dims, const Desc &preferred, const plan::Buffer &buffer) {
+    Operand made{argument, dense(dims, typeOf(buffer)), preferred, &buffer, context.at(buffer)};
+    made.isWidened = buffer.dtype() != typeOf(buffer);
+    if (made.isWidened) made.wide = layout.take(made.plain.get_size());
+    return made;
+  };
+  Operand x = operand(DNNL_ARG_SRC, inputDims, pass.input, c.input());
+  Operand w = operand(DNNL_ARG_WEIGHTS, weightDims, pass.weight, c.weight());
+  Operand y = operand(DNNL_ARG_DST, outputDims, pass.output, c.output());
   std::vector<Operand> read;
   Operand written;
   switch (c.pass()) {
@@ -148,7 +170,6 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
 
   // reorder in, convolve, reorder out: as many of them as the layouts need.
   auto command = std::make_unique<PrimitiveSequence>(context.stream);
-  Layout layout;
   size_t scratchpadBytes = pass.scratchpad.get_size();
   std::vector<std::pair<size_t, Desc>> scratchpads;
   for (Operand &operand : read) {
@@ -161,20 +182,32 @@ Result<Prepared> prepareConvolution(const plan::Convolution &c, const CpuContext
     if (operand.reordered())
       call.bindScratch(operand.argument, operand.preferred, operand.offset);
     else
-      call.bind(operand.argument, operand.plain, operand.address);
+      operand.bindPlain(call, operand.argument);
   }
   if (written.reordered()) {
     written.offset = layout.take(written.preferred.get_size());
     call.bindScratch(written.argument, written.preferred, written.offset);
   } else
-    call.bind(written.argument, written.plain, written.address);
+    written.bindPlain(call, written.argument);
   scratchpads.emplace_back(command->calls.size(), pass.scratchpad);
   command->calls.push_back(std::move(call));
   if (written.reordered()) addReorder(*command, written, false, layout, scratchpadBytes, scratchpads);
   size_t at = layout.take(scratchpadBytes);
   for (auto &[index, desc] : scratchpads) command->calls[index].bindScratch(DNNL_ARG_SCRATCHPAD, desc, at);
   context.scratch->need(layout.bytes);
-  return Prepared(std::move(command));
+
+  auto whole = std::make_unique<ScratchSequence>();
+  auto convert = [&](Conversion::Direction direction, const Operand &operand) {
+    if (operand.isWidened)
+      whole->parts.push_back(std::make_unique<Conversion>(operand.buffer->dtype(), direction, operand.address,
+                                                          operand.wide,
+                                                          std::vector<int64_t>{elementCount(operand.buffer->shape())},
+                                                          std::vector<int64_t>{1}, std::vector<int64_t>{1}));
+  };
+  for (const Operand &operand : read) convert(Conversion::Widen, operand);
+  whole->parts.push_back(std::move(command));
+  convert(Conversion::Narrow, written);
+  return Prepared(std::move(whole));
 }
 
 } // namespace cleave::runtime
