@@ -12,10 +12,10 @@
 // Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
 // bits of a run are the same in one process and under MPI.
 #pragma once
-#include "runtime/comm/wait.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/message_routes.h"
+#include "runtime/threads/wait.h"
 #include <map>
 #include <span>
 #include <string>

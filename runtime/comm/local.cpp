@@ -1,10 +1,10 @@
 #include "runtime/comm/local.h"
 #include "runtime/comm/all_to_all.h"
 #include "runtime/comm/reduce.h"
-#include "runtime/device/parallel.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 #include "runtime/comm/message_ring.h"
-#include "runtime/device/parallel.h"
+#include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

@@ -5,8 +5,8 @@
 //   std::byte *out = ring.claim();  memcpy(out, data, bytes);  ring.publish(bytes);   // producer
 //   std::byte *in = ring.take(bytes);  memcpy(data, in, bytes);  ring.release();      // consumer
 #pragma once
-#include "runtime/comm/wait.h"
 #include "runtime/device/device.h"
+#include "runtime/threads/wait.h"
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -10,8 +10,8 @@
 #pragma once
 #include "runtime/comm/launch.h"
 #include "runtime/comm/message_ring.h"
-#include "runtime/comm/wait.h"
 #include "runtime/status.h"
+#include "runtime/threads/wait.h"
 #include <cstddef>
 #include <memory>
 #include <span>

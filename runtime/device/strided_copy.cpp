@@ -1,5 +1,5 @@
 #include "runtime/device/strided_copy.h"
-#include "runtime/device/parallel.h"
+#include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 

@@ -5,39 +5,28 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/open_gpus.h"
 #include "runtime/device/null/null_device.h"
-#include "runtime/device/parallel.h"
 #include "runtime/executor/stream_engine.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
+#include "runtime/threads/parallel.h"
+#include "runtime/threads/thread_count.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
-#include <sched.h>
 #include <unistd.h>
 
 namespace cleave::runtime {
 
-int availableCores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 namespace {
 // Of the run's, on this host: those that this process shares its cores with, and itself.
 int64_t processesOnTheseCores() {
-  if (availableCores() < ::sysconf(_SC_NPROCESSORS_ONLN)) return 1; // bound to cores of its own
+  if (boundCores() < ::sysconf(_SC_NPROCESSORS_ONLN)) return 1; // bound to cores of its own
   Result<Launch> launch = readLaunch();
   return launch ? launch->localSize : 1;
-}
-
-// Threads for one device when `here` devices run in this process.
-int defaultThreads(int64_t here) {
-  return static_cast<int>(std::max<int64_t>(1, availableCores() / (processesOnTheseCores() * here)));
 }
 } // namespace
 
@@ -56,7 +45,7 @@ Status Executor::open(ExecutorOptions options) {
   meshOfPlan = *mesh;
   std::vector<int64_t> local = connection->localDevices();
   threads = options.threads > 0 ? options.threads : source.threads_per_device();
-  if (threads <= 0) threads = defaultThreads(static_cast<int64_t>(local.size()));
+  if (threads <= 0) threads = threadsOfRank(static_cast<int64_t>(local.size()), processesOnTheseCores());
   // Ranks of several processes have a second busy thread, which communicates.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
   setThreadsOutnumberCores(busy * processesOnTheseCores() > availableCores());

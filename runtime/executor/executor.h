@@ -101,7 +101,4 @@ private:
   Status failure; // the first, with its rank and step
 };
 
-// Cores this process may use.
-int availableCores();
-
 } // namespace cleave::runtime

@@ -1,6 +1,6 @@
 #include "runtime/executor/rank.h"
-#include "runtime/device/parallel.h"
 #include "runtime/executor/schedule.h"
+#include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <fmt/format.h>
 

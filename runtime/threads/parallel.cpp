@@ -1,20 +1,15 @@
-#include "runtime/device/parallel.h"
+#include "runtime/threads/parallel.h"
+#include "runtime/threads/team.h"
+#include "runtime/threads/thread_count.h"
 #include <algorithm>
+#include <dlfcn.h>
 
-// libgomp's own interface (libgomp.h of GCC), and the OpenMP functions it exports.
-extern "C" {
-void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-int omp_get_thread_num();
-int omp_get_num_threads();
-int omp_get_max_threads();
-int omp_get_dynamic();
-int omp_in_parallel();
-void omp_set_num_threads(int threads);
-void omp_set_dynamic(int dynamic);
-}
+extern "C" int omp_get_max_threads();
 
 namespace cleave::runtime {
 namespace {
+
+thread_local int threadsOfCaller = 0; // 0: not told, all that the process may use
 
 struct Loop {
   int64_t count, grains, grain;
@@ -24,33 +19,43 @@ struct Loop {
 
 void runShare(void *data) {
   const Loop &loop = *static_cast<const Loop *>(data);
-  int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-  int64_t begin = loop.grains * thread / threads * loop.grain;
-  int64_t end = std::min(loop.grains * (thread + 1) / threads * loop.grain, loop.count);
+  int64_t share = Team::share(), shares = Team::shares();
+  int64_t begin = loop.grains * share / shares * loop.grain;
+  int64_t end = std::min(loop.grains * (share + 1) / shares * loop.grain, loop.count);
   if (begin < end) loop.body(loop.context, begin, end);
+}
+
+// In a program that brings its own OpenMP, oneDNN may have found that one instead of ours (openmp.cpp).
+void tellOtherOpenMp(int threads) {
+  using Set = void (*)(int);
+  static const Set set = [] {
+    void *found = ::dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    const bool isOurs = found == nullptr || found == reinterpret_cast<void *>(&omp_get_max_threads);
+    return isOurs ? nullptr : reinterpret_cast<Set>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  }();
+  if (set) set(threads);
 }
 
 } // namespace
 
 void setThreads(int threads) {
-  omp_set_dynamic(0);
-  omp_set_num_threads(std::max(1, threads));
+  threadsOfCaller = std::max(1, threads);
+  tellOtherOpenMp(threadsOfCaller);
 }
 
-CallersThreads::CallersThreads() : threads(omp_get_max_threads()), isDynamic(omp_get_dynamic() != 0) {}
+CallersThreads::CallersThreads() : threads(threadsOfCaller) {}
+CallersThreads::~CallersThreads() { threadsOfCaller = threads; }
 
-CallersThreads::~CallersThreads() {
-  omp_set_dynamic(isDynamic ? 1 : 0);
-  omp_set_num_threads(threads);
+int currentThreads() {
+  if (Team::isWorking()) return 1;
+  return threadsOfCaller > 0 ? threadsOfCaller : threadsOfProcess();
 }
-
-int currentThreads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
 void detail::parallelRanges(int64_t count, int64_t grain, void (*body)(void *, int64_t, int64_t), void *context) {
   Loop loop{count, (count + grain - 1) / grain, grain, body, context};
   int64_t threads = std::min<int64_t>(currentThreads(), loop.grains);
   if (threads <= 1) return body(context, 0, count);
-  GOMP_parallel(runShare, &loop, static_cast<unsigned>(threads), 0);
+  Team::ofThisThread().run(runShare, &loop, static_cast<uint32_t>(threads));
 }
 
 } // namespace cleave::runtime

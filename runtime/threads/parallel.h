@@ -1,4 +1,4 @@
-// Loops over the threads of one rank. Every rank thread has its own libgomp team, which oneDNN uses too.
+// Loops over the threads of one rank. Every rank thread has its own team (team.h), which oneDNN uses too.
 //
 //   setThreads(2);                                          // once, on the rank's thread
 //   parallelFor(1000, 64, [&](int64_t b, int64_t e) {...}); // [0,512) and [512,1000)
@@ -21,7 +21,6 @@ public:
 
 private:
   const int threads;
-  const bool isDynamic;
 };
 
 namespace detail {

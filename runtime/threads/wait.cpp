@@ -1,4 +1,4 @@
-#include "runtime/comm/wait.h"
+#include "runtime/threads/wait.h"
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -10,7 +10,7 @@ namespace cleave::runtime {
 namespace {
 // A turn takes some 60 ns. To wake a sleeper takes 30 to 80 us, if its core fell idle. Who yields while other programs
 // want the core gets it back milliseconds later: so only those yield who wait for threads that need this core.
-constexpr int shortSpin = 50, longSpin = 8000, manyYields = 200;
+constexpr int shortSpin = 50, wakingSpin = 1000, longSpin = 8000, manyYields = 200;
 std::atomic<int> spinTurns{shortSpin}, yieldTurns{0};
 
 uint32_t *address(const std::atomic<uint32_t> &word) {
@@ -19,8 +19,8 @@ uint32_t *address(const std::atomic<uint32_t> &word) {
 }
 
 // True: it changed.
-bool spinWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
-  for (int turn = spinTurns.load(std::memory_order_relaxed); turn > 0; --turn) {
+bool spinWhile(const std::atomic<uint32_t> &word, uint32_t seen, int turns) {
+  for (int turn = turns; turn > 0; --turn) {
     if (word.load(std::memory_order_acquire) != seen) return true;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -31,7 +31,7 @@ bool spinWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
 
 bool stayAwakeWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
   const int yields = yieldTurns.load(std::memory_order_relaxed);
-  if (yields == 0) return spinWhile(word, seen);
+  if (yields == 0) return spinWhile(word, seen, spinTurns.load(std::memory_order_relaxed));
   for (int turn = 0; turn < yields; ++turn) {
     if (word.load(std::memory_order_acquire) != seen) return true;
     ::sched_yield();
@@ -46,7 +46,7 @@ void setThreadsOutnumberCores(bool outnumber) {
 }
 
 bool waitWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
-  return spinWhile(word, seen) || sleepWhile(word, seen, abort);
+  return spinWhile(word, seen, spinTurns.load(std::memory_order_relaxed)) || sleepWhile(word, seen, abort);
 }
 
 bool yieldWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort) {
@@ -64,6 +64,20 @@ bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFla
 
 void wakeAll(const std::atomic<uint32_t> &word) {
   ::syscall(SYS_futex, address(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Either the adding thread sees who sleeps, or who is about to sleep sees the number.
+void Counter::add(uint32_t number) {
+  word.fetch_add(number, std::memory_order_seq_cst);
+  if (asleep.load(std::memory_order_seq_cst) > 0) wakeAll(word);
+}
+
+void Counter::waitWhile(uint32_t seen) {
+  if (spinWhile(word, seen, wakingSpin)) return;
+  asleep.fetch_add(1, std::memory_order_seq_cst);
+  while (word.load(std::memory_order_seq_cst) == seen)
+    ::syscall(SYS_futex, address(word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+  asleep.fetch_sub(1, std::memory_order_relaxed);
 }
 
 uint32_t Barrier::arrive(bool &isLast) {

@@ -45,6 +45,21 @@ bool yieldWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFla
 // The same, asleep from the start: for long waits, and where the thread that is waited for may need this one's core.
 bool sleepWhile(const std::atomic<uint32_t> &word, uint32_t seen, const AbortFlag &abort);
 void wakeAll(const std::atomic<uint32_t> &word);
+
+// A number that others wait to see changed. They spin as long as it takes to wake a sleeper, then sleep: a thread that
+// has its core for itself answers at once, and one that shares it does not keep others from theirs.
+class Counter {
+public:
+  uint32_t value() const { return word.load(std::memory_order_acquire); }
+  // Nobody waits.
+  void reset() { word.store(0, std::memory_order_relaxed); }
+  void add(uint32_t number);
+  void waitWhile(uint32_t seen);
+
+private:
+  std::atomic<uint32_t> word{0}, asleep{0};
+};
+
 // Before waits sleep: where threads are no more than the cores they spin, half a millisecond; else shortly, or they
 // yield.
 void setThreadsOutnumberCores(bool outnumber);

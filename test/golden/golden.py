@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Train the exported models of test/golden/data as a person would, and compare with PyTorch's recorded numbers.
 
-    golden.py --build BUILD [--full] [--gpu | --fake-gpu | --on-gpu] [--mpi] [--models a,b] [--splits x,y] [--precision bf16|fp16]
+    golden.py --build BUILD [--full] [--gpu | --fake-gpu | --on-gpu] [--mpi] [--cpu x86-64-v3] [--models a,b] [--splits x,y]
+              [--precision bf16|fp16]
 
 Each case compiles a model with a split, runs the recorded steps, and compares every step's loss with `loss_f64`
 (relative 1e-4), the gradient norm of every step (1e-3) and, from a second run of one SGD step whose learning rate is a
@@ -13,6 +14,8 @@ through the driver for GPUs, on a fake of NVIDIA's libraries that runs the same 
 events, graphs and ranks on one GPU with real numbers. With --on-gpu: on a real one.
 In bf16 and fp16 every step's loss is within 1e-2 of `loss_f64`, and with a loss scale that overflows fp16 at first, steps
 are skipped on all devices alike until it fits.
+With --cpu kernels and oneDNN use the instructions of that level only; without it such cases run of every level that
+this CPU has.
 """
 import argparse
 import json
@@ -30,6 +33,8 @@ import numpy as np
 import make_recipe
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+import cpu_levels
 DATA = HERE / "data"
 PATIENCE = 600  # seconds for one command that takes a few
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-4, 1e-3
@@ -169,6 +174,9 @@ LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("
        ("llama_tiny", "tp2pp2zbvselective", "bf16"),
        ("bert_tiny", "tp2pp2cp2", "bf16"), ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"),
        ("mingpt_nano", "zero3x4", "fp16"), ("mlp", "pp2", "fp16")]
+# Of every level of instructions that this CPU has.
+OF_LEVELS = [("mingpt_nano", "single", ""), ("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron2", "fp16"),
+             ("resnet_cifar", "single", "bf16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),
        ("llama_tiny", "cp2"), ("gpt2_tiny", "dp2tp2pp2"), ("llama_tiny", "dp2pp2zero3")]
 
@@ -182,6 +190,8 @@ REAL_DNN = {"FAKE_CUDNN_REAL": str(path) for path in list(pathlib.Path("/usr/loc
 
 def environment_of(how, build):
     """An emulated plan runs on the CPU whatever GPU the machine has; the fake has one of its own."""
+    if how in cpu_levels.LEVELS:
+        return cpu_levels.limited(os.environ, how)
     if how == "fake-gpu":
         return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries"),
                 "XDG_CACHE_HOME": str(build.resolve() / FAKE / "cache"),  # of chosen algorithms
@@ -239,16 +249,18 @@ def read_safetensors(path):
     return out
 
 
-def compile_plan(build, folder, devices, flags, plan, gpu):
-    emulate = [] if gpu == "on-gpu" else ["--emulate"]
-    cluster = [f"{GPU_KIND}:{devices}", *emulate] if gpu else [f"cpu:{devices}"]
+def compile_plan(build, folder, devices, flags, plan, how):
+    emulate = [] if how == "on-gpu" else ["--emulate"]
+    cluster = [f"{GPU_KIND}:{devices}", *emulate] if how in GPU_WAYS else [f"cpu:{devices}"]
+    if how in cpu_levels.LEVELS:
+        cluster += ["--cpu", how]
     return [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster",
             *cluster, "-o", plan, *flags]
 
 
 def compile_and_run(build, folder, devices, flags, steps, overrides, work, how):
     plan, metrics, snapshots = work / "x.plan", work / "metrics.jsonl", work / "snapshots"
-    command = compile_plan(build, folder, devices, flags, plan, how in GPU_WAYS and how)
+    command = compile_plan(build, folder, devices, flags, plan, how)
     for override in overrides:
         command += ["--set", override]
     call(command)
@@ -306,7 +318,7 @@ def verify_case(build, folder, devices, flags, how, precision):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
-        call(compile_plan(build, folder, devices, flags, plan, how in GPU_WAYS and how) + ["--set", f"precision={precision or 'fp32'}"])
+        call(compile_plan(build, folder, devices, flags, plan, how) + ["--set", f"precision={precision or 'fp32'}"])
         if how == "fake-gpu":
             call([build / FAKE / "fake_gpu_plan", plan, plan])
         return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"], env=environment_of(how, build))
@@ -408,6 +420,7 @@ def main():
     parser.add_argument("--fake-gpu", action="store_true", help="only plans for GPUs, by their driver on a fake GPU")
     parser.add_argument("--on-gpu", action="store_true", help="only plans for GPUs, on this machine's GPU")
     parser.add_argument("--mpi", action="store_true", help="every case under mpirun, one rank a process")
+    parser.add_argument("--cpu", default="", choices=["", *cpu_levels.LEVELS], help="only instructions of that level of x86-64")
     parser.add_argument("--models", default="")
     parser.add_argument("--splits", default="")
     parser.add_argument("--precision", default="", choices=["", "bf16", "fp16"])
@@ -420,13 +433,14 @@ def main():
         quick = ["single"] if gpu else QUICK.get(model, ["single"])
         chosen = args.splits.split(",") if args.splits else (every if args.full else quick)
         for split in chosen:
-            how = gpu or ("mpi" if args.mpi and SPLITS[split][0] > 1 else "")
+            how = gpu or args.cpu or ("mpi" if args.mpi and SPLITS[split][0] > 1 else "")
             cases.append((model, split, how, args.precision))
-    if not (args.models or args.splits or gpu or args.mpi or args.precision):
+    if not (args.models or args.splits or gpu or args.cpu or args.mpi or args.precision):
         cases += [(model, split, "gpu", "") for model, split in GPU] + [("gpt2_tiny", "megatron4", "gpu", "bf16")]
         cases += [("llama_tiny", "megatron2", "fake-gpu", "bf16"), ("bert_tiny", "single", "fake-gpu", "bf16")]
         cases += [(model, split, "fake-gpu", "") for model, split in FAKE_GPU]
         cases += [(model, split, "", precision) for model, split, precision in LOW]
+        cases += [(model, split, level, precision) for level in cpu_levels.levels_here() for model, split, precision in OF_LEVELS]
         if shutil.which("mpirun"):
             cases += [(model, split, "mpi", "") for model, split in MPI]
     passed = failed = skipped = 0

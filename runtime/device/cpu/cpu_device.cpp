@@ -1,8 +1,8 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cpu/arena.h"
 #include "runtime/device/cpu/commands.h"
-#include "runtime/device/parallel.h"
 #include "runtime/plan/routine.h"
+#include "runtime/threads/parallel.h"
 #include <cstring>
 #include <dnnl_debug.h>
 #include <fmt/format.h>

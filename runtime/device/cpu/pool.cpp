@@ -1,8 +1,8 @@
 // Max and average pooling and their gradients over 1 to 3 spatial dimensions, NCHW; one plane (sample, channel) a
 // share.
 #include "runtime/device/cpu/commands.h"
-#include "runtime/device/parallel.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>

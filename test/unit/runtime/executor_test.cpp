@@ -1,7 +1,9 @@
 #include "runtime/comm/local.h"
-#include "runtime/device/parallel.h"
+#include "runtime/device/cpu/kernel_object.h"
 #include "runtime/executor/executor.h"
+#include "runtime/plan/cpu_features.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/threads/parallel.h"
 #include "test/unit/runtime/mlp_weights.h"
 #include <cstring>
 #include <gmock/gmock.h>
@@ -58,6 +60,19 @@ TEST(Executor, GivesTheSameBitsEveryTime) {
 }
 
 // The first rank computes on the caller's thread.
+TEST(Executor, RefusesKernelsForMoreThanThisCpuHas) {
+  plan::Plan plan = mlpPlan({});
+  EXPECT_TRUE(checkKernelTarget(plan));
+  for (const std::string &feature : cpuFeatures(cpuLevel())) plan.add_kernel_features(feature);
+  EXPECT_TRUE(checkKernelTarget(plan));
+  plan.set_kernel_target("of-tomorrow");
+  plan.add_kernel_features("avx4096");
+  EXPECT_THAT(checkKernelTarget(plan).message(),
+              ::testing::HasSubstr("compiled for the CPU of-tomorrow, this one lacks avx4096: "));
+  plan.set_kernel_target("");
+  EXPECT_THAT(checkKernelTarget(plan).message(), ::testing::HasSubstr("compile it again"));
+}
+
 TEST(Executor, LeavesTheCallersThreadsAsTheyWere) {
   CallersThreads restore;
   setThreads(3);

@@ -159,6 +159,7 @@ plan::Plan mlpPlan(const MlpShape &s) {
   b.plan.mutable_training()->mutable_lr()->set_peak(s.lr);
   std::ifstream object(TEST_KERNELS, std::ios::binary);
   b.plan.set_kernel_object(std::string(std::istreambuf_iterator<char>(object), {}));
+  b.plan.set_kernel_target("x86-64");
   return b.plan;
 }
 

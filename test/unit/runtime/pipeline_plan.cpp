@@ -346,6 +346,7 @@ plan::Plan pipelinePlan(const PipelineShape &shape) {
   training.mutable_lr()->set_peak(shape.lr);
   std::ifstream object(TEST_KERNELS, std::ios::binary);
   plan.set_kernel_object(std::string(std::istreambuf_iterator<char>(object), {}));
+  plan.set_kernel_target("x86-64");
   return plan;
 }
 

@@ -151,7 +151,7 @@ TEST(Verify, ArbitraryNumbersNeverCrash) {
       reflection->SetEnumValue(&message, field, static_cast<int>(engine() % 20));
   };
   plan::Plan whole = mlpPlan({.dp = 2, .tp = 2});
-  whole.clear_kernel_object();
+  whole.clear_kernel_object(), whole.clear_kernel_target();
   int refused = 0;
   for (int i = 0; i < 20000; ++i) {
     plan::Plan plan = whole;

@@ -1,5 +1,5 @@
 // Threads that wait for each other: none sleeps through what it waits for.
-#include "runtime/comm/wait.h"
+#include "runtime/threads/wait.h"
 #include <chrono>
 #include <gtest/gtest.h>
 #include <thread>

@@ -1,0 +1,184 @@
+// A rank's threads: every share is done once, whoever does it, and oneDNN's calls of OpenMP mean what libgomp's do.
+#include "runtime/threads/parallel.h"
+#include "runtime/threads/team.h"
+#include "runtime/threads/thread_count.h"
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+extern "C" {
+void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads);
+void GOMP_parallel_end();
+void GOMP_barrier();
+bool GOMP_loop_static_start(long start, long end, long step, long chunk, long *first, long *last);
+bool GOMP_loop_static_next(long *first, long *last);
+void GOMP_loop_end_nowait();
+int omp_get_thread_num();
+int omp_get_num_threads();
+int omp_get_max_threads();
+int omp_in_parallel();
+}
+
+namespace cleave::runtime {
+namespace {
+
+// Runs `body` as OpenMP's callers do.
+void inParallel(unsigned threads, std::function<void()> body) {
+  auto call = [](void *data) { (*static_cast<std::function<void()> *>(data))(); };
+  GOMP_parallel_start(call, &body, threads);
+  body();
+  GOMP_parallel_end();
+}
+
+TEST(Team, EveryShareIsDoneOnce) {
+  for (uint32_t shares : {1u, 2u, 3u, 8u, 5u})
+    for (int round = 0; round < 2000; ++round) {
+      std::vector<std::atomic<int>> times(shares);
+      auto body = [](void *data) { ++(*static_cast<std::vector<std::atomic<int>> *>(data))[Team::share()]; };
+      Team::ofThisThread().run(body, &times, shares);
+      for (std::atomic<int> &count : times) ASSERT_EQ(count.load(), 1);
+    }
+}
+
+TEST(Team, ManyTeamsWorkAtOnce) {
+  std::vector<std::thread> ranks;
+  std::atomic<int64_t> sum{0};
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.emplace_back([&] {
+      setThreads(3);
+      for (int round = 0; round < 500; ++round)
+        parallelFor(1000, 10, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    });
+  for (std::thread &rank : ranks) rank.join();
+  EXPECT_EQ(sum.load(), 4 * 500 * 1000);
+}
+
+TEST(Team, SharesMeet) {
+  // Whoever passes a meeting has seen what all others did before it.
+  for (uint32_t shares : {2u, 4u})
+    for (int round = 0; round < 300; ++round) {
+      struct Work {
+        std::atomic<uint32_t> before{0}, wrong{0};
+      } work;
+      auto body = [](void *data) {
+        Work &own = *static_cast<Work *>(data);
+        for (uint32_t meeting = 1; meeting <= 3; ++meeting) {
+          ++own.before;
+          Team::meet();
+          if (own.before.load() < meeting * Team::shares()) ++own.wrong;
+          Team::meet();
+        }
+      };
+      Team::ofThisThread().run(body, &work, shares);
+      ASSERT_EQ(work.wrong.load(), 0u);
+      ASSERT_EQ(work.before.load(), 3 * shares);
+    }
+}
+
+TEST(Team, WorkWithinAShareIsNotCutAgain) {
+  setThreads(4);
+  EXPECT_EQ(omp_get_max_threads(), 4);
+  EXPECT_EQ(omp_in_parallel(), 0);
+  std::atomic<int> inner{0}, cut{0};
+  inParallel(3, [&] {
+    const int outside = omp_get_thread_num();
+    EXPECT_EQ(omp_get_num_threads(), 3);
+    EXPECT_EQ(omp_in_parallel(), 1);
+    inParallel(2, [&] {
+      ++inner;
+      if (omp_get_num_threads() != 1 || omp_get_thread_num() != 0) ++cut;
+    });
+    parallelFor(100, 1, [&](int64_t begin, int64_t end) {
+      if (begin != 0 || end != 100) ++cut;
+    });
+    EXPECT_EQ(omp_get_thread_num(), outside);
+  });
+  EXPECT_EQ(inner.load(), 3);
+  EXPECT_EQ(cut.load(), 0);
+  EXPECT_EQ(omp_in_parallel(), 0);
+  EXPECT_EQ(omp_get_num_threads(), 1);
+}
+
+TEST(Team, StaticLoopsGiveEveryIterationOnce) {
+  struct Range {
+    long start, end, step, chunk;
+  };
+  for (Range range : {Range{0, 100, 1, 0}, Range{0, 100, 1, 7}, Range{3, 50, 4, 0}, Range{3, 50, 4, 2},
+                      Range{10, -10, -3, 0}, Range{10, -10, -3, 2}, Range{0, 0, 1, 0}, Range{0, 2, 1, 0}})
+    for (unsigned threads : {1u, 2u, 3u, 5u}) {
+      std::multiset<long> expected, got;
+      for (long i = range.start; range.step > 0 ? i < range.end : i > range.end; i += range.step) expected.insert(i);
+      std::mutex lock;
+      inParallel(threads, [&] {
+        long first = 0, last = 0;
+        if (GOMP_loop_static_start(range.start, range.end, range.step, range.chunk, &first, &last)) do {
+            std::lock_guard guard(lock);
+            for (long i = first; range.step > 0 ? i < last : i > last; i += range.step) got.insert(i);
+          } while (GOMP_loop_static_next(&first, &last));
+        GOMP_loop_end_nowait();
+        GOMP_barrier();
+      });
+      EXPECT_EQ(got, expected) << threads << " threads, step " << range.step << ", chunk " << range.chunk;
+    }
+}
+
+class Quota : public ::testing::Test {
+protected:
+  void SetUp() override { std::filesystem::remove_all(root); }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  void write(const std::string &path, const std::string &text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text << "\n";
+  }
+  const std::string root = ::testing::TempDir() + "cleave-quota";
+};
+
+TEST_F(Quota, TheTightestOfAllGroupsHolds) {
+  EXPECT_EQ(coresOfQuota(root), 0);
+  write("/proc/self/cgroup", "0::/outer/inner");
+  EXPECT_EQ(coresOfQuota(root), 0);
+  write("/sys/fs/cgroup/outer/inner/cpu.max", "max 100000");
+  EXPECT_EQ(coresOfQuota(root), 0);
+  write("/sys/fs/cgroup/outer/cpu.max", "250000 100000");
+  EXPECT_EQ(coresOfQuota(root), 3); // 2.5 cores are worth three threads
+  write("/sys/fs/cgroup/outer/inner/cpu.max", "50000 100000");
+  EXPECT_EQ(coresOfQuota(root), 1);
+}
+
+TEST_F(Quota, AContainersGroupIsAtTheTop) {
+  write("/proc/self/cgroup", "0::/docker/0123");
+  write("/sys/fs/cgroup/cpu.max", "200000 100000");
+  EXPECT_EQ(coresOfQuota(root), 2);
+}
+
+TEST_F(Quota, Version1HasTwoFiles) {
+  write("/proc/self/cgroup", "5:memory:/a\n4:cpu,cpuacct:/a");
+  write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1");
+  write("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(coresOfQuota(root), 0);
+  write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "400000");
+  EXPECT_EQ(coresOfQuota(root), 4);
+}
+
+TEST(ThreadCount, TheVariableIsDividedByTheRanks) {
+  const char *before = std::getenv("OMP_NUM_THREADS");
+  const std::string kept = before ? before : "";
+  ::setenv("OMP_NUM_THREADS", "6,2", 1);
+  EXPECT_EQ(threadsOfRank(1, 1), 6);
+  EXPECT_EQ(threadsOfRank(4, 1), 1);
+  EXPECT_EQ(threadsOfRank(3, 8), 2); // the variable is the process's own
+  ::setenv("OMP_NUM_THREADS", "none", 1);
+  EXPECT_EQ(threadsOfRank(1, 1), availableCores());
+  EXPECT_EQ(threadsOfRank(1000, 1), 1);
+  before ? ::setenv("OMP_NUM_THREADS", kept.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
+}
+
+} // namespace
+} // namespace cleave::runtime
