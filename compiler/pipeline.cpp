@@ -12,6 +12,7 @@
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
 //               ExpandAttention after the training phase
 //               for GPUs in 16 bits else: NameAttention after AttachLoss; WriteOutAttention for the reference graph
+//               GuardEmptyRows after these: a softmax without any key has the gradient 0
 //   precision   only in bf16 and fp16: LowerPrecision
 //   planner     extractProblem -> solve   (no passes: the module is only read)
 //   partition   ApplyDecision, Recompute, PropagateShardings, MaterializeCollectives, ElideCollectives,
@@ -181,16 +182,16 @@ Status Pipeline::buildStep(const StepOptions &step) {
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
   training::TrainingOptions training{
       .microbatches = microbatches, .delayWeights = step.delayWeights, .pipeline = step.staged};
-  if (step.sequenceBlocks > 1)
-    training.onForward = [&](OpPassManager &passes) {
+  training.onForward = [&](OpPassManager &passes) {
+    if (step.sequenceBlocks > 1) {
       passes.addPass(attention::createRecognizeAttention(step.sequenceBlocks));
       passes.addPass(attention::createBalanceSequence());
-    };
-  else if (step.libraryAttention)
-    training.onForward = [&](OpPassManager &passes) {
+    } else if (step.libraryAttention) {
       bool every = request.recipe.attention == recipe::Attention::Library;
       passes.addPass(attention::createNameAttention({.keyMultiple = every ? 1 : attention::keysOfEveryVersion}));
-    };
+    }
+    passes.addPass(attention::createGuardEmptyRows());
+  };
   CLEAVE_RETURN_IF_ERROR(run(
       "training", [&](OpPassManager &passes) { training::buildTrainingPipeline(passes, request.recipe, training); }));
   if (step.sequenceBlocks > 1)

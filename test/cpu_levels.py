@@ -17,5 +17,5 @@ def levels_here():
 
 
 def limited(environment, level):
-    """The environment of a program whose oneDNN keeps to a level."""
-    return {**environment, "ONEDNN_MAX_CPU_ISA": LEVELS[level][0]}
+    """The environment of programs whose kernels and oneDNN keep to a level."""
+    return {**environment, "CLEAVE_CPU": level, "ONEDNN_MAX_CPU_ISA": LEVELS[level][0]}

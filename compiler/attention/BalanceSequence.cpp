@@ -167,6 +167,7 @@ void registerAttentionPasses() {
   registerPass([] { return createExpandAttention(); });
   registerPass([] { return createNameAttention({}); });
   registerPass([] { return createWriteOutAttention(); });
+  registerPass([] { return createGuardEmptyRows(); });
 }
 
 } // namespace cleave::attention

@@ -51,6 +51,14 @@ struct LibraryAttention {
 std::unique_ptr<mlir::Pass> createNameAttention(LibraryAttention limits);
 std::unique_ptr<mlir::Pass> createWriteOutAttention();
 
+// Softmax that some exporters guard, before the backward pass is built:
+//
+//   p' = Where(IsNaN p, 0, p)      a row without any key has scores of -inf alone, and p is 0 / 0 there
+//
+// GuardEmptyRows takes 0 for the largest score of such a row and 1 for its sum: p is 0, and so is its gradient, where
+// that of p' would be NaN.
+std::unique_ptr<mlir::Pass> createGuardEmptyRows();
+
 // On the module between BalanceSequence and ExpandAttention: the sequence lies in head-tail order.
 inline constexpr llvm::StringLiteral headTailAttr = "cleave.head_tail";
 

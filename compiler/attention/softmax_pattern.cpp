@@ -20,12 +20,14 @@ Value repeatedAlong(Value value, int64_t axis) {
   return llvm::is_contained(broadcast.getDims(), axis) ? Value() : broadcast.getX();
 }
 
-// The probabilities made from the exponentials and their sum.
-Value matchDivision(onnx::ExpOp exp, int64_t axis) {
+// The probabilities made from the exponentials and their sum, which is told.
+Value matchDivision(onnx::ExpOp exp, int64_t axis, onnx::ReduceSumOp &sumOfRow) {
   Value e = exp.getY();
   auto isSum = [&](Value value) {
     auto sum = throughStops(value).getDefiningOp<onnx::ReduceSumOp>();
-    return sum && sum.getX() == e && sum.getAxes().size() == 1 && sum.getAxes()[0] == axis;
+    const bool is = sum && sum.getX() == e && sum.getAxes().size() == 1 && sum.getAxes()[0] == axis;
+    if (is) sumOfRow = sum;
+    return is;
   };
   for (Operation *user : e.getUsers()) {
     if (auto div = dyn_cast<onnx::DivOp>(user)) {
@@ -65,9 +67,9 @@ std::optional<Softmax> matchSoftmax(onnx::ExpOp exp) {
   auto shift = sub ? sub.getB().getDefiningOp<onnx::BroadcastOp>() : onnx::BroadcastOp();
   auto max = shift ? throughStops(shift.getX()).getDefiningOp<onnx::ReduceMaxOp>() : onnx::ReduceMaxOp();
   if (!max || max.getX() != sub.getA() || max.getAxes().size() != 1) return std::nullopt;
-  Softmax softmax{sub.getA(), {}, max.getAxes()[0]};
+  Softmax softmax{.scores = sub.getA(), .probabilities = {}, .axis = max.getAxes()[0], .max = max, .sum = {}};
   if (!repeatedAlong(sub.getB(), softmax.axis)) return std::nullopt;
-  softmax.probabilities = matchDivision(exp, softmax.axis);
+  softmax.probabilities = matchDivision(exp, softmax.axis, softmax.sum);
   if (!softmax.probabilities) return std::nullopt;
   if (Value guarded = matchGuard(softmax.probabilities)) {
     softmax.probabilities = guarded;

@@ -13,6 +13,8 @@ struct Softmax {
   mlir::Value probabilities; // p, or p' where it is guarded
   int64_t axis = 0;
   bool zeroEmptyRows = false;
+  onnx::ReduceMaxOp max;
+  onnx::ReduceSumOp sum;
 };
 std::optional<Softmax> matchSoftmax(onnx::ExpOp exp);
 

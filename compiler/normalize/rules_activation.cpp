@@ -1,4 +1,5 @@
-// Activation functions, built from elementwise core ops and, for the softmax family, reductions.
+// Activation functions, built from elementwise core ops and, for the softmax family, reductions. Where two pieces join,
+// the derivative is PyTorch's: a choice between pieces is a Where, whose derivative is that of the piece chosen.
 #include "compiler/normalize/node.h"
 #include <cmath>
 #include <numbers>
@@ -9,7 +10,8 @@ namespace {
 
 Value zero(Node &n, Value x) { return n.b.scalar(x, 0); }
 Value positive(Node &n, Value x) { return n.b.unary<onnx::ReluOp>(x); }
-Value negative(Node &n, Value x) { return n.b.binary<onnx::MinOp>(x, zero(n, x)); }
+// min(x, 0), with derivative 1 at 0.
+Value negative(Node &n, Value x) { return n.b.where(n.b.binary<onnx::LessOrEqualOp>(x, zero(n, x)), x, zero(n, x)); }
 Value expm1(Node &n, Value x) { return n.b.sub(n.b.unary<onnx::ExpOp>(x), 1); }
 
 Values gelu(Node &n) {
@@ -24,11 +26,11 @@ Values gelu(Node &n) {
 
 Values leakyRelu(Node &n) {
   Value x = n.in(0);
-  return {n.b.where(n.b.binary<onnx::LessOp>(x, zero(n, x)), n.b.mul(x, n.real("alpha", 0.01)), x)};
+  return {n.b.where(n.b.binary<onnx::GreaterOp>(x, zero(n, x)), x, n.b.mul(x, n.real("alpha", 0.01)))};
 }
 Values pRelu(Node &n) {
   Value x = n.in(0);
-  return {n.b.where(n.b.binary<onnx::LessOp>(x, zero(n, x)), n.b.mul(x, n.in(1)), x)};
+  return {n.b.where(n.b.binary<onnx::GreaterOp>(x, zero(n, x)), x, n.b.mul(x, n.in(1)))};
 }
 Values thresholdedRelu(Node &n) {
   Value x = n.in(0), above = n.b.binary<onnx::GreaterOp>(x, n.b.scalar(x, n.real("alpha", 1)));
@@ -49,15 +51,30 @@ Values selu(Node &n) {
   double alpha = n.real("alpha", 1.67326319217681884765625), gamma = n.real("gamma", 1.05070102214813232421875);
   return {n.b.mul(n.b.add(positive(n, x), n.b.mul(expm1(n, negative(n, x)), alpha)), gamma)};
 }
-Value hardSigmoidOf(Node &n, Value x, double alpha, double beta) {
+// Slopes are alpha strictly between the ends, and 0 on them: PyTorch's hardsigmoid.
+Values hardSigmoid(Node &n) {
+  Value x = n.in(0);
+  double alpha = n.real("alpha", 0.2), beta = n.real("beta", 0.5);
   Value line = n.b.add(n.b.mul(x, alpha), beta);
-  return n.b.binary<onnx::MinOp>(n.b.binary<onnx::MaxOp>(line, zero(n, x)), n.b.scalar(x, 1));
+  Value clipped = n.b.binary<onnx::MinOp>(n.b.binary<onnx::MaxOp>(line, zero(n, x)), n.b.scalar(x, 1));
+  if (alpha <= 0) return {clipped};
+  Value above = n.b.binary<onnx::GreaterOp>(x, n.b.scalar(x, -beta / alpha));
+  Value below = n.b.binary<onnx::LessOp>(x, n.b.scalar(x, (1 - beta) / alpha));
+  return {n.b.where(n.b.binary<onnx::AndOp>(above, below), line, n.b.unary<onnx::StopGradientOp>(clipped))};
 }
-Values hardSigmoid(Node &n) { return {hardSigmoidOf(n, n.in(0), n.real("alpha", 0.2), n.real("beta", 0.5))}; }
-Values hardSwish(Node &n) { return {n.b.mul(n.in(0), hardSigmoidOf(n, n.in(0), 1.0 / 6, 0.5))}; }
+// 0 up to -3, x from 3 on, x (x + 3) / 6 strictly between.
+Values hardSwish(Node &n) {
+  Value x = n.in(0), middle = n.b.mul(x, n.b.add(n.b.mul(x, 1.0 / 6), 0.5));
+  Value low = n.b.binary<onnx::LessOrEqualOp>(x, n.b.scalar(x, -3));
+  Value high = n.b.binary<onnx::GreaterOrEqualOp>(x, n.b.scalar(x, 3));
+  return {n.b.where(low, zero(n, x), n.b.where(high, x, middle))};
+}
 
-Value softplusOf(Node &n, Value x) { // max(x, 0) + log1p(e^-|x|)
-  Value decay = n.b.unary<onnx::ExpOp>(n.b.unary<onnx::NegOp>(n.b.unary<onnx::AbsOp>(x)));
+// max(x, 0) + log1p(e^-|x|). -|x| is written as a choice whose derivative at 0 is 1: with 0 of max(x, 0) the sum is
+// 1/2.
+Value softplusOf(Node &n, Value x) {
+  Value below = n.b.binary<onnx::LessOrEqualOp>(x, zero(n, x));
+  Value decay = n.b.unary<onnx::ExpOp>(n.b.where(below, x, n.b.unary<onnx::NegOp>(x)));
   return n.b.add(positive(n, x), n.b.unary<onnx::Log1pOp>(decay));
 }
 Values softplus(Node &n) { return {softplusOf(n, n.in(0))}; }

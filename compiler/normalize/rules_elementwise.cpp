@@ -1,6 +1,7 @@
 // ONNX elementwise operators: numpy broadcasting becomes explicit.
 #include "compiler/normalize/node.h"
 #include <limits>
+#include <numbers>
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -95,8 +96,15 @@ Values clip(Node &n) {
     if (n.has(input)) return n.in(input);
     return n.attribute(name) ? n.b.scalar(x, n.real(name, 0)) : Value();
   };
-  if (Value low = bound(1, "min")) x = n.b.binary<onnx::MaxOp>(x, low);
-  if (Value high = bound(2, "max")) x = n.b.binary<onnx::MinOp>(x, high);
+  Value low = bound(1, "min"), high = bound(2, "max");
+  if (!isFloatTensor(x)) {
+    if (low) x = n.b.binary<onnx::MaxOp>(x, low);
+    if (high) x = n.b.binary<onnx::MinOp>(x, high);
+    return {x};
+  }
+  // On a bound the slope is 0, as PyTorch has it. A comparison with what is no number is false: it stays.
+  if (low) x = n.b.where(n.b.binary<onnx::LessOrEqualOp>(x, low), low, x);
+  if (high) x = n.b.where(n.b.binary<onnx::GreaterOrEqualOp>(x, high), high, x);
   return {x};
 }
 
@@ -109,14 +117,26 @@ Values hyperbolicCosine(Node &n) {
   Value x = n.in(0);
   return {n.b.mul(n.b.add(n.b.unary<onnx::ExpOp>(x), n.b.unary<onnx::ExpOp>(n.b.unary<onnx::NegOp>(x))), 0.5)};
 }
-Values areaSine(Node &n) { // sign(x) log(|x| + sqrt(x^2 + 1))
-  Value x = n.in(0), magnitude = n.b.unary<onnx::AbsOp>(x);
-  Value root = n.b.unary<onnx::SqrtOp>(n.b.add(n.b.mul(x, x), 1));
-  return {n.b.mul(n.b.unary<onnx::SignOp>(x), n.b.unary<onnx::LogOp>(n.b.add(magnitude, root)))};
+// sign(x) log1p(m + m^2 / (1 + sqrt(m^2 + 1))), m = |x|; sign(x) (log m + log 2) where m^2 + 1 is m^2 and may overflow.
+Values areaSine(Node &n) {
+  Value x = n.in(0), zero = n.b.scalar(x, 0), isNegative = n.b.binary<onnx::LessOp>(x, zero);
+  Value magnitude = n.b.where(isNegative, n.b.unary<onnx::NegOp>(x), x);
+  Value isLarge = n.b.binary<onnx::GreaterOp>(magnitude, n.b.scalar(x, 1e4));
+  Value small = n.b.where(isLarge, zero, magnitude), large = n.b.where(isLarge, magnitude, n.b.scalar(x, 1));
+  Value square = n.b.mul(small, small);
+  Value root = n.b.unary<onnx::SqrtOp>(n.b.add(square, 1));
+  Value near = n.b.unary<onnx::Log1pOp>(n.b.add(small, n.b.div(square, n.b.add(root, 1))));
+  Value far = n.b.add(n.b.unary<onnx::LogOp>(large), std::numbers::ln2);
+  Value size = n.b.where(isLarge, far, near);
+  return {n.b.where(isNegative, n.b.unary<onnx::NegOp>(size), size)};
 }
+// log1p(t + sqrt t sqrt(t + 2)), t = x - 1; log x + log 2 where x^2 - 1 is x^2 and may overflow.
 Values areaCosine(Node &n) {
-  Value x = n.in(0), root = n.b.unary<onnx::SqrtOp>(n.b.sub(n.b.mul(x, x), 1));
-  return {n.b.unary<onnx::LogOp>(n.b.add(x, root))};
+  Value x = n.in(0), isLarge = n.b.binary<onnx::GreaterOp>(x, n.b.scalar(x, 1e4));
+  Value near = n.b.sub(n.b.where(isLarge, n.b.scalar(x, 2), x), 1);
+  Value root = n.b.mul(n.b.unary<onnx::SqrtOp>(near), n.b.unary<onnx::SqrtOp>(n.b.add(near, 2)));
+  Value far = n.b.add(n.b.unary<onnx::LogOp>(n.b.where(isLarge, x, n.b.scalar(x, 1))), std::numbers::ln2);
+  return {n.b.where(isLarge, far, n.b.unary<onnx::Log1pOp>(n.b.add(near, root)))};
 }
 Values areaTangent(Node &n) {
   Value x = n.in(0);

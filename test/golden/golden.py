@@ -252,8 +252,6 @@ def read_safetensors(path):
 def compile_plan(build, folder, devices, flags, plan, how):
     emulate = [] if how == "on-gpu" else ["--emulate"]
     cluster = [f"{GPU_KIND}:{devices}", *emulate] if how in GPU_WAYS else [f"cpu:{devices}"]
-    if how in cpu_levels.LEVELS:
-        cluster += ["--cpu", how]
     return [build / "bin" / "cleave", "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster",
             *cluster, "-o", plan, *flags]
 
@@ -263,8 +261,8 @@ def compile_and_run(build, folder, devices, flags, steps, overrides, work, how):
     command = compile_plan(build, folder, devices, flags, plan, how)
     for override in overrides:
         command += ["--set", override]
-    call(command)
     environment = environment_of(how, build)
+    call(command, env=environment)
     if how == "fake-gpu":
         call([build / FAKE / "fake_gpu_plan", plan, plan])
     run = [build / "bin" / "cleave", "run", plan, "--steps", steps, "--metrics", metrics, "--snapshot", snapshots]
@@ -318,7 +316,8 @@ def verify_case(build, folder, devices, flags, how, precision):
     """Against the reference executor, which runs the unsplit step in doubles with the same microbatches."""
     with tempfile.TemporaryDirectory(prefix="cleave-golden-") as scratch:
         plan = pathlib.Path(scratch) / "x.plan"
-        call(compile_plan(build, folder, devices, flags, plan, how) + ["--set", f"precision={precision or 'fp32'}"])
+        call(compile_plan(build, folder, devices, flags, plan, how) + ["--set", f"precision={precision or 'fp32'}"],
+             env=environment_of(how, build))
         if how == "fake-gpu":
             call([build / FAKE / "fake_gpu_plan", plan, plan])
         return call([build / "bin" / "cleave", "verify", plan, "--steps", "2"], env=environment_of(how, build))

@@ -82,9 +82,11 @@ void addCompile(CLI::App &app, int &status) {
   auto options = std::make_shared<Options>();
   options->request.add(*command);
   command->add_option("-o,--output", options->output, "the plan to write")->required();
-  command->add_option("--cpu", options->cpu,
-                      "whose instructions kernels for CPUs may use: native (this machine), x86-64-v2, x86-64-v3, "
-                      "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)");
+  command
+      ->add_option("--cpu", options->cpu,
+                   "whose instructions kernels for CPUs may use: native (this machine), x86-64-v2, x86-64-v3, "
+                   "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
+      ->envname("CLEAVE_CPU");
   command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");

@@ -120,7 +120,10 @@ void addRun(CLI::App &app, int &status) {
       ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
-  command->add_option("--threads", train.threads, "threads a device (default: cores / devices)")
+  command
+      ->add_option(
+          "--threads", train.threads,
+          "threads a device (default: OMP_NUM_THREADS, else the cores and the CPU quota, divided by the devices)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--quiet", options->quiet, "no progress");
   command->callback([options, &status] { status = run(*options); });

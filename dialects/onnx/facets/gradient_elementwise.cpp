@@ -32,6 +32,30 @@ LogicalResult extremum(OpBuilder &builder, Location loc, Value a, Value b, Value
   return success();
 }
 
+// A sum of squares, in whatever shape and scale: it is 0 where all terms are.
+bool isSumOfSquares(Value x) {
+  bool isSum = false;
+  for (Operation *op = x.getDefiningOp(); op; op = x.getDefiningOp()) {
+    if (auto mul = dyn_cast<MulOp>(op)) {
+      if (mul.getA() == mul.getB()) return isSum;
+      const bool scalesA = splatValue(mul.getB()).has_value(), scalesB = splatValue(mul.getA()).has_value();
+      if (!scalesA && !scalesB) return false;
+      x = scalesA ? mul.getA() : mul.getB();
+    } else if (auto div = dyn_cast<DivOp>(op)) {
+      if (!splatValue(div.getB())) return false;
+      x = div.getA();
+    } else if (auto power = dyn_cast<PowOp>(op)) {
+      return isSum && splatValue(power.getB()) == 2.0;
+    } else if (isa<ReduceSumOp, ReshapeOp, BroadcastOp, TransposeOp>(op)) {
+      isSum |= isa<ReduceSumOp>(op);
+      x = op->getOperand(0);
+    } else {
+      return false;
+    }
+  }
+  return false;
+}
+
 // What exp(x) is, for its derivative. Of a softmax, p = exp(x) / s: p s. The backward pass reads p anyway, so neither
 // exp(x) nor x has to be kept or made again.
 Value exponential(Formula &f, Value y) {
@@ -64,7 +88,6 @@ GRADIENT_UNARY(SignOp, Value())
 GRADIENT_UNARY(ExpOp, f.mul(dy, exponential(f, y)))
 GRADIENT_UNARY(LogOp, f.div(dy, x))
 GRADIENT_UNARY(Log1pOp, f.div(dy, f.add(x, f.like(x, 1))))
-GRADIENT_UNARY(SqrtOp, f.div(f.scale(dy, 0.5), y))
 GRADIENT_UNARY(RsqrtOp, f.mul(f.scale(dy, -0.5), f.mul(y, f.mul(y, y))))
 GRADIENT_UNARY(ReciprocalOp, f.neg(f.mul(dy, f.mul(y, y))))
 GRADIENT_UNARY(TanhOp, f.mul(dy, f.sub(f.like(y, 1), f.mul(y, y))))
@@ -79,6 +102,15 @@ GRADIENT_UNARY(StopGradientOp, Value())
 // y > 0 exactly where x > 0; y is what the next op keeps anyway.
 GRADIENT_UNARY(ReluOp, f.only(f.make<GreaterOp>(y, f.like(y, 0)), dy))
 GRADIENT_UNARY(CastOp, isFloatTensor(x) && isFloatTensor(y) ? f.cast(dy, tensorType(x).getElementType()) : Value())
+
+// Of a norm, or a deviation of values that are all the same, PyTorch has 0: its formula for all of it never divides by
+// the root. The root by itself has an infinite slope at 0.
+LogicalResult SqrtOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {
+  Formula f(builder, getLoc());
+  Value dx = f.div(f.scale(resultGrads[0], 0.5), getY());
+  operandGrads.push_back(isSumOfSquares(getX()) ? f.only(f.make<GreaterOp>(getY(), f.like(getY(), 0)), dx) : dx);
+  return success();
+}
 
 // Two operands: EXPRESSION_A and EXPRESSION_B give their gradients from f, a, b, y and dy.
 #define GRADIENT_BINARY(OP, EXPRESSION_A, EXPRESSION_B)                                                                \

@@ -101,7 +101,7 @@ TEST(Generate, TwoDevicesTrainAsOne) {
   ASSERT_TRUE(module);
   dist::Mesh mesh{{{"dp", 2}}};
   MemoryReport memory;
-  auto generated = generate(*module, mesh, {.cpu = "", .threads = 1, .memory = &memory});
+  auto generated = generate(*module, mesh, {.threads = 1, .memory = &memory});
   ASSERT_TRUE(mlir::succeeded(generated));
   plan::Plan &plan = *generated;
   plan.mutable_training()->set_global_batch(8);

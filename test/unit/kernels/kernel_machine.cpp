@@ -57,7 +57,7 @@ runtime::Attributes attributesOf(Operation *op) {
 } // namespace
 
 std::string KernelMachine::cpu() {
-  const char *asked = std::getenv("KERNELS_CPU");
+  const char *asked = std::getenv("CLEAVE_CPU");
   return asked ? asked : "native";
 }
 

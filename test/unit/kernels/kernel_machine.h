@@ -28,7 +28,7 @@ public:
   // Gpu: the kernels made for a GPU, run on an emulated grid (runtime/device/emulation).
   enum class Device : uint8_t { Cpu, Gpu };
   bool compile(Device device);
-  // Whose instructions kernels may use: the variable KERNELS_CPU (x86-64-v3), else this machine's.
+  // Whose instructions kernels may use: the variable CLEAVE_CPU (x86-64-v3), else this machine's.
   static std::string cpu();
   size_t numKernels() const { return kernels; }
   std::vector<plan::LaunchOp> launches();

@@ -1,0 +1,53 @@
+// GuardEmptyRows: a softmax whose empty rows are guarded afterwards is guarded before, so that its gradient is, too.
+//
+//   m = ReduceMax x;  e = Exp(x - Broadcast m);  s = ReduceSum e;  p = e / Broadcast s;  p' = Where(IsNaN p, 0, p)
+//   ->  empty = (m == -inf);  m = Where(empty, 0, m), s = Where(empty, 1, s) where they are read
+#include "compiler/attention/attention.h"
+#include "compiler/attention/phase_marker.h"
+#include "compiler/attention/softmax_pattern.h"
+#include "dialects/onnx/formula.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace cleave::attention {
+namespace {
+
+// What reads `value` reads `other` instead, but for the operations that made it.
+void replaceReaders(Value value, Value other, ArrayRef<Operation *> makers) {
+  value.replaceUsesWithIf(other, [&](OpOperand &use) { return !llvm::is_contained(makers, use.getOwner()); });
+}
+
+struct GuardEmptyRows : PassWrapper<GuardEmptyRows, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(GuardEmptyRows)
+  StringRef getArgument() const final { return "guard-empty-rows"; }
+  StringRef getDescription() const final { return "a softmax without any key is 0, and so is its gradient"; }
+
+  void runOnOperation() override {
+    SmallVector<Softmax> found;
+    getOperation().walk([&](onnx::ExpOp exp) {
+      if (auto softmax = matchSoftmax(exp); softmax && softmax->zeroEmptyRows) found.push_back(*softmax);
+    });
+    for (Softmax &softmax : found) {
+      PhaseMarker marker(StringAttr::get(&getContext(), partition::phaseOf(softmax.max)));
+      OpBuilder builder(softmax.max->getNextNode());
+      builder.setListener(&marker);
+      onnx::Formula f(builder, softmax.max.getLoc());
+      Value max = softmax.max.getY();
+      auto isEmpty = f.make<onnx::EqualOp>(max, f.like(max, -std::numeric_limits<double>::infinity()));
+      Value shift = f.only(f.make<onnx::NotOp>(isEmpty), max);
+      replaceReaders(max, shift, {isEmpty.getDefiningOp(), shift.getDefiningOp()});
+      builder.setInsertionPointAfter(softmax.sum);
+      Value sum = softmax.sum.getY();
+      Value divisor = f.where(isEmpty, f.like(sum, 1), sum);
+      replaceReaders(sum, divisor, {divisor.getDefiningOp()});
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createGuardEmptyRows() { return std::make_unique<GuardEmptyRows>(); }
+
+} // namespace cleave::attention

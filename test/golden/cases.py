@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Small models that once trained otherwise than in PyTorch: every step's loss and gradient norm on several splits, against
+those that PyTorch has in float64.
+
+    cases.py --build BUILD [CASE...]
+
+A case is a folder of cases/ with model.onnx, recipe.yaml, data.npz and expected.json: steps, losses, norms, splits.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import golden
+
+HERE = pathlib.Path(__file__).parent / "cases"
+SPLITS = {
+    "one": (1, []), "zero3": (4, ["--like", "zero3"]), "ddp4": (4, ["--like", "ddp"]), "tp2": (2, ["--mesh", "tp=2"]),
+    "mega4": (4, ["--like", "megatron"]), "sp2": (2, ["--like", "megatron-sp"]), "ulysses2": (2, ["--like", "ulysses"]),
+    "tp2sp": (2, ["--mesh", "tp=2", "--sequence-parallel"]), "auto3": (3, []), "m2": (1, ["--microbatches", "2"]),
+    "tp4": (4, ["--mesh", "tp=4"]), "dp2tp2": (4, ["--mesh", "dp=2,tp=2"]), "cp2": (2, ["--mesh", "cp=2"]), "auto4": (4, []),
+    "full": (1, ["--recompute", "full"]), "zero2m2": (2, ["--like", "zero2", "--microbatches", "2"]),
+    "pp2m2": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "2"]),
+    "pp2zb": (2, ["--mesh", "pp=2", "--schedule", "zb-h1", "--microbatches", "4"]),
+    "pp2full": (2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "2", "--recompute", "full"]),
+}
+
+
+def run_case(build, name, split, expected):
+    devices, flags = SPLITS[split]
+    folder, cleave = HERE / name, build / "bin" / "cleave"
+    with tempfile.TemporaryDirectory(prefix="cleave-case-") as scratch:
+        plan, metrics = pathlib.Path(scratch) / "x.plan", pathlib.Path(scratch) / "m.jsonl"
+        golden.call([cleave, "compile", folder / "model.onnx", "--recipe", folder / "recipe.yaml", "--cluster", f"cpu:{devices}",
+                     "--set", f"data.path={folder.resolve() / 'data.npz'}", *flags, "-o", plan])
+        golden.call([cleave, "run", plan, "--steps", expected["steps"], "--metrics", metrics, "--quiet"])
+        lines = [json.loads(line) for line in metrics.read_text().splitlines() if '"loss"' in line]
+    if len(lines) != len(expected["loss"]):
+        raise golden.Failure(f"{len(lines)} steps in the metrics, {len(expected['loss'])} expected")
+    worst = 0
+    for k, line in enumerate(lines):
+        worst = max(worst, golden.check(f"loss of step {k + 1}", line["loss"], expected["loss"][k], golden.LOSS_TOLERANCE))
+        if expected.get("grad_norm"):
+            golden.check(f"gradient norm of step {k + 1}", line["grad_norm"], expected["grad_norm"][k], golden.GRADIENT_TOLERANCE)
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("cases", nargs="*")
+    args = parser.parse_args()
+    passed = failed = 0
+    for name in args.cases or sorted(folder.name for folder in HERE.iterdir()):
+        expected = json.loads((HERE / name / "expected.json").read_text())
+        for split in expected["splits"]:
+            try:
+                worst = run_case(args.build.resolve(), name, split, expected)
+                print(f"PASS case {name} {split}: loss within {worst:.1e}", flush=True)
+                passed += 1
+            except golden.Failure as failure:
+                print(f"FAIL case {name} {split}: {failure}", flush=True)
+                failed += 1
+    print(f"cases: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
