@@ -1,4 +1,5 @@
-# MLIR and LLVM, linked as their two shared libraries; cleave_mlir_library gives a library the shared precompiled header.
+# MLIR and LLVM. Programs link their two shared libraries; one with the property CLEAVE_ARCHIVES, which is installed,
+# links their archives: what it uses of them comes along. cleave_mlir_library gives a library the precompiled header.
 find_package(MLIR REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/mlir NO_DEFAULT_PATH)
 find_package(LLVM REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/llvm NO_DEFAULT_PATH)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
@@ -12,7 +13,8 @@ find_package(highs REQUIRED CONFIG)
 add_library(cleave_mlir INTERFACE)
 target_include_directories(cleave_mlir SYSTEM INTERFACE ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
 target_compile_options(cleave_mlir INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
-target_link_libraries(cleave_mlir INTERFACE MLIR LLVM)
+file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+target_link_libraries(cleave_mlir INTERFACE "$<IF:$<BOOL:$<TARGET_PROPERTY:CLEAVE_ARCHIVES>>,${archives},MLIR;LLVM>")
 
 # cleave_mlir_library(NAME sources... LINK libraries...)
 function(cleave_mlir_library name)
