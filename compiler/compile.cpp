@@ -193,7 +193,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   if (!lowered) return lowered.status();
   Compiled compiled{std::move(*lowered), planned->report(request.cluster)};
   plan::Plan &plan = compiled.plan;
-  plan.set_producer("cleave 0.1");
+  plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(request.cluster.yaml());

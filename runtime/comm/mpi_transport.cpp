@@ -2,6 +2,7 @@
 #include "runtime/comm/mpi/plugin.h"
 #include "runtime/comm/transport.h"
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <dlfcn.h>
@@ -105,22 +106,38 @@ std::vector<std::string> pluginPlaces() {
   return places;
 }
 
-} // namespace
-
-Result<std::unique_ptr<Transport>> openMpiTransport() {
+Result<void *> openPlugin() {
   std::vector<std::string> reasons;
-  void *handle = nullptr;
   for (const std::string &place : pluginPlaces()) {
     if (place.find('/') != std::string::npos && !std::filesystem::exists(place)) continue;
-    if ((handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL))) break; // MPI's own plugins look for its symbols
+    // MPI's own plugins look for its symbols.
+    if (void *handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
     const char *why = ::dlerror();
     reasons.push_back(why ? why : place);
   }
-  if (!handle)
-    return inputError(
-        fmt::format("this process was started by MPI, but the MPI plugin does not load: {}; is Open MPI installed?",
-                    fmt::join(reasons, "; ")));
-  auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(handle, "cleave_open_mpi"));
+  return inputError(
+      fmt::format("this process was started by MPI, but the MPI plugin does not load: {}; is Open MPI installed?",
+                  fmt::join(reasons, "; ")));
+}
+
+} // namespace
+
+Result<std::string> mpiVersion() {
+  auto handle = openPlugin();
+  if (!handle) return handle.status();
+  auto *version = reinterpret_cast<int (*)(char *, int *)>(::dlsym(*handle, "MPI_Get_library_version"));
+  if (!version) return inputError("the MPI library is older than MPI 3");
+  std::array<char, 8192> text = {}; // no library has a longer MPI_MAX_LIBRARY_VERSION_STRING
+  int length = 0;
+  version(text.data(), &length);
+  std::string name(text.data());
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+Result<std::unique_ptr<Transport>> openMpiTransport() {
+  auto handle = openPlugin();
+  if (!handle) return handle.status();
+  auto *open = reinterpret_cast<decltype(&cleave_open_mpi)>(::dlsym(*handle, "cleave_open_mpi"));
   if (!open) return inputError("libcleave_comm_mpi.so is not a plugin of Cleave");
   char error[256] = "no reason given";
   const CleaveMpiTransport *plugin = open(error, sizeof error);

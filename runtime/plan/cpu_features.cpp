@@ -1,4 +1,6 @@
 #include "runtime/plan/cpu_features.h"
+#include <algorithm>
+#include <array>
 #include <cpuid.h>
 #include <cstdint>
 
@@ -68,6 +70,18 @@ int cpuLevel() {
   for (const Feature &feature : features)
     if (feature.level <= level && !isHere(feature)) level = feature.level - 1;
   return level;
+}
+
+std::string cpuName() {
+  std::array<uint32_t, 12> words = {}; // 16 characters of each of three leaves
+  for (uint32_t leaf = 0; leaf < 3; ++leaf) {
+    uint32_t *four = words.data() + 4 * leaf;
+    if (!__get_cpuid(0x80000002 + leaf, &four[Eax], &four[Ebx], &four[Ecx], &four[Edx])) return "of unknown name";
+  }
+  std::string name(reinterpret_cast<const char *>(words.data()), sizeof words);
+  name.resize(std::min(name.find('\0'), name.size()));
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.substr(std::min(name.find_first_not_of(' '), name.size()));
 }
 
 } // namespace cleave::runtime

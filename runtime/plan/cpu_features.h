@@ -17,5 +17,7 @@ std::vector<std::string> cpuFeatures(int level = 4);
 bool cpuHas(const std::string &feature);
 // The largest level all of whose instruction sets this CPU has: 1 to 4.
 int cpuLevel();
+// "AMD EPYC 7B13 64-Core Processor", as the CPU calls itself.
+std::string cpuName();
 
 } // namespace cleave::runtime

@@ -32,6 +32,8 @@ struct RequestOptions {
   Result<CompileRequest> request() const;
 };
 
+// What `cleave --version` prints.
+std::string versionText();
 // Prints "cleave: error: ..." to standard error; returns the exit status.
 int fail(const Status &status);
 // Writes text to a file, or to standard output for "-" or "".

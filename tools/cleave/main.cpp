@@ -21,7 +21,8 @@ std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
 
 int main(int argc, char **argv) {
   CLI::App app{"Cleave splits the training of exported ONNX models over devices, says why, and runs it."};
-  app.set_version_flag("--version", "cleave 0.1");
+  app.set_version_flag("--version", cleave::tool::versionText,
+                       "What it was built from, and what of it this machine has");
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;

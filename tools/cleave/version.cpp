@@ -1,0 +1,45 @@
+// cleave --version: what this program was built from, which optional libraries this machine has, and its CPU.
+#include "cleave_commit.h"
+#include "compiler/codegen/cuda/ptx.h"
+#include "compiler/import/model_file.h"
+#include "runtime/comm/transport.h"
+#include "runtime/device/cuda/library.h"
+#include "runtime/plan/cpu_features.h"
+#include "tools/cleave/commands.h"
+#include "llvm/Config/llvm-config.h"
+#include <dnnl.h>
+#include <fmt/core.h>
+#include <onnx/common/version.h>
+
+namespace cleave::tool {
+namespace {
+
+std::string cudnnVersion() {
+  auto library = runtime::cuda::openCudnn();
+  if (!library) return "not found";
+  const size_t version = (*library)->version(); // 91900 is 9.19.0
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+} // namespace
+
+std::string versionText() {
+  const dnnl_version_t &dnnl = *dnnl_version();
+  auto mpi = runtime::mpiVersion();
+  std::string text = fmt::format("cleave {} ({})\n", CLEAVE_VERSION, CLEAVE_COMMIT);
+  auto say = [&](const char *name, const std::string &value) { text += fmt::format("{:12}{}\n", name, value); };
+  say("LLVM", LLVM_VERSION_STRING);
+  say("ONNX", fmt::format("{}, opsets {} to {}", ONNX_VERSION_STRING, import_::oldestOpset, import_::newestOpset));
+  say("oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch));
+  say("MPI", mpi ? *mpi : "not found");
+  say("NVIDIA GPU", runtime::cuda::openDriver() ? "found" : "not found");
+  say("NCCL", runtime::cuda::openNccl() ? "found" : "not found");
+  say("cuDNN", cudnnVersion());
+  say("ptxas", codegen::findPtxas().value_or("not found"));
+  const int level = runtime::cpuLevel();
+  say("CPU", fmt::format("{}, {}", level > 1 ? fmt::format("x86-64-v{}", level) : "x86-64", runtime::cpuName()));
+  text.pop_back();
+  return text;
+}
+
+} // namespace cleave::tool
