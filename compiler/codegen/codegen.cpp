@@ -96,6 +96,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createAbsorbContractTransposes());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());
   passes.addPass(createSplitReductionsPass(gpu));
+  passes.addPass(createSplitSumsPass());
   passes.addPass(createRematerializeCheapPass());
   passes.addPass(createSelectHalvesPass());
   passes.addPass(createAddInPlace());

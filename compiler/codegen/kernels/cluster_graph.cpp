@@ -13,8 +13,7 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// Limits that keep one kernel's code and registers within reason.
-constexpr size_t maxOps = 96, maxBuffers = 28;
+constexpr size_t maxOps = 96; // keeps one kernel's code and registers within reason
 // Statistics of rows, scalars: kept without a second thought; and what is no more than a page beside any result.
 constexpr int64_t smallBytes = 65536, fewBytes = 4096;
 

@@ -17,6 +17,9 @@
 
 namespace cleave::codegen {
 
+// Most tensors that a kernel reads and writes; a GPU's kernel has room for some 500 parameters.
+inline constexpr size_t maxBuffers = 28;
+
 class ClusterGraph {
 public:
   explicit ClusterGraph(mlir::Block &block);

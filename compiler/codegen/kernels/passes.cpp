@@ -4,6 +4,7 @@
 namespace cleave::codegen {
 void registerKernelPasses() {
   mlir::registerPass([] { return createSplitReductionsPass(); });
+  mlir::registerPass(createSplitSumsPass);
   mlir::registerPass(createRematerializeCheapPass);
   mlir::registerPass(createSelectHalvesPass);
   mlir::registerPass(createFormClustersPass);

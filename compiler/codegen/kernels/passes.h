@@ -8,10 +8,13 @@ namespace cleave::codegen {
 // Cuts a reduction over very many elements to few results in two, so that threads share it: sum of 2^20 elements
 // becomes 64 sums of 2^14, then one of 64. The cut depends on the shape and the kind of device only.
 std::unique_ptr<mlir::Pass> createSplitReductionsPass(bool gpu = false);
+// A sum of more tensors than a kernel has buffers becomes a tree of sums.
+std::unique_ptr<mlir::Pass> createSplitSumsPass();
 // Clones forward elementwise ops to where the backward phase needs their values, when what they are computed from is
 // alive then anyway.
 std::unique_ptr<mlir::Pass> createRematerializeCheapPass();
-// Two halves side by side that elementwise ops read, as rotary embeddings turn them, are selected from in their kernels.
+// Two halves side by side that elementwise ops read, as rotary embeddings turn them, are selected from in their
+// kernels.
 std::unique_ptr<mlir::Pass> createSelectHalvesPass();
 // Groups elementwise ops, reductions and the views between them into clusters; each becomes a plan.kernel, equal ones
 // the same, and a plan.launch.
@@ -22,7 +25,7 @@ std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 // `gpu`: the kernels are for a GPU, a grain is what a block of threads does.
 std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 
-// Lets cleave-opt run each by name: -split-reductions, -rematerialize-cheap, -select-halves,
+// Lets cleave-opt run each by name: -split-reductions, -split-sums, -rematerialize-cheap, -select-halves,
 // -form-clusters, -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 

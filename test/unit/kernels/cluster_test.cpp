@@ -1,4 +1,5 @@
 // Clusters that training makes, compiled and compared with the reference evaluator.
+#include "compiler/codegen/kernels/cluster_graph.h"
 #include "test/unit/kernels/kernel_machine.h"
 #include <gtest/gtest.h>
 
@@ -272,6 +273,33 @@ TEST(Cluster, AdamUpdatesInPlace) {
   ASSERT_EQ(machine.launches().size(), 1u);
   EXPECT_GE(machine.launches()[0].getInplace().size(), 6u);
   machine.expectSame(machine.randomInputs(5, 0.01, 1), 1e-5);
+}
+
+// The norm of the gradients of a model of 3,000 parameters: kernels of equal sums are shared, and none has a parameter
+// for each tensor.
+TEST(Cluster, SquaresOfThousandsOfTensors) {
+  constexpr int tensors = 3000;
+  std::string arguments, squares, terms, types;
+  for (int i = 0; i < tensors; ++i) {
+    const std::string n = std::to_string(i), comma = i ? ", " : "";
+    arguments += comma + "%g" + n + ": tensor<7xf32>";
+    squares += "%q" + n + " = onnx.Mul %g" + n + ", %g" + n + " : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>\n" +
+               "%s" + n + " = onnx.ReduceSum %q" + n + " {axes = array<i64: 0>} : (tensor<7xf32>) -> tensor<f32>\n";
+    terms += comma + "%s" + n;
+    types += comma + "tensor<f32>";
+  }
+  const std::string text = "func.func @f(" + arguments + ") -> tensor<f32> {\n" + squares + "%sum = onnx.Sum " + terms +
+                           " : (" + types +
+                           ") -> tensor<f32>\n%norm = onnx.Sqrt %sum : (tensor<f32>) -> tensor<f32>\n"
+                           "return %norm : tensor<f32> }";
+  for (KernelMachine::Device device : {KernelMachine::Device::Cpu, KernelMachine::Device::Gpu}) {
+    KernelMachine machine(text);
+    ASSERT_TRUE(machine.compile(device));
+    EXPECT_LE(machine.numKernels(), 8u);
+    for (plan::LaunchOp launch : machine.launches())
+      EXPECT_LE(launch.getInputs().size() + launch->getNumResults(), codegen::maxBuffers);
+    machine.expectSame(machine.randomInputs(6));
+  }
 }
 
 } // namespace

@@ -79,6 +79,7 @@ bool KernelMachine::compile(Device device) {
   compiled = original->clone();
   PassManager passes(&context);
   passes.addPass(codegen::createSplitReductionsPass(device == Device::Gpu));
+  passes.addPass(codegen::createSplitSumsPass());
   passes.addPass(codegen::createRematerializeCheapPass());
   passes.addPass(codegen::createSelectHalvesPass());
   passes.addPass(codegen::createFormClustersPass());
