@@ -44,8 +44,6 @@ public:
   // Base address of the arena as kernels see it; null on a device whose memory the host cannot address.
   virtual std::byte *arena() = 0;
   virtual std::byte *host() = 0; // null: a device without memory
-  // False: a device that only checks its commands.
-  virtual bool executes() const { return true; }
   // Commands except collectives and transfers, which are the communicator's.
   virtual Result<Prepared> prepare(const plan::Command &command) = 0;
   // Called once after the last prepare: allocates the scratch that the prepared commands share.

@@ -126,7 +126,7 @@ Status Executor::openDevices(const ExecutorOptions &options) {
     connection = std::move(*made);
   }
   for (size_t i = 0; i < local.size(); ++i) {
-    if (!options.null) CLEAVE_RETURN_IF_ERROR(connection->openRoutes(local[i], routesOf(source, meshOfPlan, local[i])));
+    CLEAVE_RETURN_IF_ERROR(connection->openRoutes(local[i], routesOf(source, meshOfPlan, local[i])));
     programs.push_back(std::make_unique<PreparedProgram>(local[i], source, *opened[i], *connection));
   }
   if (!onGpus) return Status::ok();

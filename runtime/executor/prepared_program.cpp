@@ -98,14 +98,9 @@ Status PreparedProgram::prepareFragment(const plan::Fragment &fragment, int32_t 
       events[command.record_event()] = {item.record, lane};
     }
     plan::Command placed = inSlot(command, *source, fragment, slot);
-    bool sends = device.executes(); // otherwise collectives are only checked
-    if (!sends && placed.has_collective())
-      if (Result<Prepared> sound = fabric.prepare(id, lane, placed.collective()); !sound)
-        return inCommand(command, sound.status());
-    Result<Prepared> prepared = !sends                    ? device.prepare(placed)
-                                : placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
-                                : placed.has_transfer()   ? fabric.prepareTransfer(id, lane, placed.transfer())
-                                                          : device.prepare(placed);
+    Result<Prepared> prepared = placed.has_collective() ? fabric.prepare(id, lane, placed.collective())
+                                : placed.has_transfer() ? fabric.prepareTransfer(id, lane, placed.transfer())
+                                                        : device.prepare(placed);
     if (!prepared) return inCommand(command, prepared.status());
     item.command = std::move(*prepared);
     item.sentBytes = item.command->sentBytes();

@@ -1,5 +1,5 @@
 #include "runtime/executor/rehearse.h"
-#include "runtime/comm/local.h"
+#include "runtime/comm/null.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/routine.h"
@@ -9,7 +9,7 @@ namespace cleave::runtime {
 Status rehearse(const plan::Plan &plan) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   if (!mesh) return mesh.status();
-  auto executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {.null = true, .threads = 1});
+  auto executor = Executor::create(plan, std::make_unique<NullFabric>(plan, *mesh), {.null = true, .threads = 1});
   if (!executor) return executor.status();
   for (const plan::Routine &routine : plan.programs(0).routines()) {
     size_t inputs = inputsOf(plan, routine.name()).size() * static_cast<size_t>(microbatchesOf(plan, routine.name()));

@@ -6,11 +6,6 @@
 namespace cleave::runtime {
 namespace {
 
-class DoNothing final : public PreparedCommand {
-public:
-  Status run() override { return Status::ok(); }
-};
-
 class NullDevice final : public Device {
 public:
   Status allocate(int64_t size) override {
@@ -25,7 +20,6 @@ public:
   }
   std::byte *arena() override { return nullptr; }
   std::byte *host() override { return nullptr; }
-  bool executes() const override { return false; }
   Result<Prepared> prepare(const plan::Command &command) override {
     if (command.kind_case() == plan::Command::KIND_NOT_SET) return inputError("the command has no kind");
     return Prepared(std::make_unique<DoNothing>());

@@ -5,6 +5,11 @@
 
 namespace cleave::runtime {
 
+class DoNothing final : public PreparedCommand {
+public:
+  Status run() override { return Status::ok(); }
+};
+
 std::unique_ptr<Device> openNullDevice();
 
 } // namespace cleave::runtime

@@ -1,4 +1,5 @@
 #include "runtime/comm/local.h"
+#include "runtime/comm/null.h"
 #include "runtime/device/cpu/kernel_object.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/cpu_features.h"
@@ -100,13 +101,19 @@ TEST(Executor, NonFiniteLossEndsTheRunAndSaysWhere) {
       testing::MatchesRegex("rank [01], step [0-9]+, command 'loss' \\(check_finite\\): the loss is not finite.*"));
 }
 
+// No memory is touched, and devices of one program are one.
 TEST(Executor, NullDeviceRunsNothing) {
-  MlpShape shape{.dp = 4, .tp = 2};
+  MlpShape shape{.dp = 1024, .tp = 16, .batch = 2048};
   plan::Plan plan = mlpPlan(shape);
-  plan.mutable_programs(0)->set_arena_bytes(int64_t(1) << 40); // no memory is touched
-  std::unique_ptr<Executor> executor = open(plan, {.null = true});
-  ASSERT_TRUE(executor);
-  EXPECT_EQ(executor->peakBytes(), int64_t(1) << 40);
+  plan.mutable_programs(0)->set_arena_bytes(int64_t(1) << 40);
+  auto executor =
+      Executor::create(plan, std::make_unique<NullFabric>(plan, *meshOf(plan.mesh())), {.null = true, .threads = 1});
+  ASSERT_TRUE(executor.isOk()) << executor.status().message();
+  EXPECT_EQ((*executor)->devices(), std::vector<int64_t>{0});
+  EXPECT_EQ((*executor)->peakBytes(), int64_t(1) << 40);
+  const std::byte *inputs[] = {nullptr, nullptr};
+  auto outputs = (*executor)->run("step", inputs, 0);
+  EXPECT_TRUE(outputs.isOk()) << outputs.status().message();
 }
 
 TEST(Executor, WritesATrace) {
