@@ -26,7 +26,7 @@ Value behindReshapes(Value value) {
 
 class SumOfProduct {
 public:
-  explicit SumOfProduct(onnx::WriteOp write) : write(write) {
+  SumOfProduct(onnx::WriteOp write, const SymbolTable &symbols) : write(write), symbols(symbols) {
     add = behindReshapes(write.getValue()).getDefiningOp<onnx::AddOp>();
     if (!add || !add->hasOneUse()) return;
     for (auto [before, term] : {std::pair{add.getA(), add.getB()}, {add.getB(), add.getA()}}) {
@@ -37,13 +37,13 @@ public:
   }
   bool isWhole() {
     if (!add || !read || !product || !product->hasOneUse() || !read->hasOneUse()) return false;
-    auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(write, write.getParamAttr());
+    auto param = symbols.lookup<onnx::ParamOp>(write.getParam());
     return read.getParamAttr() == write.getParamAttr() && param && param.getRole() == "accumulator";
   }
   FlatSymbolRefAttr param() { return write.getParamAttr(); }
 
   void fold() {
-    LoweredProduct lowered(OpBuilder(product), product);
+    LoweredProduct lowered(OpBuilder(product), product, symbols);
     plan::ContractCommandOp command = lowered.get();
     if (!command) return lowered.undo();
     OpBuilder builder(command);
@@ -68,6 +68,7 @@ private:
   }
 
   onnx::WriteOp write;
+  const SymbolTable &symbols;
   onnx::AddOp add;
   onnx::ReadOp read;
   onnx::ContractOp product;
@@ -79,12 +80,13 @@ struct AddInPlace : PassWrapper<AddInPlace, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "products add to what lies where they are stored"; }
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
   void runOnOperation() override {
+    const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       llvm::DenseMap<Attribute, int> reads, writes;
       for (auto read : function.getOps<onnx::ReadOp>()) ++reads[read.getParamAttr()];
       for (auto write : function.getOps<onnx::WriteOp>()) ++writes[write.getParamAttr()];
       for (auto write : function.getOps<onnx::WriteOp>()) {
-        SumOfProduct sum(write);
+        SumOfProduct sum(write, symbols);
         if (sum.isWhole() && reads[sum.param()] == 1 && writes[sum.param()] == 1) sum.fold();
       }
     }

@@ -111,8 +111,9 @@ public:
       : module(module), mesh(mesh), number(number), program(program), context(std::move(context)) {}
 
   LogicalResult write() {
+    const int64_t programs = programCount(module);
     for (auto param : module.getOps<onnx::ParamOp>())
-      if (auto offset = offsetIn(param, number, programCount(module)))
+      if (auto offset = offsetIn(param, number, programs))
         context.paramOffsets[FlatSymbolRefAttr::get(param.getSymNameAttr())] = *offset;
     program.set_arena_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.arena_bytes")[number]);
     program.set_host_bytes(module->getAttrOfType<DenseI64ArrayAttr>("plan.host_bytes")[number]);

@@ -38,17 +38,17 @@ void copyInto(OpBuilder &builder, Operation *origin, Operand &operand, const Ind
   operand.view.offset = 0;
 }
 
-bool isParameter(Value value) {
+bool isParameter(Value value, const SymbolTable &symbols) {
   while (auto view = value.getDefiningOp<plan::ViewOp>()) value = view.getX();
   auto read = value.getDefiningOp<onnx::ReadOp>();
   if (!read) return false;
-  auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(read, read.getParamAttr());
+  auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
   return param && param.getRole() == "parameter";
 }
 
 } // namespace
 
-Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
+Value lowerContract(OpBuilder &builder, onnx::ContractOp op, const SymbolTable &symbols) {
   Operand lhs{viewOf(op.getLhs()), op.getLhsIndices()}, rhs{viewOf(op.getRhs()), op.getRhsIndices()};
   auto resultType = cast<RankedTensorType>(op.getY().getType());
 
@@ -81,8 +81,8 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
       builder.getI64IntegerAttr(layout.n), builder.getI64IntegerAttr(layout.k),
       builder.getDenseI64ArrayAttr(layout.lhsStrides), builder.getDenseI64ArrayAttr(layout.rhsStrides),
       builder.getDenseI64ArrayAttr(layout.outStrides), builder.getI64IntegerAttr(lhs.view.offset),
-      builder.getI64IntegerAttr(rhs.view.offset), isParameter(rhs.view.base) ? builder.getUnitAttr() : UnitAttr(),
-      StringAttr(), UnitAttr(), StringAttr());
+      builder.getI64IntegerAttr(rhs.view.offset),
+      isParameter(rhs.view.base, symbols) ? builder.getUnitAttr() : UnitAttr(), StringAttr(), UnitAttr(), StringAttr());
   inherit(product, op);
   if (!layout.copyOut) return product.getY();
 
@@ -96,10 +96,10 @@ Value lowerContract(OpBuilder &builder, onnx::ContractOp op) {
   return copy.getY();
 }
 
-LoweredProduct::LoweredProduct(OpBuilder place, onnx::ContractOp contract) {
+LoweredProduct::LoweredProduct(OpBuilder place, onnx::ContractOp contract, const SymbolTable &symbols) {
   Recorder recorder(made);
   place.setListener(&recorder);
-  command = lowerContract(place, contract).getDefiningOp<plan::ContractCommandOp>();
+  command = lowerContract(place, contract, symbols).getDefiningOp<plan::ContractCommandOp>();
   if (command)
     if (Attribute again = contract->getAttr("cleave.again")) command->setAttr("cleave.again", again);
 }

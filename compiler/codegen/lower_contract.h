@@ -9,12 +9,13 @@
 namespace cleave::codegen {
 
 // Builds the commands at the builder's place and returns the result; the op itself is left for the caller to erase.
-mlir::Value lowerContract(mlir::OpBuilder &builder, onnx::ContractOp op);
+// `symbols`: the module's, where it reads a parameter.
+mlir::Value lowerContract(mlir::OpBuilder &builder, onnx::ContractOp op, const mlir::SymbolTable &symbols);
 
 // A product as a command, with what lowering it made besides: undone where it does not lie as it must.
 class LoweredProduct {
 public:
-  LoweredProduct(mlir::OpBuilder place, onnx::ContractOp contract);
+  LoweredProduct(mlir::OpBuilder place, onnx::ContractOp contract, const mlir::SymbolTable &symbols);
   plan::ContractCommandOp get() const { return command; } // null: its result is copied afterwards
   void undo();
 

@@ -164,9 +164,9 @@ Value lowerConstant(OpBuilder &builder, onnx::ConstantOp op) {
 }
 
 // Ops that compute. Null: not one of them.
-Value lowerComputing(OpBuilder &builder, Operation *op) {
+Value lowerComputing(OpBuilder &builder, Operation *op, const SymbolTable &symbols) {
   return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case([&](onnx::ContractOp op) { return lowerContract(builder, op); })
+      .Case([&](onnx::ContractOp op) { return lowerContract(builder, op, symbols); })
       .Case([&](onnx::GatherOp op) { return lowerGather(builder, op); })
       .Case([&](onnx::ScatterAddOp op) { return lowerScatterAdd(builder, op); })
       .Case([&](onnx::CumSumOp op) { return lowerCumSum(builder, op); })
@@ -211,7 +211,7 @@ void checkLoss(func::FuncOp function) {
   }
 }
 
-LogicalResult lowerFunction(func::FuncOp function) {
+LogicalResult lowerFunction(func::FuncOp function, const SymbolTable &symbols) {
   checkLoss(function);
   Block &block = function.getBody().front();
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -224,7 +224,7 @@ LogicalResult lowerFunction(func::FuncOp function) {
       lowerAttention(builder, attention);
     } else if (auto gradient = dyn_cast<onnx::ScaledAttentionGradOp>(op)) {
       lowerAttention(builder, gradient);
-    } else if (Value value = lowerComputing(builder, &op)) {
+    } else if (Value value = lowerComputing(builder, &op, symbols)) {
       replace(&op, value);
     }
   }
@@ -257,8 +257,9 @@ struct LowerLibraryOps : PassWrapper<LowerLibraryOps, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "core ops outside kernels become plan commands"; }
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
   void runOnOperation() override {
+    const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && failed(lowerFunction(function))) signalPassFailure();
+      if (!function.isExternal() && failed(lowerFunction(function, symbols))) signalPassFailure();
   }
 };
 

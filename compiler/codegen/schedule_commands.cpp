@@ -71,8 +71,8 @@ bool isFree(Operation *op) { return isa<plan::ViewOp, plan::ConstantCommandOp, o
 
 class Scheduler {
 public:
-  explicit Scheduler(func::FuncOp function)
-      : block(function.getBody().front()), isOfStage(function->hasAttr("cleave.region")),
+  Scheduler(func::FuncOp function, const SymbolTable &symbols)
+      : block(function.getBody().front()), symbols(symbols), isOfStage(function->hasAttr("cleave.region")),
         oneWay(isOfStage && llvm::none_of(block, [](Operation &op) { return isBetweenStages(&op); })) {}
 
   // Null, or an operation that can come neither before nor after what it waits for; nothing is then moved.
@@ -121,13 +121,12 @@ private:
   // Puts a persistent tensor into another one that the function does not read.
   bool isMove(Operation *op) const {
     auto store = dyn_cast<plan::StoreOp>(op);
-    return store && store.getValue().getDefiningOp<onnx::ReadOp>() &&
-           llvm::none_of(block.getOps<onnx::ReadOp>(),
-                         [&](onnx::ReadOp read) { return read.getParamAttr() == store.getParamAttr(); });
+    return store && store.getValue().getDefiningOp<onnx::ReadOp>() && !read.contains(store.getParamAttr());
   }
 
   void analyze() {
     llvm::DenseMap<Attribute, SmallVector<Operation *>> readersOf; // of a parameter or a state
+    for (auto op : block.getOps<onnx::ReadOp>()) read.insert(op.getParamAttr());
     for (Operation &op : block.without_terminator()) {
       bool fromNothing = llvm::all_of(op.getOperands(), [&](Value operand) {
         Operation *producer = placeOf(operand).root.getDefiningOp();
@@ -172,7 +171,7 @@ private:
     llvm::DenseMap<Operation *, Attribute> owners; // the parameter that it updates; null: several
     for (Operation &op : llvm::reverse(block)) {
       if (auto store = dyn_cast<plan::StoreOp>(op)) {
-        auto param = SymbolTable::lookupNearestSymbolFrom<onnx::ParamOp>(store, store.getParamAttr());
+        auto param = symbols.lookup<onnx::ParamOp>(store.getParam());
         owners[&op] = param && param.getOfAttr() ? Attribute(param.getOfAttr()) : store.getParamAttr();
         continue;
       }
@@ -551,10 +550,12 @@ private:
   static constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
 
   Block &block;
+  const SymbolTable &symbols;
   const bool isOfStage;                           // a forward or backward pass of a pipeline's stage
   const bool oneWay;                              // no received value depends on one that is sent
   SmallVector<Operation *> program, order, chain; // chain: sends and collectives between stages
   llvm::DenseSet<Operation *> lazy, done;
+  llvm::DenseSet<Attribute> read;                                  // parameters and states
   llvm::DenseMap<Operation *, SmallVector<Operation *>> consumers; // one entry a use, and those that must come later
   llvm::DenseMap<Operation *, int64_t> pending, newestCollective;
   SmallVector<Deferred> deferred;
@@ -628,9 +629,10 @@ struct ScheduleCommands : PassWrapper<ScheduleCommands, OperationPass<ModuleOp>>
   void runOnOperation() override {
     FailureOr<dist::Mesh> mesh = meshOfModule(getOperation());
     if (failed(mesh)) return signalPassFailure();
+    const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal()) continue;
-      Scheduler scheduler(function);
+      Scheduler scheduler(function, symbols);
       if (Operation *op = scheduler.run()) {
         op->emitOpError("waits for what has to come after it: stages that pass each other values so cannot be run; "
                         "choose other stages (--split-at, --balance, --mesh pp) or --recompute full");

@@ -292,7 +292,7 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
       module.emitError("has no functions @accumulate and @final: a pipeline's step accumulates gradients");
       return signalPassFailure();
     }
-    makeUpdate(final);
+    makeUpdate(final, SymbolTable(module));
     auto stages = static_cast<int64_t>(rankOfStage.size());
     StageAssignment assignment(accumulate);
     if (failed(assignment.run(stages))) return signalPassFailure();
@@ -308,15 +308,11 @@ struct AssignStages : PassWrapper<AssignStages, OperationPass<ModuleOp>> {
 private:
   std::vector<int> rankOfStage;
 
-  bool isAccumulator(StringRef name) {
-    auto param = getOperation().lookupSymbol<onnx::ParamOp>(name);
-    return param && param.getRole() == "accumulator";
-  }
-
   // accumulator + this microbatch's value -> accumulator.
-  void makeUpdate(func::FuncOp final) {
+  static void makeUpdate(func::FuncOp final, const SymbolTable &symbols) {
     for (auto read : llvm::make_early_inc_range(final.getOps<onnx::ReadOp>())) {
-      if (!isAccumulator(read.getParam())) continue;
+      auto param = symbols.lookup<onnx::ParamOp>(read.getParam());
+      if (!param || param.getRole() != "accumulator") continue;
       for (Operation *user : llvm::make_early_inc_range(read.getValue().getUsers()))
         if (auto add = dyn_cast<onnx::AddOp>(user)) {
           read->moveBefore(add);

@@ -94,6 +94,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     if (failed(makeTable())) return signalPassFailure();
+    symbols.emplace(getOperation());
     SmallVector<Routine, 8> routines;
     if (failed(table ? pipelined(routines) : unsplit(routines))) return signalPassFailure();
     Builder builder(&getContext());
@@ -107,6 +108,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
 
 private:
   std::optional<planner::PipelineSchedule> table;
+  std::optional<SymbolTable> symbols;
   std::vector<bool> halved; // by stage: its backward pass is two functions
 
   LogicalResult makeTable() {
@@ -120,7 +122,7 @@ private:
   }
 
   FailureOr<func::FuncOp> fragment(const std::string &name) {
-    auto function = getOperation().lookupSymbol<func::FuncOp>(name);
+    auto function = symbols->lookup<func::FuncOp>(name);
     if (!function)
       return getOperation().emitError("has no function @") << name << ", which its routine runs", failure();
     return function;
@@ -164,7 +166,7 @@ private:
     Routine fill{"fill", rank, {}, {}, {}, {}}, step{"step", rank, {}, {}, {}, {}},
         drain{"drain", rank, {}, {}, {}, {}}, evaluate{"evaluate", rank, {}, {}, {}, {}};
     // The last microbatch may have functions, and so slots, of its own.
-    bool apart = static_cast<bool>(getOperation().lookupSymbol<func::FuncOp>("forward.0.last"));
+    bool apart = static_cast<bool>(symbols->lookup<func::FuncOp>("forward.0.last"));
     std::vector<Slots> slots(table->stages), lastSlots = slots;
     for (const planner::ScheduledAction &action : row.before)
       if (failed(addAction(fill, action, "", slots[action.stage].take(action.microbatch)))) return failure();
@@ -193,7 +195,7 @@ private:
       evaluate.add(*function, 0, 0);
       for (StringRef kind : {"forward", "backward", "backward_input", "backward_weight"})
         for (auto [suffix, of] : {std::pair("", &slots), {".ahead", &slots}, {".last", &lastSlots}})
-          if (auto part = getOperation().lookupSymbol<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
+          if (auto part = symbols->lookup<func::FuncOp>((kind + "." + Twine(stage) + suffix).str()))
             part->setAttr(slotsAttr, builder.getI64IntegerAttr((*of)[stage].count()));
       (*function)->setAttr(slotsAttr, builder.getI64IntegerAttr(1));
       inFlight[stage] = slots[stage].count() + lastSlots[stage].count();
@@ -242,14 +244,16 @@ private:
   static void setBuffers(func::FuncOp function, ArrayRef<int64_t> inFlight) {
     auto keyOf = [](Operation *op) {
       Attribute peer = op->hasAttr("to") ? op->getAttr("to") : op->getAttr("from");
-      return std::tuple(op->hasAttr("to"), peer, op->getAttr(channelAttr));
+      return std::tuple(unsigned(op->hasAttr("to")), peer, op->getAttr(channelAttr));
     };
     SmallVector<Operation *> crossing;
     for (Operation &op : function.getBody().front())
       if (op.hasAttr(crossesAttr)) crossing.push_back(&op);
+    llvm::DenseMap<std::tuple<unsigned, Attribute, Attribute>, int64_t> messagesOf;
+    for (Operation *op : crossing) ++messagesOf[keyOf(op)];
     Builder builder(function.getContext());
     for (Operation *op : crossing) {
-      int64_t messages = llvm::count_if(crossing, [&](Operation *other) { return keyOf(other) == keyOf(op); });
+      int64_t messages = messagesOf[keyOf(op)];
       int64_t microbatches = inFlight[op->getAttrOfType<IntegerAttr>(crossesAttr).getInt()];
       op->setAttr(buffersAttr, builder.getI64IntegerAttr(messages * std::max<int64_t>(2, microbatches)));
     }

@@ -138,7 +138,7 @@ Value valueThatIs(const SampledValues &values, Value u, const Samples &expected)
 
 class EpilogueFolder {
 public:
-  explicit EpilogueFolder(Block &block) : block(block) {}
+  EpilogueFolder(Block &block, const SymbolTable &symbols) : block(block), symbols(symbols) {}
 
   void run() {
     const SmallVector<onnx::ContractOp> contracts(block.getOps<onnx::ContractOp>()); // they stay until eraseDead
@@ -171,7 +171,7 @@ private:
     if (!bias) return;
     Value u = add.getY(), activation = geluOf(u);
     if (!activation && !isReadByBorder(u)) return;
-    LoweredProduct lowered(OpBuilder(add), contract); // where the bias is there too
+    LoweredProduct lowered(OpBuilder(add), contract, symbols); // where the bias is there too
     plan::ContractCommandOp product = lowered.get();
     if (!product || product.getOutStrides().back() != 1 || product.getN() != uint64_t(typeOf(bias).getNumElements()) ||
         (activation && !keepsPreActivation(product)))
@@ -217,7 +217,7 @@ private:
     values.follow(block);
     Value x = valueThatIs(values, one.u, expected);
     if (!x || !goesOnlyInto(x, d)) return;
-    LoweredProduct lowered(OpBuilder(contract), contract);
+    LoweredProduct lowered(OpBuilder(contract), contract, symbols);
     plan::ContractCommandOp product = lowered.get();
     if (!product || !keepsPreActivation(product) || product.getOutStrides() != one.product.getOutStrides() ||
         product.getN() != one.product.getN())
@@ -260,7 +260,7 @@ private:
     if (contracted.empty() || ArrayRef<int64_t>(contracted) != sum.getAxes()) return false;
     Operation *place = sum->isBeforeInBlock(contract) ? sum.getOperation() : contract.getOperation();
     if (!isDefinedBefore(contract.getLhs(), place) || !isDefinedBefore(contract.getRhs(), place)) return false;
-    LoweredProduct lowered(OpBuilder(place), contract);
+    LoweredProduct lowered(OpBuilder(place), contract, symbols);
     plan::ContractCommandOp product = lowered.get();
     StringRef side = product ? sideOf(product, source, contracted) : "";
     if (side.empty()) {
@@ -298,6 +298,7 @@ private:
   }
 
   Block &block;
+  const SymbolTable &symbols;
   SmallVector<Activated> activated;
 };
 
@@ -307,8 +308,9 @@ struct FoldEpilogues : PassWrapper<FoldEpilogues, OperationPass<ModuleOp>> {
   StringRef getDescription() const override { return "biases, GELU and gradients of biases become part of products"; }
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<plan::PlanDialect>(); }
   void runOnOperation() override {
+    const SymbolTable symbols(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && function.getName() != "model") EpilogueFolder(function.front()).run();
+      if (!function.isExternal() && function.getName() != "model") EpilogueFolder(function.front(), symbols).run();
   }
 };
 

@@ -3,6 +3,7 @@
 #include "runtime/plan/verify.h"
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace cleave::codegen {
@@ -87,27 +88,29 @@ private:
                        [&](const Range &a) { return (a.isWritten ? touched : written).meets(a.begin, a.end); });
   }
 
-  static bool isOneKernel(const plan::Launch &a, const plan::Launch &b) {
-    if (a.kernel() != b.kernel() || a.scalars_size() != b.scalars_size()) return false;
-    for (int i = 0; i < a.scalars_size(); ++i)
-      if (a.scalars(i).SerializeAsString() != b.scalars(i).SerializeAsString()) return false;
-    return true;
+  using Kernel = std::pair<int32_t, std::vector<std::string>>; // with its scalars
+  static Kernel kernelOf(const plan::Launch &launch) {
+    Kernel kernel{launch.kernel(), {}};
+    for (const plan::AffineOfCoordinate &scalar : launch.scalars()) kernel.second.push_back(scalar.SerializeAsString());
+    return kernel;
   }
 
   void flush() {
-    std::vector<bool> isDone(waiting.size());
+    std::map<Kernel, size_t> numbers;
+    std::vector<std::vector<size_t>> groups; // of one kernel, in the order of their first members
     for (size_t i = 0; i < waiting.size(); ++i) {
-      if (isDone[i]) continue;
-      std::vector<size_t> members;
-      for (size_t j = i; j < waiting.size(); ++j)
-        if (!isDone[j] && isOneKernel(waiting[i].launch(), waiting[j].launch())) members.push_back(j), isDone[j] = true;
-      plan::Command &command = *fragment.add_commands();
+      auto [known, isNew] = numbers.try_emplace(kernelOf(waiting[i].launch()), groups.size());
+      if (isNew) groups.emplace_back();
+      groups[known->second].push_back(i);
+    }
+    for (const std::vector<size_t> &members : groups) {
+      plan::Command &first = waiting[members.front()], &command = *fragment.add_commands();
       if (members.size() == 1) {
-        command = std::move(waiting[i]);
+        command = std::move(first);
         continue;
       }
-      command.set_name(waiting[i].name() + " and " + std::to_string(members.size() - 1) + " more");
-      command.set_phase(waiting[i].phase());
+      command.set_name(first.name() + " and " + std::to_string(members.size() - 1) + " more");
+      command.set_phase(first.phase());
       for (size_t member : members) *command.mutable_launch_group()->add_parts() = waiting[member].launch();
     }
     waiting.clear();
