@@ -405,11 +405,9 @@ Status StreamEngine::fault(size_t rank) const {
   if (!program.fault_offset()) return Status::ok();
   std::memcpy(&code, faults.data() + rank * 4, sizeof code);
   if (code == 0) return Status::ok();
-  int fragment = (code - 1) >> 16, command = (code - 1) & 0xffff;
-  if (fragment < 0 || fragment >= program.fragments_size() || command >= program.fragments(fragment).commands_size())
-    return runError(fmt::format("a kernel left the unknown fault {}", code));
-  const plan::Command &source = program.fragments(fragment).commands(command);
-  return inCommand(source, runError(faultText(source)));
+  const plan::Command *source = faultyCommand(program, code);
+  return source ? inCommand(*source, runError(faultText(*source)))
+                : runError(fmt::format("a kernel left the unknown fault {}", code));
 }
 
 // Until the GPU is there; error: it stopped, another rank is gone, or it does not come there.

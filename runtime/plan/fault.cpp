@@ -9,6 +9,14 @@ std::string notFiniteText(const plan::CheckFinite &check) {
                      check.what().empty() ? "a value" : check.what());
 }
 
+const plan::Command *faultyCommand(const plan::Program &program, int32_t code) {
+  for (const plan::Fragment &fragment : program.fragments()) {
+    if (code >= 1 && code <= fragment.commands_size()) return &fragment.commands(code - 1);
+    code -= fragment.commands_size();
+  }
+  return nullptr;
+}
+
 std::string faultText(const plan::Command &command) {
   if (command.has_check_finite()) return notFiniteText(command.check_finite());
   if (command.has_gather() || command.has_scatter_add()) {

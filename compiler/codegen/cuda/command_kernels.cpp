@@ -28,18 +28,18 @@ public:
 
   LogicalResult run() {
     for (plan::Program &program : *plan.mutable_programs()) {
+      code = 0;
       program.set_fault_offset(alignUp(program.arena_bytes()));
       program.set_arena_bytes(program.fault_offset() + bufferAlignment);
       fault.set_offset(program.fault_offset());
       fault.set_dtype(plan::I32);
       fault.clear_shape();
       fault.add_shape(1);
-      for (int f = 0; f < program.fragments_size(); ++f) {
-        plan::Fragment &fragment = *program.mutable_fragments(f);
-        for (int c = 0; c < fragment.commands_size(); ++c) {
-          code = (int64_t(f) << 16) + c + 1;
-          place = {&program, &fragment};
-          if (failed(add(*fragment.mutable_commands(c)))) return failure();
+      for (plan::Fragment &fragment : *program.mutable_fragments()) {
+        place = {&program, &fragment};
+        for (plan::Command &command : *fragment.mutable_commands()) {
+          ++code;
+          if (failed(add(command))) return failure();
         }
       }
     }
@@ -310,7 +310,7 @@ private:
   gpu::GPUModuleOp module;
   llvm::StringMap<int> numbers; // kernels by what they do
   plan::Buffer fault;
-  int64_t code = 0; // of the command: what it leaves in the fault word
+  int64_t code = 0; // the command's number in its program, from 1: what it leaves in the fault word (fault.h)
   struct {
     plan::Program *program;
     plan::Fragment *fragment;

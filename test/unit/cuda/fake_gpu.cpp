@@ -168,9 +168,10 @@ plan::Plan FakeGpu::planOf(plan::Plan plan) {
   for (plan::Program &program : *plan.mutable_programs()) {
     program.set_fault_offset((program.arena_bytes() + 63) / 64 * 64);
     program.set_arena_bytes(program.fault_offset() + 64);
-    for (int f = 0; f < program.fragments_size(); ++f)
-      for (int c = 0; c < program.fragments(f).commands_size(); ++c) {
-        plan::Command &command = *program.mutable_fragments(f)->mutable_commands(c);
+    int64_t number = 0; // of the command in its program
+    for (plan::Fragment &fragment : *program.mutable_fragments())
+      for (plan::Command &command : *fragment.mutable_commands()) {
+        ++number;
         if (command.has_copy()) addCopy(plan, command);
         if (command.has_fill()) addFill(plan, command);
         if (!command.has_check_finite()) continue;
@@ -179,7 +180,7 @@ plan::Plan FakeGpu::planOf(plan::Plan plan) {
         *launch.add_buffers() = command.check_finite().buffer();
         plan::Buffer &word = *launch.add_buffers();
         word.set_offset(program.fault_offset()), word.set_dtype(plan::I32), word.add_shape(1);
-        launch.add_scalars()->set_base(f * 65536 + c + 1);
+        launch.add_scalars()->set_base(number);
         launch.set_extent(1), launch.set_grain(32);
       }
   }
