@@ -1,9 +1,9 @@
 #include "compiler/planner/activity_costs.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/update_bytes.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 namespace cleave::planner {
@@ -194,7 +194,6 @@ bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice)
 }
 
 double leastPassSeconds(const SplitModel &model, Recompute how) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   struct Least {
     UnitActivity device;
     UnitDispatch host;
@@ -244,7 +243,7 @@ double leastUpdateSeconds(const SplitModel &model) {
   const bool hides = overlap.forward > 0 || overlap.backward > 0;
   for (const Variable &variable : model.variables) {
     if (!variable.isHome) continue;
-    double least = std::numeric_limits<double>::infinity();
+    double least = infinity;
     for (size_t home = 0; home < variable.domain(); ++home) {
       Price price = homePrice(model, variable, home);
       least = std::min(least, price.update + price.exposed + (hides ? 0 : price.hideable));

@@ -1,17 +1,16 @@
 #include "compiler/planner/assignment.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <set>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // More than any all-reduce can cost for a gather.
 constexpr double unwantedWeight = 1e3;
 // A tensor's readers can want this many different sets of layouts before rare combinations are left out.

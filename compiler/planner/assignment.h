@@ -7,9 +7,9 @@
 // no sum: where it is too large, the candidates that need most of it are forbidden, one size after the other.
 #pragma once
 #include "compiler/planner/factor_graph.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/step_evaluation.h"
-#include <limits>
 
 namespace cleave::planner {
 
@@ -50,7 +50,7 @@ private:
   };
   struct Weights {
     double theta = 1, lambda = 0, time = 1;
-    double workspace = std::numeric_limits<double>::infinity(); // candidates that need more are forbidden
+    double workspace = infinity; // candidates that need more are forbidden
   };
 
   void findPartsOfPasses();

@@ -1,12 +1,11 @@
 #include "compiler/planner/cells.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // What a step's time may grow by to save all of the memory, for the splits between the fastest and the leanest.
 constexpr double memoryPrices[] = {0.05, 0.5, 5};
 

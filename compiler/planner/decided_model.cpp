@@ -1,4 +1,5 @@
 #include "compiler/planner/decided_model.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <limits>
 
@@ -182,16 +183,11 @@ DecidedModel DecidedModel::withLowerZero(int zero, const std::set<std::string> &
 
 StageProblem DecidedModel::stages() const {
   const Setting &setting = model.setting;
-  return {&model,
-          &activity,
-          &state,
-          setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches),
-          std::numeric_limits<double>::infinity(),
-          std::nullopt,
-          {},
-          {},
-          {},
-          plan.firstUnits};
+  return {&model,   &activity,
+          &state,   setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches),
+          infinity, std::nullopt,
+          {},       {},
+          {},       plan.firstUnits};
 }
 
 Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster, const Decision &decision) {

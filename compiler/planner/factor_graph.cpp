@@ -1,12 +1,10 @@
 #include "compiler/planner/factor_graph.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 #include <set>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Strides of `scope`'s variables in a table over `inner`; 0 for those it does not have.
 std::vector<size_t> stridesIn(const Table &inner, const std::vector<int> &scope, const std::vector<int> &domains) {

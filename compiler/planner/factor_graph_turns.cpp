@@ -1,8 +1,8 @@
 // Improvement in turns for graphs too wide to eliminate (a network whose layers read all layers before them), and which
 // way a graph takes.
 #include "compiler/planner/factor_graph.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 #include <set>
 
 namespace cleave::planner {
@@ -110,7 +110,6 @@ const EliminationPlan &EliminationPlans::of(const FactorGraph &graph) {
 }
 
 Minimum improveInTurns(const FactorGraph &graph, const std::vector<Turn> &turns) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   const size_t count = graph.domains.size();
   // Start: the first value of everything, "whole" where that is a choice; a variable that this forbids takes the first
   // value its neighbours allow.

@@ -1,4 +1,5 @@
 #include "compiler/planner/few_cuts.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <cmath>
 
@@ -84,7 +85,7 @@ private:
 
   template <typename Of> double least(int kind, std::optional<Recompute> given, Of of) const {
     if (given) return of(problem.activity->of(kind, *given));
-    double least = std::numeric_limits<double>::infinity();
+    double least = infinity;
     for (Recompute how : ways) least = std::min(least, of(problem.activity->of(kind, how)));
     return least;
   }

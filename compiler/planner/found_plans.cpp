@@ -1,13 +1,8 @@
 #include "compiler/planner/found_plans.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 
 namespace cleave::planner {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-} // namespace
 
 bool sameMesh(const Setting &a, const Setting &b) {
   return a.pp == b.pp && a.dp == b.dp && a.fsdp == b.fsdp && a.cp == b.cp && a.ep == b.ep && a.tp == b.tp;

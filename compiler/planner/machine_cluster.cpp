@@ -1,6 +1,7 @@
 #include "compiler/planner/machine_cluster.h"
 #include "compiler/planner/cost.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/product_fit.h"
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,7 @@ std::optional<Collective> collectiveNamed(const std::string &op) {
 // start is searched.
 void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &device) {
   constexpr double most = 1e-6, step = 2e-9;
-  double least = std::numeric_limits<double>::infinity();
+  double least = infinity;
   for (double start = 0; start <= most; start += step) {
     std::vector<double> logs;
     for (const runtime::ProductFigure &p : figures.products) {
@@ -168,7 +169,7 @@ void fitUpdate(const MachineFigures &figures, double start, Device &device) {
 // Mean rate of collectives of bytes in memory or in a cache, after their latency.
 double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link &link, bool isFar) {
   const double small = isFar ? 1 << 20 : 1 << 16; // bytes: less is mostly latency
-  const double large = isFar ? std::numeric_limits<double>::infinity() : cluster.device.cacheBytes();
+  const double large = isFar ? infinity : cluster.device.cacheBytes();
   // collectiveSeconds() with a bandwidth of 1 and no latency tells what a collective moves.
   Cluster unit = cluster;
   unit.node = {1, 0, Link::Topology::Memory, isFar ? 0.0 : 1.0};

@@ -1,16 +1,15 @@
 #include "compiler/planner/mix_refinement.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/mixed_zero.h"
 #include "compiler/planner/pipeline_refinement.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
 #include <algorithm>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Stages are mixed in so many settings (orders of a mesh are one), with as many prices of each as make this many
 // variables and microbatches.
 constexpr size_t mostMixed = 24, mostWhereOnlyBest = 6;

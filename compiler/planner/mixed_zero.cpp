@@ -1,14 +1,13 @@
 #include "compiler/planner/mixed_zero.h"
 #include "compiler/planner/few_cuts.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
 // A plan that is better by less than this part is the same one.
 constexpr double leastGain = 1e-9;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Of no more groups every set is priced with every two stages and every cut; of more they are lowered one after the
 // other, of the plan's stage and another.

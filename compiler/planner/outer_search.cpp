@@ -1,4 +1,5 @@
 #include "compiler/planner/outer_search.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/mix_refinement.h"
 #include "compiler/planner/pipeline_refinement.h"
 #include "compiler/planner/plan_improvement.h"
@@ -6,14 +7,12 @@
 #include "compiler/planner/settings.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 #include <map>
 #include <queue>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Without pipeline the best few are solved again with their own prices.
 constexpr int64_t mostRefinements = 6;
 // Settings tried when the time is over and nothing fits.

@@ -1,14 +1,13 @@
 #include "compiler/planner/pipeline_refinement.h"
 #include "compiler/planner/cut_improvement.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
 #include <algorithm>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Pipelines that are solved again, of so many meshes that are no slower than this; bounds of their cuts are made
 // tighter up to certifiedPart, with so many linear programs each.
 constexpr size_t mostPipelines = 3;

@@ -1,17 +1,16 @@
 #include "compiler/planner/pricing.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Of collectives.
 struct Timed {
   double seconds = 0;

@@ -1,9 +1,9 @@
 #include "compiler/planner/product_fit.h"
 #include "compiler/planner/cost.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 namespace cleave::planner {
@@ -20,7 +20,7 @@ double edgeFactor(const runtime::ProductFigure &p, double lost) {
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start, std::optional<double> known) {
   constexpr double most = 64, step = 0.125;
   ProductFit best;
-  double least = std::numeric_limits<double>::infinity();
+  double least = infinity;
   for (double lost = known.value_or(0); lost <= known.value_or(most); lost += step) {
     std::vector<double> logs;
     for (const runtime::ProductFigure &p : products) {
@@ -99,7 +99,7 @@ std::optional<Row> leastErrors(const std::vector<Row> &rows, unsigned mask) {
 
 struct Fit {
   Row x{};
-  double error = std::numeric_limits<double>::infinity();
+  double error = infinity;
 };
 
 // The best of them without a negative term.
@@ -120,7 +120,7 @@ Fit fitRows(const std::vector<Row> &rows) {
 LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
   constexpr double most = 64, step = 0.25;
   LayerFit best;
-  double least = std::numeric_limits<double>::infinity();
+  double least = infinity;
   for (double lost = 0; lost <= most; lost += step) {
     std::vector<Row> rows;
     for (const runtime::LayerFigure &layer : layers) {
@@ -141,7 +141,7 @@ LayerFit fitLayers(std::span<const runtime::LayerFigure> layers) {
 // For a given block the time is linear in the other three.
 ConvolutionFit fitConvolutions(std::span<const runtime::ConvolutionFigure> convolutions) {
   ConvolutionFit best;
-  double least = std::numeric_limits<double>::infinity();
+  double least = infinity;
   for (double block : {1.0, 4.0, 8.0, 16.0, 32.0}) {
     std::vector<Row> rows;
     for (const runtime::ConvolutionFigure &c : convolutions) {

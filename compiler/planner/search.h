@@ -11,10 +11,10 @@
 #include "compiler/planner/cluster.h"
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/decision.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/problem.h"
 #include "runtime/status.h"
 #include <functional>
-#include <limits>
 
 namespace cleave::planner {
 
@@ -34,7 +34,7 @@ struct SearchOptions {
   int64_t top = 0;          // so many runners-up, each the best of another mesh; 0: those that were met anyway
   std::function<void(const SearchProgress &)> progress = {}; // called about ten times a second
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
-  double worth = std::numeric_limits<double>::infinity();
+  double worth = infinity;
   bool certifies = true; // raise the bound until it is close to the best plan; else it is what is known anyway
   bool onlyBest = false; // the best of other meshes are of no interest
   int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all

@@ -1,15 +1,14 @@
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/found_plans.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/settings.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // With at most so many variables in all settings together, every one that may be the best is solved exactly. Orders of
 // one mesh count once: all but the best few are left by the bound that they share.
 constexpr size_t smallProblem = 10000;

@@ -1,12 +1,11 @@
 #include "compiler/planner/setting_trials.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/settings.h"
 #include <algorithm>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // With at most so many open operations in all settings together, pipelines try each way to split each of them.
 constexpr size_t mostForced = 1000;
 // Where a step waits longer than such a part of it for gradients, parameters in more parts may be better: they have

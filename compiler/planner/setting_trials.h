@@ -4,6 +4,7 @@
 #include "compiler/planner/cells.h"
 #include "compiler/planner/few_cuts.h"
 #include "compiler/planner/found_plans.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/search_space.h"
 #include <map>
@@ -50,11 +51,11 @@ public:
   // Shardings solved for their own setting, without pipeline.
   void offer(const SplitModel &model, const Assignment &assignment);
 
-  std::vector<OpenPlan> open;                             // the bound does not count them yet
-  std::vector<OpenPlan> mixes;                            // with ZeRO stages mixed
-  double bound = std::numeric_limits<double>::infinity(); // of the settings tried but for these
+  std::vector<OpenPlan> open;  // the bound does not count them yet
+  std::vector<OpenPlan> mixes; // with ZeRO stages mixed
+  double bound = infinity;     // of the settings tried but for these
   // Of settings tried, however their operations are split; the splits that were looked at are in `open` or `bound` too.
-  double boundOfSplits = std::numeric_limits<double>::infinity();
+  double boundOfSplits = infinity;
   bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
   int64_t candidates = 0;         // priced
   std::set<std::string> refusals; // why schedules have no table for settings that were to be tried

@@ -1,15 +1,14 @@
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include <Highs.h>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // A path is longer than the program knows by this part at least.
 constexpr double longer = 1e-4;
 // What the solver's tolerances may cost a bound.

@@ -11,10 +11,10 @@
 //   boundStages(stages, incumbent, 60, {.goal = 0.99 * incumbent}).seconds     // no cut is faster
 #pragma once
 #include "compiler/planner/few_cuts.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/stage_transfers.h"
 #include "compiler/planner/whole_units.h"
-#include <limits>
 #include <memory>
 #include <span>
 
@@ -22,8 +22,8 @@ namespace cleave::planner {
 
 // What a bound is wanted for.
 struct BoundWanted {
-  double goal = std::numeric_limits<double>::infinity(); // seconds: one so high is high enough
-  double known = 0;                                      // one that is had anyway: what cannot rise above it is left
+  double goal = infinity; // seconds: one so high is high enough
+  double known = 0;       // one that is had anyway: what cannot rise above it is left
 };
 
 class StageRelaxation {

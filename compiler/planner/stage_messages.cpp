@@ -1,12 +1,10 @@
 #include "compiler/planner/stage_messages.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <array>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Seconds of a microbatch's message over the border before a unit, from a stage to the one after or before it; the
 // side with fewer devices has more on each. None where one rank has both.

@@ -1,18 +1,16 @@
 #include "compiler/planner/stage_plan.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_messages.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A cut whose time is so close to the bound of all cuts is not sought again for its memory.
 constexpr double closeToBound = 1.003;

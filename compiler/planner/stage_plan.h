@@ -6,9 +6,9 @@
 //                                                 [2] [3] [2] [1, head]         9 ms
 #pragma once
 #include "compiler/planner/activity_costs.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule_profile.h"
 #include "compiler/planner/zero_mixes.h"
-#include <limits>
 #include <span>
 
 namespace cleave::planner {
@@ -21,10 +21,10 @@ struct StageProblem {
   double memoryLimit = 0;                   // bytes of a device
   std::optional<Recompute> recompute;       // of every block; open: as much as the memory asks for, block by block
   std::vector<Recompute> allowed;           // when open
-  std::vector<Recompute> ofStage, ofUnit;   // given one by one, for every stage or every unit; empty: not given
-  std::vector<int> firstUnits;              // of each stage, when given; empty: open
-  std::vector<int64_t> devicesOfRank = {};  // where ranks have different numbers; empty: as many each
-  const ZeroMixes *mixes = nullptr;         // for bounds: parameters may have any ZeRO stage; `state` is its least()
+  std::vector<Recompute> ofStage = {}, ofUnit = {}; // given one by one, for every stage or every unit; empty: not given
+  std::vector<int> firstUnits = {};                 // of each stage, when given; empty: open
+  std::vector<int64_t> devicesOfRank = {};          // where ranks have different numbers; empty: as many each
+  const ZeroMixes *mixes = nullptr; // for bounds: parameters may have any ZeRO stage; `state` is its least()
 
   int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }
@@ -81,8 +81,8 @@ double leastNotHidden(const StageProblem &problem);
 
 // What plans are of interest, in seconds of a step.
 struct PlanWorth {
-  double bound = std::numeric_limits<double>::infinity();   // that may be faster
-  double formula = std::numeric_limits<double>::infinity(); // that are faster by formula
+  double bound = infinity;   // that may be faster
+  double formula = infinity; // that are faster by formula
 };
 // Nothing when there are fewer units than stages. Only a bound where no plan can be of interest.
 std::optional<StagePlan> planStages(const StageProblem &problem, const PlanWorth &worth = {});

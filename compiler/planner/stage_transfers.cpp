@@ -1,6 +1,6 @@
 #include "compiler/planner/stage_transfers.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 #include <set>
 
 namespace cleave::planner {
@@ -12,8 +12,6 @@ GroupShape pairOfEnds(const StageProblem &problem) {
 }
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Where some borders lie between nodes, or switches, and others do not: all of them.
 std::set<Tier> tiersOfBorders(const StageProblem &problem) {

@@ -1,19 +1,13 @@
 #include "compiler/planner/step_evaluation.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/update_bytes.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string_view>
 
 namespace cleave::planner {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-} // namespace
-
 namespace {
 
 // Of parameters with this ZeRO stage.

@@ -1,15 +1,14 @@
 #include "compiler/planner/whole_units.h"
 #include "compiler/planner/device_presets.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/stage_transfers.h"
 #include "compiler/planner/whole_recomputation.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // A bound that misses its goal is sought in so many halvings.
 constexpr int halvings = 14;
 

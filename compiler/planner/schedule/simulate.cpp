@@ -1,13 +1,13 @@
 #include "compiler/planner/schedule/simulate.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double notYet = std::numeric_limits<double>::infinity();
+constexpr double notYet = infinity;
 
 // The schedule with every value's time of arrival. Actions run in any order that respects the rows: since each link
 // belongs to one sender and a rank's actions run in the row's order, the times do not depend on it.

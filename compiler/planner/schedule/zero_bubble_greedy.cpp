@@ -5,9 +5,9 @@
 //    memory is full, weight gradients come first.
 //  - Weight gradients that are left come at the end.
 // Three of its choices are open; all eight combinations are tried, and the one with the least cost is kept.
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule/generators.h"
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace cleave::planner {
@@ -177,7 +177,7 @@ private:
 } // namespace
 
 void fillZeroBubbleGreedy(PipelineSchedule &schedule, const StageTimes &times, double limit, double weightPart) {
-  double least = std::numeric_limits<double>::infinity();
+  double least = infinity;
   for (int choice = 0; choice < 8; ++choice) {
     Greedy greedy(schedule.ranks, schedule.microbatches, times, limit, weightPart,
                   {(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0});

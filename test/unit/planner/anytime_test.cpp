@@ -1,6 +1,7 @@
 // Searches whose time is over at once: a plan comes out all the same, with a bound that holds; and a limit that is not
 // reached changes nothing.
 #include "compiler/planner/few_cuts.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/mixed_zero.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/plan_improvement.h"
@@ -10,12 +11,10 @@
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double atOnce = 1e-9;
 
 SearchClock overClock() {

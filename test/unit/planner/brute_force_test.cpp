@@ -1,5 +1,6 @@
 // The solvers against plain enumeration of every assignment, on random problems.
 #include "compiler/planner/assignment.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_space.h"
 #include "test/unit/planner/problem_builder.h"
@@ -10,8 +11,6 @@ namespace cleave::planner {
 namespace {
 
 using testing::ProblemBuilder;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A few operations over [batch, s, h] tensors with shared operands, reductions, products and a tied weight.
 Problem randomProblem(unsigned seed, int operations) {

@@ -1,17 +1,15 @@
 // Moving units against every cut of small models.
 #include "compiler/planner/cut_improvement.h"
+#include "compiler/planner/infinity.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
-#include <limits>
 #include <numeric>
 #include <random>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(CutImprovement, NoUnitIsBetterElsewhere) {
   std::mt19937 random(5);

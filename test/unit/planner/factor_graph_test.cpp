@@ -1,13 +1,11 @@
 #include "compiler/planner/factor_graph.h"
+#include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <gmock/gmock.h>
-#include <limits>
 #include <random>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 FactorGraph randomGraph(unsigned seed) {
   std::mt19937 random(seed);

@@ -1,20 +1,18 @@
 // ZeRO stages by group of parameters against every way to give two stages to the parameters of small models.
 #include "compiler/planner/decided_model.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/stage_bound.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>
-#include <limits>
 #include <random>
 
 namespace cleave::planner {
 namespace {
 
 using testing::ProblemBuilder;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Products of widths of their own, one after the other.
 Problem chain(unsigned seed, int operations, int64_t length = 32) {

@@ -1,5 +1,6 @@
 // The whole search (stages, schedules, ZeRO, microbatches, recomputation, shardings) against plain enumeration of every
 // plan of small models.
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/settings.h"
@@ -15,8 +16,6 @@ namespace {
 
 using testing::eachCut;
 using testing::ProblemBuilder;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Residual blocks of one product, or of two with an activation between, and a product that ends in a sum.
 Problem stack(unsigned seed, int blocks, bool isDeep) {

@@ -1,4 +1,5 @@
 // The certificate for cuts against every cut, with every recomputation, of small models.
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/whole_units.h"
@@ -7,7 +8,6 @@
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
-#include <limits>
 #include <numeric>
 #include <random>
 
@@ -18,7 +18,6 @@ using testing::eachCut;
 using testing::FirstStages;
 using testing::ProblemBuilder;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 const std::vector<Recompute> everyWay = {Recompute::None, Recompute::Selective, Recompute::Full};
 
 // Residual blocks between products of widths of their own; the first and the last may share their weight.

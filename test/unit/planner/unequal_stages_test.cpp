@@ -1,5 +1,6 @@
 // Pipelines of stages with different device counts: priced as equal ones are, and searched against every one of them.
 #include "compiler/planner/cells.h"
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/search_space.h"
 #include "compiler/planner/settings.h"
 #include "compiler/planner/unequal_stages.h"
@@ -7,14 +8,11 @@
 #include "test/unit/planner/problem_builder.h"
 #include <functional>
 #include <gtest/gtest.h>
-#include <limits>
 
 namespace cleave::planner {
 namespace {
 
 using testing::ProblemBuilder;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Blocks of two products, and a head so wide that it takes as long as `head` blocks.
 Problem stack(int blocks, int64_t h, int64_t head, int64_t batch) {

@@ -1,17 +1,15 @@
 // What saving memory takes: whole units against every way for each of them, and parts of savings against every order.
+#include "compiler/planner/infinity.h"
 #include "compiler/planner/whole_recomputation.h"
 #include "compiler/planner/zero_mixes.h"
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
-#include <limits>
 #include <numeric>
 #include <random>
 
 namespace cleave::planner {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(WholeRecomputation, TakesWhatTheBestOfAllWaysTakes) {
   std::mt19937 random(1);
