@@ -1,5 +1,5 @@
-# Sourced by ./dev: installs Debian packages and builds the pinned source archives into $CLEAVE_DEPS.
-# Each step is skipped when its stamp says that it is done.
+# Sourced by ./dev: installs Debian packages, and the pinned archives of other projects into $CLEAVE_DEPS.
+# Each step is skipped when its stamp says that it is done. Only ONNX is compiled; the others come as libraries.
 
 # Debian 12 packages: the compiler and MLIR, the libraries design.md names, and what the tests run.
 DEBIAN_PACKAGES=(
@@ -7,12 +7,13 @@ DEBIAN_PACKAGES=(
   libcurl4-openssl-dev libedit-dev libflatbuffers-dev libfmt-dev libgmock-dev libgomp1 libgoogle-perftools-dev
   libgtest-dev libhwloc-dev liblld-22-dev libmlir-22-dev libopenmpi-dev libpng-dev libprotobuf-dev libspdlog-dev
   libturbojpeg0-dev libxml2-dev libyaml-cpp-dev libzstd-dev lld-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build nlohmann-json3-dev openmpi-bin
-  protobuf-compiler python3 python3-numpy python3-pip python3-venv unzip zlib1g-dev
+  protobuf-compiler python3 python3-numpy python3-pip unzip zlib1g-dev
 )
 
 # project, file, SHA-256
 ONNX=(onnx onnx-1.22.0.tar.gz ef40c0aaf0b643857ea9306fc7eddce17eaf9fb0407e4801f1fc5758443a38e0)
-HIGHS=(highspy highspy-1.15.1.tar.gz 20ed2fbf1cb64bf3044ee6632364b7e2653d93e6901e2b19fd3d5df10702e8c5)
+HIGHS=(highspy highspy-1.15.1-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl
+  a24329c328942b37a6a318ecf163d07dd387974f071b98b4498725eaea80f06f)
 ONEDNN_DEVEL=(onednn-devel-cpu-gomp onednn_devel_cpu_gomp-2023.2.0-py2.py3-none-manylinux1_x86_64.whl
   9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284)
 ONEDNN=(onednn-cpu-gomp onednn_cpu_gomp-2023.2.0-py2.py3-none-manylinux1_x86_64.whl
@@ -29,8 +30,12 @@ install_debian_packages() {
   done
   [ ${#missing[@]} -eq 0 ] && return 0
   [ "$(id -u)" = 0 ] || die "these Debian packages are missing, and only root can install them: ${missing[*]}"
+  step "${#missing[@]} Debian packages" apt_install "${missing[@]}"
+}
+
+apt_install() {
   logged apt apt-get update
-  DEBIAN_FRONTEND=noninteractive logged apt apt-get install -y --no-install-recommends "${missing[@]}"
+  DEBIAN_FRONTEND=noninteractive logged apt apt-get install -y --no-install-recommends "$@"
 }
 
 fetch() { # fetch PROJECT FILE SHA256: into $CLEAVE_DEPS/archives
@@ -41,15 +46,14 @@ unpack() { # unpack FILE FOLDER: the archive's single top folder becomes FOLDER
   rm -rf "$2" && mkdir -p "$2" && tar xf "$CLEAVE_DEPS/archives/$1" -C "$2" --strip-components=1
 }
 
-built() { # built NAME HASH COMMAND...: run COMMAND unless it already succeeded for HASH
+once() { # once NAME HASH TITLE COMMAND...: a step that is left out if it already succeeded for HASH
   local stamp="$CLEAVE_DEPS/$1.stamp"
   [ "$(cat "$stamp" 2>/dev/null)" = "$2" ] && return 0
-  "${@:3}"
+  step "${@:3}"
   echo "$2" >"$stamp"
 }
 
 get_cmake() {
-  /usr/bin/python3 -m venv --without-pip "$CLEAVE_DEPS/cmake" 2>/dev/null || mkdir -p "$CLEAVE_DEPS/cmake"
   logged cmake /usr/bin/python3 -m pip install --quiet --no-deps --target "$CLEAVE_DEPS/cmake/site" --upgrade \
     "cmake==$CMAKE_VERSION"
 }
@@ -78,41 +82,37 @@ get_ptxas() {
   rm -rf "$to/wheel"
 }
 
+get_highs() { # Python's wheel holds the library, but no headers
+  fetch "${HIGHS[@]}"
+  local to="$CLEAVE_DEPS/highs"
+  rm -rf "$to" && mkdir -p "$to"
+  logged highs unzip -q -o -j "$CLEAVE_DEPS/archives/${HIGHS[1]}" "highspy/libhighs.so.1" -d "$to/lib"
+}
+
 CMAKE_COMPILER_FLAGS=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
   -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 
+# Without optimization: its schemas are read once by each run, and compiling them took longer than all else of it.
 build_onnx() {
   fetch "${ONNX[@]}"
   local source="$CLEAVE_DEPS/source/onnx"
   unpack "${ONNX[1]}" "$source"
-  logged onnx "$CMAKE" -S "$source" -B "$source/build" "${CMAKE_COMPILER_FLAGS[@]}" \
-    -DCMAKE_INSTALL_PREFIX="$CLEAVE_DEPS/onnx" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DONNX_GEN_PB_TYPE_STUBS=OFF \
-    -DONNX_BUILD_PYTHON=OFF -DONNX_BUILD_TESTS=OFF -DONNX_USE_PROTOBUF_SHARED_LIBS=ON
+  logged onnx "$CMAKE" -S "$source" -B "$source/build" "${CMAKE_COMPILER_FLAGS[@]}" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
+    -DCMAKE_INSTALL_PREFIX="$CLEAVE_DEPS/onnx" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DONNX_USE_UNITY_BUILD=ON \
+    -DONNX_GEN_PB_TYPE_STUBS=OFF -DONNX_BUILD_PYTHON=OFF -DONNX_BUILD_TESTS=OFF -DONNX_USE_PROTOBUF_SHARED_LIBS=ON
   logged onnx "$CMAKE" --build "$source/build" --target install
   rm -rf "$source"
 }
 
-build_highs() {
-  fetch "${HIGHS[@]}"
-  local source="$CLEAVE_DEPS/source/highs"
-  unpack "${HIGHS[1]}" "$source"
-  mkdir -p "$source/app"
-  : >"$source/app/CMakeLists.txt" # highspy's archive lacks these two files
-  : >"$source/highs.pc.in"
-  logged highs "$CMAKE" -S "$source" -B "$source/build" "${CMAKE_COMPILER_FLAGS[@]}" \
-    -DCMAKE_INSTALL_PREFIX="$CLEAVE_DEPS/highs" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_CXX_EXE=OFF \
-    -DBUILD_EXAMPLES=OFF -DBUILD_TESTING=OFF -DBUILD_SHARED_LIBS=OFF -DBUILD_SHARED_EXTRAS_LIB=OFF -DZLIB=OFF \
-    -DPYTHON_BUILD_SETUP=OFF
-  logged highs "$CMAKE" --build "$source/build" --target install
-  rm -rf "$source"
-}
-
+# What is only downloaded is, while ONNX is compiled.
 install_dependencies() {
   mkdir -p "$CLEAVE_DEPS" "$LOGS"
-  step "Debian packages" install_debian_packages
-  step "CMake $CMAKE_VERSION" built cmake "$CMAKE_VERSION" get_cmake
-  step "oneDNN 3.2.0" built onednn "${ONEDNN[2]}" get_onednn
-  step "ptxas 12.9.86" built ptxas "${PTXAS[2]}" get_ptxas
-  step "ONNX 1.22.0" built onnx "${ONNX[2]}" build_onnx
-  step "HiGHS 1.15.1" built highs "${HIGHS[2]}" build_highs
+  install_debian_packages
+  local downloads=() job
+  once onednn "${ONEDNN[2]}" "oneDNN 3.2.0" get_onednn & downloads+=($!)
+  once ptxas "${PTXAS[2]}" "ptxas 12.9.86" get_ptxas & downloads+=($!)
+  once highs "${HIGHS[2]}" "HiGHS 1.15.1" get_highs & downloads+=($!)
+  once cmake "$CMAKE_VERSION" "CMake $CMAKE_VERSION" get_cmake
+  once onnx "${ONNX[2]}" "ONNX 1.22.0" build_onnx
+  for job in "${downloads[@]}"; do wait "$job"; done
 }

@@ -8,7 +8,6 @@ include(AddLLVM)
 include(AddMLIR)
 set(MLIR_TABLEGEN_EXE /usr/lib/llvm-22/bin/mlir-tblgen)
 find_package(ONNX REQUIRED CONFIG)
-find_package(highs REQUIRED CONFIG)
 
 add_library(cleave_mlir INTERFACE)
 target_include_directories(cleave_mlir SYSTEM INTERFACE ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})

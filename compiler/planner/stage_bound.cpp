@@ -1,7 +1,6 @@
 #include "compiler/planner/stage_bound.h"
 #include "compiler/planner/device_presets.h"
 #include "compiler/planner/infinity.h"
-#include <Highs.h>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,13 +23,6 @@ constexpr int patience = 12;
 constexpr double inward = 0.5;
 
 } // namespace
-
-struct StageRelaxation::Program {
-  Highs highs;
-  double unit = 1; // seconds, so that the program's numbers are about 1
-};
-
-StageRelaxation::~StageRelaxation() = default;
 
 // Of each stage what its messages take at least, and over which link they go.
 static std::vector<StageTimes> transfersOf(const StageProblem &problem, const LeastTransfers &least) {
@@ -160,29 +152,18 @@ double StageRelaxation::bytesOfTransfers(int stage) const {
 }
 
 void StageRelaxation::startProgram() {
-  program = std::make_unique<Program>();
-  Highs &highs = program->highs;
-  highs.setOptionValue("output_flag", false);
-  highs.setOptionValue("threads", 1);
-  highs.setOptionValue("presolve", "off");
-  // Weights of exact steepest edges are computed anew for every program, and cost more than they save.
-  highs.setOptionValue("simplex_dual_edge_weight_strategy", 1);
   double all = 0;
   for (size_t u = 0; u < classOf.size(); ++u)
     all += problem.activity->of(problem.model->layout->units[u].kind, ways.front()).seconds();
-  program->unit = std::max(1e-30, all * double(problem.model->setting.microbatches) / double(ranks));
-  for (size_t i = 0; i < columns.size(); ++i)
-    highs.addCol(0, 0, double(classes[size_t(columns[i].unitClass)].count), 0, nullptr, nullptr);
-  highs.addCol(1, 0, kHighsInf, 0, nullptr, nullptr); // the step's seconds
+  scale = std::max(1e-30, all * double(problem.model->setting.microbatches) / double(ranks));
+  for (size_t i = 0; i < columns.size(); ++i) program.addColumn(0, double(classes[size_t(columns[i].unitClass)].count));
+  program.addColumn(1, infinity); // the step's seconds
   auto add = [&](double lower, double upper, auto &&valueOf) {
-    std::vector<HighsInt> index;
-    std::vector<double> value;
+    LinearProgram::Rows row;
+    row.begin(lower, upper);
     for (size_t i = 0; i < columns.size(); ++i)
-      if (const double v = valueOf(columns[i]); v != 0) {
-        index.push_back(HighsInt(i));
-        value.push_back(v);
-      }
-    highs.addRow(lower, upper, HighsInt(index.size()), index.data(), value.data());
+      if (const double v = valueOf(columns[i]); v != 0) row.add(int(i), v);
+    program.addRows(row);
   };
   for (int c = 0; c < int(classes.size()); ++c) {
     const double count = double(classes[size_t(c)].count);
@@ -190,7 +171,7 @@ void StageRelaxation::startProgram() {
   }
   for (int s = 0; s < stages; ++s) {
     if (problem.firstUnits.empty()) {
-      add(1, kHighsInf, [&](const Column &column) { return double(column.stage == s); });
+      add(1, infinity, [&](const Column &column) { return double(column.stage == s); });
       continue;
     }
     const int end = s + 1 < stages ? problem.firstUnits[size_t(s) + 1] : int(classOf.size());
@@ -206,7 +187,7 @@ void StageRelaxation::startProgram() {
       for (int s = 0; s < stages; ++s)
         if (problem.rankOf(s) == r) buffers += bytesOfTransfers(s);
       roomOfRank.push_back(problem.memoryLimit - leastOverhead - buffers);
-      add(-kHighsInf, roomOfRank.back() / problem.memoryLimit, [&](const Column &column) {
+      add(-infinity, roomOfRank.back() / problem.memoryLimit, [&](const Column &column) {
         return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
       });
     }
@@ -215,8 +196,8 @@ void StageRelaxation::startProgram() {
     const std::vector<double> again = leastAgainOfCut(problem);
     for (int r = 0; r < int(ranks); ++r) {
       if (again[size_t(r)] <= 0) continue;
-      add(again[size_t(r)] / program->unit, kHighsInf,
-          [&](const Column &column) { return problem.rankOf(column.stage) == r ? column.again / program->unit : 0; });
+      add(again[size_t(r)] / scale, infinity,
+          [&](const Column &column) { return problem.rankOf(column.stage) == r ? column.again / scale : 0; });
     }
   }
   addRows(rowPaths());
@@ -425,23 +406,16 @@ bool StageRelaxation::isAllowed(const std::vector<double> &units) const {
 }
 
 void StageRelaxation::addRows(std::span<const Row> rows) {
-  if (added.empty()) firstAdded = size_t(program->highs.getNumRow());
+  if (added.empty()) firstAdded = program.rowCount();
   added.insert(added.end(), rows.begin(), rows.end());
-  std::vector<HighsInt> starts, index;
-  std::vector<double> value, lower, upper(rows.size(), kHighsInf);
+  LinearProgram::Rows more;
   for (const Row &row : rows) {
-    starts.push_back(HighsInt(index.size()));
-    lower.push_back(constantOf(row) / program->unit);
+    more.begin(constantOf(row) / scale, infinity);
     for (size_t i = 0; i < columns.size(); ++i)
-      if (const double v = coefficient(row, columns[i]); v != 0) {
-        index.push_back(HighsInt(i));
-        value.push_back(-v / program->unit);
-      }
-    index.push_back(HighsInt(columns.size()));
-    value.push_back(1);
+      if (const double v = coefficient(row, columns[i]); v != 0) more.add(int(i), -v / scale);
+    more.add(int(columns.size()), 1);
   }
-  program->highs.addRows(HighsInt(rows.size()), lower.data(), upper.data(), HighsInt(index.size()), starts.data(),
-                         index.data(), value.data());
+  program.addRows(more);
 }
 
 void StageRelaxation::roundSolution(const std::vector<double> &units) {
@@ -468,7 +442,6 @@ std::vector<double> StageRelaxation::evenUnits() const {
 }
 
 void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const SearchClock &clock) {
-  Highs &highs = program->highs;
   // Solutions jump from corner to corner: paths that are the longest on the way to the best point known cut off
   // more. And however many paths are added, no program's value is above the longest one at a point that it allows.
   std::vector<double> inner = evenUnits();
@@ -479,20 +452,17 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
   double risen = 0; // the last value that was worth its program, and programs since
   int still = 0;
   for (; programs > 0 && std::max(best, wanted.known) < wanted.goal && !clock.isOver(); --programs) {
-    if (highs.run() == HighsStatus::kError) return;
-    if (highs.getModelStatus() == HighsModelStatus::kInfeasible) {
-      best = infinity;
-      return;
-    }
-    if (highs.getModelStatus() != HighsModelStatus::kOptimal) return;
-    const double value = highs.getInfo().objective_function_value * program->unit;
+    const LinearProgram::Outcome outcome = program.solve();
+    if (outcome == LinearProgram::Outcome::Infeasible) best = infinity;
+    if (outcome != LinearProgram::Outcome::Optimal) return;
+    const double value = program.objective() * scale;
     best = std::max(best, value * (1 - tolerance));
     if (value > risen * (1 + longer)) {
       risen = value;
       still = 0;
     } else if (++still == patience)
       return;
-    std::vector<double> units(highs.getSolution().col_value);
+    std::vector<double> units = program.columnValues();
     units.pop_back();
     std::vector<std::pair<double, Row>> found;
     for (const Row &row : knownRows(units))
@@ -548,8 +518,8 @@ std::vector<StageRelaxation::Row> StageRelaxation::knownRows(const std::vector<d
 
 void StageRelaxation::keepPaths() const {
   if (!known) return;
-  const std::vector<double> &duals = program->highs.getSolution().row_dual;
-  for (size_t i = 0; i < added.size() && firstAdded + i < duals.size(); ++i) {
+  const std::vector<double> duals = program.rowDuals();
+  for (size_t i = 0; i < added.size(); ++i) {
     const SchedulePath &path = added[i].path;
     const bool decides = std::abs(duals[firstAdded + i]) > tolerance;
     if (decides && std::ranges::find(*known, path) == known->end()) known->push_back(path);

@@ -12,10 +12,10 @@
 #pragma once
 #include "compiler/planner/few_cuts.h"
 #include "compiler/planner/infinity.h"
+#include "compiler/planner/linear_program.h"
 #include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/stage_transfers.h"
 #include "compiler/planner/whole_units.h"
-#include <memory>
 #include <span>
 
 namespace cleave::planner {
@@ -31,7 +31,6 @@ public:
   // `incumbent`: seconds; plans that are not faster are of no interest. `known`: of the same schedule, ranks and
   // microbatches.
   StageRelaxation(const StageProblem &problem, double incumbent, KnownPaths *known = nullptr);
-  ~StageRelaxation();
   // Until the bound is as high as wanted, or cannot be, or no path is longer, or it rises no more, or so many programs
   // are solved, or the clock is over: it is a bound at any time.
   void tighten(int programs, const BoundWanted &wanted, const SearchClock &clock = {});
@@ -73,7 +72,6 @@ private:
     double copies = 0;          // of once: sums of gradients with another rank's copies
     std::vector<size_t> shared; // of UnitLayout::shared, beside its kind's parameters
   };
-  struct Program; // HiGHS
 
   void gatherClasses();
   void gatherColumns();
@@ -120,7 +118,8 @@ private:
   std::vector<int> classOf; // by unit
   std::vector<Column> columns;
   std::optional<SimulatedSchedule> schedule;
-  std::unique_ptr<Program> program;
+  LinearProgram program;
+  double scale = 1; // seconds that the program counts as 1, so that its numbers are about 1
   std::vector<std::vector<int>> met;
 };
 
