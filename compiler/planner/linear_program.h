@@ -10,6 +10,7 @@
 //   program.solve();                    // Outcome::Optimal: objective() is 2, columnValues() are {2}
 #pragma once
 #include "compiler/planner/infinity.h"
+#include <cstddef>
 #include <vector>
 
 namespace cleave::planner {
