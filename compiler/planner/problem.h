@@ -48,7 +48,7 @@ struct Tensor {
   bool trainable = false;    // Parameter: has a gradient and optimizer state
   double optimizerBytes = 0; // Parameter: optimizer state, bytes an element (adam in fp32: 8)
   double updateBytes = 0;    // Parameter: what its update makes on its way, at once, bytes an element
-  UpdateWork update;         // Parameter
+  UpdateWork update = {};    // Parameter
   int64_t gradientBytes = 4; // Parameter: gradient, bytes an element
   int64_t batchDim = -1;     // Input, Label: the dimension that counts samples (0 unless the model differs)
 

@@ -27,19 +27,19 @@ struct StepMetrics {
 };
 
 struct TrainOptions {
-  std::optional<std::string> data; // path that replaces the recipe's data.path
-  int64_t steps = 0;               // total steps of the training, those before a resume included; 0: one epoch
-  std::string metrics;             // file of JSON lines; "-": standard output; empty: none. A resume appends
-  std::string snapshots;           // folder; empty: none. One is always written after the last step
-  int64_t snapshotEvery = 0;       // steps
-  bool resume = false;             // from the newest snapshot in `snapshots`, if there is one
-  std::string trace;               // Chrome trace of the first steps
-  std::string counters;            // JSON file: what every device sent, counted as it was sent
-  std::string model;               // ONNX file to read weights from instead of the plan's model_path
-  int threads = 0;                 // a device; 0: as the plan says
-  double stepTimeout = 600;        // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
-  bool debug = false;              // GPUs: every command is waited for, so that an error names the command that did it
-  std::function<void(const StepMetrics &)> onStep; // on the first process, after every step
+  std::optional<std::string> data = {}; // path that replaces the recipe's data.path
+  int64_t steps = 0;                    // total steps of the training, those before a resume included; 0: one epoch
+  std::string metrics = {};             // file of JSON lines; "-": standard output; empty: none. A resume appends
+  std::string snapshots = {};           // folder; empty: none. One is always written after the last step
+  int64_t snapshotEvery = 0;            // steps
+  bool resume = false;                  // from the newest snapshot in `snapshots`, if there is one
+  std::string trace = {};               // Chrome trace of the first steps
+  std::string counters = {};            // JSON file: what every device sent, counted as it was sent
+  std::string model = {};               // ONNX file to read weights from instead of the plan's model_path
+  int threads = 0;                      // a device; 0: as the plan says
+  double stepTimeout = 600; // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
+  bool debug = false;       // GPUs: every command is waited for, so that an error names the command that did it
+  std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
 };
 
 // A training that is stepped from outside.
