@@ -57,9 +57,9 @@ Value unscaled(Value value, double &scale) {
 // Where the dimensions of batch, heads, positions and features are in a tensor; -1: it has none.
 using Places = std::array<int64_t, 4>;
 
-class Candidate {
+class NameCandidate {
 public:
-  Candidate(const Softmax &softmax, LibraryAttention limits, const DenseSet<Value> &trained)
+  NameCandidate(const Softmax &softmax, LibraryAttention limits, const DenseSet<Value> &trained)
       : softmax(softmax), limits(limits), trained(trained) {}
 
   bool match() {
@@ -370,7 +370,7 @@ struct NameAttention : PassWrapper<NameAttention, OperationPass<ModuleOp>> {
     for (auto exp : llvm::make_early_inc_range(model.getOps<onnx::ExpOp>())) {
       auto softmax = matchSoftmax(exp);
       if (!softmax) continue;
-      Candidate candidate(*softmax, limits, trained);
+      NameCandidate candidate(*softmax, limits, trained);
       if (candidate.match()) candidate.build();
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.getBody().front())))

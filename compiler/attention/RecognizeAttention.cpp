@@ -22,7 +22,7 @@ namespace cleave::attention {
 namespace {
 
 // A score this low gives exp(..) = 0 beside every score that training reaches.
-constexpr double hidden = -1e8;
+constexpr double maskedOut = -1e8;
 
 // What one softmax's surroundings come to.
 class Candidate {
@@ -174,12 +174,12 @@ private:
     auto constant = throughBroadcasts(value).getDefiningOp<onnx::ConstantOp>();
     auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
     if (!dense || !dense.isSplat() || !isa<FloatType>(dense.getElementType())) return false;
-    return dense.getSplatValue<APFloat>().convertToDouble() <= hidden;
+    return dense.getSplatValue<APFloat>().convertToDouble() <= maskedOut;
   }
   bool hidesFuture(Value mask) const {
     mask = throughBroadcasts(mask);
     if (auto table = tables.find(mask); table != tables.end())
-      return table->second.yes == 0 && table->second.no <= hidden;
+      return table->second.yes == 0 && table->second.no <= maskedOut;
     auto where = mask.getDefiningOp<onnx::WhereOp>();
     return where && seesPast(where.getCondition()) && onnx::rules::isZero(where.getA()) && isHidden(where.getB());
   }

@@ -12,23 +12,23 @@ constexpr int32_t oldestVersion = 1, newestVersion = 2;
 constexpr size_t sizeLimit = size_t(1) << 31; // of what a flatbuffer can address
 
 // The tables, field by field: a field's number n is at the vtable's entry 4 + 2 n.
-using Field = flatbuffers::voffset_t;
-constexpr Field field(int number) { return static_cast<Field>(4 + 2 * number); }
+using FieldOffset = flatbuffers::voffset_t;
+constexpr FieldOffset field(int number) { return static_cast<FieldOffset>(4 + 2 * number); }
 
 class Table : protected flatbuffers::Table {
 protected:
   using Verifier = flatbuffers::Verifier;
-  bool text(Verifier &v, Field at) const {
+  bool text(Verifier &v, FieldOffset at) const {
     return VerifyOffset(v, at) && v.VerifyString(GetPointer<const flatbuffers::String *>(at));
   }
-  template <typename Element> bool elements(Verifier &v, Field at) const {
+  template <typename Element> bool elements(Verifier &v, FieldOffset at) const {
     return VerifyOffset(v, at) && v.VerifyVector(GetPointer<const flatbuffers::Vector<Element> *>(at));
   }
-  template <typename Other> bool tables(Verifier &v, Field at) const {
+  template <typename Other> bool tables(Verifier &v, FieldOffset at) const {
     auto *list = GetPointer<const flatbuffers::Vector<flatbuffers::Offset<Other>> *>(at);
     return VerifyOffset(v, at) && v.VerifyVector(list) && v.VerifyVectorOfTables(list);
   }
-  template <typename Other> bool table(Verifier &v, Field at) const {
+  template <typename Other> bool table(Verifier &v, FieldOffset at) const {
     return VerifyOffset(v, at) && v.VerifyTable(GetPointer<const Other *>(at));
   }
 };

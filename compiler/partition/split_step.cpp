@@ -11,7 +11,7 @@ int64_t stageAttrOf(Operation *op) {
   return stage ? stage.getInt() : -1;
 }
 
-int64_t bytesOf(Value value) {
+int64_t valueBytes(Value value) {
   auto type = cast<ShapedType>(value.getType());
   return type.getNumElements() * int64_t(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
 }
@@ -152,9 +152,9 @@ void StepSplit::makeHeldValues() {
       isAtHand &= producer->second.part != Part::BackwardWeight;
       const bool isHeld = llvm::any_of(
           operand.getUsers(), [&](Operation *user) { return user != &op && homes.lookup(user) == home->second; });
-      if (producer->second.part == Part::Backward && !isHeld) freed += bytesOf(operand);
+      if (producer->second.part == Part::Backward && !isHeld) freed += valueBytes(operand);
     }
-    for (Value result : op.getResults()) made += bytesOf(result);
+    for (Value result : op.getResults()) made += valueBytes(result);
     if (isAtHand && made < freed) home->second.part = Part::Backward;
   }
 }
@@ -243,7 +243,7 @@ void StepSplit::numberTransfers(int64_t &tag) {
     auto &ofRanks = channels[{rankOfStage[transfer.from.stage], rankOfStage[transfer.to.stage]}];
     int64_t next = static_cast<int64_t>(ofRanks.size());
     transfer.channel =
-        ofRanks.try_emplace({transfer.from.stage, transfer.to.stage, bytesOf(transfer.value)}, next).first->second;
+        ofRanks.try_emplace({transfer.from.stage, transfer.to.stage, valueBytes(transfer.value)}, next).first->second;
   }
 }
 

@@ -9,11 +9,6 @@ using namespace mlir;
 namespace cleave::partition {
 namespace {
 
-double bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return static_cast<double>(type.getNumElements()) * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
 bool is(Operation *op, onnx::LoweringKind kind) {
   auto lowering = dyn_cast<onnx::LoweringOpInterface>(op);
   return lowering && lowering.getLoweringKind() == kind;
@@ -47,10 +42,10 @@ public:
       for (Value result : op.getResults()) {
         const int last = lastReader(result);
         if (last < 0 || isView(&op) || isSign(&op) || (isFused(&op) && last == kernels[&op])) continue;
-        changes[owner][kernels[&op]] += bytesOf(result);
-        changes[owner][last + 1] -= bytesOf(result);
+        changes[owner][kernels[&op]] += bytesOf(result.getType());
+        changes[owner][last + 1] -= bytesOf(result.getType());
         if (llvm::any_of(result.getUsers(), [&](Operation *user) { return keepsOld(user, &op); }))
-          inPlace[owner] = std::max(inPlace[owner], bytesOf(result));
+          inPlace[owner] = std::max(inPlace[owner], bytesOf(result.getType()));
       }
     }
     llvm::StringMap<double> most;

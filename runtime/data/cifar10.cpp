@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t pixels = 3 * 32 * 32, recordBytes = 1 + pixels, classes = 10;
 
-bool isImage(const Field &field) { return field.shape == std::vector<int64_t>{3, 32, 32}; }
+bool isCifarImage(const Field &field) { return field.shape == std::vector<int64_t>{3, 32, 32}; }
 bool isOneHot(const Field &field) { return field.shape == std::vector<int64_t>{classes} && field.dtype == plan::F32; }
 
 class CifarDataset : public Dataset {
@@ -29,7 +29,7 @@ public:
     for (int64_t index : indices) {
       const unsigned char *at = record(index);
       if (at[0] >= classes) return inputError(fmt::format("CIFAR-10 sample {} has the label {}", index, at[0]));
-      if (isImage(of))
+      if (isCifarImage(of))
         writeImage(at + 1, of.dtype, out);
       else
         writeLabel(at[0], of, out);
@@ -74,7 +74,7 @@ private:
 };
 
 Status checkField(const Field &field) {
-  bool image = isImage(field) && (field.dtype == plan::F32 || field.dtype == plan::U8);
+  bool image = isCifarImage(field) && (field.dtype == plan::F32 || field.dtype == plan::U8);
   bool label = (field.elements() == 1 && (field.dtype == plan::I64 || field.dtype == plan::I32)) || isOneHot(field);
   if (field.label ? label : image) return Status::ok();
   return inputError(fmt::format(

@@ -9,13 +9,13 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct CompileOptions {
   RequestOptions request;
   std::string output, cpu;
   bool json = false, emulate = false;
 };
 
-int runEstimate(const Options &options) {
+int runEstimate(const CompileOptions &options) {
   auto request = options.request.request();
   if (!request) return fail(request.status());
   auto report = estimate(*request);
@@ -31,7 +31,7 @@ Status writePlan(const plan::Plan &plan, const std::string &output) {
   return bytes ? writeText(output, *bytes) : bytes.status();
 }
 
-int runCompile(const Options &options) {
+int runCompile(const CompileOptions &options) {
   if (options.json && options.output == "-")
     return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
   auto request = options.request.request();
@@ -70,7 +70,7 @@ int runCompile(const Options &options) {
 
 void addEstimate(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("estimate", "Choose the split, or price the given one, without compiling");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileOptions>();
   options->request.add(*command);
   command->add_flag("--json", options->json, "the report for programs");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
@@ -79,7 +79,7 @@ void addEstimate(CLI::App &app, int &status) {
 
 void addCompile(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("compile", "Choose the split and write the plan");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileOptions>();
   options->request.add(*command);
   command->add_option("-o,--output", options->output, "the plan to write")->required();
   command

@@ -7,7 +7,7 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string model, output;
   std::vector<std::string> dims;
   bool json = false, ops = false;
@@ -27,7 +27,7 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
   return dims;
 }
 
-int run(const Options &options) {
+int runInspect(const InspectOptions &options) {
   if (options.ops) {
     Status written = writeText(options.output, operatorTable());
     return written ? 0 : fail(written);
@@ -45,7 +45,7 @@ int run(const Options &options) {
 
 void addInspect(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("inspect", "Show what is in a model, and what of it is not supported");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   command->add_option("model", options->model, "the exported model (.onnx)");
   command->add_option("--dim", options->dims, "NAME=SIZE: bind a symbolic dimension for the FLOP count")
       ->take_all()
@@ -53,7 +53,7 @@ void addInspect(CLI::App &app, int &status) {
   command->add_flag("--json", options->json, "for programs");
   command->add_flag("--ops", options->ops, "print the core operators and their facets instead");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runInspect(*options); });
 }
 
 } // namespace cleave::tool

@@ -12,7 +12,7 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct ProbeOptions {
   std::string output;
   int64_t devices = 0; // 0: one, or all GPUs
   bool cpu = false;
@@ -46,7 +46,7 @@ Result<planner::Cluster> probeGpus(const std::vector<runtime::GpuDescription> &g
   return planner::clusterOf(*figures);
 }
 
-int run(const Options &options) {
+int runProbe(const ProbeOptions &options) {
   std::string measured;
   auto say = [&](const std::string &line) {
     measured += "# " + line + "\n";
@@ -80,14 +80,14 @@ int run(const Options &options) {
 
 void addProbe(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("probe", "Measure this machine and write its cluster file; takes some seconds");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProbeOptions>();
   command->add_option("-o,--output", options->output, "the cluster file to write; - is standard output")->required();
   command
       ->add_option("--devices", options->devices,
                    "GPUs (default: all), or virtual devices that share the CPU (default: 1)")
       ->check(CLI::Range(1, 64));
   command->add_flag("--cpu", options->cpu, "measure the CPU although there are GPUs");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runProbe(*options); });
 }
 
 } // namespace cleave::tool

@@ -9,7 +9,7 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::string plan, other, node, format = "text", output;
 };
 
@@ -28,7 +28,7 @@ Result<report::Report> read(const std::string &path) {
   return parse(path, plan->report_json());
 }
 
-int run(const Options &options) {
+int runReport(const ReportOptions &options) {
   auto shown = read(options.plan);
   if (!shown) return fail(shown.status());
   std::string text;
@@ -55,7 +55,7 @@ int run(const Options &options) {
 
 void addReport(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("report", "Show a plan's split and why it was chosen");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   command->add_option("plan", options->plan, "the compiled plan, or the JSON of an estimate")->required();
   command->add_option("--format", options->format, "text, json or html")
       ->check(CLI::IsMember({"text", "json", "html"}));
@@ -64,7 +64,7 @@ void addReport(CLI::App &app, int &status) {
                                       "a node or parameter: its candidate splits and what each would cost");
   command->add_option("--diff", options->other, "another plan or estimate: what changed and what it is worth")
       ->excludes(explain);
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runReport(*options); });
 }
 
 } // namespace cleave::tool

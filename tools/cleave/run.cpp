@@ -13,7 +13,7 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string plan, data;
   runtime::TrainOptions train;
   int maxRestarts = 0;
@@ -52,7 +52,7 @@ Result<int64_t> processesStarted() {
   return launch->kind == runtime::Launch::Kind::Alone ? 0 : launch->size;
 }
 
-int train(Options &options) {
+int train(RunOptions &options) {
   auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
   if (options.elastic) {
@@ -74,7 +74,7 @@ int train(Options &options) {
   return status ? 0 : fail(status);
 }
 
-int run(Options &options) {
+int runPlan(RunOptions &options) {
   for (auto [flag, given] :
        {std::pair{"--resume", options.train.resume}, std::pair{"--max-restarts", options.maxRestarts > 0}})
     if (given && options.train.snapshots.empty())
@@ -94,7 +94,7 @@ int run(Options &options) {
 
 void addRun(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("run", "Train: all devices of a cpu:N plan here, or one rank under mpirun");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   runtime::TrainOptions &train = options->train;
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_option("--data", options->data, "replaces the recipe's data.path");
@@ -126,7 +126,7 @@ void addRun(CLI::App &app, int &status) {
           "threads a device (default: OMP_NUM_THREADS, else the cores and the CPU quota, divided by the devices)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--quiet", options->quiet, "no progress");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runPlan(*options); });
 }
 
 } // namespace cleave::tool

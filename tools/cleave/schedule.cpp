@@ -14,7 +14,7 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct ScheduleOptions {
   std::string kind, times, format = "text", output;
   int stages = 0;
   int64_t microbatches = 0;
@@ -63,7 +63,7 @@ int terminalWidth() {
   return 120;
 }
 
-Result<std::string> render(const Options &options) {
+Result<std::string> render(const ScheduleOptions &options) {
   Result<planner::StageTimes> times = readTimes(options.times);
   if (!times) return times.status();
   const bool file = options.kind.ends_with(".csv");
@@ -85,7 +85,7 @@ Result<std::string> render(const Options &options) {
   return planner::renderText(rendered, terminalWidth());
 }
 
-int run(const Options &options) {
+int runSchedule(const ScheduleOptions &options) {
   Result<std::string> text = render(options);
   if (!text) return fail(text.status());
   Status written = writeText(options.output, *text);
@@ -97,7 +97,7 @@ int run(const Options &options) {
 void addSchedule(CLI::App &app, int &status) {
   auto *command =
       app.add_subcommand("schedule", "A pipeline schedule by itself: timetable, bubble rate, live activations");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScheduleOptions>();
   command->add_option("kind", options->kind, fmt::format("{}", fmt::join(planner::scheduleKinds(), ", ")))->required();
   command
       ->add_option("--stages", options->stages,
@@ -118,7 +118,7 @@ void addSchedule(CLI::App &app, int &status) {
       "bubble_rate is 1 - m (f + b + w) / cost, cost the longest time from a rank's first action to its last "
       "(zero-bubble paper). peak_live counts a stage's activations from its forward to the end of its input "
       "gradient, by rank.");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runSchedule(*options); });
 }
 
 } // namespace cleave::tool

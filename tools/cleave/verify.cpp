@@ -10,13 +10,13 @@
 namespace cleave::tool {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string plan;
   runtime::CompareOptions compare;
   bool onlyStatic = false, json = false;
 };
 
-int run(const Options &options) {
+int runVerify(const VerifyOptions &options) {
   auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
   Status valid = runtime::verifyPlan(*plan);
@@ -40,14 +40,14 @@ int run(const Options &options) {
 
 void addVerify(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("verify", "Prove that a plan computes what the unsplit model computes");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_flag("--static", options->onlyStatic, "only what can be checked without running");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
   command->add_flag("--json", options->json, "for programs");
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] { status = runVerify(*options); });
 }
 
 } // namespace cleave::tool

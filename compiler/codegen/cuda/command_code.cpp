@@ -1,4 +1,5 @@
 #include "compiler/codegen/cuda/command_code.h"
+#include "compiler/codegen/cuda/grid_schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/STLExtras.h"
 #include <tuple>
@@ -7,7 +8,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int64_t warp = 32;
 using Values = GridBuilder::Values;
 
 // The first of the thread's `width` elements.
@@ -238,11 +238,11 @@ void scatterAddCode(GridBuilder &grid, Type element, const IndexedRows &rows, in
 namespace {
 
 // Where number `at` of a row-major box of three sizes lies; what is left over is the plane.
-struct Place {
+struct BoxPlace {
   Value at[3], plane;
 };
-Place placeIn(GridBuilder &grid, Value index, const int64_t (&sizes)[3]) {
-  Place place;
+BoxPlace placeIn(GridBuilder &grid, Value index, const int64_t (&sizes)[3]) {
+  BoxPlace place;
   for (int d = 2; d >= 0; --d) {
     place.at[d] = grid.remainder(index, sizes[d]);
     index = grid.quotient(index, sizes[d]);
@@ -258,7 +258,7 @@ struct WindowElement {
   Value counted; // i1: in an average's divisor
 };
 WindowElement windowElement(GridBuilder &grid, const PoolWindow &w, const Value (&output)[3], Value k) {
-  Place offset = placeIn(grid, k, w.kernel);
+  BoxPlace offset = placeIn(grid, k, w.kernel);
   WindowElement element;
   Value index = grid.number(0);
   for (int d = 0; d < 3; ++d) {
@@ -316,7 +316,7 @@ void poolCode(GridBuilder &grid, Type element, const PoolWindow &w, bool isMax, 
   Type type = sumType(element);
   Value at = firstElement(grid, 1, threads);
   grid.when(grid.less(at, grid.extent()), [&] {
-    Place output = placeIn(grid, at, w.out);
+    BoxPlace output = placeIn(grid, at, w.out);
     Value plane = planeOffset(grid, output.plane, w.in);
     Value start = isMax ? negativeInfinity(grid, type) : zeroOf(grid, type);
     Value result =
@@ -342,14 +342,14 @@ void poolGradientCode(GridBuilder &grid, Type element, const PoolWindow &w, bool
   Type type = sumType(element);
   Value at = firstElement(grid, 1, threads);
   grid.when(grid.less(at, grid.extent()), [&] {
-    Place input = placeIn(grid, at, w.in);
+    BoxPlace input = placeIn(grid, at, w.in);
     Value plane = planeOffset(grid, input.plane, w.in), planeOut = planeOffset(grid, input.plane, w.out);
     Value own = grid.difference(at, plane);
     // The outputs whose window has this element, first to last: the window's elements from the last to the first.
     Value sum =
         grid.loop(grid.number(0), grid.number(w.elements()), 1, zeroOf(grid, type),
                   [&](Value step, ValueRange soFar) {
-                    Place offset = placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel);
+                    BoxPlace offset = placeIn(grid, grid.difference(grid.number(w.elements() - 1), step), w.kernel);
                     Value exists, index = grid.number(0), output[3];
                     for (int d = 0; d < 3; ++d) {
                       Value begin = grid.difference(grid.sum(input.at[d], grid.number(w.low[d])),

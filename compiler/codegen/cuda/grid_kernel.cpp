@@ -10,8 +10,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr int64_t warp = 32;
-
 class GridKernel {
 public:
   GridKernel(plan::KernelOp kernel, const KernelSchedule &schedule, const GridSchedule &grid,

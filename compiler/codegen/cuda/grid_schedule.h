@@ -12,6 +12,8 @@
 
 namespace cleave::codegen {
 
+inline constexpr int64_t warp = 32; // threads
+
 struct GridSchedule {
   KernelSchedule::Shape shape = KernelSchedule::Flat;
   int64_t threads = 256;

@@ -1,6 +1,6 @@
 // Cost facet: arithmetic of every core op at its shapes. Elementwise ops count one operation an element (their time is
 // that of the memory they touch), a multiply-add two, movement none.
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/formula.h"
 
 namespace cleave::onnx {
 namespace {
@@ -23,10 +23,6 @@ double window(llvm::ArrayRef<int64_t> kernel) {
   double count = 1;
   for (int64_t size : kernel) count *= static_cast<double>(size);
   return count;
-}
-
-llvm::ArrayRef<int64_t> shape(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape();
 }
 
 } // namespace
@@ -99,14 +95,14 @@ double SumOp::getFlops() { return elements(getY()) * static_cast<double>(getXs()
 
 double ContractOp::getFlops() {
   double contracted = 1;
-  for (auto [letter, size] : llvm::zip_equal(getLhsIndices(), shape(getLhs())))
+  for (auto [letter, size] : llvm::zip_equal(getLhsIndices(), tensorType(getLhs()).getShape()))
     if (!llvm::is_contained(getResultIndices(), letter)) contracted *= static_cast<double>(size);
   return 2 * contracted * elements(getY());
 }
 
-double ConvOp::getFlops() { return convolution(shape(getW()), elements(getY())); }
-double ConvGradInputOp::getFlops() { return convolution(shape(getW()), elements(getDy())); }
-double ConvGradWeightOp::getFlops() { return convolution(shape(getDw()), elements(getDy())); }
+double ConvOp::getFlops() { return convolution(tensorType(getW()).getShape(), elements(getY())); }
+double ConvGradInputOp::getFlops() { return convolution(tensorType(getW()).getShape(), elements(getDy())); }
+double ConvGradWeightOp::getFlops() { return convolution(tensorType(getDw()).getShape(), elements(getDy())); }
 double MaxPoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
 double MaxPoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()); }
 double AveragePoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
@@ -115,7 +111,7 @@ double AveragePoolGradOp::getFlops() { return window(getKernel()) * elements(get
 // Two products forward; five backward, as the scores are made again. Of causal attention a library skips the future's
 // blocks: half of it.
 static double attentionFlops(mlir::Value query, mlir::Value key, double products, bool causal) {
-  double all = products * 2 * elements(query) * static_cast<double>(shape(key)[1]);
+  double all = products * 2 * elements(query) * static_cast<double>(tensorType(key).getShape()[1]);
   return causal ? all / 2 : all;
 }
 double ScaledAttentionOp::getFlops() { return attentionFlops(getQuery(), getKey(), 2, getCausal()); }

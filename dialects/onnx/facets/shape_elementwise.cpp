@@ -1,5 +1,5 @@
 // Shape facet of the elementwise core ops and of values made from nothing: result types from operands and attributes.
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/formula.h"
 
 using namespace mlir;
 namespace cleave::onnx {
@@ -7,11 +7,8 @@ namespace {
 
 using Types = SmallVectorImpl<Type>;
 
-RankedTensorType shaped(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 // All operands must have the same type; the result has it too.
-template <typename Adaptor>
-LogicalResult sameType(std::optional<Location> loc, Adaptor adaptor, Types &results) {
+template <typename Adaptor> LogicalResult sameType(std::optional<Location> loc, Adaptor adaptor, Types &results) {
   auto operands = adaptor.getOperands();
   if (operands.empty()) return emitOptionalError(loc, "needs at least one operand");
   Type first = operands.front().getType();
@@ -24,8 +21,7 @@ LogicalResult sameType(std::optional<Location> loc, Adaptor adaptor, Types &resu
 }
 
 // As sameType, with i1 elements.
-template <typename Adaptor>
-LogicalResult predicate(std::optional<Location> loc, Adaptor adaptor, Types &results) {
+template <typename Adaptor> LogicalResult predicate(std::optional<Location> loc, Adaptor adaptor, Types &results) {
   if (failed(sameType(loc, adaptor, results))) return failure();
   auto type = cast<RankedTensorType>(results.pop_back_val());
   results.push_back(type.clone(IntegerType::get(type.getContext(), 1)));
@@ -87,12 +83,12 @@ SHAPE_PREDICATE(GreaterOrEqualOp)
 LogicalResult CastOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
   Type to = adaptor.getTo();
   if (!to.isIntOrFloat()) return emitOptionalError(loc, "cannot cast to ", to);
-  results.push_back(shaped(adaptor.getX()).clone(to));
+  results.push_back(tensorType(adaptor.getX()).clone(to));
   return success();
 }
 
 LogicalResult WhereOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto condition = shaped(adaptor.getCondition()), a = shaped(adaptor.getA()), b = shaped(adaptor.getB());
+  auto condition = tensorType(adaptor.getCondition()), a = tensorType(adaptor.getA()), b = tensorType(adaptor.getB());
   if (a != b || condition.getShape() != a.getShape() || !condition.getElementType().isInteger(1))
     return emitOptionalError(loc, "wants a condition of i1 and two equal types, got ", condition, ", ", a, ", ", b);
   results.push_back(a);
@@ -121,7 +117,7 @@ LogicalResult IotaOp::inferReturnTypes(MLIRContext *, std::optional<Location> lo
 LogicalResult RandomUniformOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                 Types &results) {
   auto type = dyn_cast<RankedTensorType>(adaptor.getType());
-  auto key = shaped(adaptor.getKey());
+  auto key = tensorType(adaptor.getKey());
   if (!type || !type.hasStaticShape()) return emitOptionalError(loc, "wants a static tensor type");
   if (key.getNumElements() != 2 || !key.getElementType().isInteger(64))
     return emitOptionalError(loc, "wants a key of 2 x i64, got ", key);

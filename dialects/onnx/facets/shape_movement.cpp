@@ -1,12 +1,11 @@
 // Shape facet of the movement and indexing core ops.
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/formula.h"
 
 using namespace mlir;
 namespace cleave::onnx {
 namespace {
 
 using Types = SmallVectorImpl<Type>;
-RankedTensorType shaped(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 int64_t product(ArrayRef<int64_t> shape) {
   int64_t count = 1;
@@ -19,7 +18,7 @@ bool isAxis(int64_t axis, RankedTensorType type) { return axis >= 0 && axis < ty
 } // namespace
 
 LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   if (product(adaptor.getShape()) != x.getNumElements())
     return emitOptionalError(loc, "cannot reshape ", x, " to ", adaptor.getShape().size(), " dimensions of ",
                              product(adaptor.getShape()), " elements");
@@ -29,7 +28,7 @@ LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location>
 
 LogicalResult TransposeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                             Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   ArrayRef<int64_t> perm = adaptor.getPerm();
   SmallVector<bool> seen(x.getRank());
   SmallVector<int64_t> shape;
@@ -45,7 +44,7 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
 
 LogicalResult BroadcastOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                             Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   ArrayRef<int64_t> shape = adaptor.getShape(), dims = adaptor.getDims();
   if (static_cast<int64_t>(dims.size()) != x.getRank()) return emitOptionalError(loc, "dims does not fit ", x);
   for (auto [i, dim] : llvm::enumerate(dims)) {
@@ -60,7 +59,7 @@ LogicalResult BroadcastOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
 }
 
 LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   size_t rank = x.getRank();
   if (adaptor.getStarts().size() != rank || adaptor.getSizes().size() != rank || adaptor.getSteps().size() != rank)
     return emitOptionalError(loc, "starts, sizes and steps must have one entry a dimension of ", x);
@@ -74,7 +73,7 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
 }
 
 LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   size_t rank = x.getRank();
   if (adaptor.getLow().size() != rank || adaptor.getHigh().size() != rank || adaptor.getInterior().size() != rank)
     return emitOptionalError(loc, "low, high and interior must have one entry a dimension of ", x);
@@ -92,12 +91,12 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc
 LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
   auto operands = adaptor.getXs();
   if (operands.empty()) return emitOptionalError(loc, "needs at least one operand");
-  auto first = shaped(operands.front());
+  auto first = tensorType(operands.front());
   int64_t axis = adaptor.getAxis();
   if (!isAxis(axis, first)) return emitOptionalError(loc, "has no axis ", axis);
   SmallVector<int64_t> shape(first.getShape());
   for (Value operand : operands.drop_front()) {
-    auto type = shaped(operand);
+    auto type = tensorType(operand);
     if (type.getRank() != first.getRank() || type.getElementType() != first.getElementType())
       return emitOptionalError(loc, "cannot join ", first, " and ", type);
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
@@ -110,7 +109,7 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 }
 
 LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto table = shaped(adaptor.getTable()), indices = shaped(adaptor.getIndices());
+  auto table = tensorType(adaptor.getTable()), indices = tensorType(adaptor.getIndices());
   int64_t axis = adaptor.getAxis();
   if (!isAxis(axis, table)) return emitOptionalError(loc, "has no axis ", axis);
   if (!indices.getElementType().isInteger()) return emitOptionalError(loc, "wants integer indices");
@@ -123,7 +122,7 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 
 LogicalResult ScatterAddOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                              Types &results) {
-  auto indices = shaped(adaptor.getIndices()), updates = shaped(adaptor.getUpdates());
+  auto indices = tensorType(adaptor.getIndices()), updates = tensorType(adaptor.getUpdates());
   int64_t axis = adaptor.getAxis(), count = indices.getRank();
   if (axis < 0 || axis + count > updates.getRank() || updates.getShape().slice(axis, count) != indices.getShape())
     return emitOptionalError(loc, "updates ", updates, " do not fit indices ", indices, " at axis ", axis);
@@ -135,14 +134,14 @@ LogicalResult ScatterAddOp::inferReturnTypes(MLIRContext *, std::optional<Locati
 }
 
 LogicalResult RollOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   if (!isAxis(adaptor.getDim(), x)) return emitOptionalError(loc, "has no dimension ", adaptor.getDim());
   results.push_back(x);
   return success();
 }
 
 LogicalResult CumSumOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   if (!isAxis(adaptor.getAxis(), x)) return emitOptionalError(loc, "has no axis ", adaptor.getAxis());
   results.push_back(x);
   return success();

@@ -1,15 +1,14 @@
 // Shape facet of reductions, contractions, convolutions and pools.
-#include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/formula.h"
 
 using namespace mlir;
 namespace cleave::onnx {
 namespace {
 
 using Types = SmallVectorImpl<Type>;
-RankedTensorType shaped(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 template <typename Adaptor> LogicalResult reduced(std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   SmallVector<bool> gone(x.getRank());
   int64_t previous = -1;
   for (int64_t axis : adaptor.getAxes()) {
@@ -85,7 +84,7 @@ bool ConvGradWeightOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { retur
 
 LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                            Types &results) {
-  auto lhs = shaped(adaptor.getLhs()), rhs = shaped(adaptor.getRhs());
+  auto lhs = tensorType(adaptor.getLhs()), rhs = tensorType(adaptor.getRhs());
   if (lhs.getElementType() != rhs.getElementType())
     return emitOptionalError(loc, "operands differ in element type: ", lhs, " and ", rhs);
   llvm::SmallDenseMap<int64_t, int64_t> size;
@@ -118,7 +117,7 @@ LogicalResult ContractOp::inferReturnTypes(MLIRContext *, std::optional<Location
 }
 
 LogicalResult ConvOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX()), w = shaped(adaptor.getW());
+  auto x = tensorType(adaptor.getX()), w = tensorType(adaptor.getW());
   if (x.getRank() < 3 || w.getRank() != x.getRank() ||
       x.getDimSize(1) != w.getDimSize(1) * static_cast<int64_t>(adaptor.getGroups()) ||
       w.getDimSize(0) % static_cast<int64_t>(adaptor.getGroups()) != 0)
@@ -128,7 +127,7 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *, std::optional<Location> lo
 
 LogicalResult ConvGradInputOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                 Types &results) {
-  auto dy = shaped(adaptor.getDy());
+  auto dy = tensorType(adaptor.getDy());
   if (static_cast<int64_t>(adaptor.getInputShape().size()) != dy.getRank() || dy.getRank() < 3)
     return emitOptionalError(loc, "input_shape does not fit ", dy);
   if (failed(checkWindow(loc, adaptor, dy.getRank() - 2))) return failure();
@@ -138,7 +137,7 @@ LogicalResult ConvGradInputOp::inferReturnTypes(MLIRContext *, std::optional<Loc
 
 LogicalResult ConvGradWeightOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                  Types &results) {
-  auto dy = shaped(adaptor.getDy());
+  auto dy = tensorType(adaptor.getDy());
   if (static_cast<int64_t>(adaptor.getWeightShape().size()) != dy.getRank() || dy.getRank() < 3)
     return emitOptionalError(loc, "weight_shape does not fit ", dy);
   if (failed(checkWindow(loc, adaptor, dy.getRank() - 2))) return failure();
@@ -147,7 +146,8 @@ LogicalResult ConvGradWeightOp::inferReturnTypes(MLIRContext *, std::optional<Lo
 }
 
 template <typename Adaptor> static LogicalResult checkAttention(std::optional<Location> loc, Adaptor adaptor) {
-  auto query = shaped(adaptor.getQuery()), key = shaped(adaptor.getKey()), value = shaped(adaptor.getValue());
+  auto query = tensorType(adaptor.getQuery()), key = tensorType(adaptor.getKey()),
+       value = tensorType(adaptor.getValue());
   auto fits = [&] {
     if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4) return false;
     auto q = query.getShape(), k = key.getShape(), v = value.getShape();
@@ -158,7 +158,7 @@ template <typename Adaptor> static LogicalResult checkAttention(std::optional<Lo
     return emitOptionalError(loc, "wants [batch, positions, heads, features] that fit, got ", query, ", ", key, " and ",
                              value);
   if (!adaptor.getBias()) return success();
-  auto bias = shaped(adaptor.getBias());
+  auto bias = tensorType(adaptor.getBias());
   if (bias.getRank() != 4 || bias.getDimSize(2) != query.getDimSize(1) || bias.getDimSize(3) != key.getDimSize(1) ||
       (bias.getDimSize(0) != 1 && bias.getDimSize(0) != query.getDimSize(0)) ||
       (bias.getDimSize(1) != 1 && bias.getDimSize(1) != query.getDimSize(2)))
@@ -168,9 +168,9 @@ template <typename Adaptor> static LogicalResult checkAttention(std::optional<Lo
 LogicalResult ScaledAttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,
                                                   Types &results) {
   if (failed(checkAttention(loc, adaptor))) return failure();
-  auto query = shaped(adaptor.getQuery());
+  auto query = tensorType(adaptor.getQuery());
   auto q = query.getShape();
-  results.push_back(query.clone({q[0], q[1], q[2], shaped(adaptor.getValue()).getDimSize(3)}));
+  results.push_back(query.clone({q[0], q[1], q[2], tensorType(adaptor.getValue()).getDimSize(3)}));
   results.push_back(RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
   return success();
 }
@@ -182,14 +182,14 @@ LogicalResult ScaledAttentionGradOp::inferReturnTypes(MLIRContext *, std::option
 }
 
 LogicalResult MaxPoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor, Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
   return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
 }
 
 LogicalResult AveragePoolOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                               Types &results) {
-  auto x = shaped(adaptor.getX());
+  auto x = tensorType(adaptor.getX());
   if (x.getRank() < 3) return emitOptionalError(loc, "wants N, C and spatial dimensions, got ", x);
   return slide(loc, adaptor, x, adaptor.getKernel(), x.getDimSize(1), results);
 }
@@ -202,7 +202,7 @@ LogicalResult MaxPoolGradOp::inferReturnTypes(MLIRContext *, std::optional<Locat
 
 LogicalResult AveragePoolGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                                   Types &results) {
-  results.push_back(shaped(adaptor.getDy()).clone(adaptor.getInputShape()));
+  results.push_back(tensorType(adaptor.getDy()).clone(adaptor.getInputShape()));
   return success();
 }
 

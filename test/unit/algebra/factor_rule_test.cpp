@@ -4,7 +4,7 @@
 namespace cleave::dist {
 namespace {
 
-const Mesh mesh{{{"dp", 2}, {"tp", 4}}};
+const Mesh ruleMesh{{{"dp", 2}, {"tp", 4}}};
 
 // ([b,s,k],[k,n]) -> [b,s,n]
 FactorRule matmul() {
@@ -47,19 +47,19 @@ TEST(FactorRule, reductionsOfOtherKinds) {
 
 TEST(FactorRule, compoundDimensionsSplitByTheirMajorFactor) {
   EXPECT_EQ(operandSharding(splitHeads(4), {{}, {"tp"}, {}}, 0).str(), "[{},{tp}]");
-  EXPECT_FALSE(canSplit(mesh, splitHeads(4), 2, {"tp"}));
-  EXPECT_TRUE(canSplit(mesh, splitHeads(1), 2, {"tp"})); // nothing before it
+  EXPECT_FALSE(canSplit(ruleMesh, splitHeads(4), 2, {"tp"}));
+  EXPECT_TRUE(canSplit(ruleMesh, splitHeads(1), 2, {"tp"})); // nothing before it
   EXPECT_EQ(operandSharding(splitHeads(1), {{}, {}, {"tp"}}, 0).str(), "[{},{tp}]");
 }
 
 TEST(FactorRule, unevenAndWholeFactorsCannotBeSplit) {
   FactorRule rule = splitHeads(6);
-  EXPECT_FALSE(canSplit(mesh, rule, 1, {"tp"}));
-  EXPECT_TRUE(canSplit(mesh, rule, 1, {"dp"}));
-  EXPECT_FALSE(canSplit(mesh, rule, 1, {"dp", "tp"}));
+  EXPECT_FALSE(canSplit(ruleMesh, rule, 1, {"tp"}));
+  EXPECT_TRUE(canSplit(ruleMesh, rule, 1, {"dp"}));
+  EXPECT_FALSE(canSplit(ruleMesh, rule, 1, {"dp", "tp"}));
   rule.factors[0].kind = Factor::Whole;
-  EXPECT_FALSE(canSplit(mesh, rule, 0, {"dp"}));
-  EXPECT_TRUE(canSplit(mesh, rule, 0, {}));
+  EXPECT_FALSE(canSplit(ruleMesh, rule, 0, {"dp"}));
+  EXPECT_TRUE(canSplit(ruleMesh, rule, 0, {}));
 }
 
 FactorSharding infer(const FactorRule &rule, std::vector<std::string> operands, std::vector<std::string> results,
@@ -75,7 +75,7 @@ FactorSharding infer(const FactorRule &rule, std::vector<std::string> operands, 
       if (known) EXPECT_TRUE(Sharding::parse(text, sharding, error)) << error;
       (list == &operands ? in : out).push_back(known ? &sharding : nullptr);
     }
-  return inferFactorSharding(mesh, rule, in, out, priority);
+  return inferFactorSharding(ruleMesh, rule, in, out, priority);
 }
 
 TEST(FactorRule, inference) {

@@ -4,7 +4,7 @@
 namespace cleave::dist {
 namespace {
 
-Mesh mesh(const std::string &text) {
+Mesh meshOf(const std::string &text) {
   Mesh result;
   std::string error;
   EXPECT_TRUE(Mesh::parse(text, result, error)) << error;
@@ -19,7 +19,7 @@ std::string parseError(const std::string &text) {
 }
 
 TEST(Mesh, numbersDevicesRowMajor) {
-  Mesh m = mesh("dp=2,tp=4");
+  Mesh m = meshOf("dp=2,tp=4");
   EXPECT_EQ(m.numDevices(), 8);
   EXPECT_EQ(m.coordinate(5), (std::vector<int64_t>{1, 1}));
   EXPECT_EQ(m.axisSize("tp"), 4);
@@ -29,7 +29,7 @@ TEST(Mesh, numbersDevicesRowMajor) {
 }
 
 TEST(Mesh, indexFollowsTheOrderOfTheGroup) {
-  Mesh m = mesh("dp=2,tp=4");
+  Mesh m = meshOf("dp=2,tp=4");
   EXPECT_EQ(m.indexAlong(6, {"dp"}), 1);
   EXPECT_EQ(m.indexAlong(6, {"tp"}), 2);
   EXPECT_EQ(m.indexAlong(6, {"dp", "tp"}), 6);
@@ -38,7 +38,7 @@ TEST(Mesh, indexFollowsTheOrderOfTheGroup) {
 }
 
 TEST(Mesh, groupsHoldTheDeviceAtItsOwnIndex) {
-  Mesh m = mesh("a=2,b=3,c=2");
+  Mesh m = meshOf("a=2,b=3,c=2");
   EXPECT_EQ(m.group(0, {"b"}), (std::vector<int64_t>{0, 2, 4}));
   EXPECT_EQ(m.group(7, {"a", "c"}), (std::vector<int64_t>{0, 1, 6, 7}));
   for (const Axes &axes : std::vector<Axes>{{}, {"a"}, {"c", "a"}, {"b", "c"}, {"c", "b", "a"}})
@@ -51,7 +51,7 @@ TEST(Mesh, groupsHoldTheDeviceAtItsOwnIndex) {
 }
 
 TEST(Mesh, textRoundTrips) {
-  for (std::string text : {"dp=2,tp=4", "dp=1", "x_1=3,y=5,z=7", ""}) EXPECT_EQ(mesh(text).str(), text);
+  for (std::string text : {"dp=2,tp=4", "dp=1", "x_1=3,y=5,z=7", ""}) EXPECT_EQ(meshOf(text).str(), text);
 }
 
 TEST(Mesh, malformedTextsAreRefusedWithTheReason) {

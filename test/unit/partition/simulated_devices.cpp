@@ -1,4 +1,5 @@
 #include "test/unit/partition/simulated_devices.h"
+#include "compiler/partition/layouts.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -62,13 +63,6 @@ HostTensor block(const Mesh &mesh, const Sharding &layout, HostTensor t, int64_t
   for (size_t dim = 0; dim < layout.dims.size(); ++dim)
     t = part(t, dim, mesh.indexAlong(device, layout.dims[dim]), mesh.groupSize(layout.dims[dim]));
   return t;
-}
-
-Axes axesOf(Attribute attribute) {
-  Axes axes;
-  if (auto array = dyn_cast_or_null<ArrayAttr>(attribute))
-    for (auto name : array.getAsRange<StringAttr>()) axes.push_back(name.str());
-  return axes;
 }
 
 HostTensor constantOf(onnx::ConstantOp op) {

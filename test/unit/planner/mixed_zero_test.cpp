@@ -30,13 +30,13 @@ Problem chain(unsigned seed, int operations, int64_t length = 32) {
   return b.problem;
 }
 
-struct Enumerated {
+struct MixedPlans {
   double uniform = infinity, mixed = infinity; // the fastest that fits: one stage for all; any two
   double leanest = infinity, fastest = infinity, atFastest = 0;
 };
 
-void enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, int64_t microbatches,
-               double limit, Enumerated &result) {
+void enumerateMixes(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                    int64_t microbatches, double limit, MixedPlans &result) {
   ProblemFacts facts = gatherFacts(problem, constraints);
   Setting setting;
   setting.tp = *constraints.tp;
@@ -78,12 +78,13 @@ void enumerate(const Problem &problem, const Cluster &cluster, const Constraints
 }
 
 // With the microbatches asked for, or all that leave each device samples of its own.
-Enumerated enumerate(const Problem &problem, const Cluster &cluster, const Constraints &constraints, double limit) {
-  Enumerated result;
+MixedPlans enumerateMixes(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
+                          double limit) {
+  MixedPlans result;
   const int64_t dp = cluster.numDevices() / *constraints.tp;
   for (int64_t microbatches = 1; microbatches <= problem.batch / dp; ++microbatches)
     if (problem.batch % (microbatches * dp) == 0 && constraints.microbatches.value_or(microbatches) == microbatches)
-      enumerate(problem, cluster, constraints, microbatches, limit, result);
+      enumerateMixes(problem, cluster, constraints, microbatches, limit, result);
   return result;
 }
 
@@ -102,11 +103,11 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
     // Of one microbatch only those with ZeRO-2 and 3 hand gradients on.
     if (!isOpen) constraints.microbatches = seed < 16 ? 2 : 1;
     constraints.recompute = Recompute::None;
-    const Enumerated free = enumerate(problem, *cluster, constraints, infinity);
+    const MixedPlans free = enumerateMixes(problem, *cluster, constraints, infinity);
     for (double part : {0.2, 0.3, 0.7}) {
       const double limit = free.leanest + part * (free.atFastest - free.leanest);
       if (free.atFastest < 1.01 * free.leanest) continue;
-      const Enumerated all = enumerate(problem, *cluster, constraints, limit);
+      const MixedPlans all = enumerateMixes(problem, *cluster, constraints, limit);
       if (all.uniform == infinity) continue; // stages are mixed where one for all fits
       Cluster small = *cluster;
       small.device.memoryBytes *= limit / usableMemory(*cluster);

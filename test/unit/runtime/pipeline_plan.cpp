@@ -22,7 +22,7 @@ planner::PipelineSchedule tableOf(const PipelineShape &shape) {
   return std::move(*table);
 }
 
-enum Kernel { Relu, ReluGradient, Mse, Sgd, Add };
+enum class Kernel { Relu, ReluGradient, Mse, Sgd, Add };
 
 // What one pipeline rank runs.
 class RankBuilder {
@@ -123,7 +123,7 @@ private:
   void launch(plan::Fragment &fragment, const std::string &name, Kernel kernel, std::vector<plan::Buffer> buffers,
               std::vector<int64_t> scalars = {}, int64_t extent = 0) {
     plan::Launch &l = *command(fragment, name).mutable_launch();
-    l.set_kernel(kernel);
+    l.set_kernel(static_cast<int>(kernel));
     for (const plan::Buffer &one : buffers) *l.add_buffers() = one;
     for (int64_t scalar : scalars) l.add_scalars()->set_base(scalar);
     l.set_extent(extent ? extent : byteSize(buffers.back()) / 4);
@@ -194,11 +194,12 @@ private:
     if (!f.commands().empty() && f.commands(0).has_transfer()) f.mutable_commands(1)->add_wait_events(1);
     if (isLast(stage)) {
       input(f, "t", target);
-      launch(f, "loss", Mse, {s.y, target, s.dy, lossPart}, {local * w, shape.microbatches * shape.rows * w}, 1);
-      launch(f, "loss", Add, {lossSum, lossPart, lossSum});
+      launch(f, "loss", Kernel::Mse, {s.y, target, s.dy, lossPart}, {local * w, shape.microbatches * shape.rows * w},
+             1);
+      launch(f, "loss", Kernel::Add, {lossSum, lossPart, lossSum});
       return;
     }
-    launch(f, "relu" + std::to_string(stage), Relu, {scratch, s.y});
+    launch(f, "relu" + std::to_string(stage), Kernel::Relu, {scratch, s.y});
     if (rankOf(stage + 1) == rank) return;
     f.mutable_commands(f.commands_size() - 1)->set_record_event(2);
     transfer(f, "send y" + std::to_string(stage), false, rankOf(stage + 1), s.y, 2 * stage, 2, 3);
@@ -221,7 +222,7 @@ private:
       bool fetches = shape.offload && !isLast(stage);
       if (fetches) copy(f, "fetch y" + std::to_string(stage), 3, s.away, back, 0, 4);
       if (!isLast(stage)) {
-        launch(f, "relu" + std::to_string(stage), ReluGradient, {s.dy, fetches ? back : s.y, s.dz});
+        launch(f, "relu" + std::to_string(stage), Kernel::ReluGradient, {s.dy, fetches ? back : s.y, s.dz});
         plan::Command &relu = *f.mutable_commands(f.commands_size() - 1);
         if (receives) relu.add_wait_events(1);
         if (fetches) relu.add_wait_events(4);
@@ -257,7 +258,7 @@ private:
     plan::Command &check = command(f, "loss");
     *check.mutable_check_finite()->mutable_buffer() = loss;
     check.mutable_check_finite()->set_what("the loss");
-    for (auto &[stage, s] : stages) launch(f, "sgd", Sgd, {s.g, lr, s.w});
+    for (auto &[stage, s] : stages) launch(f, "sgd", Kernel::Sgd, {s.g, lr, s.w});
     std::vector<plan::Buffer> zeroed{lossSum};
     for (auto &[stage, s] : stages) zeroed.push_back(s.g);
     for (const plan::Buffer &one : zeroed) {
