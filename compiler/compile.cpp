@@ -65,6 +65,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
   planned.warnings = planned.pipeline->warnings();
   planned.notes = request.notes;
+  planned.notes.insert(planned.notes.end(), planned.pipeline->notes().begin(), planned.pipeline->notes().end());
   if (request.recipe.precision == recipe::Precision::Tf32 && request.cluster.device.isCpu())
     planned.warnings.push_back("precision tf32 is fp32 on a CPU: only NVIDIA GPUs have it");
   for (const std::string &warning : planned.warnings) request.warn(warning);

@@ -115,6 +115,8 @@ Status Pipeline::importModel() {
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
     warned.push_back(note.str());
+  for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.sharing").getAsRange<StringAttr>())
+    noted.push_back(note.str());
   dump("import");
   return run("initialize",
              [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });

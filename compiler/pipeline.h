@@ -42,6 +42,8 @@ public:
   mlir::ModuleOp step() { return *module; }
   // What the passes warned of, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
+  // What was decided of the model: which shared initializers are one parameter.
+  const std::vector<std::string> &notes() const { return noted; }
 
 private:
   Status readModel();
@@ -56,7 +58,7 @@ private:
   const CompileRequest &request;
   mlir::MLIRContext context;
   std::string diagnostics;
-  std::vector<std::string> warned;
+  std::vector<std::string> warned, noted;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::string batchName; // the symbolic dimension that counts samples; empty: the batch is fixed
   int64_t samples = 1, exportedSamples = 1;

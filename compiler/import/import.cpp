@@ -30,6 +30,7 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
   module->setAttr("onnx.ir_version", builder.getI64IntegerAttr(model.proto.ir_version()));
   module->setAttr("onnx.opset", builder.getI64IntegerAttr(standard == model.opsets.end() ? 0 : standard->second));
   module->setAttr("onnx.ties", strings(builder, table.ties));
+  module->setAttr("onnx.sharing", strings(builder, table.sharing));
   module->setAttr("onnx.notes", strings(builder, table.notes));
   module->setAttr("onnx.missing_files", strings(builder, missing));
   return Status::ok();

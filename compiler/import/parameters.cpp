@@ -77,6 +77,7 @@ public:
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
     collectModules();
+    collectMerged();
     mergeEqualMatrices();
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
@@ -179,6 +180,7 @@ private:
             fmt::format("'{}' holds the same numbers as '{}'{}: one parameter (an embedding and its head); "
                         "`ties: as_exported` separates them",
                         headName, tableName, same ? "" : " transposed"));
+        table.sharing.push_back(table.ties.back());
       }
     }
   }
@@ -221,11 +223,26 @@ private:
       table.ties.push_back(fmt::format("'{}' was made from '{}'{}: one parameter with '{}'; `ties: as_exported` "
                                        "separates them",
                                        name, origin, same || target != origin ? "" : ", transposed", target));
+      table.sharing.push_back(table.ties.back());
     }
   }
 
   static bool isTransposedShape(const StoredTensor &a, const StoredTensor &b) {
     return a.dataType == b.dataType && a.shape.size() == 2 && b.shape == std::vector{a.shape[1], a.shape[0]};
+  }
+
+  void collectMerged() {
+    std::set<std::string> held;
+    for (const auto &[name, initializer] : initializers) {
+      held.insert(name);
+      const std::vector<std::string> &origins = statementOf(name).foldedFrom;
+      held.insert(origins.begin(), origins.end());
+    }
+    for (const auto &[name, statement] : statements) {
+      if (statement.kind != ExporterStatement::Kind::Parameter) continue;
+      merged.isKnown = true;
+      if (!held.contains(name)) merged.names.insert(name);
+    }
   }
 
   // What exporters copy and transpose, and seldom compute with.
@@ -288,14 +305,15 @@ private:
                       model.path, name));
     std::vector<std::vector<Use>> groups = {uses};
     if (parameter.trainable) {
-      std::string decision;
+      TieDecision decision;
       groups = groupUses(
           index, initializer.tensor, uses, options.ties, [&](const std::string &v) { return isMatrix(v); },
           [&](const std::string &v) {
             return statementOf(v).kind == ExporterStatement::Kind::Parameter && !initializers.contains(v);
           },
-          decision);
-      if (!decision.empty()) table.ties.push_back(decision);
+          merged, decision);
+      if (!decision.text.empty()) table.ties.push_back(decision.text);
+      if (decision.isGuess) table.sharing.push_back(decision.text);
     }
     for (size_t i = 0; i < groups.size(); ++i) {
       Parameter copy = parameter;
@@ -538,6 +556,7 @@ private:
   const recipe::ParameterPatterns intended;
   GraphIndex index;
   const ExporterStatements statements;
+  MergedParameters merged; // known once the initializers are
   ParameterTable table;
   std::map<std::string, Initializer> initializers;
   std::vector<std::string> order;

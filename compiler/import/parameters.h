@@ -54,6 +54,7 @@ struct ParameterTable {
   std::map<std::pair<size_t, int>, Reading> byUse; // overrides byValue: untied copies
   std::vector<bool> dissolved;                     // by node: an Identity of an initializer, not built
   std::vector<std::string> ties;                   // decisions, in words
+  std::vector<std::string> sharing;                // those that change what the file shares, and guesses
   std::vector<std::string> notes;                  // of parameters that the exporter has computed away
 };
 

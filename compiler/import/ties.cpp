@@ -165,6 +165,64 @@ std::vector<std::vector<Use>> groupByCopy(const GraphIndex &index, const std::st
   return copies;
 }
 
+// "norm" of "norm.weight"; "" of what stands in no module.
+std::string moduleOfParameter(const std::string &name) {
+  const size_t end = name.rfind('.');
+  return end == std::string::npos ? "" : name.substr(0, end);
+}
+
+// TorchScript calls a module that runs again "norm_1", or "layers.0_1" in a list.
+bool runsAgain(const std::string &module, const std::string &own) {
+  const std::vector<std::string> parts = partsOf(module), names = partsOf(own);
+  auto isSame = [](const std::string &part, const std::string &name) {
+    return part == name || (part.starts_with(name + "_") && isPlace(part.substr(name.size() + 1)));
+  };
+  return parts.size() == names.size() && std::ranges::equal(parts, names, isSame);
+}
+
+// Are all uses in the module that the parameter is called after?
+bool isOfOneModule(const GraphIndex &index, const std::string &name, const std::vector<Use> &uses) {
+  const std::string own = moduleOfParameter(name);
+  return std::ranges::all_of(uses, [&](const Use &use) {
+    const FlatNode &node = index.flat.nodes[use.node];
+    return node.name.starts_with('/') && runsAgain(moduleOf(node), own);
+  });
+}
+
+// Uses by module: one whose parameters were merged away has its own; all others read the initializer's. In a module
+// from which several are gone, operands of one operator are one parameter each, and elementwise operators those of
+// their layers.
+std::vector<std::vector<Use>> groupByModule(const GraphIndex &index, const std::string &name,
+                                            const std::vector<Use> &uses, const IsMatrix &isMatrix,
+                                            const MergedParameters &merged) {
+  const std::string own = moduleOfParameter(name);
+  std::vector<std::pair<std::string, std::vector<Use>>> modules = {{own, {}}};
+  for (const std::vector<Use> &ofNode : groupByNode(index, uses)) {
+    std::string module = moduleOf(index.flat.nodes[ofNode.front().node]);
+    if (!merged.isIn(module)) module = own;
+    auto home = std::ranges::find(modules, module, &std::pair<std::string, std::vector<Use>>::first);
+    if (home == modules.end()) home = modules.insert(modules.end(), {module, {}});
+    home->second.insert(home->second.end(), ofNode.begin(), ofNode.end());
+  }
+  std::vector<std::vector<Use>> result;
+  for (const auto &[module, ofModule] : modules) {
+    if (ofModule.empty()) continue;
+    if (!merged.isIn(module)) {
+      result.push_back(ofModule);
+      continue;
+    }
+    std::map<std::pair<std::string, int>, std::vector<Use>> byOperand;
+    std::vector<Use> elementwise;
+    for (const Use &use : ofModule) {
+      const ::onnx::NodeProto &node = nodeOf(index, use);
+      (oneMeaning(node) ? elementwise : byOperand[{node.op_type(), use.operand}]).push_back(use);
+    }
+    for (auto &[operand, group] : byOperand) result.push_back(std::move(group));
+    for (std::vector<Use> &group : groupByLayer(index, elementwise, isMatrix)) result.push_back(std::move(group));
+  }
+  return result;
+}
+
 std::string nodeNames(const GraphIndex &index, const std::vector<Use> &uses) {
   std::vector<std::string> names;
   for (const Use &use : uses) {
@@ -179,6 +237,10 @@ std::string nodeNames(const GraphIndex &index, const std::vector<Use> &uses) {
 }
 
 } // namespace
+
+bool MergedParameters::isIn(const std::string &module) const {
+  return std::ranges::any_of(names, [&](const std::string &name) { return moduleOfParameter(name) == module; });
+}
 
 GraphIndex::GraphIndex(const FlatGraph &flat) : flat(flat) {
   for (size_t i = 0; i < flat.nodes.size(); ++i) {
@@ -232,40 +294,41 @@ std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, cons
 
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        const IsGone &isGone, std::string &decision) {
-  decision.clear();
+                                        const IsGone &isGone, const MergedParameters &merged, TieDecision &decision) {
+  decision = {};
   std::vector<std::vector<Use>> byNode = groupByNode(index, uses);
   if (byNode.size() <= 1) return {uses};
-  std::string of = fmt::format("'{}' is shared by {}: ", tensor.name, nodeNames(index, uses));
+  const std::string of = fmt::format("'{}' is shared by {}: ", tensor.name, nodeNames(index, uses));
+  auto one = [&](const std::string &why, bool isGuess = false) {
+    decision = {of + fmt::format("one parameter ({}); `ties: none` separates them", why), isGuess};
+    return std::vector<std::vector<Use>>{uses};
+  };
+  auto several = [&](std::vector<std::vector<Use>> groups, const std::string &why) {
+    if (groups.size() == 1) return one("the layer around it is shared too");
+    decision = {of + fmt::format("{} parameters ({}); `ties: as_exported` keeps one", groups.size(), why), true};
+    return groups;
+  };
   if (ties == recipe::Ties::AsExported) {
-    decision = of + "one parameter (ties: as_exported)";
+    decision.text = of + "one parameter (ties: as_exported)";
     return {uses};
   }
   if (ties == recipe::Ties::None) {
-    decision = of + fmt::format("{} parameters (ties: none)", byNode.size());
+    decision.text = of + fmt::format("{} parameters (ties: none)", byNode.size());
     return byNode;
   }
-  bool embeddingAndHead = readByGather(index, uses) && readByProduct(index, uses);
-  bool mergedConstant = allEqual(tensor) || (!tensor.bytes && tensor.shape.size() <= 1);
-  if (std::vector<std::vector<Use>> copies = groupByCopy(index, tensor.name, uses, isMatrix, isGone);
-      !embeddingAndHead && copies.size() > 1) {
-    decision = of + fmt::format("{} parameters (of modules that are copies of one another: merged by the exporter); "
-                                "`ties: as_exported` keeps one",
-                                copies.size());
-    return copies;
-  }
-  if (embeddingAndHead || !mergedConstant) {
-    decision = of + fmt::format("one parameter ({}); `ties: none` separates them",
-                                embeddingAndHead ? "an embedding and its head" : "its values are not a constant's");
-    return {uses};
-  }
+  if (readByGather(index, uses) && readByProduct(index, uses)) return one("an embedding and its head");
+  if (std::vector<std::vector<Use>> copies = groupByCopy(index, tensor.name, uses, isMatrix, isGone); copies.size() > 1)
+    return several(std::move(copies), "of modules that are copies of one another: merged by the exporter");
+  if (!allEqual(tensor) && (tensor.bytes || tensor.shape.size() > 1)) return one("its values are not a constant's");
+  if (merged.isKnown && merged.names.empty()) return one("the file has every parameter that its exporter lists");
   std::vector<std::vector<Use>> layers = groupByLayer(index, uses, isMatrix);
-  const char *reason =
-      tensor.bytes ? "all elements are equal: merged by the exporter" : "one-dimensional: merged by the exporter";
-  decision = of + (layers.size() == 1
-                       ? std::string("one parameter (the layer around it is shared too)")
-                       : fmt::format("{} parameters ({}); `ties: as_exported` keeps one", layers.size(), reason));
-  return layers;
+  if (merged.isKnown && layers.size() > 1)
+    return several(groupByModule(index, tensor.name, uses, isMatrix, merged),
+                   "of modules whose own ones the file lacks: merged by the exporter");
+  if (isOfOneModule(index, tensor.name, uses)) return one("one module reads it each time");
+  if (tensor.elements() == 1) return one("a single number, and nothing tells that the exporter merged it", true);
+  return several(std::move(layers), tensor.bytes ? "all elements are equal: merged by the exporter"
+                                                 : "one-dimensional: merged by the exporter");
 }
 
 } // namespace cleave::import_

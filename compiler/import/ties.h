@@ -1,6 +1,7 @@
 // Which uses of one initializer are one parameter, and which initializers are one. See parameters.h for the cases.
 #pragma once
 #include "compiler/import/parameters.h"
+#include <set>
 
 namespace cleave::import_ {
 
@@ -29,10 +30,19 @@ std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, cons
 
 // Whether the exporter lists a parameter of this name that the file has not.
 using IsGone = std::function<bool(const std::string &name)>;
-// Cuts the uses of one trained initializer into groups that are one parameter each; `decision` tells in words, "" when
-// there was nothing to decide.
+// Parameters that an exporter lists and that no initializer was made from: they were merged with equal ones.
+struct MergedParameters {
+  bool isKnown = false; // the exporter lists its parameters
+  std::set<std::string> names = {};
+  bool isIn(const std::string &module) const; // directly: "norm.weight" is in "norm"
+};
+struct TieDecision {
+  std::string text = {}; // "" when there was nothing to decide
+  bool isGuess = false;  // or one that changes what the file shares: `compile` tells it
+};
+// Cuts the uses of one trained initializer into groups that are one parameter each.
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        const IsGone &isGone, std::string &decision);
+                                        const IsGone &isGone, const MergedParameters &merged, TieDecision &decision);
 
 } // namespace cleave::import_

@@ -14,6 +14,7 @@ struct Recurrence {
   Value w, r, inputBias, recurrentBias; // of one direction: [gates * hidden, ...]; biases may be null
   Value h, c, peephole;                 // [batch, hidden]; c and peephole may be null
   int64_t hidden;
+  bool isRelu = false; // RNN: instead of tanh
 };
 
 // Rows [gate * hidden, (gate + 1) * hidden) along the last dimension.
@@ -61,7 +62,17 @@ void stepGru(Node &n, Recurrence &r, Value input) { // gates: update, reset, hid
   r.h = n.b.add(fresh, n.b.mul(z, n.b.sub(r.h, fresh)));
 }
 void stepRnn(Node &n, Recurrence &r, Value input) {
-  r.h = tanh(n, plus(n, n.b.add(input, product(n, r.h, r.r)), r.recurrentBias));
+  Value sum = plus(n, n.b.add(input, product(n, r.h, r.r)), r.recurrentBias);
+  r.h = r.isRelu ? n.b.unary<onnx::ReluOp>(sum) : tanh(n, sum);
+}
+
+// Are activations told, for each direction, and are they these, in whatever case they are written?
+bool areActivations(Node &n, std::initializer_list<StringRef> names) {
+  auto told = dyn_cast_or_null<ArrayAttr>(n.attribute("activations"));
+  if (!told || told.empty() || told.size() % names.size() != 0) return false;
+  for (auto [i, name] : llvm::enumerate(told.getAsRange<StringAttr>()))
+    if (!name.getValue().equals_insensitive(names.begin()[i % names.size()])) return false;
+  return true;
 }
 
 // Row `direction` of a tensor whose first dimension counts directions.
@@ -75,8 +86,13 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
   int64_t length = shapeOf(x)[0], batch = shapeOf(x)[1];
   if (length > longestSequence)
     n.fail("unrolls " + Twine(length) + " steps; at most " + Twine(longestSequence) + " are supported");
-  if (n.attribute("activations") || n.attribute("clip") || n.integer("input_forget", 0))
-    n.fail("only the default activations are supported, without clip and input_forget");
+  const bool isRelu = gates == 1 && areActivations(n, {"Relu"});
+  const bool isDefault = gates == 4   ? areActivations(n, {"Sigmoid", "Tanh", "Tanh"})
+                         : gates == 3 ? areActivations(n, {"Sigmoid", "Tanh"})
+                                      : areActivations(n, {"Tanh"});
+  if (n.attribute("activations") && !isDefault && !isRelu)
+    n.fail("only the default activations, and Relu of an RNN, are supported");
+  if (n.attribute("clip") || n.integer("input_forget", 0)) n.fail("clip and input_forget are not supported");
   if (n.has(4))
     for (int64_t given : n.constantInts(4))
       if (given != length) n.fail("sequence_lens must all be the whole length");
@@ -89,6 +105,7 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
   Values outputs, lastH, lastC; // per direction
   for (int64_t d = 0; d < directions; ++d) {
     Recurrence r{x, ofDirection(n, n.in(1), d), ofDirection(n, n.in(2), d), {}, {}, initial(5, d), {}, {}, hidden};
+    r.isRelu = isRelu;
     if (n.has(3)) {
       Value both = ofDirection(n, n.in(3), d);
       r.inputBias = n.b.slice(both, 0, 0, gates * hidden);

@@ -6,12 +6,12 @@
 namespace cleave::codegen {
 namespace {
 
-using llvm::Type;
-using llvm::Value;
-
-bool isNarrow(const Type *type) { return type->getScalarType()->is16bitFPTy(); }
+bool isNarrow(const llvm::Type *type) { return type->getScalarType()->is16bitFPTy(); }
 
 class InSingle {
+  using Type = llvm::Type;
+  using Value = llvm::Value;
+
 public:
   InSingle(llvm::Instruction &instruction, bool converts) : one(instruction), b(&instruction), converts(converts) {}
 
@@ -175,7 +175,7 @@ void computeNarrowFloatsInSingle(llvm::Module &module, bool converts) {
   for (llvm::Function &function : module)
     for (llvm::Instruction &one : llvm::make_early_inc_range(llvm::instructions(function)))
       if (touchesNarrow(one))
-        if (Value *wide = InSingle(one, converts).result()) {
+        if (llvm::Value *wide = InSingle(one, converts).result()) {
           one.replaceAllUsesWith(wide);
           one.eraseFromParent();
         }

@@ -103,6 +103,61 @@ TEST(Ties, BiasesOfCopiedLayersAreUntied) {
   }
 }
 
+void inModule(ModelBuilder &model, int node, const std::string &scopes) {
+  ::onnx::StringStringEntryProto *entry = model.proto.mutable_graph()->mutable_node(node)->add_metadata_props();
+  entry->set_key("pkg.torch.onnx.name_scopes");
+  entry->set_value(scopes);
+}
+
+// One normalization behind two layers: the exporter lists its parameters once, and the file has them all. A second one
+// whose parameters are listed, and not in the file, has its own.
+TEST(Ties, ListedParametersTellWhatWasMerged) {
+  for (bool isMerged : {false, true}) {
+    ModelBuilder model;
+    model.input("x", {-1, 4});
+    model.weight("a.weight", {4, 4});
+    model.weight("b.weight", {4, 4});
+    model.filled("norm.weight", {4}, 1);
+    model.filled("norm.bias", {4}, 0);
+    model.filled("scale", {}, 2);
+    for (const char *name : {"a.weight", "b.weight", "norm.weight", "norm.bias", "scale"})
+      model.sign(std::string("p: PARAMETER target='") + name + "'");
+    if (isMerged)
+      for (const char *name : {"other.weight", "other.bias"})
+        model.sign(std::string("p: PARAMETER target='") + name + "'");
+    model.node("MatMul", {"x", "a.weight"}, {"a"});
+    model.node("LayerNormalization", {"a", "norm.weight", "norm.bias"}, {"c"});
+    model.node("MatMul", {"x", "b.weight"}, {"b"});
+    model.node("LayerNormalization", {"b", "norm.weight", "norm.bias"}, {"d"});
+    model.node("Mul", {"c", "scale"}, {"e"});
+    model.node("Mul", {"d", "scale"}, {"f"});
+    model.node("Add", {"e", "f"}, {"y"});
+    model.output("y");
+    inModule(model, 1, "['', 'norm', 'layer_norm']");
+    inModule(model, 3, isMerged ? "['', 'other', 'layer_norm_1']" : "['', 'norm', 'layer_norm_1']");
+    for (int node : {4, 5}) inModule(model, node, "['', 'mul']");
+    Imported seen = model.import();
+    EXPECT_EQ(params(seen).size(), isMerged ? 7u : 5u);
+    EXPECT_EQ(seen.text.find("onnx.sharing = []") == std::string::npos, isMerged);
+    EXPECT_EQ(seen.text.find("of modules whose own ones the file lacks") != std::string::npos, isMerged);
+  }
+}
+
+// TorchScript's module names tell the same: a module that runs again is called "gate_1".
+TEST(Ties, AScaleOfOneModuleIsOneParameter) {
+  ModelBuilder model;
+  model.input("x", {-1, 4});
+  model.filled("gate.scale", {4}, 2);
+  model.weight("w", {4, 4});
+  model.node("Mul", {"x", "gate.scale"}, {"a"})->set_name("/gate/Mul");
+  model.node("MatMul", {"a", "w"}, {"b"});
+  model.node("Mul", {"b", "gate.scale"}, {"y"})->set_name("/gate_1/Mul");
+  model.output("y");
+  Imported seen = model.import();
+  EXPECT_THAT(params(seen), ElementsAre("gate.scale", "w"));
+  EXPECT_THAT(seen.text, HasSubstr("one module reads it each time"));
+}
+
 TEST(Ties, OnesOfManyLayerNormsAreUntied) {
   ModelBuilder model;
   model.input("x", {-1, 4});
