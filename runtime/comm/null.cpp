@@ -2,6 +2,7 @@
 #include "runtime/device/null/null_device.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/routine.h"
+#include <ranges>
 #include <set>
 
 namespace cleave::runtime {
@@ -13,9 +14,8 @@ NullFabric::NullFabric(const plan::Plan &plan, dist::Mesh meshOfPlan) : mesh(std
 }
 
 std::vector<int64_t> NullFabric::localDevices() const {
-  std::vector<int64_t> devices;
-  for (const auto &[device, bell] : bells) devices.push_back(device);
-  return devices;
+  auto devices = std::views::keys(bells);
+  return {devices.begin(), devices.end()};
 }
 
 Result<Prepared> NullFabric::prepare(int64_t, int, const plan::Collective &collective) {
