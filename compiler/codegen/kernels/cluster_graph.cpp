@@ -13,7 +13,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-constexpr size_t maxOps = 96; // keeps one kernel's code and registers within reason
 // Statistics of rows, scalars: kept without a second thought; and what is no more than a page beside any result.
 constexpr int64_t smallBytes = 65536, fewBytes = 4096;
 
@@ -117,6 +116,7 @@ std::vector<SmallVector<Operation *>> ClusterGraph::run() {
   for (Operation &op : block) {
     if (!isClusterOp(&op)) continue;
     clusterOfOp[&op] = clusters.size();
+    places.push_back(position[&op]);
     std::optional<Attribute> rule = keepsRules ? ruleOf(&op) : std::nullopt;
     if (rule && !*rule && waiting.contains(&op)) rule = UnitAttr::get(op.getContext());
     clusters.push_back({{&op}, rule});
@@ -332,54 +332,5 @@ void ClusterGraph::mergeReadersOfReplaced() {
 }
 
 bool ClusterGraph::reduces(int cluster) const { return llvm::any_of(clusters[cluster].ops, isReduction); }
-
-bool ClusterGraph::tryMerge(int a, int b) {
-  Cluster &first = clusters[a], &second = clusters[b];
-  if (labels[first.ops.front()] != labels[second.ops.front()]) return false;
-  if (first.rule && second.rule && *first.rule != *second.rule) return false;
-  if (first.ops.size() + second.ops.size() > maxOps) return false;
-  SmallVector<Operation *> ops(first.ops);
-  ops.append(second.ops);
-  llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
-  SmallVector<Value> outputs = outputsOfCluster(ops);
-  llvm::SmallPtrSet<Operation *, 32> inside(ops.begin(), ops.end());
-  llvm::SmallDenseSet<Value> inputs;
-  for (Operation *op : ops)
-    for (Value operand : op->getOperands())
-      if (!inside.contains(operand.getDefiningOp())) inputs.insert(operand);
-  if (inputs.size() + outputs.size() > maxBuffers) return false;
-  if (!KernelDomain::of(ops, outputs)) return false;
-  if (makesCycle(a, b)) return false;
-  for (Operation *op : second.ops) clusterOfOp[op] = a;
-  first.ops = std::move(ops);
-  if (!first.rule) first.rule = second.rule;
-  second.ops.clear();
-  return true;
-}
-
-// Does a path lead out of the two clusters and back into them? It can only pass through clusters of the same label.
-bool ClusterGraph::makesCycle(int a, int b) {
-  int64_t label = labels[clusters[a].ops.front()];
-  SmallVector<int> work;
-  llvm::SmallDenseSet<int> seen;
-  auto isOurs = [&](int cluster) { return cluster == a || cluster == b; };
-  bool found = false;
-  auto follow = [&](int cluster, bool isStart) {
-    for (Operation *op : clusters[cluster].ops)
-      for (Operation *user : op->getUsers()) {
-        int next = clusterOf(user);
-        if (next < 0 || labels[user] != label) continue;
-        if (isOurs(next)) {
-          found |= !isStart;
-          continue;
-        }
-        if (seen.insert(next).second) work.push_back(next);
-      }
-  };
-  follow(a, true);
-  follow(b, true);
-  while (!work.empty() && !found) follow(work.pop_back_val(), false);
-  return found;
-}
 
 } // namespace cleave::codegen

@@ -43,7 +43,8 @@ private:
   void mergeReadersOfReplaced();
   bool reduces(int cluster) const;
   bool tryMerge(int a, int b);
-  bool makesCycle(int a, int b);
+  bool takeOnePlace(int a, int b);
+  bool between(int from, int to, llvm::SmallVectorImpl<int> &passed) const;
   int clusterOf(mlir::Operation *op) const;
   bool isWorthKernel(const Cluster &cluster) const;
 
@@ -52,6 +53,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int> clusterOfOp;
   llvm::DenseSet<mlir::Operation *> waiting; // for one sign that decides whether there is an update
   std::vector<Cluster> clusters;
+  std::vector<int64_t> places; // of clusters, in an order in which each stands behind those of its label that it reads
 };
 
 // Whether the op may join a kernel where it stands: a Transpose only if it keeps the innermost dimension, because
