@@ -5,12 +5,13 @@
 //   error: reads a value whose bytes 128..256 hold the result of 'plan.launch' by then
 //
 // A collective's operands must still be there when compute has waited for it, and its results count from its start.
-// Also: everything lies inside the arena, persistent tensors hold their own or their stored value at the end, and the
-// sequence of every group counts up.
+// Also: everything lies inside the arena, persistent tensors hold their own or their stored value at the end, the
+// sequence of every group counts up, and no kernel has more buffers than it may.
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/emit_command.h"
+#include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/StringMap.h"
@@ -238,6 +239,12 @@ struct VerifyPlan : PassWrapper<VerifyPlan, OperationPass<ModuleOp>> {
       getOperation().emitError("has no plan.arena_bytes: run plan-memory first");
       return signalPassFailure();
     }
+    for (auto kernel : getOperation().getOps<plan::KernelOp>())
+      if (size_t buffers = kernel.getTensorArguments().size() + kernel.getYield().getNumOperands();
+          buffers > maxBuffers) {
+        kernel.emitOpError() << "has " << buffers << " buffers; " << maxBuffers << " are the most";
+        return signalPassFailure();
+      }
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
           failed(FragmentCheck(function, arena[programOf(function)], host ? host[programOf(function)] : 0, arena.size())

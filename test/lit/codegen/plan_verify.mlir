@@ -79,3 +79,10 @@ module attributes {plan.arena_bytes = array<i64: 1280>} {
     return %c, %e : tensor<128xf32>, tensor<64xf32>
   }
 }
+
+// -----
+
+module attributes {plan.arena_bytes = array<i64: 512>} {
+  // expected-error @+1 {{has 29 buffers; 28 are the most}}
+  plan.kernel @k(%a0: tensor<4xf32>, %a1: tensor<4xf32>, %a2: tensor<4xf32>, %a3: tensor<4xf32>, %a4: tensor<4xf32>, %a5: tensor<4xf32>, %a6: tensor<4xf32>, %a7: tensor<4xf32>, %a8: tensor<4xf32>, %a9: tensor<4xf32>, %a10: tensor<4xf32>, %a11: tensor<4xf32>, %a12: tensor<4xf32>, %a13: tensor<4xf32>, %a14: tensor<4xf32>, %a15: tensor<4xf32>, %a16: tensor<4xf32>, %a17: tensor<4xf32>, %a18: tensor<4xf32>, %a19: tensor<4xf32>, %a20: tensor<4xf32>, %a21: tensor<4xf32>, %a22: tensor<4xf32>, %a23: tensor<4xf32>, %a24: tensor<4xf32>, %a25: tensor<4xf32>, %a26: tensor<4xf32>, %a27: tensor<4xf32>) { plan.yield %a0 : tensor<4xf32> }
+}
