@@ -3,8 +3,8 @@
 
     gpu_plans.py --build BUILD [--models a,b]
 
-A plan for two nodes of eight H100s must pass `cleave verify --static`, which also takes every device through a step on
-the null driver; one for a single A100 must assemble. golden.py --gpu compares numbers.
+A plan for two nodes of eight H100s must pass `cleave verify --static`, which also takes a device of every program through
+a step on the null driver; one for a single A100 must assemble. golden.py --gpu compares numbers.
 """
 import argparse
 import pathlib
