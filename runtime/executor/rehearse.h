@@ -1,6 +1,6 @@
-// A plan run without memory: a device of every program prepares all its commands on the null driver and goes through
-// its routines once, with their events and the waits between streams. Finds what only shows when a plan is opened, on
-// any machine, however large the model and the mesh are.
+// A plan verified (verify.h) and run without memory: a device of every program prepares all its commands on the null
+// driver and goes through its routines once, with their events and the waits between streams. Finds what only shows
+// when a plan is opened, on any machine, however large the model and the mesh are.
 //
 //   Status sound = rehearse(plan);    // "rank 3, command 'h.0.attn' (launch): ..."
 #pragma once

@@ -113,20 +113,25 @@ public:
     std::vector<size_t> kinds;
     for (const plan::Action &action : routine.actions()) kinds.push_back(kindOf(action));
     conflicts.assign(kindBytes.size() * used.size() * kindBytes.size() * used.size(), unknown);
+    std::vector<int> newest(kindBytes.size(), -1); // of the actions so far, of each kind
+    std::vector<size_t> recent;                    // the kinds that were there, that of the newest action first
     int known[numLanes][numLanes]; // by lane and other lane: the last action whose commands there are done
     for (auto &row : known) std::fill(row, row + numLanes, -1);
-    for (int a = 0; a < routine.actions_size(); ++a)
+    for (int a = 0; a < routine.actions_size(); ++a) {
+      const size_t kind = kinds[static_cast<size_t>(a)];
       for (size_t l = 0; l < used.size(); ++l) {
         auto lane = static_cast<size_t>(used[l]);
-        const LaneBytes &mine = bytesOn(kinds[static_cast<size_t>(a)], l);
+        const LaneBytes &mine = bytesOn(kind, l);
         auto &list = waits[static_cast<size_t>(a)][lane];
         if (mine.touches.empty()) continue;
         for (size_t o = 0; o < used.size(); ++o) {
           auto other = static_cast<size_t>(used[o]);
           if (other == lane) continue;
           int least = INT32_MAX, last = -1;
-          for (int b = a - 1; b > known[lane][other] && least > -1; --b) {
-            int item = conflict(kinds[static_cast<size_t>(a)], l, kinds[static_cast<size_t>(b)], o);
+          for (size_t earlier : recent) { // older actions of its kind say no more
+            const int b = newest[earlier];
+            if (b <= known[lane][other] || least == -1) break;
+            int item = conflict(kind, l, earlier, o);
             if (item >= least) continue;
             least = item;
             last = std::max(last, b);
@@ -138,6 +143,10 @@ public:
         }
         std::sort(list.begin(), list.end(), [](const ActionWait &x, const ActionWait &y) { return x.item < y.item; });
       }
+      newest[kind] = a;
+      std::erase(recent, kind);
+      recent.insert(recent.begin(), kind);
+    }
     return waits;
   }
 

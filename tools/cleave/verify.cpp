@@ -19,8 +19,7 @@ struct VerifyOptions {
 int runVerify(const VerifyOptions &options) {
   auto plan = runtime::readPlanFile(options.plan);
   if (!plan) return fail(plan.status());
-  Status valid = runtime::verifyPlan(*plan);
-  if (valid && options.onlyStatic) valid = runtime::rehearse(*plan);
+  Status valid = options.onlyStatic ? runtime::rehearse(*plan) : runtime::verifyPlan(*plan);
   if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
   if (!options.json)
     fmt::print("{}: static checks passed: buffers, events, order of collectives, transfers{}\n", options.plan,
