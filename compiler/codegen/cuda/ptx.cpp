@@ -23,7 +23,7 @@ namespace {
 
 constexpr llvm::StringLiteral libdevicePrefix = "__nv_";
 
-llvm::Error failure(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
+llvm::Error ptxError(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::string &target) {
   static std::once_flag once;
@@ -36,12 +36,12 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::strin
   llvm::Triple triple("nvptx64-nvidia-cuda");
   std::string error;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (!found) return failure("this LLVM has no code generator for NVIDIA's GPUs: " + error);
+  if (!found) return ptxError("this LLVM has no code generator for NVIDIA's GPUs: " + error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard; // operations marked `contract` become fused multiply-adds
   std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
       triple, target, "", options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
-  if (!machine) return failure("no code generator for " + target);
+  if (!machine) return ptxError("no code generator for " + target);
   return machine;
 }
 
@@ -53,7 +53,7 @@ llvm::Error linkLibdevice(llvm::Module &module) {
   if (!calls) return llvm::Error::success();
   std::optional<std::string> ptxas = findPtxas();
   if (!ptxas)
-    return failure(
+    return ptxError(
         "the model needs a function of NVIDIA's libdevice (sine, cosine, a power with a variable exponent), "
         "which comes with ptxas: run `./dev build` once, or set CLEAVE_PTXAS to the ptxas of a CUDA toolkit");
   llvm::SmallString<128> real, path;
@@ -62,14 +62,14 @@ llvm::Error linkLibdevice(llvm::Module &module) {
   llvm::sys::path::append(path, "nvvm", "libdevice", "libdevice.10.bc");
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> library = llvm::parseIRFile(path, diagnostic, module.getContext());
-  if (!library) return failure("cannot read " + path.str() + ": " + diagnostic.getMessage());
+  if (!library) return ptxError("cannot read " + path.str() + ": " + diagnostic.getMessage());
   library->setTargetTriple(module.getTargetTriple());
   library->setDataLayout(module.getDataLayout());
   llvm::StringSet<> own;
   for (llvm::Function &function : module)
     if (!function.isDeclaration()) own.insert(function.getName());
   if (llvm::Linker::linkModules(module, std::move(library), llvm::Linker::LinkOnlyNeeded))
-    return failure("libdevice could not be linked");
+    return ptxError("libdevice could not be linked");
   for (llvm::Function &function : module)
     if (!function.isDeclaration() && !own.contains(function.getName()))
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
@@ -91,7 +91,7 @@ llvm::Expected<std::string> toPtx(llvm::Module &module, const std::string &targe
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager emit;
   if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    return failure("the code generator for " + target + " writes no PTX");
+    return ptxError("the code generator for " + target + " writes no PTX");
   emit.run(module);
   return text.str().str();
 }
@@ -105,11 +105,11 @@ std::optional<std::string> findPtxas() {
 
 llvm::Expected<std::string> assemblePtx(const std::string &ptx, const std::string &target) {
   std::optional<std::string> program = findPtxas();
-  if (!program) return failure("ptxas was not found");
+  if (!program) return ptxError("ptxas was not found");
   llvm::SmallString<128> input, output, log;
   for (auto [path, suffix] : {std::pair{&input, "ptx"}, std::pair{&output, "cubin"}, std::pair{&log, "log"}})
     if (std::error_code code = llvm::sys::fs::createTemporaryFile("cleave-kernels", suffix, *path))
-      return failure("no temporary file for GPU code: " + code.message());
+      return ptxError("no temporary file for GPU code: " + code.message());
   llvm::FileRemover removeInput(input), removeOutput(output), removeLog(log);
   {
     std::error_code code;
@@ -118,7 +118,7 @@ llvm::Expected<std::string> assemblePtx(const std::string &ptx, const std::strin
     stream.close();
     if (!code) code = stream.error();
     stream.clear_error();
-    if (code) return failure("cannot write " + input.str() + ": " + code.message());
+    if (code) return ptxError("cannot write " + input.str() + ": " + code.message());
   }
   std::string architecture = "-arch=" + target;
   llvm::StringRef arguments[] = {*program, architecture, "-O3", input, "-o", output};
@@ -128,7 +128,7 @@ llvm::Expected<std::string> assemblePtx(const std::string &ptx, const std::strin
   auto bytes = llvm::MemoryBuffer::getFile(status == 0 ? output : log, /*IsText=*/false);
   std::string text = bytes ? (*bytes)->getBuffer().str() : "";
   if (status != 0)
-    return failure(*program + " failed for " + target + ": " + error + llvm::StringRef(text).take_front(2000));
+    return ptxError(*program + " failed for " + target + ": " + error + llvm::StringRef(text).take_front(2000));
   return text;
 }
 

@@ -25,7 +25,7 @@ LLD_HAS_DRIVER(elf)
 namespace cleave::codegen {
 namespace {
 
-llvm::Error failure(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
+llvm::Error codeError(const llvm::Twine &what) { return llvm::createStringError(llvm::inconvertibleErrorCode(), what); }
 
 void initializeOnce() {
   static std::once_flag once;
@@ -46,12 +46,12 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const Target &t
   std::string error;
   llvm::Triple triple(target.triple);
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (!found) return failure("kernels cannot be compiled for " + target.triple + ": " + error);
+  if (!found) return codeError("kernels cannot be compiled for " + target.triple + ": " + error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard; // operations marked `contract` become fused multiply-adds
   std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
       triple, "x86-64", listed(target), options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-  if (!machine) return failure("no code generator for " + target.triple);
+  if (!machine) return codeError("no code generator for " + target.triple);
   return machine;
 }
 
@@ -65,7 +65,7 @@ llvm::Error checkCalls(llvm::StringRef object) {
     if (!flags) return flags.takeError();
     if (!name) return name.takeError();
     if ((*flags & llvm::object::SymbolRef::SF_Undefined) && name->starts_with("__"))
-      return failure("the kernels would call '" + *name + "', which not every system has");
+      return codeError("the kernels would call '" + *name + "', which not every system has");
   }
   return llvm::Error::success();
 }
@@ -74,10 +74,10 @@ llvm::Error checkCalls(llvm::StringRef object) {
 llvm::Expected<std::string> link(llvm::StringRef object) {
   llvm::SmallString<128> input, output;
   if (std::error_code code = llvm::sys::fs::createTemporaryFile("cleave-kernels", "o", input))
-    return failure("no temporary file for kernel code: " + code.message());
+    return codeError("no temporary file for kernel code: " + code.message());
   llvm::FileRemover removeInput(input);
   if (std::error_code code = llvm::sys::fs::createTemporaryFile("cleave-kernels", "so", output))
-    return failure("no temporary file for kernel code: " + code.message());
+    return codeError("no temporary file for kernel code: " + code.message());
   llvm::FileRemover removeOutput(output);
   std::error_code code;
   {
@@ -87,7 +87,7 @@ llvm::Expected<std::string> link(llvm::StringRef object) {
     if (!code) code = stream.error();
     stream.clear_error();
   }
-  if (code) return failure("cannot write " + input.str() + ": " + code.message());
+  if (code) return codeError("cannot write " + input.str() + ": " + code.message());
   std::string errors;
   {
     static std::mutex oneAtATime; // lld has global state
@@ -96,10 +96,10 @@ llvm::Expected<std::string> link(llvm::StringRef object) {
     const char *arguments[] = {"ld.lld",          "-shared", "--no-undefined-version", "-O1",
                                "--build-id=none", "-o",      output.c_str(),           input.c_str()};
     lld::Result result = lld::lldMain(arguments, llvm::nulls(), stream, {{lld::Gnu, &lld::elf::link}});
-    if (result.retCode != 0) return failure("linking the kernels failed: " + errors);
+    if (result.retCode != 0) return codeError("linking the kernels failed: " + errors);
   }
   auto bytes = llvm::MemoryBuffer::getFile(output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!bytes) return failure("cannot read " + output.str() + ": " + bytes.getError().message());
+  if (!bytes) return codeError("cannot read " + output.str() + ": " + bytes.getError().message());
   return (*bytes)->getBuffer().str();
 }
 
@@ -149,7 +149,7 @@ llvm::Expected<Target> resolveTarget(const std::string &cpu) {
   Target target{llvm::sys::getDefaultTargetTriple(), cpu, {}};
   const llvm::Triple triple(target.triple);
   if (triple.getArch() != llvm::Triple::x86_64)
-    return failure("kernels are compiled for x86-64 CPUs, and this machine is " + target.triple);
+    return codeError("kernels are compiled for x86-64 CPUs, and this machine is " + target.triple);
   if (cpu == "native") {
     target.cpu = llvm::sys::getHostCPUName().str();
     llvm::copy_if(runtime::cpuFeatures(), std::back_inserter(target.features), runtime::cpuHas);
@@ -158,13 +158,13 @@ llvm::Expected<Target> resolveTarget(const std::string &cpu) {
   std::string error;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
   std::unique_ptr<llvm::MCSubtargetInfo> any(found ? found->createMCSubtargetInfo(triple, "", "") : nullptr);
-  if (!any) return failure("no code generator for " + target.triple + ": " + error);
+  if (!any) return codeError("no code generator for " + target.triple + ": " + error);
   if (!any->isCPUStringValid(cpu))
-    return failure("no x86-64 CPU is called '" + cpu +
+    return codeError("no x86-64 CPU is called '" + cpu +
                    "'; --cpu takes native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a name such as haswell, "
                    "znver3 or sapphirerapids");
   std::unique_ptr<llvm::MCSubtargetInfo> one(found->createMCSubtargetInfo(triple, cpu, ""));
-  if (!one->checkFeatures("+64bit")) return failure("'" + cpu + "' is a CPU without 64 bits");
+  if (!one->checkFeatures("+64bit")) return codeError("'" + cpu + "' is a CPU without 64 bits");
   llvm::copy_if(runtime::cpuFeatures(), std::back_inserter(target.features),
                 [&](const std::string &feature) { return one->checkFeatures("+" + feature); });
   return target;
@@ -190,7 +190,7 @@ llvm::Expected<std::string> buildSharedObject(llvm::Module &module, const Target
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager emit;
   if ((*machine)->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return failure("the code generator for " + target.triple + " writes no object files");
+    return codeError("the code generator for " + target.triple + " writes no object files");
   emit.run(module);
   if (llvm::Error error = checkCalls(object)) return error;
   return link(object);
