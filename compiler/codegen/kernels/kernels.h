@@ -16,8 +16,8 @@
 namespace cleave::codegen {
 
 struct KernelOptions {
-  std::string cpu = "native"; // whose instructions they may use (resolveTarget)
-  std::string dumpLlvmIr;     // a file for the LLVM IR before optimization; empty: none
+  std::string cpu = "native";  // whose instructions they may use (resolveTarget)
+  std::string dumpLlvmIr = {}; // a file for the LLVM IR before optimization; empty: none
 };
 
 struct CompiledKernel {
