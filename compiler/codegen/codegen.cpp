@@ -92,6 +92,7 @@ void buildKeptValuesPipeline(OpPassManager &passes) {
 }
 
 void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
+  passes.addPass(createFlattenGathers());
   passes.addPass(createJoinParts());
   passes.addPass(createAbsorbContractTransposes());
   if (gpu && foldEpilogues) passes.addPass(createFoldEpilogues());

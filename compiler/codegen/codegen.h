@@ -55,6 +55,7 @@ void buildKeptValuesPipeline(mlir::OpPassManager &passes);
 void buildCodegenPipeline(mlir::OpPassManager &passes, bool gpu = false, bool foldEpilogues = true);
 
 std::unique_ptr<mlir::Pass> createJoinParts();
+std::unique_ptr<mlir::Pass> createFlattenGathers();
 std::unique_ptr<mlir::Pass> createAbsorbContractTransposes();
 std::unique_ptr<mlir::Pass> createFoldEpilogues(); // of GPUs' plans: cuda/fold_epilogues.cpp
 std::unique_ptr<mlir::Pass> createAddInPlace();

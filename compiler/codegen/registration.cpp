@@ -6,6 +6,7 @@ namespace cleave::codegen {
 void registerCodegenPasses() {
   registerKernelPasses();
   mlir::registerPass(createJoinParts);
+  mlir::registerPass(createFlattenGathers);
   mlir::registerPass(createAddInPlace);
   mlir::registerPass(createAbsorbContractTransposes);
   mlir::registerPass(createFoldEpilogues);

@@ -137,6 +137,7 @@ private:
       return slices(slice, split, ofOperand) && absorbable(slice.getX(), ofOperand);
     }
     if (auto gather = dyn_cast<onnx::GatherOp>(op)) {
+      if (gather.getBatchDims()) return false;
       int64_t at = split.dim - int64_t(gather.getAxis());
       return at >= 0 && at < rankOf(gather.getIndices()) && absorbable(gather.getIndices(), {at, split.sizes});
     }

@@ -97,6 +97,26 @@ Value gatherGrid(Node &n, Value data, ArrayRef<Value> components, ArrayRef<int64
   return n.b.broadcastTo(n.b.reshape(n.b.transpose(part, perm), shape), result);
 }
 
+// The leading components that only say that each entry of the data looks up its own: component d counts the whole
+// dimension d, which the data has, too.
+int64_t ownDims(ArrayRef<Value> components, ArrayRef<int64_t> grid, ArrayRef<int64_t> data) {
+  int64_t own = 0;
+  for (; own < int64_t(std::min(components.size(), grid.size())); ++own) {
+    auto known = alongAxis(components[own]);
+    if (grid[own] != data[own] || !known || !isStep(known->values) || known->values[0] != 0) break;
+    if (known->dim != own && grid[own] != 1) break;
+  }
+  return own;
+}
+
+// `data` with the dimensions that are indexed (the first `indexed`, but for the first `own`) as one.
+Value asRows(Node &n, Value data, int64_t own, int64_t indexed) {
+  Dims shape(shapeOf(data).take_front(own));
+  shape.push_back(product(shapeOf(data).slice(own, indexed - own)));
+  llvm::append_range(shape, shapeOf(data).drop_front(indexed));
+  return n.b.reshape(data, shape);
+}
+
 Values gatherND(Node &n) {
   Value data = n.in(0), indices = n.in(1);
   int64_t batch = n.integer("batch_dims", 0), depth = shapeOf(indices).back();
@@ -106,33 +126,39 @@ Values gatherND(Node &n) {
   for (int64_t d = 0; d < batch; ++d) components.push_back(n.b.indexAlong(grid, d));
   for (int64_t i = 0; i < depth; ++i) components.push_back(component(n.b, indices, i));
   if (Value moved = gatherGrid(n, data, components, grid)) return {moved};
-  ArrayRef<int64_t> indexed = shapeOf(data).take_front(batch + depth), rest = shapeOf(data).drop_front(batch + depth);
-  Dims flat{product(indexed)};
-  llvm::append_range(flat, rest);
-  return {n.b.gather(n.b.reshape(data, flat), linearIndex(n, components, indexed), 0)};
+  int64_t indexed = batch + depth, own = std::min(ownDims(components, grid, shapeOf(data)), indexed - 1);
+  Value index = linearIndex(n, ArrayRef(components).drop_front(own), shapeOf(data).slice(own, indexed - own));
+  return {n.b.gather(asRows(n, data, own, indexed), index, own, own)};
 }
 
-// Positions of an index tensor along `axis` of data: every other dimension counts itself.
-Value elementIndex(Node &n, Value data, Value indices, int64_t axis) {
+// An op on the elements of `data` that `indices` name along `axis`: in every other dimension an element counts itself.
+struct ElementIndex {
+  int64_t own;   // dimensions in which each entry of the data has its own indices
+  Value indices; // of elements in what follows them
+};
+ElementIndex elementIndex(Node &n, Value data, Value indices, int64_t axis) {
+  int64_t own = 0;
+  while (own < axis && shapeOf(data)[own] == shapeOf(indices)[own]) ++own;
   Values components;
-  for (int64_t d = 0; d < rankOf(data); ++d)
+  for (int64_t d = own; d < rankOf(data); ++d)
     components.push_back(d == axis ? indices : n.b.indexAlong(shapeOf(indices), d));
-  return linearIndex(n, components, shapeOf(data));
+  return {own, linearIndex(n, components, shapeOf(data).drop_front(own))};
 }
 
 Values gatherElements(Node &n) {
   Value data = n.in(0), indices = n.in(1);
   if (rankOf(data) != rankOf(indices)) n.fail("needs indices of the data's rank");
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(data));
-  Value flat = n.b.reshape(data, {typeOf(data).getNumElements()});
-  return {n.b.gather(flat, elementIndex(n, data, indices, axis), 0)};
+  auto [own, index] = elementIndex(n, data, indices, axis);
+  return {n.b.gather(asRows(n, data, own, rankOf(data)), index, own, own)};
 }
 
-// data (flattened to rows) with updates at `index` (any shape; updates: that shape, then the row).
-Value scatter(Node &n, Value data, Value index, Value updates, const std::string &reduction) {
-  auto rows = n.b.builder.getI64IntegerAttr(shapeOf(data)[0]), axis = n.b.builder.getI64IntegerAttr(0);
+// data (its rows along dimension `own`) with updates at `index` (that many dimensions that both have, then any;
+// updates: that shape, then the row).
+Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, const std::string &reduction) {
+  auto rows = n.b.builder.getI64IntegerAttr(shapeOf(data)[own]), axis = n.b.builder.getI64IntegerAttr(own);
   auto sum = [&](Value values) {
-    return n.b.create<onnx::ScatterAddOp>(index, values, axis, rows, ArrayAttr(), IntegerAttr());
+    return n.b.create<onnx::ScatterAddOp>(index, values, axis, rows, ArrayAttr(), IntegerAttr(), axis);
   };
   if (reduction == "add") return n.b.add(data, sum(updates));
   if (reduction != "none") n.fail("reduction '" + reduction + "' is not supported");
@@ -151,11 +177,10 @@ Values scatterND(Node &n) {
   if (depth > rankOf(data)) n.fail("its indices do not fit its data");
   Values components;
   for (int64_t i = 0; i < depth; ++i) components.push_back(component(n.b, indices, i));
-  ArrayRef<int64_t> indexed = shapeOf(data).take_front(depth);
-  Dims flat{product(indexed)};
-  llvm::append_range(flat, shapeOf(data).drop_front(depth));
-  Value index = linearIndex(n, components, indexed);
-  Value result = scatter(n, n.b.reshape(data, flat), index, updates, n.text("reduction", "none"));
+  ArrayRef<int64_t> grid = shapeOf(indices).drop_back();
+  int64_t own = std::max<int64_t>(0, std::min(ownDims(components, grid, shapeOf(data)), depth - 1));
+  Value index = linearIndex(n, ArrayRef(components).drop_front(own), shapeOf(data).slice(own, depth - own));
+  Value result = scatter(n, asRows(n, data, own, depth), index, updates, own, n.text("reduction", "none"));
   return {n.b.reshape(result, shapeOf(data))};
 }
 
@@ -163,8 +188,8 @@ Values scatterElements(Node &n) {
   Value data = n.in(0), indices = n.in(1), updates = n.in(2);
   if (rankOf(data) != rankOf(indices)) n.fail("needs indices of the data's rank");
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(data));
-  Value flat = n.b.reshape(data, {typeOf(data).getNumElements()});
-  Value result = scatter(n, flat, elementIndex(n, data, indices, axis), updates, n.text("reduction", "none"));
+  auto [own, index] = elementIndex(n, data, indices, axis);
+  Value result = scatter(n, asRows(n, data, own, rankOf(data)), index, updates, own, n.text("reduction", "none"));
   return {n.b.reshape(result, shapeOf(data))};
 }
 

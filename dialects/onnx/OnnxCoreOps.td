@@ -173,21 +173,26 @@ def ConcatOp : Core_Differentiable<"Concat"> {
 def GatherOp : Core_Differentiable<"Gather"> {
   let summary = "y = table with dimension `axis` replaced by indices' dimensions: table[.., indices[..], ..]";
   let description = [{
-    Negative indices count from the end. After partitioning `shard_axes` names the axes that split the table's `axis`:
+    Negative indices count from the end. The leading `batch_dims` dimensions of table and indices (none, or all before
+    `axis`) are the same, and stand once in the result: each entry of them looks up its own indices, none of which is
+    negative, in its own rows:
+      batch_dims = 1, axis = 1:  y[b, i, d] = table[b, indices[b, i], d]
+    After partitioning `shard_axes` names the axes that split the table's `axis`:
     rows held elsewhere give 0, and the result is partial over those axes. `global_rows` is then the whole size.
   }];
   let arguments = (ins Tensor:$table, Tensor:$indices, I64Attr:$axis, OptionalAttr<StrArrayAttr>:$shard_axes,
-                   OptionalAttr<I64Attr>:$global_rows);
+                   OptionalAttr<I64Attr>:$global_rows, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs Tensor:$y);
 }
 def ScatterAddOp : Core_Differentiable<"ScatterAdd"> {
   let summary = "zeros, plus every update at its index along `axis`: the gradient of Gather with respect to its table";
   let description = [{
-    updates has the shape of Gather's result; the result has `rows` entries along `axis`. `shard_axes` as in Gather:
-    updates for rows held elsewhere are dropped, `rows` is then the local size.
+    updates has the shape of Gather's result; the result has `rows` entries along `axis`. `batch_dims` and
+    `shard_axes` as in Gather: updates for rows held elsewhere are dropped, `rows` is then the local size.
   }];
   let arguments = (ins Tensor:$indices, Tensor:$updates, I64Attr:$axis, I64Attr:$rows,
-                   OptionalAttr<StrArrayAttr>:$shard_axes, OptionalAttr<I64Attr>:$global_rows);
+                   OptionalAttr<StrArrayAttr>:$shard_axes, OptionalAttr<I64Attr>:$global_rows,
+                   DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs Tensor:$y);
 }
 def RollOp : Core_Differentiable<"Roll"> {

@@ -160,19 +160,35 @@ int64_t row(const Evaluation &e, int64_t index, int64_t rows) {
   return index;
 }
 
+// The indices of one entry of the leading dimensions that a table and its indices share.
+struct BatchedIndices {
+  int64_t dims, each, outerOfEach; // shared dimensions; indices of an entry; of its outer entries
+  std::span<const int64_t> of(const std::vector<int64_t> &indices, int64_t outer) const {
+    return std::span(indices).subspan(size_t(outer / outerOfEach * each), size_t(each));
+  }
+};
+BatchedIndices batchedIndices(const Evaluation &e, const HostTensor &indices, const AxisView &view) {
+  int64_t dims = e.attributes.count("batch_dims") ? e.integer("batch_dims") : 0, entries = 1;
+  e.check(dims >= 0 && dims <= int64_t(indices.shape.size()), "has batch_dims that do not fit its indices");
+  for (int64_t d = 0; d < dims; ++d) entries *= indices.shape[size_t(d)];
+  if (entries == 0) return {dims, 0, 1};
+  return {dims, indices.elements() / entries, std::max<int64_t>(1, view.outer / entries)};
+}
+
 HostTensor gather(const Evaluation &e) {
   HostTensor table = operandAsResult(e, 0);
   std::vector<int64_t> indices = e.operand(1).integers();
   int64_t axis = e.integer("axis");
   AxisView view = viewAxis(e, table.shape, axis);
+  const BatchedIndices batched = batchedIndices(e, e.operand(1), view);
   Ints shape(table.shape.begin(), table.shape.begin() + axis);
-  shape.insert(shape.end(), e.operand(1).shape.begin(), e.operand(1).shape.end());
+  shape.insert(shape.end(), e.operand(1).shape.begin() + batched.dims, e.operand(1).shape.end());
   shape.insert(shape.end(), table.shape.begin() + axis + 1, table.shape.end());
   HostTensor result = HostTensor::zeros(table.dtype, shape);
   int64_t bytes = byteSize(table.dtype) * view.inner;
   auto target = result.data.begin();
   for (int64_t o = 0; o < view.outer; ++o)
-    for (int64_t index : indices) {
+    for (int64_t index : batched.of(indices, o)) {
       std::copy_n(table.data.begin() + (o * view.size + row(e, index, view.size)) * bytes, bytes, target);
       target += bytes;
     }
@@ -184,13 +200,14 @@ HostTensor scatterAdd(const Evaluation &e) {
   const HostTensor &updates = e.operand(1);
   AxisView view = viewAxis(e, e.type.shape, e.integer("axis"));
   e.check(e.integer("rows") == view.size, "has rows that differ from its result");
-  e.check(updates.elements() == view.outer * int64_t(indices.size()) * view.inner, "has updates of the wrong shape");
+  const BatchedIndices batched = batchedIndices(e, e.operand(0), view);
+  e.check(updates.elements() == view.outer * batched.each * view.inner, "has updates of the wrong shape");
   Reals values(updates);
   RealResult result(e.type);
   double *out = result.data();
   int64_t from = 0;
   for (int64_t o = 0; o < view.outer; ++o)
-    for (int64_t index : indices) {
+    for (int64_t index : batched.of(indices, o)) {
       double *to = out + (o * view.size + row(e, index, view.size)) * view.inner;
       for (int64_t i = 0; i < view.inner; ++i) to[i] += values[from++];
     }

@@ -49,7 +49,7 @@ bool isOfOnePass(Operation *a, Operation *b) {
          a->getAttr("cleave.again") == b->getAttr("cleave.again");
 }
 
-void inherit(Operation *made, Operation *from) {
+void bearAs(Operation *made, Operation *from) {
   if (Attribute phase = from->getAttr("cleave.phase")) made->setAttr("cleave.phase", phase);
   if (Attribute again = from->getAttr("cleave.again")) made->setAttr("cleave.again", again);
 }
@@ -86,7 +86,7 @@ private:
 
   template <typename Op, typename... Arguments> Value make(Arguments &&...arguments) {
     auto op = Op::create(builder, concat.getLoc(), std::forward<Arguments>(arguments)...);
-    inherit(op, concat);
+    bearAs(op, concat);
     return op->getResult(0);
   }
 
@@ -118,7 +118,7 @@ private:
         if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
           return onnx::ConstantOp::create(builder, slice.getLoc(), splat.resizeSplat(type));
       auto made = onnx::SliceOp::create(builder, slice.getLoc(), type, x, starts, sizes, steps);
-      inherit(made, slice);
+      bearAs(made, slice);
       slices.insert(made);
       return made.getY();
     };
@@ -153,7 +153,7 @@ private:
     } else {
       return;
     }
-    inherit(result.getDefiningOp(), slice);
+    bearAs(result.getDefiningOp(), slice);
     slice.getY().replaceAllUsesWith(result);
     slice.erase();
     if (from->use_empty()) from->erase();

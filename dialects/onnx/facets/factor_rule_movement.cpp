@@ -112,14 +112,17 @@ FactorRule ConcatOp::getFactorRule() {
   return rule;
 }
 
-// Splitting the looked-up dimension leaves each device with the rows it has, zero elsewhere: a partial sum.
+// Splitting the looked-up dimension leaves each device with the rows it has, zero elsewhere: a partial sum. The rows of
+// a batch stay whole.
 FactorRule GatherOp::getFactorRule() {
-  size_t axis = static_cast<size_t>(getAxis());
+  size_t axis = static_cast<size_t>(getAxis()), batch = static_cast<size_t>(getBatchDims());
   FactorRule rule;
-  TensorFactors table = parallel(rule, shape(getTable())), indices = parallel(rule, shape(getIndices()));
-  rule.factors[table[axis][0]].kind = Factor::Reduced;
+  TensorFactors table = parallel(rule, shape(getTable()));
+  rule.factors[table[axis][0]].kind = batch ? Factor::Whole : Factor::Reduced;
+  TensorFactors indices(table.begin(), table.begin() + batch);
+  for (int64_t size : shape(getIndices()).drop_front(batch)) indices.push_back({rule.add(size)});
   TensorFactors out(table.begin(), table.begin() + axis);
-  out.insert(out.end(), indices.begin(), indices.end());
+  out.insert(out.end(), indices.begin() + batch, indices.end());
   out.insert(out.end(), table.begin() + axis + 1, table.end());
   rule.operands = {table, indices};
   rule.results = {out};
@@ -128,12 +131,13 @@ FactorRule GatherOp::getFactorRule() {
 }
 
 FactorRule ScatterAddOp::getFactorRule() {
-  size_t axis = static_cast<size_t>(getAxis());
+  size_t axis = static_cast<size_t>(getAxis()), batch = static_cast<size_t>(getBatchDims());
   FactorRule rule;
-  TensorFactors out = parallel(rule, shape(getY())), indices;
-  for (int64_t size : shape(getIndices())) indices.push_back({rule.add(size, Factor::Reduced)});
+  TensorFactors out = parallel(rule, shape(getY())), indices(out.begin(), out.begin() + batch);
+  if (batch) rule.factors[out[axis][0]].kind = Factor::Whole;
+  for (int64_t size : shape(getIndices()).drop_front(batch)) indices.push_back({rule.add(size, Factor::Reduced)});
   TensorFactors updates(out.begin(), out.begin() + axis);
-  updates.insert(updates.end(), indices.begin(), indices.end());
+  updates.insert(updates.end(), indices.begin() + batch, indices.end());
   updates.insert(updates.end(), out.begin() + axis + 1, out.end());
   rule.operands = {indices, updates};
   rule.results = {out};

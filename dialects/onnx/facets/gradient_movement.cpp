@@ -73,7 +73,8 @@ LogicalResult GatherOp::buildGradient(OpBuilder &builder, ValueRange resultGrads
   int64_t axis = getAxis(), rows = tensorType(getTable()).getDimSize(axis);
   operandGrads.push_back(wanted[0] ? Formula(builder, getLoc())
                                          .make<ScatterAddOp>(getIndices(), resultGrads[0], axis, rows,
-                                                             /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr())
+                                                             /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
+                                                             getBatchDims())
                                    : Value());
   operandGrads.push_back(Value());
   return success();
@@ -84,7 +85,8 @@ LogicalResult ScatterAddOp::buildGradient(OpBuilder &builder, ValueRange resultG
   operandGrads.push_back(Value());
   operandGrads.push_back(wanted[1] ? Formula(builder, getLoc())
                                          .make<GatherOp>(resultGrads[0], getIndices(), getAxis(),
-                                                         /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr())
+                                                         /*shard_axes=*/ArrayAttr(), /*global_rows=*/IntegerAttr(),
+                                                         getBatchDims())
                                    : Value());
   return success();
 }

@@ -113,8 +113,12 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
   int64_t axis = adaptor.getAxis();
   if (!isAxis(axis, table)) return emitOptionalError(loc, "has no axis ", axis);
   if (!indices.getElementType().isInteger()) return emitOptionalError(loc, "wants integer indices");
+  int64_t batch = adaptor.getBatchDims();
+  if (batch < 0 || (batch && batch != axis) || batch > indices.getRank() ||
+      table.getShape().take_front(batch) != indices.getShape().take_front(batch))
+    return emitOptionalError(loc, "indices ", indices, " and table ", table, " do not share ", batch, " dimensions");
   SmallVector<int64_t> shape(table.getShape().take_front(axis));
-  llvm::append_range(shape, indices.getShape());
+  llvm::append_range(shape, indices.getShape().drop_front(batch));
   llvm::append_range(shape, table.getShape().drop_front(axis + 1));
   results.push_back(table.clone(shape));
   return success();
@@ -123,8 +127,10 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 LogicalResult ScatterAddOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
                                              Types &results) {
   auto indices = tensorType(adaptor.getIndices()), updates = tensorType(adaptor.getUpdates());
-  int64_t axis = adaptor.getAxis(), count = indices.getRank();
-  if (axis < 0 || axis + count > updates.getRank() || updates.getShape().slice(axis, count) != indices.getShape())
+  int64_t axis = adaptor.getAxis(), batch = adaptor.getBatchDims(), count = indices.getRank() - batch;
+  if (axis < 0 || batch < 0 || (batch && batch != axis) || count < 0 || axis + count > updates.getRank() ||
+      updates.getShape().take_front(batch) != indices.getShape().take_front(batch) ||
+      updates.getShape().slice(axis, count) != indices.getShape().drop_front(batch))
     return emitOptionalError(loc, "updates ", updates, " do not fit indices ", indices, " at axis ", axis);
   SmallVector<int64_t> shape(updates.getShape().take_front(axis));
   shape.push_back(adaptor.getRows());
