@@ -2,7 +2,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/shared_object.h"
 #include "compiler/import/import.h"
-#include "compiler/input_bounds.h"
+#include "compiler/microbatch_inputs.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
 #include "compiler/planner/device_presets.h"
@@ -24,6 +24,7 @@ struct Planned {
   planner::Problem problem;
   planner::Decision decision;
   std::vector<std::string> notes, warnings;
+  std::string samplesMeetAt = {}; // of several microbatches: Problem::samplesMeetAt
 
   report::Report report(const planner::Cluster &cluster) const {
     report::Report made = report::makeReport(problem, cluster, decision);
@@ -61,7 +62,8 @@ Result<CompileRequest> asUsed(CompileRequest request) {
 Result<Planned> choose(const CompileRequest &request, bool forCode) {
   auto constraints = planner::parseConstraints(request.split, request.cluster);
   if (!constraints) return constraints.status();
-  Planned planned{std::make_unique<Pipeline>(request), {}, {}, {}, {}};
+  Planned planned;
+  planned.pipeline = std::make_unique<Pipeline>(request);
   CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep({}));
   planned.warnings = planned.pipeline->warnings();
   planned.notes = request.notes;
@@ -85,6 +87,14 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
     if (!shape) return shape.status();
     delaysWeights = shape->weightVersions > 1;
   }
+  planned.samplesMeetAt = planned.decision.microbatches > 1 ? planned.problem.samplesMeetAt() : "";
+  if (!planned.samplesMeetAt.empty()) {
+    planned.warnings.push_back("samples of a batch meet at '" + planned.samplesMeetAt + "', with " +
+                               std::to_string(planned.decision.microbatches) +
+                               " microbatches only those of the same one: losses and gradients differ from those of "
+                               "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");
+    request.warn(planned.warnings.back());
+  }
   if (delaysWeights) {
     planned.warnings.push_back("schedule " + planned.decision.schedule +
                                " takes gradients at the weights before the last update, W(t+1) = W(t) - lr g(W(t-1)): "
@@ -94,9 +104,13 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
   bool byLibrary = forCode && blocks == 1 && usesLibraryAttention(request);
   if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1 || byLibrary)) {
+    const std::map<std::string, StepInput> ofBatch = stepInputs(planned.pipeline->step());
+    const std::vector<double> lossOfBatch = planned.pipeline->lossTerms();
     planned.pipeline = std::make_unique<Pipeline>(request);
+    CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(
+        {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary, lossOfBatch}));
     CLEAVE_RETURN_IF_ERROR(
-        planned.pipeline->buildStep({planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary}));
+        checkMicrobatchInputs(ofBatch, stepInputs(planned.pipeline->step()), planned.decision.microbatches));
   }
   return planned;
 }
@@ -111,14 +125,15 @@ void fillSchedule(const recipe::Schedule &from, plan::Schedule &to) {
   to.set_gamma(from.gamma);
 }
 
-// Samples that are sequences count tokens: integer inputs of one dimension beside the sample.
+// Samples that are sequences count tokens: integer inputs of one dimension beside that of samples.
 int64_t tokensPerSample(const plan::Plan &plan) {
   int64_t tokens = 0;
   for (const plan::Program &program : plan.programs())
     for (const plan::Fragment &fragment : program.fragments())
       for (const plan::InputBinding &input : fragment.inputs())
-        if (!input.label() && input.buffer().dtype() == plan::I64 && input.global_shape_size() == 2)
-          tokens = std::max(tokens, input.global_shape(1));
+        if (!input.label() && !input.without_samples() && input.buffer().dtype() == plan::I64 &&
+            input.global_shape_size() == 2)
+          tokens = std::max(tokens, input.global_shape(1 - static_cast<int>(input.sample_dim())));
   return tokens;
 }
 
@@ -126,6 +141,7 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   plan::Training &training = *plan.mutable_training();
   training.set_global_batch(planned.pipeline->batch());
   training.set_microbatches(planned.decision.microbatches);
+  training.set_samples_meet_at(planned.samplesMeetAt);
   fillSchedule(request.recipe.optimizer.lr, *training.mutable_lr());
   training.set_seed(request.recipe.seed);
   training.set_data_yaml(request.recipe.dataYaml());
@@ -137,22 +153,11 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
 }
 
-// The bounds of the integer inputs, by name; the module must still be unpartitioned.
-std::map<std::string, int64_t> inputBounds(ModuleOp module) {
-  std::map<std::string, int64_t> bounds;
-  auto step = module.lookupSymbol<func::FuncOp>("final");
-  for (BlockArgument argument : step.getArguments())
-    if (auto name = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
-      if (cast<RankedTensorType>(argument.getType()).getElementType().isInteger())
-        bounds[name.str()] = upperBound(argument);
-  return bounds;
-}
-
-void setBounds(const std::map<std::string, int64_t> &bounds, plan::Plan &plan) {
+void setBounds(const std::map<std::string, StepInput> &inputs, plan::Plan &plan) {
   for (plan::Program &program : *plan.mutable_programs())
     for (plan::Fragment &fragment : *program.mutable_fragments())
       for (plan::InputBinding &input : *fragment.mutable_inputs())
-        if (auto found = bounds.find(input.name()); found != bounds.end()) input.set_upper_bound(found->second);
+        if (auto found = inputs.find(input.name()); found != inputs.end()) input.set_upper_bound(found->second.bound);
 }
 
 // A folder ends in '/', so that it is known for one where it is missing.
@@ -189,7 +194,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   if (!planned) return planned.status();
   auto reference = planned->pipeline->referenceGraph();
   if (!reference) return reference.status();
-  std::map<std::string, int64_t> bounds = inputBounds(planned->pipeline->step());
+  const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
   auto lowered = planned->pipeline->lower(planned->decision);
   if (!lowered) return lowered.status();
   Compiled compiled{std::move(*lowered), planned->report(request.cluster)};
@@ -200,7 +205,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_cluster_yaml(request.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
-  setBounds(bounds, plan);
+  setBounds(inputs, plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, request.cluster);
   plan.set_report_json(report::renderJson(compiled.report));

@@ -6,7 +6,8 @@
 //               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
 //               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
 //               VerifyCore                only core ops are left; all that are not, in one error
-//   training    AttachLoss, BuildEvaluate, BuildBackward, AccumulateGradients, ClipGradients, ApplyOptimizer
+//   training    AttachLoss, BuildEvaluate, BuildBackward, AccumulateGradients, FreezeRows, ClipGradients,
+//               ApplyOptimizer
 //               DelayWeights              of schedules with two versions of the weights
 //               VerifyTraining
 //   attention   only where a sequence is split over a ring: RecognizeAttention and BalanceSequence after AttachLoss,
@@ -20,7 +21,8 @@
 //               of a pipeline: AssignStages after the first, SplitStages before the last
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
-//   codegen     JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters, LowerLibraryOps, LowerCollectives,
+//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters, LowerLibraryOps,
+//   LowerCollectives,
 //               CopyKeptValues, ScheduleCommands, PlanMemory
 //               VerifyPlan                no two live buffers overlap, collectives in one order
 //
@@ -39,8 +41,10 @@
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/parameter_names.h"
+#include "compiler/training/sample_place.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/Onnx.h"
+#include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FileSystem.h"
@@ -107,14 +111,45 @@ Status Pipeline::readModel() {
   return Status::ok();
 }
 
+void Pipeline::keepLossOutput() {
+  auto model = module->lookupSymbol<func::FuncOp>("model");
+  Operation *end = model.front().getTerminator();
+  for (unsigned index = 0; request.recipe.loss.output && index < model.getNumResults(); ++index) {
+    auto name = model.getResultAttrOfType<StringAttr>(index, "onnx.name");
+    if (!name || name.getValue() != *request.recipe.loss.output) continue;
+    Value output = end->getOperand(index);
+    DictionaryAttr attributes = model.getResultAttrDict(index);
+    end->setOperands(output);
+    model.setType(FunctionType::get(&context, model.getArgumentTypes(), output.getType()));
+    model.setAllResultAttrs(ArrayRef<DictionaryAttr>{attributes});
+    break;
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(model.front())))
+    if (op.getNumResults() > 0 && op.use_empty()) op.erase();
+  for (unsigned index = model.getNumArguments(); index-- > 0;) {
+    if (!model.getArgument(index).use_empty()) continue;
+    if (auto name = model.getArgAttrOfType<StringAttr>(index, "onnx.name"))
+      noted.push_back("input '" + name.str() + "' is not read by the loss: it takes no data");
+    (void)model.eraseArgument(index); // nothing uses it, so it cannot fail
+  }
+}
+
 Status Pipeline::importModel() {
   CLEAVE_RETURN_IF_ERROR(readModel());
+  keepLossOutput();
   std::vector<recipe::ParameterNames> parameters;
   for (auto param : module->getOps<onnx::ParamOp>())
     parameters.push_back(training::namesOf(param->getAttrDictionary()));
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
     warned.push_back(note.str());
+  bool hasBatchNorm = false;
+  module->walk([&](onnx::NodeOp node) { hasBatchNorm = hasBatchNorm || node.getOpType() == "BatchNormalization"; });
+  if (request.recipe.batchNorm != recipe::BatchNorm::AsExported && !hasBatchNorm)
+    warned.push_back("batch_norm: " + recipe::toString(request.recipe.batchNorm) +
+                     " changes nothing, the model has no BatchNormalization; exporters fold them into convolutions "
+                     "unless torch.onnx.export is given optimize=False, or do_constant_folding=False and "
+                     "training=TrainingMode.TRAINING");
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.sharing").getAsRange<StringAttr>())
     noted.push_back(note.str());
   dump("import");
@@ -122,49 +157,55 @@ Status Pipeline::importModel() {
              [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });
 }
 
-// The batch is dimension 0 of the inputs: the dimension called "batch", or the symbol that the first input begins with,
-// or the number that it was exported with, for which the recipe's `batch` may give another.
-Status Pipeline::findBatch() {
+// Whether the samples of that batch meet nowhere in the model, and reach its outputs one by one (but for a loss that is
+// one number): asked on a copy, at the recipe's sizes.
+bool Pipeline::areApart(const Batch &batch) {
+  OwningOpRef<ModuleOp> copy = module->clone();
+  auto model = copy->lookupSymbol<func::FuncOp>("model");
+  for (auto [input, dim] : llvm::enumerate(batch.dims)) onnx::setSampleDim(model, unsigned(input), dim);
+  normalize::NormalizeOptions options;
+  options.dims = request.recipe.dims;
+  if (batch.symbol.empty()) options.dims.erase("batch");
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  PassManager passes(&context);
+  passes.enableVerifier(false);
+  normalize::buildNormalizePipeline(passes, options);
+  if (failed(passes.run(*copy))) return false;
+  const int64_t samples = batch.symbol.empty() ? batch.exported : batch.samples;
+  auto problem = partition::extractProblem(
+      *copy, {.name = request.model, .batch = samples, .samples = samples, .function = "model"});
+  if (failed(problem) || !problem->samplesMeetAt().empty()) return false;
+  const training::SamplePlaces places = training::samplePlaces(model);
+  return llvm::all_of(model.front().getTerminator()->getOperands(), [&](Value output) {
+    return cast<RankedTensorType>(output.getType()).getNumElements() == 1 || places.lookup(output).has_value();
+  });
+}
+
+void Pipeline::locateBatch() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
-  batchName.clear();
-  samples = exportedSamples = 1;
-  for (unsigned index = 0; index < model.getNumArguments(); ++index) {
-    auto type = dyn_cast<RankedTensorType>(model.getArgument(index).getType());
-    if (!type || type.getRank() == 0) continue;
-    StringRef name;
-    if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))
-      if (auto first = dyn_cast_or_null<StringAttr>(dims.empty() ? Attribute() : dims[0])) name = first.getValue();
-    auto bound = request.recipe.dims.find(name.str());
-    if (name.empty() || bound == request.recipe.dims.end()) {
-      if (!type.isDynamicDim(0) && exportedSamples == 1) exportedSamples = type.getDimSize(0);
-      continue;
-    }
-    if (batchName.empty() || name == "batch") batchName = name.str(), samples = bound->second;
-  }
-  if (!batchName.empty()) return Status::ok();
-  auto wanted = request.recipe.dims.find("batch");
-  samples = wanted == request.recipe.dims.end() ? exportedSamples : wanted->second;
-  return Status::ok();
+  found = findBatch(model, request.recipe, [this](const Batch &batch) { return areApart(batch); });
+  for (auto [input, dim] : llvm::enumerate(found.dims)) onnx::setSampleDim(model, unsigned(input), dim);
+  if (std::string text = describeBatch(model, found); !text.empty()) noted.push_back(text);
 }
 
 // The model's dimensions for one of so many microbatches.
 normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
   normalize::NormalizeOptions options;
   options.dims = request.recipe.dims;
-  if (batchName.empty()) {
+  if (found.symbol.empty()) {
     options.dims.erase("batch");
-    options.fixedBatch = {.exported = exportedSamples, .samples = samples / microbatches};
+    options.fixedBatch = {.exported = found.exported, .samples = found.samples / microbatches};
   } else
-    options.dims[batchName] = samples / microbatches;
+    options.dims[found.symbol] = found.samples / microbatches;
   return options;
 }
 
 Status Pipeline::buildStep(const StepOptions &step) {
   int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
-  CLEAVE_RETURN_IF_ERROR(findBatch());
-  if (samples % microbatches)
-    return inputError("the batch of " + std::to_string(samples) + " samples cannot be cut into " +
+  locateBatch();
+  if (found.samples % microbatches)
+    return inputError("the batch of " + std::to_string(found.samples) + " samples cannot be cut into " +
                       std::to_string(microbatches) + " equal microbatches");
   normalize::NormalizeOptions options = sizesOf(microbatches);
   switch (request.recipe.batchNorm) {
@@ -182,8 +223,10 @@ Status Pipeline::buildStep(const StepOptions &step) {
   if (request.recipe.dropout.kind == recipe::Dropout::Kind::Rate) options.dropout = request.recipe.dropout.rate;
   CLEAVE_RETURN_IF_ERROR(
       run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); }));
-  training::TrainingOptions training{
-      .microbatches = microbatches, .delayWeights = step.delayWeights, .pipeline = step.staged};
+  training::TrainingOptions training{.microbatches = microbatches,
+                                     .lossOfBatch = step.lossOfBatch,
+                                     .delayWeights = step.delayWeights,
+                                     .pipeline = step.staged};
   training.onForward = [&](OpPassManager &passes) {
     if (step.sequenceBlocks > 1) {
       passes.addPass(attention::createRecognizeAttention(step.sequenceBlocks));
@@ -204,12 +247,17 @@ Status Pipeline::buildStep(const StepOptions &step) {
   return Status::ok();
 }
 
+std::vector<double> Pipeline::lossTerms() {
+  auto terms = module.get()->getAttrOfType<DenseF64ArrayAttr>(training::lossTermsName);
+  return terms ? std::vector<double>(terms.asArrayRef().begin(), terms.asArrayRef().end()) : std::vector<double>();
+}
+
 Result<import_::Inspection> Pipeline::inspect() {
   CLEAVE_RETURN_IF_ERROR(readModel());
   import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
   if (!seen.unsupported.empty()) return seen;
   // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.
-  CLEAVE_RETURN_IF_ERROR(findBatch());
+  locateBatch();
   normalize::NormalizeOptions options = sizesOf(1);
   auto model = module->lookupSymbol<func::FuncOp>("model");
   for (unsigned index = 0; index < model.getNumArguments(); ++index)
@@ -235,8 +283,8 @@ Result<import_::Inspection> Pipeline::inspect() {
 
 Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
   partition::ProblemOptions options{.name = request.model,
-                                    .batch = samples,
-                                    .samples = samples / microbatches,
+                                    .batch = found.samples,
+                                    .samples = found.samples / microbatches,
                                     .precision = recipe::toString(request.recipe.precision),
                                     .meetsAtUpdate = request.recipe.clipNorm.has_value() ||
                                                      request.recipe.precision == recipe::Precision::Fp16};

@@ -3,6 +3,7 @@
 //   import -> normalize -> training -> (planner) -> partition -> codegen
 #pragma once
 #include "compiler/compile_request.h"
+#include "compiler/find_batch.h"
 #include "compiler/import/inspect.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/planner/decision.h"
@@ -23,9 +24,10 @@ public:
 
   struct StepOptions {
     int64_t microbatches = 1, sequenceBlocks = 1;
-    bool staged = false;           // to be cut in pipeline stages
-    bool delayWeights = false;     // gradients are taken at the weights before the last update
-    bool libraryAttention = false; // attention that the library takes is one operation
+    bool staged = false;                  // to be cut in pipeline stages
+    bool delayWeights = false;            // gradients are taken at the weights before the last update
+    bool libraryAttention = false;        // attention that the library takes is one operation
+    std::vector<double> lossOfBatch = {}; // of several microbatches: lossTerms() of the whole batch
   };
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
   Status buildStep(const StepOptions &options);
@@ -38,8 +40,10 @@ public:
   // partition, codegen: the step becomes the plan of every device.
   Result<plan::Plan> lower(const planner::Decision &decision);
   // Samples a step, known after buildStep.
-  int64_t batch() const { return samples; }
+  int64_t batch() const { return found.samples; }
   mlir::ModuleOp step() { return *module; }
+  // A loss that the graph computes: the coefficients of its sums over samples (compiler/training/graph_loss.h).
+  std::vector<double> lossTerms();
   // What the passes warned of, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
   // What was decided of the model: which shared initializers are one parameter.
@@ -48,7 +52,11 @@ public:
 private:
   Status readModel();
   Status importModel();
-  Status findBatch();
+  // Drops the outputs that the loss does not read, and the nodes and inputs that only they need.
+  void keepLossOutput();
+  // Finds the batch, and notes on @model's arguments where its samples lie.
+  void locateBatch();
+  bool areApart(const Batch &batch);
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
   Status run(const char *phase, llvm::function_ref<void(mlir::OpPassManager &)> build);
   // The collected diagnostics as an error; `what` if there are none.
@@ -60,8 +68,7 @@ private:
   std::string diagnostics;
   std::vector<std::string> warned, noted;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::string batchName; // the symbolic dimension that counts samples; empty: the batch is fixed
-  int64_t samples = 1, exportedSamples = 1;
+  Batch found;
   int dumped = 0;
 };
 

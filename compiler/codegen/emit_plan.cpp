@@ -4,6 +4,7 @@
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"
+#include "dialects/onnx/sample_dim.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -221,6 +222,10 @@ private:
     if (auto name = function.getArgAttrOfType<StringAttr>(number, "onnx.name")) input.set_name(name.str());
     if (auto role = function.getArgAttrOfType<StringAttr>(number, "cleave.role")) input.set_label(role == "label");
     *input.mutable_buffer() = bufferOf(argument);
+    if (int64_t dim = onnx::sampleDim(function, number); dim >= 0)
+      input.set_sample_dim(dim);
+    else
+      input.set_without_samples(true);
     dist::Sharding layout = inputLayout(function, argument);
     setDims(input, layout);
     for (auto [size, axes] : llvm::zip(cast<RankedTensorType>(argument.getType()).getShape(), layout.dims))

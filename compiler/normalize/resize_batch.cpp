@@ -4,14 +4,15 @@
 //   from 8 samples to 2      %x: tensor<8x32xf32>  ->  tensor<2x32xf32>
 //                            Reshape %y {shape = [256, 64]} of tensor<8x32x64xf32>  ->  {shape = [64, 64]}
 //
-// Where the samples lie in a value follows from where they lie in the inputs (dimension 0), op by op, by the factor
-// rules: "dimension d, blocks of `inner` entries", [8,32,64] as [256,64] being dimension 0, blocks of 32. What does not
-// come from the inputs (a mask repeated for each sample) is made as the op needs it that meets it with what does. An op
-// that needs all samples at once (a mean over them) has no form for fewer, since the number itself may be folded into
-// its constants: it is refused.
+// Where the samples lie in a value follows from where they lie in the inputs, op by op, by the factor rules
+// (dialects/dist/algebra/samples.h). What does not come from the inputs (a mask repeated for each sample) is made as
+// the op needs it that meets it with what does. An op that needs all samples at once (a mean over them) has no form for
+// fewer, since the number itself may be folded into its constants: it is refused.
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/normalize.h"
+#include "dialects/dist/algebra/samples.h"
 #include "dialects/onnx/result_shape.h"
+#include "dialects/onnx/sample_dim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <llvm/ADT/STLExtras.h>
 #include <numeric>
@@ -20,17 +21,8 @@ using namespace mlir;
 namespace cleave::normalize {
 namespace {
 
-// The samples lie along dimension `dim`, each in blocks of `inner` consecutive entries.
-struct Samples {
-  int64_t dim, inner;
-  bool operator==(const Samples &) const = default;
-};
-
-// Of an op: its factor that counts samples, each in blocks of `inner` of the factor's values.
-struct SampleFactor {
-  int64_t factor, inner;
-  bool operator==(const SampleFactor &) const = default;
-};
+using Samples = dist::SamplePlace;
+using dist::SampleFactor;
 
 class Resizer {
 public:
@@ -40,10 +32,10 @@ public:
     Block &body = function.getBody().front();
     for (BlockArgument argument : body.getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
-      if (function.getArgAttr(argument.getArgNumber(), "cleave.role") || type.getRank() == 0 ||
-          type.getDimSize(0) != exported)
+      const int64_t dim = onnx::sampleDim(function, argument.getArgNumber());
+      if (function.getArgAttr(argument.getArgNumber(), "cleave.role") || dim < 0 || type.getDimSize(dim) != exported)
         continue;
-      lies[argument] = {0, 1};
+      lies[argument] = {dim, 1};
       exportedType[argument] = type;
       argument.setType(type.clone(resized(type.getShape(), lies[argument])));
     }
@@ -67,32 +59,6 @@ private:
                            << "; export it with a symbolic batch dimension";
   }
 
-  // The factor of a tensor's dimension in which its samples lie; none when they are cut between factors.
-  std::optional<SampleFactor> factorOf(const dist::FactorRule &rule, const dist::TensorFactors &tensor,
-                                       Samples at) const {
-    int64_t stride = 1;
-    for (int64_t factor : llvm::reverse(tensor[at.dim])) {
-      int64_t size = rule.factors[factor].size;
-      if (at.inner % stride == 0 && (stride * size) % (at.inner * exported) == 0)
-        return SampleFactor{factor, at.inner / stride};
-      stride *= size;
-    }
-    return std::nullopt;
-  }
-
-  // Where that factor lies in a tensor; none when it does not index it.
-  std::optional<Samples> samplesOf(const dist::FactorRule &rule, const dist::TensorFactors &tensor,
-                                   SampleFactor at) const {
-    for (auto [dim, factors] : llvm::enumerate(tensor)) {
-      int64_t stride = 1;
-      for (int64_t factor : llvm::reverse(factors)) {
-        if (factor == at.factor) return Samples{static_cast<int64_t>(dim), stride * at.inner};
-        stride *= rule.factors[factor].size;
-      }
-    }
-    return std::nullopt;
-  }
-
   // `op` on operands of the new size, of which those that do not come from the inputs are made so.
   LogicalResult resize(Operation *op) {
     std::optional<SampleFactor> at;
@@ -103,7 +69,7 @@ private:
       if (samples == lies.end()) continue;
       if (!rules) return refuse(op, "needs all samples at once");
       if (rule.operands.empty()) rule = ruleOf(rules);
-      auto here = factorOf(rule, rule.operands[index], samples->second);
+      auto here = dist::sampleFactor(rule, rule.operands[index], samples->second, exported);
       if (!here || (at && *here != *at)) return refuse(op, "mixes samples with what is not a sample");
       at = here;
     }
@@ -124,14 +90,14 @@ private:
     if (rule.factors[at.factor].kind != dist::Factor::Parallel || isa<onnx::RollOp>(op))
       return refuse(op, "needs all samples at once");
     for (auto [index, operand] : llvm::enumerate(op->getOpOperands())) {
-      auto samples = samplesOf(rule, rule.operands[index], at);
+      auto samples = dist::samplePlace(rule, rule.operands[index], at);
       if (!samples || lies.contains(operand.get())) continue;
       auto own = madeFor(operand.get(), *samples, op);
       if (failed(own)) return failure();
       operand.set(*own);
     }
     for (auto [index, result] : llvm::enumerate(op->getResults())) {
-      auto samples = samplesOf(rule, rule.results[index], at);
+      auto samples = dist::samplePlace(rule, rule.results[index], at);
       if (!samples) return refuse(op, "needs all samples at once");
       auto type = cast<RankedTensorType>(result.getType());
       SmallVector<int64_t> shape = resized(type.getShape(), *samples);
@@ -166,7 +132,7 @@ private:
     size_t result = cast<OpResult>(value).getResultNumber();
     if (Value known = made.lookup({value, {at.dim, at.inner}})) return known;
     dist::FactorRule rule = rules.getFactorRule();
-    auto factor = factorOf(rule, rule.results[result], at);
+    auto factor = dist::sampleFactor(rule, rule.results[result], at, exported);
     if (!factor) return cannot();
     Operation *copy = builder.clone(*op);
     if (failed(resizeBy(copy, rule, *factor))) return failure();

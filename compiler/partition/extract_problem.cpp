@@ -4,6 +4,8 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/update_memory.h"
 #include "compiler/partition/update_work.h"
+#include "compiler/training/training.h"
+#include "dialects/onnx/sample_dim.h"
 #include <llvm/ADT/StringSet.h>
 
 using namespace mlir;
@@ -46,7 +48,8 @@ struct Extraction {
                                            : TensorKind::Constant,
                          argument.getType());
       planner::Tensor &tensor = problem.tensors[id];
-      if (kind != "host" && !tensor.dims.empty() && tensor.dims[0] == problem.samples) tensor.batchDim = 0;
+      const int64_t dim = kind == "host" ? -1 : onnx::sampleDim(function, argument.getArgNumber());
+      if (dim >= 0 && tensor.dims[size_t(dim)] == problem.samples) tensor.batchDim = dim;
       tensorOf[argument] = id;
     }
   }
@@ -96,6 +99,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   problem.samples = options.samples;
   problem.precision = options.precision;
   problem.meetsAtUpdate = options.meetsAtUpdate;
+  if (auto node = module->getAttrOfType<StringAttr>(training::lossMeetsAtName)) problem.lossMeetsAt = node.str();
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf())
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());

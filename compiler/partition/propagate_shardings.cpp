@@ -12,6 +12,7 @@
 #include "compiler/partition/layout_versions.h"
 #include "compiler/partition/mirrored_split.h"
 #include "compiler/partition/passes.h"
+#include "dialects/onnx/sample_dim.h"
 
 using namespace mlir;
 using namespace cleave::dist;
@@ -43,8 +44,9 @@ private:
       Sharding layout = Sharding::replicated(shapeOf(argument).size());
       if (auto given = function.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), layoutAttr))
         layout = given.getSharding();
-      else if ((!role || role.getValue() != "host") && !layout.dims.empty())
-        layout.dims[0] = batchAxes;
+      else if (int64_t dim = onnx::sampleDim(function, argument.getArgNumber());
+               dim >= 0 && (!role || role.getValue() != "host"))
+        layout.dims[size_t(dim)] = batchAxes;
       layout = fitted(mesh, layout, shapeOf(argument));
       function.setArgAttr(argument.getArgNumber(), layoutAttr, ShardingAttr::get(function.getContext(), layout));
       versions.define(argument, layout);

@@ -1,4 +1,5 @@
 #include "compiler/planner/problem.h"
+#include "dialects/dist/algebra/samples.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -161,17 +162,21 @@ std::vector<int> Problem::producers() const {
 }
 
 std::vector<bool> Problem::areWeights(bool trained) const {
-  std::vector<bool> isWeight(tensors.size(), false);
-  for (size_t t = 0; t < tensors.size(); ++t)
+  std::vector<bool> isWeight(tensors.size(), false), isFixed(tensors.size(), false); // fixed: made of no input
+  for (size_t t = 0; t < tensors.size(); ++t) {
     isWeight[t] = tensors[t].kind == TensorKind::Parameter && (tensors[t].trainable || !trained);
+    isFixed[t] = tensors[t].kind == TensorKind::Constant || tensors[t].kind == TensorKind::Parameter;
+  }
   for (const Node &node : nodes) {
     bool any = false, all = node.cheap;
     for (int tensor : node.operands) {
-      const TensorKind kind = tensors[size_t(tensor)].kind;
       any = any || isWeight[size_t(tensor)];
-      all = all && (isWeight[size_t(tensor)] || kind == TensorKind::Constant || kind == TensorKind::Parameter);
+      all = all && (isWeight[size_t(tensor)] || isFixed[size_t(tensor)]);
     }
-    for (int tensor : node.results) isWeight[size_t(tensor)] = any && all;
+    for (int tensor : node.results) {
+      isWeight[size_t(tensor)] = any && all;
+      isFixed[size_t(tensor)] = all;
+    }
   }
   return isWeight;
 }
@@ -203,16 +208,27 @@ std::vector<int64_t> Problem::batchDims() const {
   return dims;
 }
 
-bool Problem::mixesSamples(const std::vector<int64_t> &batchDims) const {
-  std::vector<bool> overSamples(tensors.size());
+std::string Problem::samplesMeetAt() const {
+  if (samples == 1) return "";
+  std::vector<std::optional<dist::SamplePlace>> places(tensors.size());
+  std::vector<bool> isOfAll(tensors.size()); // made of a sum over the samples
+  for (size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].batchDim >= 0) places[t] = dist::SamplePlace{tensors[t].batchDim, 1};
   for (const Node &node : nodes) {
-    auto counts = [&](int tensor) { return batchDims[size_t(tensor)] >= 0; };
-    bool isOver = std::ranges::any_of(node.operands, [&](int tensor) { return overSamples[size_t(tensor)]; });
-    if (isOver && std::ranges::any_of(node.results, counts)) return true;
-    bool reads = std::ranges::any_of(node.operands, counts);
-    for (int tensor : node.results) overSamples[size_t(tensor)] = isOver || (reads && !counts(tensor));
+    std::vector<std::optional<dist::SamplePlace>> operands;
+    bool readsOfAll = false;
+    for (int tensor : node.operands) {
+      operands.push_back(places[size_t(tensor)]);
+      readsOfAll = readsOfAll || isOfAll[size_t(tensor)];
+    }
+    const dist::SampleStep step = dist::samplesThrough(node.rule, operands, samples);
+    if (step.meet || (readsOfAll && step.reads && !step.sums)) return node.name;
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      places[size_t(node.results[r])] = step.results[r];
+      isOfAll[size_t(node.results[r])] = readsOfAll || step.sums;
+    }
   }
-  return false;
+  return lossMeetsAt;
 }
 
 int64_t Problem::batchFactor(const Node &node, const std::vector<int64_t> &batchDims) {

@@ -86,6 +86,7 @@ struct Problem {
   int64_t samples = 1; // samples the tensors below are built with: batch, or batch / microbatches already chosen
   std::string precision = "fp32";
   bool meetsAtUpdate = false; // it needs a number of all gradients together: clips by their norm, scales the loss
+  std::string lossMeetsAt;    // the node that makes the loss no sum, mean or weighted mean over samples; empty: none
   std::vector<Tensor> tensors;
   std::vector<Node> nodes; // in execution order: a tensor's producer stands before its consumers
 
@@ -105,9 +106,10 @@ struct Problem {
   // Per tensor: the dimension whose major part is the sample, -1: none. Flows from inputs through the factor rules, and
   // back to what is made only to be read along the samples.
   std::vector<int64_t> batchDims() const;
-  // Samples depend on each other, as by the statistics of a batch: what is summed over the samples goes into what each
-  // sample becomes, not only into the loss. Cutting the batch in microbatches is then another training.
-  bool mixesSamples(const std::vector<int64_t> &batchDims) const;
+  // The node in which samples meet before the loss sums over them: it indexes or orders them, multiplies them with each
+  // other, or reads a sum over them (batch statistics) beside each. Cutting the batch in microbatches is then another
+  // training. Empty: nowhere.
+  std::string samplesMeetAt() const;
   // The factor of a node that counts samples, given batchDims(); -1: none, or one that must stay whole.
   static int64_t batchFactor(const Node &node, const std::vector<int64_t> &batchDims);
   // Bytes of activations that are made before node i and read at or after it; one entry more than nodes.

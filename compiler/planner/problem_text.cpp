@@ -167,6 +167,7 @@ std::string Problem::text() const {
   std::string out = fmt::format("cleave-problem 1\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
                                 samples, precision);
   if (meetsAtUpdate) out += "meets_at_update\n";
+  if (!lossMeetsAt.empty()) out += fmt::format("loss_meets_at {}\n", quote(lossMeetsAt));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor &tensor = tensors[i];
     out += fmt::format("tensor {} {} {} {} [{}]", i, kinds[size_t(tensor.kind)], quote(tensor.name),
@@ -220,6 +221,8 @@ Result<Problem> Problem::parse(const std::string &text, const std::string &file)
       CLEAVE_RETURN_IF_ERROR(reader.word(problem.precision));
     } else if (word == "meets_at_update")
       problem.meetsAtUpdate = true;
+    else if (word == "loss_meets_at")
+      CLEAVE_RETURN_IF_ERROR(reader.quoted(problem.lossMeetsAt));
     else if (problem.nodes.empty())
       return reader.error(fmt::format("'{}' outside a node, or an unknown word", word));
     else if (Node &node = problem.nodes.back(); word == "factors")

@@ -256,7 +256,7 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
   const bool isOpen = !given.dp && !given.tp && !given.fsdp && !given.cp && !given.ep && given.like.empty() &&
                       given.pp.value_or(0) != 1 && given.cuts.empty() && given.balance.empty() && given.pins.empty() &&
                       given.recomputeOf.empty() && !given.exceptLast && !given.offload && !given.schedule &&
-                      given.sequenceSplit == open.sequenceSplit && !facts.mixesSamples;
+                      given.sequenceSplit == open.sequenceSplit && facts.samplesMeetAt.empty();
   if (!isOpen || cluster.numDevices() < 3) return std::nullopt;
   const SearchOptions how = time.beside(2, "pricing stages of different device counts");
   SearchClock::Tell tell;
@@ -287,7 +287,7 @@ std::optional<Alternative> unequalStages(const Problem &problem, const ProblemFa
 // them anyway.
 std::optional<Alternative> unevenBatch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                        const Constraints &given, const SearchTime &time, Decision &decision) {
-  if (!given.like.empty() || facts.mixesSamples || time.isOver()) return std::nullopt;
+  if (!given.like.empty() || !facts.samplesMeetAt.empty() || time.isOver()) return std::nullopt;
   const auto [plan, wasStopped] =
       bestUnevenBatch(problem, cluster, given, worthShowing * decision.predicted.stepSeconds,
                       time.beside(2, "pricing batches in uneven parts"));
@@ -687,10 +687,10 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   Decision decision = toDecision(problem, *outcome.best);
   decision.like = chosen.empty() ? constraints.like : chosen;
   decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
-  if (facts.mixesSamples && !constraints.microbatches)
-    decision.notes.push_back(
-        "samples of a batch depend on each other (batch statistics): the search keeps the batch in one "
-        "microbatch; --microbatches N trains on statistics of a microbatch");
+  if (!facts.samplesMeetAt.empty() && !constraints.microbatches)
+    decision.notes.push_back("samples of a batch meet at '" + facts.samplesMeetAt +
+                             "' (as in batch statistics): the search keeps the batch in one microbatch; with "
+                             "--microbatches N only the samples of a microbatch meet");
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
   noteRepeatedWork(problem, decision);
   decision.candidates = outcome.candidates;

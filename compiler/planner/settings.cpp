@@ -143,7 +143,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
           std::vector<AxisOrder> orders;
           for (int64_t microbatches : microbatchCounts) {
             if (constraints.microbatches && *constraints.microbatches != microbatches) continue;
-            if (!constraints.microbatches && facts.mixesSamples && microbatches > 1) continue;
+            if (!constraints.microbatches && !facts.samplesMeetAt.empty() && microbatches > 1) continue;
             if (constraints.exceptLast && microbatches == 1) continue; // it keeps all, which has a name of its own
             Setting setting;
             setting.pp = pp;

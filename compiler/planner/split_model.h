@@ -270,7 +270,7 @@ struct ProblemFacts {
   std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
   SequenceFactors sequence;
   std::vector<bool> canSplitPositions, canSplitHeads; // per node: sequence's factors, where their number divides
-  bool mixesSamples = false;                          // Problem::mixesSamples
+  std::string samplesMeetAt;                          // Problem::samplesMeetAt
   std::vector<int64_t> expertCounts;                  // laid_axes.h
   std::vector<bool> needsGradient;
   std::vector<bool> areWeights; // per tensor: trained, as it lies or laid out otherwise (Problem::areWeights)

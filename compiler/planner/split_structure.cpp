@@ -390,7 +390,7 @@ ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints,
   ProblemFacts facts;
   facts.batchDims = problem.batchDims();
   for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
-  facts.mixesSamples = problem.mixesSamples(facts.batchDims);
+  facts.samplesMeetAt = problem.samplesMeetAt();
   facts.expertCounts = expertCounts(problem);
   facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
   facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);

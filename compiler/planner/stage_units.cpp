@@ -60,6 +60,16 @@ std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &r
     at = repeat.end();
   }
   cutStretch(weighted, live, at, int(problem.nodes.size()), kinds, units);
+  // Nothing but work on inputs (casts, masks), which is done where it is read, is no stage.
+  const std::vector<bool> needsGradient = problem.needsGradient();
+  auto isOnInputs = [&](const Node &node) {
+    return std::ranges::none_of(node.results, [&](int tensor) { return bool(needsGradient[size_t(tensor)]); });
+  };
+  if (units.size() > 1 && std::all_of(problem.nodes.begin(), problem.nodes.begin() + units.front().end, isOnInputs)) {
+    units[1].first = 0;
+    units[1].kind = kinds++;
+    units.erase(units.begin());
+  }
   for (int cut : cuts) {
     auto isInside = [&](const Unit &unit) { return unit.first < cut && cut < unit.end; };
     auto unit = std::find_if(units.begin(), units.end(), isInside);

@@ -204,6 +204,12 @@ Recipe readRecipe(const YAML::Node &root, const std::string &file, Source &sourc
   }
   recipe.trainableGiven = reader.has("trainable");
   reader.texts("trainable", recipe.trainable);
+  if (reader.has("frozen_rows")) {
+    MapReader frozen = reader.map("frozen_rows");
+    for (const std::string &match : frozen.keys())
+      frozen.integers(match, recipe.frozenRows.emplace_back(FrozenRows{match, {}}).rows);
+    frozen.finish();
+  }
   reader.word("batch_norm", recipe.batchNorm);
   reader.word("attention", recipe.attention);
   reader.word("epilogues", recipe.epilogues);

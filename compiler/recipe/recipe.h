@@ -107,6 +107,12 @@ struct Init {
   std::vector<InitRule> rules;
 };
 
+// Rows of a parameter (entries of its first dimension) whose gradient is 0.
+struct FrozenRows {
+  std::string match; // glob
+  std::vector<int64_t> rows;
+};
+
 struct Dropout {
   enum class Kind { AsExported, Rate, Off } kind = Kind::AsExported;
   double rate = 0.0; // of Kind::Rate
@@ -149,6 +155,7 @@ struct Recipe {
   LossScale lossScale;
   std::vector<std::string> trainable = {"*"}; // globs; the others are frozen
   bool trainableGiven = false;                // the recipe names them: then a glob may also name a small constant
+  std::vector<FrozenRows> frozenRows;
   BatchNorm batchNorm = BatchNorm::AsExported;
   Attention attention = Attention::Auto;    // on GPUs in 16 bits: by a library, or written out as the exporter did
   Epilogues epilogues = Epilogues::Library; // on GPUs: bias, activation and bias gradients of products, likewise

@@ -143,6 +143,11 @@ std::string Recipe::resolved() const {
       to.integer("interval", lossScale.interval);
     });
   if (trainableGiven) to.texts("trainable", trainable);
+  if (!frozenRows.empty())
+    to.map("frozen_rows", [&] {
+      for (const FrozenRows &frozen : frozenRows)
+        to.out << YAML::Key << YAML::DoubleQuoted << frozen.match << YAML::Value << YAML::Flow << frozen.rows;
+    });
   to.word("batch_norm", toString(batchNorm)).word("attention", toString(attention));
   to.word("epilogues", toString(epilogues)).word("ties", toString(ties));
   if (dropout.kind == Dropout::Kind::Rate)

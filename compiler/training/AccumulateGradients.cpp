@@ -5,7 +5,7 @@
 //                   accumulated, divides by the weight of the whole batch, and zeroes the accumulators
 //
 // A weight known in advance is in the backward's seed already (BuildBackward); one that depends on labels is
-// accumulated.
+// accumulated, or, where it is made of a count (at least 1, say), the count is.
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/formula.h"
@@ -61,8 +61,9 @@ private:
     OpBuilder builder(model);
     SymbolTable symbols(getOperation());
     accumulators.clear();
+    const bool isCounted = static_cast<bool>(namedResult(stepResults(model), "loss_count"));
     for (const StepResult &result : stepResults(model)) {
-      if (result.name == "loss_weight" && isKnown(result.value)) {
+      if (result.name == "loss_weight" && (isCounted || isKnown(result.value))) {
         accumulators.emplace_back();
         continue;
       }
@@ -96,20 +97,40 @@ private:
   void addAccumulated(func::FuncOp final) {
     PhaseBuilder builder(final, Phase::Update);
     SmallVector<StepResult> results = stepResults(final);
-    Value weight;
+    Value weight, count = namedResult(results, "loss_count");
     for (auto [result, accumulator] : llvm::zip_equal(results, accumulators)) {
       Formula f(builder, result.value.getLoc());
       if (accumulator) {
         result.value = accumulated(builder, result.value, accumulator);
         onnx::WriteOp::create(builder, result.value.getLoc(), accumulator, f.like(result.value, 0));
         if (result.name == "loss_weight") weight = result.value;
-      } else { // the weight of one microbatch, known: all have the same
+        if (result.name == "loss_count") {
+          DenseMap<Value, Value> made{{count, result.value}};
+          weight = madeOf(builder, namedResult(results, "loss_weight"), made);
+          for (StepResult &other : results)
+            if (other.name == "loss_weight") other.value = weight;
+        }
+      } else if (!count) { // the weight of one microbatch, known: all have the same
         auto known = result.value.getDefiningOp<onnx::ConstantOp>();
         double each = cast<DenseElementsAttr>(known.getValue()).getSplatValue<APFloat>().convertToDouble();
         result.value = f.like(result.value, each * static_cast<double>(microbatches));
       }
     }
     finishStep(final, results, weight);
+  }
+
+  // `value` made again, of what `made` has in place of others.
+  static Value madeOf(OpBuilder &builder, Value value, DenseMap<Value, Value> &made) {
+    if (Value known = made.lookup(value)) return known;
+    Operation *op = value.getDefiningOp();
+    SmallVector<Value> operands;
+    if (op)
+      for (Value operand : op->getOperands()) operands.push_back(madeOf(builder, operand, made));
+    if (!op || operands == SmallVector<Value>(op->getOperands())) return made[value] = value;
+    Operation *copy = builder.clone(*op);
+    copy->setOperands(operands);
+    copy->setAttr(phaseName, builder.getStringAttr(phaseText(Phase::Update)));
+    return made[value] = copy->getResult(cast<OpResult>(value).getResultNumber());
   }
 
   // Results become loss and gradients; `undivided` is the weight that the gradients still must be divided by.

@@ -1,8 +1,10 @@
 // AttachLoss: @model's results become the loss (sum and weight); labels become its last argument.
-#include "compiler/training/losses.h"
+#include "compiler/training/graph_loss.h"
 #include "compiler/training/recipe_pass.h"
+#include "compiler/training/sample_place.h"
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
+#include "dialects/onnx/sample_dim.h"
 
 using namespace mlir;
 using cleave::onnx::Formula;
@@ -16,6 +18,7 @@ class AttachLoss : public RecipePass<AttachLoss> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AttachLoss)
   using RecipePass::RecipePass;
+  AttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options) : RecipePass(recipe), options(options) {}
   StringRef getArgument() const final { return "attach-loss"; }
   StringRef getDescription() const final { return "make the loss of the recipe the model's result"; }
   void getDependentDialects(DialectRegistry &registry) const override { registry.insert<onnx::OnnxDialect>(); }
@@ -33,11 +36,14 @@ public:
     if (failed(terms)) return signalPassFailure();
     SmallVector<StepResult> results{{"loss_sum", {}, terms->sum}};
     if (terms->weight) results.push_back({"loss_weight", {}, terms->weight});
+    if (terms->count) results.push_back({"loss_count", {}, terms->count});
     setStepResults(model, results);
     eraseDeadOps(model);
   }
 
 private:
+  TrainingOptions options;
+
   InFlightDiagnostic error(func::FuncOp model) {
     InFlightDiagnostic diagnostic = model.emitError();
     if (!recipe.loss.where.empty()) diagnostic << recipe.loss.where << ": ";
@@ -71,14 +77,17 @@ private:
     if (loss.kind == LossKind::Output) {
       nameLabels(model);
       if (type.getNumElements() != 1) return error(model) << "the output must be a scalar, is " << type;
-      Value sum = type.getRank() == 0 ? x : f.make<onnx::ReshapeOp>(x, ArrayRef<int64_t>());
-      // A graph's own loss is taken as its microbatch's mean, unless the recipe says sum.
-      Value weight = loss.reduction == recipe::Reduction::Mean ? f.like(sum, 1) : Value();
-      return LossTerms{sum, weight};
+      GraphLoss split = splitGraphLoss(f, model, x, loss.reduction == recipe::Reduction::Mean, options.microbatches,
+                                       options.lossOfBatch);
+      Builder b(&getContext());
+      getOperation()->setAttr(lossTermsName, b.getDenseF64ArrayAttr(split.coefficients));
+      if (!split.meetsAt.empty()) getOperation()->setAttr(lossMeetsAtName, b.getStringAttr(split.meetsAt));
+      return split.terms;
     }
     SmallVector<int64_t> labelShape(type.getShape());
+    std::optional<dist::SamplePlace> place = samplePlaces(model).lookup(x);
     if (!isClassLoss(loss.kind)) {
-      FailureOr<Value> labels = addLabels(f, model, labelShape, Float32Type::get(&getContext()));
+      FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
       if (failed(labels)) return failure();
       return buildElementLoss(f, loss, x, *labels);
     }
@@ -86,12 +95,16 @@ private:
     if (axis < 0 || axis >= rank) return error(model) << "axis " << loss.axis << " does not fit the output " << type;
     StringRef dtype = loss.labels.dtype ? StringRef(*loss.labels.dtype) : StringRef();
     if (loss.kind == LossKind::SoftmaxCrossEntropy && dtype.contains("float")) { // probabilities instead of classes
-      FailureOr<Value> labels = addLabels(f, model, labelShape, Float32Type::get(&getContext()));
+      FailureOr<Value> labels = addLabels(f, model, labelShape, place, Float32Type::get(&getContext()));
       if (failed(labels)) return failure();
       return buildSoftClassLoss(f, loss, x, *labels, axis);
     }
     labelShape.erase(labelShape.begin() + axis);
-    FailureOr<Value> labels = addLabels(f, model, labelShape, IntegerType::get(&getContext(), 64));
+    if (place && place->dim == axis)
+      place.reset();
+    else if (place && place->dim > axis)
+      --place->dim;
+    FailureOr<Value> labels = addLabels(f, model, labelShape, place, IntegerType::get(&getContext(), 64));
     if (failed(labels)) return failure();
     if (!isa<IntegerType>(tensorType(*labels).getElementType()))
       return error(model) << "labels must be integers (class numbers), are " << labels->getType();
@@ -127,21 +140,58 @@ private:
         .Default(Type());
   }
 
-  // Appends the argument and gives it the shape the loss needs. A given shape may order the same elements otherwise
-  // ([batch * 24] for [batch, 24]); a named dimension other than the batch has the value the recipe binds.
-  FailureOr<Value> addLabels(Formula f, func::FuncOp model, ArrayRef<int64_t> needed, Type fallback) {
+  // The name of the dimension that counts samples, as the inputs have it.
+  StringRef sampleSymbol(func::FuncOp model) {
+    for (unsigned i = 0; i < model.getNumArguments(); ++i) {
+      auto symbols = model.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
+      int64_t dim = onnx::sampleDim(model, i);
+      if (!symbols || dim < 0) continue;
+      if (auto symbol = dyn_cast<StringAttr>(symbols[unsigned(dim)]); symbol && !symbol.empty())
+        return symbol.getValue();
+    }
+    return "batch";
+  }
+
+  // The shape that labels have where the recipe gives none: samples in a dimension of their own. [512] as 8 samples of
+  // 64 is [8, 64], as 64 times 8 samples [64, 8].
+  struct LabelShape {
+    SmallVector<int64_t> sizes;
+    int64_t sampleDim = 0;
+  };
+  LabelShape ownShape(func::FuncOp model, ArrayRef<int64_t> needed, std::optional<dist::SamplePlace> place) {
+    LabelShape own{SmallVector<int64_t>(needed), 0};
+    if (!place) return own;
+    const int64_t samples = samplesOf(model), outer = needed[size_t(place->dim)] / (samples * place->inner);
+    SmallVector<int64_t> parts;
+    if (outer > 1) parts.push_back(outer);
+    parts.push_back(samples);
+    if (place->inner > 1) parts.push_back(place->inner);
+    auto at = own.sizes.erase(own.sizes.begin() + place->dim);
+    own.sizes.insert(at, parts.begin(), parts.end());
+    own.sampleDim = place->dim + (outer > 1);
+    return own;
+  }
+
+  // Appends the argument and gives it the shape the loss needs, in which the samples lie at `place`. A given shape may
+  // order the same elements otherwise ([batch * 24] for [batch, 24]); a named dimension other than the batch has the
+  // value the recipe binds.
+  FailureOr<Value> addLabels(Formula f, func::FuncOp model, ArrayRef<int64_t> needed,
+                             std::optional<dist::SamplePlace> place, Type fallback) {
     const recipe::Labels &labels = recipe.loss.labels;
     Type element = elementType(fallback);
     if (!element) return error(model) << "unknown labels.dtype '" << *labels.dtype << "'";
-    SmallVector<int64_t> shape(needed);
+    auto [shape, dim] = ownShape(model, needed, place);
     if (labels.shape) {
+      const StringRef symbol = sampleSymbol(model);
       shape.clear();
+      dim = 0;
       for (const std::string &entry : *labels.shape) {
         int64_t size = 0;
         auto bound = recipe.dims.find(entry);
-        if (entry == "batch" && !needed.empty())
-          size = needed.front();
-        else if (bound != recipe.dims.end())
+        if ((entry == "batch" || entry == symbol) && !needed.empty()) {
+          size = place ? samplesOf(model) : needed.front();
+          dim = int64_t(shape.size());
+        } else if (bound != recipe.dims.end())
           size = bound->second;
         else if (StringRef(entry).getAsInteger(10, size))
           return error(model) << "dims does not bind '" << entry << "'";
@@ -163,13 +213,16 @@ private:
                                     model.getLoc())))
       return error(model) << "could not add the labels argument";
     Value argument = model.getArgument(index);
-    return shape == needed ? argument : f.make<onnx::ReshapeOp>(argument, needed);
+    onnx::setSampleDim(model, index, dim);
+    return ArrayRef(shape) == needed ? argument : f.make<onnx::ReshapeOp>(argument, needed);
   }
 };
 
 } // namespace
 
-std::unique_ptr<Pass> createAttachLoss(const recipe::Recipe &recipe) { return std::make_unique<AttachLoss>(recipe); }
+std::unique_ptr<Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options) {
+  return std::make_unique<AttachLoss>(recipe, options);
+}
 void registerAttachLoss() { PassRegistration<AttachLoss>(); }
 
 } // namespace cleave::training

@@ -6,6 +6,8 @@
 // For a pipeline forward ops are numbered (`cleave.origin`) and backward ops bear the number of the op they
 // differentiate.
 //
+// A parameter that the loss reads only through what is flat (Round, Floor) has the gradient 0, as in PyTorch.
+//
 // A value used several times has its contributions summed (onnx.Sum) when its producer is reached.
 #include "compiler/training/step_function.h"
 #include "compiler/training/training.h"
@@ -158,12 +160,34 @@ private:
     return success();
   }
 
+  // Parameters that the loss reads, through real numbers all along.
+  static DenseSet<StringAttr> readBy(Value loss) {
+    DenseSet<StringAttr> found;
+    SmallVector<Value> pending{loss};
+    DenseSet<Operation *> seen;
+    while (!pending.empty()) {
+      Operation *op = pending.pop_back_val().getDefiningOp();
+      if (!op || isa<onnx::StopGradientOp>(op) || !onnx::isFloatTensor(op->getResult(0)) || !seen.insert(op).second)
+        continue;
+      if (auto read = dyn_cast<onnx::ReadOp>(op)) found.insert(read.getParamAttr().getAttr());
+      llvm::append_range(pending, op->getOperands());
+    }
+    return found;
+  }
+
   // In the order of the module's onnx.param, so that norms and updates do not depend on the graph's order.
   LogicalResult appendGradients(OpBuilder &builder, func::FuncOp model, SmallVectorImpl<StepResult> &results) {
     std::string unreached;
+    const DenseSet<StringAttr> read = readBy(lossSum(model, results));
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
       if (!param.getTrainable()) continue;
       auto found = parameterGrads.find(param.getSymNameAttr());
+      if (found == parameterGrads.end() && read.contains(param.getSymNameAttr())) {
+        Formula f(builder, param.getLoc());
+        auto type = cast<RankedTensorType>(param.getType());
+        results.push_back({"", FlatSymbolRefAttr::get(param.getSymNameAttr()), f.constant(type, 0)});
+        continue;
+      }
       if (found == parameterGrads.end()) {
         unreached += (unreached.empty() ? "" : ", ") + param.getSymName().str();
         continue;

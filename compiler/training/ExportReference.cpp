@@ -14,8 +14,8 @@ public:
   LogicalResult exportFunction(func::FuncOp function) {
     plan::GraphFunction &out = *graph.add_functions();
     out.set_name(function.getName().str());
-    for (BlockArgument argument : function.getArguments())
-      if (failed(exportInput(function, argument, *out.add_inputs()))) return failure();
+    for (BlockArgument argument : function.getArguments()) // what is not read needs no value
+      if (!argument.use_empty() && failed(exportInput(function, argument, *out.add_inputs()))) return failure();
     for (Operation &op : function.front().without_terminator()) {
       out.add_nodes(graph.nodes_size());
       if (failed(exportNode(op, *graph.add_nodes()))) return failure();

@@ -6,7 +6,7 @@
 namespace cleave::training {
 
 void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &recipe, const TrainingOptions &options) {
-  passes.addPass(createAttachLoss(recipe));
+  passes.addPass(createAttachLoss(recipe, options));
   if (options.onForward) options.onForward(passes);
   passes.addPass(createBuildEvaluate());
   bool scaled = recipe.precision == recipe::Precision::Fp16;
@@ -14,6 +14,7 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
   passes.addPass(createBuildBackward(options));
   passes.addPass(createAccumulateGradients(options));
   if (scaled) passes.addPass(createUnscaleGradients());
+  passes.addPass(createFreezeRows(recipe));
   passes.addPass(createClipGradients(recipe));
   passes.addPass(createApplyOptimizer(recipe));
   if (scaled) passes.addPass(createSkipOverflow(recipe));
@@ -27,6 +28,7 @@ void registerAttachLoss();
 void registerBuildEvaluate();
 void registerBuildBackward();
 void registerAccumulateGradients();
+void registerFreezeRows();
 void registerClipGradients();
 void registerApplyOptimizer();
 void registerDelayWeights();
@@ -51,6 +53,7 @@ void registerTrainingPasses() {
   registerBuildEvaluate();
   registerBuildBackward();
   registerAccumulateGradients();
+  registerFreezeRows();
   registerClipGradients();
   registerApplyOptimizer();
   registerDelayWeights();

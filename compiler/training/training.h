@@ -11,6 +11,7 @@
 //   BuildEvaluate        clones @model to @evaluate: running statistics instead of the batch's, no dropout, no writes
 //   BuildBackward        appends the gradients of all trained parameters, as results with `cleave.gradient = @param`
 //   AccumulateGradients  @model becomes @accumulate and @final; gradients and loss are those of the whole batch
+//   FreezeRows           rows that the recipe freezes have no gradient
 //   ClipGradients        computes grad_norm, scales the gradients
 //   ApplyOptimizer       writes parameters and optimizer state
 //   DelayWeights         (option) gradients are taken at the weights before the last update
@@ -21,7 +22,8 @@
 //   LowerPrecision       products on 16-bit elements, master weights
 //
 // Between passes a value's meaning is in the function's result attributes: `onnx.name` "loss_sum", "loss_weight"
-// (absent when the loss is a plain sum), "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
+// (absent when the loss is a plain sum), "loss_count" (what the weight is made of, where that is added up instead),
+// "loss", "grad_norm"; `cleave.gradient`. The mean of a batch is sum / weight,
 // where the weight counts labels that are not ignored: unequal microbatches are weighted as one batch would be.
 //
 // Markers for @evaluate come from the normalize phase: `cleave.dropout`, `cleave.batch_statistic` (normalize.h).
@@ -33,9 +35,13 @@
 
 namespace cleave::training {
 
+// Of the module, where the graph computes the loss: its coefficients and the node in the way (graph_loss.h).
+inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
+
 struct TrainingOptions {
-  int64_t microbatches = 1;  // the module is built at the size of one microbatch
-  bool delayWeights = false; // two versions of the weights: see DelayWeights
+  int64_t microbatches = 1;             // the module is built at the size of one microbatch
+  std::vector<double> lossOfBatch = {}; // of several: lossTermsName, as one microbatch has it
+  bool delayWeights = false;            // two versions of the weights: see DelayWeights
   bool pipeline = false; // to be cut in stages: gradients are accumulated even of one microbatch, ops know their origin
   // Passes over the forward graph with its loss and labels, before the backward pass is built.
   std::function<void(mlir::OpPassManager &)> onForward = {};
@@ -46,10 +52,11 @@ void buildTrainingPipeline(mlir::OpPassManager &passes, const recipe::Recipe &re
 // Before the normalize phase, on the imported module: the recipe's `init`.
 std::unique_ptr<mlir::Pass> createInitializeParameters(const recipe::Recipe &recipe);
 
-std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe);
+std::unique_ptr<mlir::Pass> createAttachLoss(const recipe::Recipe &recipe, const TrainingOptions &options = {});
 std::unique_ptr<mlir::Pass> createBuildEvaluate();
 std::unique_ptr<mlir::Pass> createBuildBackward(const TrainingOptions &options);
 std::unique_ptr<mlir::Pass> createAccumulateGradients(const TrainingOptions &options);
+std::unique_ptr<mlir::Pass> createFreezeRows(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createClipGradients(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createApplyOptimizer(const recipe::Recipe &recipe);
 std::unique_ptr<mlir::Pass> createScaleLoss(const recipe::Recipe &recipe, const TrainingOptions &options);

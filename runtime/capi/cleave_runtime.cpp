@@ -97,7 +97,7 @@ int64_t cleave_input_bytes(const cleave_training *training, int index) {
   const plan::InputBinding *input = inputOf(training, index);
   if (!input) return 0;
   return elementCount(input->global_shape()) * byteSize(input->buffer().dtype()) *
-         microbatchesOf(training->plan, "step");
+         (input->without_samples() ? 1 : microbatchesOf(training->plan, "step"));
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {

@@ -1,9 +1,9 @@
 #include "runtime/data/array.h"
+#include "runtime/data/floats.h"
 #include "runtime/data/zip.h"
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -51,14 +51,6 @@ bool parseShape(std::string_view text, std::vector<int64_t> &shape) {
   return true;
 }
 
-float halfToFloat(uint16_t half) {
-  uint32_t sign = uint32_t(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
-  float magnitude = exponent == 0    ? float(fraction) * 0x1p-24f
-                    : exponent == 31 ? (fraction ? NAN : INFINITY)
-                                     : float(1024 + fraction) * std::ldexp(1.0f, int(exponent) - 25);
-  return sign ? -magnitude : magnitude;
-}
-
 template <typename To, typename From> void convert(const std::byte *from, int64_t count, std::byte *out) {
   for (int64_t i = 0; i < count; ++i) {
     From value;
@@ -70,12 +62,6 @@ template <typename To, typename From> void convert(const std::byte *from, int64_
 
 template <typename To> bool convertTo(plan::DType type, const std::byte *from, int64_t count, std::byte *out) {
   switch (type) {
-  case plan::F32:
-    convert<To, float>(from, count, out);
-    return true;
-  case plan::F64:
-    convert<To, double>(from, count, out);
-    return true;
   case plan::I8:
     convert<To, int8_t>(from, count, out);
     return true;
@@ -186,14 +172,16 @@ Status convertElements(const Array &array, int64_t begin, int64_t count, plan::D
   if (isFloat(array.dtype) && !isFloat(to))
     return inputError(
         fmt::format("an array of {} cannot serve as {}: round and convert it first", name(array.dtype), name(to)));
-  if (array.dtype == plan::F16 && to == plan::F32) {
-    for (int64_t i = 0; i < count; ++i) {
-      uint16_t half;
-      std::memcpy(&half, from + 2 * i, 2);
-      float value = halfToFloat(half);
-      std::memcpy(out + 4 * i, &value, 4);
-    }
+  if (isFloat(array.dtype)) {
+    for (int64_t i = 0; i < count; ++i) storeFloat(loadFloat(array.dtype, from, i), to, out, i);
     return Status::ok();
+  }
+  if (to == plan::F16 || to == plan::BF16) {
+    std::vector<double> values(static_cast<size_t>(count));
+    if (convertTo<double>(array.dtype, from, count, reinterpret_cast<std::byte *>(values.data()))) {
+      for (int64_t i = 0; i < count; ++i) storeFloat(values[static_cast<size_t>(i)], to, out, i);
+      return Status::ok();
+    }
   }
   bool done = false;
   switch (to) {

@@ -17,6 +17,7 @@ public:
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {
+      if (of.withoutSamples) index = 0;
       CLEAVE_RETURN_IF_ERROR(convertElements(arrays[field], index * of.elements(), of.elements(), of.dtype, out));
       out += of.bytes();
     }
@@ -47,6 +48,21 @@ int64_t samplesIn(const Array &array, const Field &field) {
   return -1;
 }
 
+// Whether an array is a whole field without samples, dimensions of size 1 apart.
+bool isWhole(const Array &array, const Field &field) { return withoutOnes(array.shape) == withoutOnes(field.shape); }
+
+// A field without samples may come as one row for each sample, when all rows are the same.
+Status checkRowsAreOne(const Array &array, const Field &field, const std::string &what) {
+  const size_t row = array.bytes.size() / static_cast<size_t>(std::max<int64_t>(1, array.shape[0]));
+  for (int64_t i = 1; i < array.shape[0]; ++i)
+    if (!std::equal(array.bytes.begin(), array.bytes.begin() + static_cast<int64_t>(row),
+                    array.bytes.begin() + i * static_cast<int64_t>(row)))
+      return inputError(fmt::format("{}: row {} differs from row 0, but the model's input '{}' is [{}] for all samples "
+                                    "of a step; export it with a dimension of samples",
+                                    what, i, field.name, fmt::join(field.shape, ", ")));
+  return Status::ok();
+}
+
 } // namespace
 
 Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Field> &fields) {
@@ -63,22 +79,26 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
     if (found == file->end())
       return inputError(fmt::format("{}: has no array '{}' for the {} of that name; it has: {}", settings.path, wanted,
                                     field.label ? "labels" : "input", fmt::join(names, ", ")));
-    int64_t count = samplesIn(found->second, field);
-    if (count < 0)
+    const bool once = field.withoutSamples && isWhole(found->second, field);
+    int64_t count = once ? samples : samplesIn(found->second, field);
+    if (count < 0 && !once)
       return inputError(
           fmt::format("{}: array '{}' is {}; one sample of the plan's input is {} [{}], so [samples, {}] is needed",
                       settings.path, wanted, describe(found->second), name(field.dtype), fmt::join(field.shape, ", "),
                       fmt::join(field.shape, ", ")));
-    if (samples >= 0 && count != samples)
+    if (field.withoutSamples && !once)
+      CLEAVE_RETURN_IF_ERROR(
+          checkRowsAreOne(found->second, field, fmt::format("{}: array '{}'", settings.path, wanted)));
+    if (!once && samples >= 0 && count != samples)
       return inputError(
           fmt::format("{}: array '{}' holds {} samples, the ones before it {}", settings.path, wanted, count, samples));
-    samples = count;
+    samples = once ? samples : count;
     // Whether the types convert shows on no elements at all.
     if (Status converts = convertElements(found->second, 0, 0, field.dtype, nullptr); !converts)
       return inputError(fmt::format("{}: array '{}': {}", settings.path, wanted, converts.message()));
     arrays.push_back(found->second);
   }
-  if (samples == 0) return inputError(settings.path + ": holds no samples");
+  if (samples <= 0) return inputError(settings.path + ": holds no samples");
   DataSource source;
   auto whole = std::make_shared<ArrayDataset>(fields, settings.shuffle, std::move(arrays), samples);
   auto training =

@@ -34,12 +34,12 @@ std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, in
 Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs) {
   std::vector<Field> fields;
   for (const plan::InputBinding *input : inputs) {
-    if (input->global_shape_size() == 0)
-      return inputError(fmt::format("the plan's input '{}' has no dimension of samples", input->name()));
     Field &field = fields.emplace_back();
     field.name = input->name();
     field.dtype = input->buffer().dtype();
-    field.shape.assign(input->global_shape().begin() + 1, input->global_shape().end());
+    field.shape.assign(input->global_shape().begin(), input->global_shape().end());
+    field.withoutSamples = input->without_samples();
+    if (!field.withoutSamples) field.shape.erase(field.shape.begin() + input->sample_dim());
     field.label = input->label();
     field.upperBound = input->upper_bound();
     if (field.elements() < 0 || byteSize(field.dtype) == 0)

@@ -20,9 +20,10 @@ namespace cleave::runtime {
 struct Field {
   std::string name;
   plan::DType dtype = plan::DTYPE_INVALID;
-  std::vector<int64_t> shape; // without the batch dimension; empty: one number a sample
+  std::vector<int64_t> shape; // without the dimension of samples; empty: one number a sample
   bool label = false;
-  int64_t upperBound = 0; // integers are in [0, upperBound); 0: not known
+  int64_t upperBound = 0;      // integers are in [0, upperBound); 0: not known
+  bool withoutSamples = false; // `shape` is the whole input, the same for all samples of a step
 
   int64_t elements() const;
   int64_t bytes() const; // of one sample
@@ -33,7 +34,7 @@ public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0; // samples
   // Writes the samples `indices` of field number `field` one after the other: indices.size() * fields[field].bytes().
-  // By several threads at a time, too.
+  // A field without samples is read as sample 0. By several threads at a time, too.
   virtual Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const = 0;
   // Whether a sample takes so long that a batch is better read by threads of its own, beside the step before.
   virtual bool isSlow() const { return false; }
@@ -58,7 +59,7 @@ struct DataOptions {
   uint64_t seed = 0; // of synthetic data
 };
 
-// The fields of a routine's inputs (inputsOf(plan, "step")): global shapes without their first dimension.
+// The fields of a routine's inputs (inputsOf(plan, "step")): global shapes without the dimension of samples.
 Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs);
 
 // `yaml` is the recipe's resolved `data` map. Errors name the file: missing, malformed, an array that no field matches

@@ -56,15 +56,16 @@ Result<int64_t> blockLength(const DataSettings &settings, const std::vector<Fiel
   int64_t block = settings.block;
   for (const Field &field : fields) {
     bool integers = field.dtype == plan::I64 || field.dtype == plan::I32;
-    if (!integers || field.shape.size() != 1)
+    const bool isRow = std::ranges::count_if(field.shape, [](int64_t size) { return size != 1; }) <= 1;
+    if (!integers || field.shape.empty() || (field.withoutSamples ? !isRow : field.shape.size() != 1))
       return inputError(
           fmt::format("data of kind '{}' fills integer inputs of shape [batch, block]; '{}' is {} [{}] a sample",
                       settings.kind, field.name, name(field.dtype), fmt::join(field.shape, ", ")));
-    if (block == 0) block = field.shape[0];
-    if (field.shape[0] != block)
+    if (block == 0) block = field.elements();
+    if (field.elements() != block)
       return inputError(
           fmt::format("data: block is {}, but input '{}' takes {} a sample; set block, or the model's dims", block,
-                      field.name, field.shape[0]));
+                      field.name, field.elements()));
   }
   return block;
 }

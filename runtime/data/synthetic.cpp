@@ -1,3 +1,4 @@
+#include "runtime/data/floats.h"
 #include "runtime/data/kinds.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/reference/philox.h"
@@ -41,13 +42,8 @@ public:
 
 private:
   static void write(const Field &field, float uniform, std::byte *out) {
-    if (field.dtype == plan::F32 || field.dtype == plan::F64) {
-      float value = field.label ? float(uniform >= 0.5f) : 2.0f * uniform - 1.0f;
-      double wide = value;
-      std::memcpy(out, field.dtype == plan::F32 ? static_cast<void *>(&value) : &wide,
-                  field.dtype == plan::F32 ? 4 : 8);
-      return;
-    }
+    if (isFloat(field.dtype))
+      return storeFloat(field.label ? float(uniform >= 0.5f) : 2.0f * uniform - 1.0f, field.dtype, out, 0);
     int64_t bound = field.upperBound > 0 ? field.upperBound : 2;
     auto value = static_cast<int64_t>(static_cast<double>(uniform) * static_cast<double>(bound));
     std::memcpy(out, &value, static_cast<size_t>(byteSize(field.dtype)));
@@ -60,10 +56,6 @@ private:
 } // namespace
 
 Result<DataSource> openSynthetic(const DataSettings &settings, const std::vector<Field> &fields, uint64_t seed) {
-  for (const Field &field : fields)
-    if (field.dtype == plan::F16 || field.dtype == plan::BF16)
-      return inputError(
-          fmt::format("synthetic data of {} (input '{}') is not supported", name(field.dtype), field.name));
   DataSource source;
   int64_t samples = settings.samples > 0 ? settings.samples : defaultSamples;
   source.train = std::make_unique<SyntheticDataset>(fields, settings.shuffle, seed, samples);

@@ -48,12 +48,23 @@ private:
   // An input of a routine: its field of the data, and the microbatches that are fed.
   struct Feed {
     size_t field = 0;
-    int64_t sampleBytes = 0, samples = 0; // of one microbatch over all devices
-    std::vector<std::byte> bytes;         // of all microbatches
+    int64_t sampleBytes = 0, samples = 0; // of one microbatch over all devices; without samples: the whole input, 1
+    int64_t outer = 1;                    // a sample is so many pieces, which the other samples' lie between
+    bool withoutSamples = false;          // the same for all microbatches
+    std::vector<std::byte> bytes;         // of all microbatches, as the executor takes them
     const std::byte *bound = nullptr;     // the caller's global batch
     bool read = true;                     // by a device of this process
+
+    int64_t microbatchBytes() const { return samples * sampleBytes; }
+    int64_t stepBytes(int64_t microbatches) const { return microbatchBytes() * (withoutSamples ? 1 : microbatches); }
+    // Whether the caller's global batch has the microbatches side by side in each piece.
+    bool isCutFromBound(int64_t microbatches) const { return bound && outer > 1 && microbatches > 1; }
   };
   struct Feeds {
+    int64_t samples() const { // of one microbatch
+      auto found = std::ranges::find(inputs, false, &Feed::withoutSamples);
+      return found == inputs.end() ? 1 : found->samples;
+    }
     std::vector<Feed> inputs;                // in the order of inputsOf(routine)
     int64_t microbatches = 0, step = -1;     // whose data they have
     std::vector<const std::byte *> pointers; // as Executor::run takes them
@@ -180,10 +191,13 @@ Result<PlanTrainer::Feeds> PlanTrainer::feedsOf(const std::string &routine) {
     while (feed.field < fields.size() && fields[feed.field].name != input->name()) ++feed.field;
     if (feed.field == fields.size())
       return inputError(fmt::format("routine '{}' reads '{}', which 'step' does not", routine, input->name()));
-    feed.samples = input->global_shape_size() ? input->global_shape(0) : 1;
+    feed.withoutSamples = input->without_samples();
+    feed.samples = feed.withoutSamples ? 1 : input->global_shape(static_cast<int>(input->sample_dim()));
+    for (int64_t dim = 0; !feed.withoutSamples && dim < input->sample_dim(); ++dim)
+      feed.outer *= input->global_shape(static_cast<int>(dim));
     feed.sampleBytes = fields[feed.field].bytes();
     feed.read = engine->reads(routine, input->name());
-    if (feed.read) feed.bytes.resize(static_cast<size_t>(feeds.microbatches * feed.samples * feed.sampleBytes));
+    if (feed.read) feed.bytes.resize(static_cast<size_t>(feed.stepBytes(feeds.microbatches)));
     feeds.inputs.push_back(std::move(feed));
   }
   feeds.pointers.resize(feeds.inputs.size() * static_cast<size_t>(feeds.microbatches));
@@ -196,7 +210,7 @@ Status PlanTrainer::bind(const std::string &input, const void *array, int64_t by
     for (std::future<Status> &part : feeds.reading) part.wait();
     for (Feed &feed : feeds.inputs) {
       if (fields[feed.field].name != input) continue;
-      int64_t wanted = feed.samples * feed.sampleBytes * feeds.microbatches;
+      int64_t wanted = feed.stepBytes(feeds.microbatches);
       if (bytes != wanted)
         return inputError(
             fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
@@ -219,6 +233,7 @@ Status PlanTrainer::beginFill(Feeds &feeds, const Dataset *from, Sampler *order)
       if (!from)
         return inputError(
             fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
+      if (feed.withoutSamples) continue;
       if (indices.empty()) indices = order->next(feed.samples); // every process takes them, whatever it reads
       if (static_cast<int64_t>(indices.size()) != feed.samples)
         return inputError(
@@ -226,7 +241,7 @@ Status PlanTrainer::beginFill(Feeds &feeds, const Dataset *from, Sampler *order)
     }
     feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
   }
-  if (feeds.indices.empty()) return Status::ok();
+  if (!from) return Status::ok();
   if (!from->isSlow()) return read(feeds, *from, 0, 1);
   // Half of the cores: the others are the step's, or other processes'.
   const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
@@ -243,9 +258,25 @@ Status PlanTrainer::read(Feeds &feeds, const Dataset &from, int64_t part, int64_
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
     for (Feed &feed : feeds.inputs) {
       if (feed.bound || !feed.read) continue;
-      const int64_t first = microbatch * samples + begin;
-      std::span<const int64_t> indices(feeds.indices.data() + first, static_cast<size_t>(count));
-      CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, feed.bytes.data() + first * feed.sampleBytes));
+      if (feed.withoutSamples) {
+        constexpr int64_t one = 0;
+        if (part == 0 && microbatch == 0)
+          CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, std::span(&one, 1), feed.bytes.data()));
+        continue;
+      }
+      std::span<const int64_t> indices(feeds.indices.data() + microbatch * samples + begin, static_cast<size_t>(count));
+      std::byte *out = feed.bytes.data() + microbatch * feed.microbatchBytes();
+      if (feed.outer == 1) {
+        CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, out + begin * feed.sampleBytes));
+        continue;
+      }
+      std::vector<std::byte> rows(static_cast<size_t>(count * feed.sampleBytes));
+      CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, rows.data()));
+      const int64_t piece = feed.sampleBytes / feed.outer;
+      for (int64_t sample = 0; sample < count; ++sample)
+        for (int64_t o = 0; o < feed.outer; ++o)
+          std::copy_n(rows.data() + (sample * feed.outer + o) * piece, piece,
+                      out + (o * feed.samples + begin + sample) * piece);
     }
   return Status::ok();
 }
@@ -257,10 +288,18 @@ Status PlanTrainer::endFill(Feeds &feeds) {
   feeds.reading.clear();
   for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
     for (size_t i = 0; i < feeds.inputs.size(); ++i) {
-      const Feed &feed = feeds.inputs[i];
+      Feed &feed = feeds.inputs[i];
       if (!feed.bound && !feed.read) continue;
+      const int64_t begin = feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes();
+      const bool isCut = feed.isCutFromBound(feeds.microbatches);
+      if (isCut && feed.read) {
+        const int64_t width = feed.microbatchBytes() / feed.outer;
+        for (int64_t o = 0; o < feed.outer; ++o)
+          std::copy_n(feed.bound + (o * feeds.microbatches + microbatch) * width, width,
+                      feed.bytes.data() + begin + o * width);
+      }
       feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i] =
-          (feed.bound ? feed.bound : feed.bytes.data()) + microbatch * feed.samples * feed.sampleBytes;
+          (feed.bound && !isCut ? feed.bound : feed.bytes.data()) + begin;
     }
   return status;
 }
@@ -351,7 +390,7 @@ Status PlanTrainer::snapshot() {
 Result<double> PlanTrainer::evaluate() {
   if (evaluateFeeds.inputs.empty()) return std::nan("");
   // As many samples a batch as a step trains on, whatever the microbatches are.
-  int64_t samples = evaluateFeeds.inputs.front().samples * evaluateFeeds.microbatches,
+  int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
           runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
   int64_t batches = std::max<int64_t>(1, std::min(evalBatches, data.evaluation->size() / std::max<int64_t>(1, batch)));
   Sampler order(data.evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});

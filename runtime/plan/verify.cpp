@@ -116,6 +116,8 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
 Status verifyInput(const plan::InputBinding &input, const dist::Mesh &mesh, const Space &space) {
   CLEAVE_RETURN_IF_ERROR(verifyBuffer(input.buffer(), space));
   if (elementCount(input.global_shape()) < 0) return inputError("its global shape is not valid");
+  if (!input.without_samples() && (input.sample_dim() < 0 || input.sample_dim() >= input.global_shape_size()))
+    return inputError(fmt::format("it has no dimension {} of samples", input.sample_dim()));
   Result<Shard> shard = shardOf(input.global_shape(), input.dims(), mesh, 0);
   if (!shard) return shard.status();
   if (!std::equal(shard->size.begin(), shard->size.end(), input.buffer().shape().begin(), input.buffer().shape().end()))

@@ -152,6 +152,10 @@ public:
       options.normTolerance = std::max(options.normTolerance, 2 * epsilon);
       options.tensorTolerance = std::max(options.tensorTolerance, 2 * epsilon);
     }
+    if (const std::string &node = plan.training().samples_meet_at(); !node.empty())
+      result.basis = fmt::format("the unsplit step of the same {} microbatches: the samples of one meet at '{}', those "
+                                 "of the whole batch do not",
+                                 plan.training().microbatches(), node);
     CLEAVE_RETURN_IF_ERROR(open());
     if (result.options.steps == 0) result.options.steps = runsOn(plan) ? 3 : 2;
     for (int64_t step = 1; step <= result.options.steps; ++step) CLEAVE_RETURN_IF_ERROR(runStep(step));
@@ -406,6 +410,7 @@ std::string Comparison::text() const {
         "gradient norms by {:.1e}, tensors by {:.1e} of their norm at most; eight times that is allowed\n",
         loss, norm, tensor);
   }
+  if (!basis.empty()) out += "compared with " + basis + "\n";
   for (const std::string &fault : faults) out += "DISAGREES: " + fault + "\n";
   if (agrees())
     out += fmt::format("the split computes what the unsplit model computes{}\n",
@@ -415,6 +420,7 @@ std::string Comparison::text() const {
 
 std::string Comparison::json() const {
   nlohmann::json out{{"agrees", agrees()}, {"faults", faults}};
+  if (!basis.empty()) out["compared_with"] = basis;
   for (const StepComparison &step : steps)
     out["steps"].push_back({{"step", step.step},
                             {"loss", step.loss},

@@ -50,6 +50,7 @@ struct TensorComparison {
 struct Comparison {
   CompareOptions options;
   bool sensitivityMeasured = false;
+  std::string basis; // where it is not the step of the whole batch at once: what the split is compared with
   std::vector<StepComparison> steps;
   std::vector<TensorComparison> tensors; // persistent tensors, each after its worst step; worst first
   std::vector<std::string> faults;       // what disagrees; empty: everything agrees

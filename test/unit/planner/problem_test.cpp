@@ -37,13 +37,13 @@ TEST(Problem, ErrorsNameFileAndLine) {
 // A mean over the samples that each sample is then compared with; the loss alone is no such thing.
 TEST(Problem, BatchStatisticsMixSamples) {
   for (const Problem &problem : {mlp(32, 64, 128, 10), gpt({8, 64, 128, 8, 3, 512})})
-    EXPECT_FALSE(problem.mixesSamples(problem.batchDims())) << problem.name;
+    EXPECT_EQ(problem.samplesMeetAt(), "") << problem.name;
   for (bool isBack : {false, true}) {
     testing::ProblemBuilder b("normalized", 32);
     int x = b.input("x", {32, 64}), mean = b.op("mean", "ReduceSum", "bc->c", {x});
     if (isBack) b.op("centered", "Sub", "bc,c->bc", {x, mean});
     b.op("loss", "ReduceSum", "c->", {mean});
-    EXPECT_EQ(b.problem.mixesSamples(b.problem.batchDims()), isBack);
+    EXPECT_EQ(b.problem.samplesMeetAt(), isBack ? "centered" : "");
     SplitFlags flags{.mesh = "dp=2,pp=1"};
     Result<Cluster> cluster = parseCluster("cpu:2");
     Result<Constraints> constraints = parseConstraints(flags, *cluster);

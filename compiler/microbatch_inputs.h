@@ -1,0 +1,28 @@
+// What the inputs of a step say of its samples, at the whole batch and at one microbatch.
+//
+//   perm: i64[8], 0 to 7, the samples that are mixed     of a microbatch of 4 it would be 0 to 3: refused
+//   labels: i64[8], one of 8 classes, each a sample      likewise: a contrastive loss
+//   mask: f32[8,8]                                       its second dimension counts samples, too: refused
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+#include "runtime/status.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct StepInput {
+  std::vector<int64_t> shape;
+  int64_t sampleDim = -1;
+  int64_t bound = 0; // of integers: they are below it, so far as the graph tells; 0: no integers
+};
+
+// By name, of @final; the module must still be unpartitioned.
+std::map<std::string, StepInput> stepInputs(mlir::ModuleOp module);
+
+// An error where an input numbers the samples of the batch, so that no microbatch can read a part of it.
+Status checkMicrobatchInputs(const std::map<std::string, StepInput> &ofBatch,
+                             const std::map<std::string, StepInput> &ofMicrobatch, int64_t microbatches);
+
+} // namespace cleave

@@ -1,0 +1,30 @@
+// A loss that the graph computes itself, as sums over samples: what several microbatches add up to the batch's.
+//
+//   Neg(ReduceMean(x))                        a mean: the mean of the microbatches' losses
+//   ReduceSum(x) + ReduceMean(y)              each term is scaled so that the mean of the microbatches' is the batch's
+//   ReduceSum(x * mask) / Max(ReduceSum(mask), 1)
+//                                             a mean with its own count: sum and count are added up, then divided
+//
+// A coefficient says which a term is: the mean's is 1 / samples, so that of a microbatch is M times that of the batch.
+#pragma once
+#include "compiler/training/losses.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <string>
+#include <vector>
+
+namespace cleave::training {
+
+struct GraphLoss {
+  // The coefficients of the sums over samples, in the order in which the loss reads them.
+  std::vector<double> coefficients;
+  // The node that makes it none of the above (a logarithm of a sum over samples, two means with counts of their own);
+  // empty: none. A batch of several microbatches then has the mean of their losses.
+  std::string meetsAt;
+  LossTerms terms;
+};
+
+// `loss`: one number. `whole`: the coefficients at the whole batch, where the module is built at one of `microbatches`.
+GraphLoss splitGraphLoss(onnx::Formula f, mlir::func::FuncOp model, mlir::Value loss, bool isMean, int64_t microbatches,
+                         const std::vector<double> &whole);
+
+} // namespace cleave::training
