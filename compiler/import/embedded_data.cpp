@@ -7,7 +7,6 @@ namespace cleave::import_ {
 namespace {
 
 constexpr std::string_view embeddedKey = "cleave.embedded";
-constexpr size_t attributePayloadLimit = 1024; // bytes of a node attribute's tensor that may stay in the parsed model
 
 // Field numbers of onnx.proto.
 enum ModelField : uint32_t { modelGraph = 7, modelTraining = 20 };
@@ -134,8 +133,7 @@ private:
   }
   bool attribute(size_t begin, size_t end, std::string &out) {
     return rewrite(begin, end, out, [&](const Field &field, std::string &into) {
-      bool large = field.number == attributeTensor && field.end - field.payload > attributePayloadLimit;
-      return large ? nested(field, into, &Stripper::initializer) : keep(field, into);
+      return field.number == attributeTensor ? nested(field, into, &Stripper::initializer) : keep(field, into);
     });
   }
   bool initializer(size_t begin, size_t end, std::string &out) {

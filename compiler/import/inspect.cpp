@@ -90,7 +90,29 @@ void readNode(onnx::NodeOp op, const SupportsOperator &supports, Inspection &see
   if (supports(domain, name, version)) return;
   for (UnsupportedOperator &known : seen.unsupported)
     if (known.domain == domain && known.op == name) return known.nodes.push_back(op.getNodeName().str());
-  seen.unsupported.push_back({domain, name, version, {op.getNodeName().str()}});
+  seen.unsupported.push_back({domain, name, version, {op.getNodeName().str()}, {}});
+}
+
+// Which outputs each operator that is not supported is needed for.
+void readNeeds(func::FuncOp function, Inspection &seen) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    llvm::DenseSet<Operation *> needed;
+    std::vector<Operation *> pending{function.front().getTerminator()->getOperand(i).getDefiningOp()};
+    while (!pending.empty()) {
+      Operation *op = pending.back();
+      pending.pop_back();
+      if (!op || !needed.insert(op).second) continue;
+      op->walk([&](Operation *inner) { // a body reads values from outside, too
+        for (Value operand : inner->getOperands()) pending.push_back(operand.getDefiningOp());
+      });
+    }
+    for (UnsupportedOperator &unsupported : seen.unsupported)
+      if (llvm::any_of(needed, [&](Operation *op) {
+            auto node = dyn_cast<onnx::NodeOp>(op);
+            return node && llvm::is_contained(unsupported.nodes, node.getNodeName());
+          }))
+        unsupported.outputs.push_back(seen.outputs[i].name);
+  }
 }
 
 void readSignature(func::FuncOp function, Inspection &seen) {
@@ -123,6 +145,8 @@ Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
     if (auto function = dyn_cast<func::FuncOp>(op); function && function.getName() == "model")
       readSignature(function, seen);
   });
+  if (auto model = module.lookupSymbol<func::FuncOp>("model"); model && !seen.unsupported.empty())
+    readNeeds(model, seen);
   return seen;
 }
 

@@ -46,6 +46,7 @@ struct UnsupportedOperator {
   std::string domain, op;
   int64_t version = 0;
   std::vector<std::string> nodes;
+  std::vector<std::string> outputs; // of the model, that need one of them
 };
 // Parts of the model that are the same work; filled by the caller.
 struct RepeatedBlock {

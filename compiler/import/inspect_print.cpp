@@ -103,9 +103,15 @@ std::string Inspection::text() const {
                        block.parameters, count(block.elements), block.firstNodes.front(), block.firstNodes.back());
   if (unsupported.empty()) return out + "\nevery operator is supported\n";
   out += fmt::format("\nnot supported: {} operators\n", unsupported.size());
-  for (const UnsupportedOperator &op : unsupported)
-    out += fmt::format("  {}{} (version {}): {}\n", op.domain.empty() ? "" : op.domain + ".", op.op, op.version,
+  for (const UnsupportedOperator &op : unsupported) {
+    out += fmt::format("  {}{} (version {}): {}", op.domain.empty() ? "" : op.domain + ".", op.op, op.version,
                        fmt::join(op.nodes, ", "));
+    if (op.outputs.size() < outputs.size())
+      out += op.outputs.empty() ? "; no output needs it"
+                                : fmt::format("; only {} needs it: with another as loss.output the model trains",
+                                              fmt::join(op.outputs, ", "));
+    out += "\n";
+  }
   return out;
 }
 
@@ -121,7 +127,8 @@ std::string Inspection::json() const {
   out["operators"] = operators;
   out["unsupported"] = Json::array();
   for (const UnsupportedOperator &op : unsupported)
-    out["unsupported"].push_back({{"domain", op.domain}, {"op", op.op}, {"version", op.version}, {"nodes", op.nodes}});
+    out["unsupported"].push_back(
+        {{"domain", op.domain}, {"op", op.op}, {"version", op.version}, {"nodes", op.nodes}, {"outputs", op.outputs}});
   out["ties"] = ties;
   out["large_constants"] = Json::array();
   for (const InspectedConstant &c : largeConstants)

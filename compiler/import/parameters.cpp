@@ -76,12 +76,18 @@ public:
 
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
+    weightsAreNodes = std::ranges::none_of(initializers, [](const auto &one) {
+      const Initializer &initializer = one.second;
+      return !initializer.fromNode && initializer.tensor.isFloat() && initializer.tensor.elements() > 1;
+    });
     collectModules();
     collectMerged();
     mergeEqualMatrices();
     mergeFoldedCopies();
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
+    for (const std::string &name : order) classifyStatistics(name, initializers.at(name));
     if (isAnyTrained) noteBiasesLeftOut();
+    if (isAnyTrained && isTorchScript) noteAnonymous();
     tellComputed();
     return std::move(table);
   }
@@ -265,26 +271,43 @@ private:
 
   Status classify(const std::string &name, Initializer &initializer) {
     if (aliasOf.count(name)) return Status::ok(); // with its embedding
-    std::vector<Use> statistics, shapes, others;
+    std::vector<Use> shapes, others;
+    bool hasStatistics = false;
     for (const Use &use : initializer.uses) {
       const std::string &op = opOf(use);
-      bool statistic = op == "BatchNormalization" && use.operand >= 3;
-      (statistic ? statistics : op == "Shape" || op == "Size" ? shapes : others).push_back(use);
+      if (isStatistic(use))
+        hasStatistics = true;
+      else
+        (op == "Shape" || op == "Size" ? shapes : others).push_back(use);
     }
-    bool first = true; // which tensor of the initializer keeps its plain name
-    if (!others.empty() || direct.count(name) || (statistics.empty() && !shapes.empty())) {
-      CLEAVE_RETURN_IF_ERROR(classifyWeights(name, initializer, others, shapes));
-      first = false;
+    const bool isMore = !others.empty() || direct.count(name) || (!hasStatistics && !shapes.empty());
+    return isMore ? classifyWeights(name, initializer, others, shapes) : Status::ok();
+  }
+
+  bool isStatistic(const Use &use) const { return opOf(use) == "BatchNormalization" && use.operand >= 3; }
+
+  // Statistics of one module are one tensor, however often it runs: nodes that read one scale. Once weights are
+  // classified.
+  void classifyStatistics(const std::string &name, const Initializer &initializer) {
+    std::vector<std::pair<std::optional<size_t>, std::vector<Use>>> modules; // by the scale's parameter
+    for (const Use &use : initializer.uses) {
+      if (!isStatistic(use)) continue;
+      auto scale = table.byUse.find({use.node, 1});
+      std::optional<size_t> read;
+      if (scale != table.byUse.end()) read = scale->second.parameter;
+      auto home = std::ranges::find_if(modules, [&](const auto &one) {
+        return read && one.first == read && one.second.front().operand == use.operand;
+      });
+      if (home == modules.end()) home = modules.insert(modules.end(), {read, {}});
+      home->second.push_back(use);
     }
-    for (const Use &use : statistics) {
+    for (auto &[read, uses] : modules) {
       Parameter parameter;
       parameter.role = Role::RunningStatistic;
-      parameter.why = use.operand == 3 ? "running mean" : "running variance";
-      parameter.uses = {use};
-      add(name, initializer, std::move(parameter), first);
-      first = false;
+      parameter.why = uses.front().operand == 3 ? "running mean" : "running variance";
+      parameter.uses = uses;
+      add(name, initializer, std::move(parameter), taken.count(name) == 0);
     }
-    return Status::ok();
   }
 
   // `shapes` are uses that only ask for the shape: they go with the first parameter.
@@ -341,7 +364,9 @@ private:
     auto compared = [&](const Use &use) { return isComparison(opOf(use)); };
     if (!uses.empty() && std::all_of(uses.begin(), uses.end(), compared))
       return constantUpTo(frozenConstantLimit, "only compared: no gradient reaches it");
-    bool named = intended.match(names).has_value();
+    // Scalars of Constant nodes are called after their module: a glob over modules does not mean them.
+    const bool isScalarOfNode = initializer.fromNode && tensor.elements() <= 1;
+    bool named = isScalarOfNode ? isNamedExactly(names.name) : intended.match(names).has_value();
     const ExporterStatement &stated = statementOf(names.name);
     if (!named && stated.kind == ExporterStatement::Kind::Buffer)
       return constantUpTo(frozenConstantLimit,
@@ -351,10 +376,14 @@ private:
     // A signature's parameter may be frozen (sinusoids in an nn.Embedding), so what its numbers say counts there too.
     if (!named) {
       const bool isStated = stated.kind == ExporterStatement::Kind::Parameter;
+      if (!isStated && std::ranges::any_of(uses, [&](const Use &use) { return isComparedPast(use.node); }))
+        return constantUpTo(frozenConstantLimit,
+                            "compared with: a grid or a limit; name it in `trainable` to train it");
       if (!isStated && tensor.elements() <= 1 && (!isOfModule(names.name) || isMaskNumber(tensor, uses)) &&
           !hasWeightUse(initializer, uses))
         return constantUpTo(maskConstantLimit, "a single number");
-      if (!isStated && initializer.fromNode)
+      if (!isStated && initializer.fromNode &&
+          !(weightsAreNodes && tensor.elements() > 1 && isReadAsWeight(tensor, uses)))
         return constantUpTo(frozenConstantLimit, "folded to a constant by the exporter");
       if (!isLargeWeight(tensor, uses) && looksLikeMask(tensor))
         return constantUpTo(maskConstantLimit, "mask: of -inf, NaN or nothing but 0 and -100 or less");
@@ -369,6 +398,36 @@ private:
     if (!named && !isAnyTrained) return constantUpTo(frozenConstantLimit, "not named by `trainable`");
     parameter.trainable = true;
     parameter.why = named ? "named by `trainable`" : "matches `trainable`";
+  }
+
+  // Is what a node makes compared with something, past nodes that only move or cast it? By the node itself, too.
+  bool isComparedPast(size_t node) const {
+    static const std::set<std::string> movements = {"Transpose", "Cast",    "Identity", "Slice",
+                                                    "Unsqueeze", "Squeeze", "Reshape",  "Expand"};
+    std::vector<size_t> open = {node};
+    std::set<size_t> seen = {node};
+    while (!open.empty() && seen.size() < 64) {
+      const ::onnx::NodeProto &at = *flat.nodes[open.back()].node;
+      open.pop_back();
+      if (isComparison(at.op_type())) return true;
+      if (!movements.contains(at.op_type()) || at.output_size() == 0) continue;
+      if (auto next = index.consumers.find(at.output(0)); next != index.consumers.end())
+        for (size_t reader : next->second)
+          if (seen.insert(reader).second) open.push_back(reader);
+    }
+    return false;
+  }
+
+  bool isNamedExactly(const std::string &name) const {
+    return std::ranges::any_of(options.trainable, [&](const std::string &pattern) {
+      return pattern == name || pattern == recipe::exactly(name);
+    });
+  }
+
+  // A matrix that an operator multiplies by, or looks rows up in; or what is always a weight.
+  bool isReadAsWeight(const StoredTensor &tensor, const std::vector<Use> &uses) const {
+    return std::ranges::any_of(uses, [&](const Use &use) { return isWeightOperand(opOf(use), use.operand); }) ||
+           (tensor.shape.size() == 2 && readByGather(index, uses)) || hasWeightUse(initializers.at(tensor.name), uses);
   }
 
   // An attribute of a module, not a number that the exporter wrote: "blocks.0.alpha" beside weights of "blocks", and
@@ -525,6 +584,28 @@ private:
     }
   }
 
+  // TorchScript tells no buffers from parameters. A parameter that is only added or multiplied keeps its name, unless
+  // something was folded into it.
+  void noteAnonymous() {
+    static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where"};
+    std::vector<std::string> told;
+    for (const Parameter &parameter : table.parameters) {
+      auto isElementwise = [&](const Use &use) { return elementwise.contains(opOf(use)); };
+      if (parameter.trainable && parameter.name.starts_with("onnx::") && !parameter.uses.empty() &&
+          std::ranges::all_of(parameter.uses, isElementwise))
+        told.push_back(fmt::format("'{}' [{}]{}", parameter.name, fmt::join(parameter.tensor.shape, ", "),
+                                   allEqual(parameter.tensor) ? ", all equal" : ""));
+    }
+    if (told.empty()) return;
+    if (const size_t number = told.size(); number > 4) {
+      told.resize(4);
+      told.push_back(fmt::format("... ({} in all)", number));
+    }
+    table.notes.push_back(fmt::format("these train, though their names do not tell that they are weights, and the "
+                                      "exporter tells no buffers from parameters: {}; `trainable` can leave them out",
+                                      fmt::join(told, "; ")));
+  }
+
   // What the exporter's computations mean, one line for all parameters that train as something else, one for those that
   // do not.
   void tellComputed() {
@@ -560,10 +641,11 @@ private:
   ParameterTable table;
   std::map<std::string, Initializer> initializers;
   std::vector<std::string> order;
-  std::map<std::string, std::string> resolved;                 // value -> initializer, through Identity
-  std::map<std::string, std::vector<std::string>> valuesOf;    // the inverse
-  bool isTorchScript = false;                                  // PyTorch's exporter that names nodes after modules
-  std::set<std::string> modules;                               // the first part of weights' dotted names
+  std::map<std::string, std::string> resolved;              // value -> initializer, through Identity
+  std::map<std::string, std::vector<std::string>> valuesOf; // the inverse
+  bool weightsAreNodes = false;  // no initializer is of real numbers: Constant nodes hold them
+  bool isTorchScript = false;    // PyTorch's exporter that names nodes after modules
+  std::set<std::string> modules; // the first part of weights' dotted names
   std::map<std::string, std::pair<std::string, bool>> aliasOf; // head -> (embedding, transposed)
   std::set<std::string> apart;  // made from one value, with other numbers than another that was made from it
   std::set<std::string> direct; // read without a use: graph outputs, subgraphs

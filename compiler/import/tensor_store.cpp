@@ -177,6 +177,12 @@ Result<StoredTensor> TensorStore::locate(const TensorProto &tensor) {
   for (int64_t size : stored.shape)
     if (size < 0 || __builtin_mul_overflow(stored.length, size, &stored.length))
       return inputError(fmt::format("{} has the impossible dimension {}", what, size));
+  if (stored.length == 0) { // no bytes, wherever they would be
+    stored.inFile = true;
+    stored.path = model.ownFile;
+    stored.bytes = "";
+    return stored;
+  }
   if (tensor.has_segment()) return inputError(what + " is stored in segments, which is not supported");
 
   if (std::optional<EmbeddedRange> range = embeddedRange(tensor)) {

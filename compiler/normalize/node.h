@@ -13,6 +13,7 @@
 #pragma once
 #include "compiler/normalize/core_builder.h"
 #include "compiler/normalize/normalize.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace cleave::normalize {
@@ -20,11 +21,11 @@ namespace cleave::normalize {
 // What rules share over one function: options, and what must be added to the function when all nodes are done.
 struct FunctionState {
   const NormalizeOptions &options;
-  mlir::Value dropoutKey;                                                    // made by the first active dropout
-  int64_t dropouts = 0;                                                      // streams given out
-  llvm::SmallVector<std::pair<mlir::FlatSymbolRefAttr, mlir::Value>> writes; // onnx.write at the function's end
-  llvm::DenseMap<mlir::Value, Values> sequences{}; // what stands for a sequence -> its elements
-  int64_t writtenOut = 0;                          // nodes that Loops and sequences became
+  mlir::Value dropoutKey;                                 // made by the first active dropout
+  int64_t dropouts = 0;                                   // streams given out
+  llvm::MapVector<mlir::Attribute, mlir::Value> writes{}; // by parameter: onnx.write at the function's end
+  llvm::DenseMap<mlir::Value, Values> sequences{};        // what stands for a sequence -> its elements
+  int64_t writtenOut = 0;                                 // nodes that Loops and sequences became
 };
 
 class Node {

@@ -40,7 +40,10 @@ LogicalResult checkSupport(func::FuncOp function) {
   });
   if (missing.empty()) return success();
   constexpr size_t mostNames = 8;
-  InFlightDiagnostic error = function.emitError("the model uses operators that are not supported:");
+  InFlightDiagnostic error = function.emitError("the model uses operators that are not supported");
+  if (function.getNumResults() > 1)
+    error << " (what only other outputs need is left out where the recipe's loss.output names one)";
+  error << ":";
   for (auto &[key, nodes] : missing) {
     StringRef domain = nodes[0].getDomain();
     error << "\n  " << (domain.empty() ? "" : domain.str() + ".") << nodes[0].getOpType() << " (opset "
@@ -127,7 +130,8 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
     for (Value output : block.getTerminator()->getOperands())
       if (state.sequences.count(output)) return function.emitError("an output of the model is a sequence of tensors");
     OpBuilder builder(block.getTerminator());
-    for (auto &[symbol, value] : state.writes) onnx::WriteOp::create(builder, value.getLoc(), symbol, value);
+    for (auto &[symbol, value] : state.writes)
+      onnx::WriteOp::create(builder, value.getLoc(), cast<FlatSymbolRefAttr>(symbol), value);
     function.setType(
         FunctionType::get(&getContext(), block.getArgumentTypes(), block.getTerminator()->getOperandTypes()));
     return success();

@@ -61,10 +61,16 @@ Values batchNormalization(Node &n) {
   auto blend = [&](Value running, Value batch) {
     return n.b.add(n.b.mul(running, momentum), n.b.mul(n.b.unary<onnx::StopGradientOp>(batch), 1 - momentum));
   };
+  // One that runs several times in a step moves its statistics each time.
+  auto moved = [&](Value running, Value batch) {
+    auto read = running.getDefiningOp<onnx::ReadOp>();
+    if (!read) return;
+    Value before = n.state.writes.lookup(read.getParamAttr());
+    n.state.writes[read.getParamAttr()] = blend(before ? before : running, batch);
+  };
+  moved(runningMean, mean);
+  moved(runningVariance, count > 1 ? n.b.mul(variance, count / (count - 1)) : variance);
   Value newMean = blend(runningMean, mean), newVariance = blend(runningVariance, variance);
-  Value unbiased = count > 1 ? blend(runningVariance, n.b.mul(variance, count / (count - 1))) : newVariance;
-  for (auto [running, value] : {std::pair(runningMean, newMean), std::pair(runningVariance, unbiased)})
-    if (auto read = running.getDefiningOp<onnx::ReadOp>()) n.state.writes.push_back({read.getParamAttr(), value});
   Values results{normalized(mean, variance), newMean, newVariance, mean, variance};
   markStatistic(mean, runningMean);
   markStatistic(variance, runningVariance);

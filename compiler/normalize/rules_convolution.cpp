@@ -47,7 +47,8 @@ Values transposedConvolution(Node &n) {
     }
     shape.push_back(whole - begin[d] - end[d]);
   }
-  // Negative pads (an output larger than what the taps reach) are zeros around: computed without, then padded.
+  // Negative pads, and an output padding of a whole stride or more, are zeros around what the taps reach: computed
+  // without, then padded.
   Dims low(rank + 2, 0), high(rank + 2, 0), core(shape);
   bool grows = false;
   for (size_t d = 0; d < rank; ++d) {
@@ -57,6 +58,13 @@ Values transposedConvolution(Node &n) {
     core[d + 2] -= low[d + 2] + high[d + 2];
     begin[d] += low[d + 2];
     end[d] += high[d + 2];
+    int64_t beyond = core[d + 2] - (strides[d] * input[d] + (kernel[d] - 1) * dilations[d] - begin[d] - end[d]);
+    if (beyond <= 0) continue;
+    int64_t cropped = std::min(beyond, end[d]); // less is cut off instead
+    end[d] -= cropped;
+    high[d + 2] += beyond - cropped;
+    core[d + 2] -= beyond - cropped;
+    grows |= beyond > cropped;
   }
   auto list = [&](ArrayRef<int64_t> values) { return n.b.builder.getDenseI64ArrayAttr(values); };
   Value y = n.b.create<onnx::ConvGradInputOp>(x, w, list(core), list(strides), list(begin), list(end), list(dilations),

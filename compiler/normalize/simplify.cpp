@@ -324,6 +324,23 @@ Value simplifyNot(onnx::NotOp op) {
   return inner ? inner.getX() : Value();
 }
 
+// Of operands that have no entries: what is beside them, or summed over none.
+Value simplifyEmpty(Operation *op, CoreBuilder &b) {
+  auto isEmpty = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.hasStaticShape() && type.getNumElements() == 0;
+  };
+  if (op->getNumResults() != 1 || isEmpty(op->getResult(0)) || llvm::none_of(op->getOperands(), isEmpty)) return {};
+  if (auto concat = dyn_cast<onnx::ConcatOp>(op)) {
+    SmallVector<Value> parts = llvm::filter_to_vector(concat.getXs(), [&](Value part) { return !isEmpty(part); });
+    return parts.size() == 1 ? parts[0] : b.concat(parts, static_cast<int64_t>(concat.getAxis()));
+  }
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (auto pad = dyn_cast<onnx::PadOp>(op)) return b.splat(type, pad.getValue().convertToDouble());
+  if (isa<onnx::ReduceSumOp, onnx::ContractOp, onnx::ScatterAddOp>(op)) return b.splat(type, 0);
+  return {};
+}
+
 } // namespace
 
 static Value identity(Operation *op, CoreBuilder &b) {
@@ -355,7 +372,8 @@ static Value identity(Operation *op, CoreBuilder &b) {
 }
 
 Value simplify(Operation *op, CoreBuilder &b) {
-  Value simple = identity(op, b);
+  Value simple = simplifyEmpty(op, b);
+  if (!simple) simple = identity(op, b);
   return simple ? simple : sinkMovement(op, b);
 }
 

@@ -3,6 +3,7 @@
 //   Reshape(Reshape(x))  -> Reshape(x)       Reshape to its own shape -> x       Transpose(Transpose(x)) ->
 //   Transpose(x) x * 1, x + 0, x / 1  -> x                Broadcast to its own shape -> x     Slice(Transpose(x)) ->
 //   Transpose(Slice(x)) x ^ 2                -> x * x            Sum of one -> x                     And(x, true) -> x
+//   Concat(x, [8,0]) -> x                a sum, a product over no entries -> 0
 #pragma once
 #include "compiler/normalize/core_builder.h"
 
