@@ -47,36 +47,74 @@ bool writeAll(int descriptor, const char *data, size_t size) {
 
 } // namespace
 
-Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
-                        const std::map<std::string, std::string> &metadata) {
+Result<std::unique_ptr<SafetensorsWriter>>
+SafetensorsWriter::create(const std::string &path, std::span<const TensorHeader> tensors,
+                          const std::map<std::string, std::string> &metadata) {
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
+  writer->path = path;
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  uint64_t at = 0;
-  for (const TensorView &tensor : tensors) {
-    int64_t count = elementCount(tensor.shape);
-    if (typeName(tensor.dtype).empty() || count < 0 ||
-        static_cast<uint64_t>(count * byteSize(tensor.dtype)) != tensor.bytes.size())
-      return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, tensor.name));
+  for (const TensorHeader &tensor : tensors) {
+    const int64_t count = elementCount(tensor.shape);
+    if (typeName(tensor.dtype).empty() || count < 0)
+      return inputError(fmt::format("{}: tensor '{}' has a type or shape that cannot be written", path, tensor.name));
+    const uint64_t end = writer->left + static_cast<uint64_t>(count * byteSize(tensor.dtype));
     header[tensor.name] = {
-        {"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {at, at + tensor.bytes.size()}}};
-    at += tensor.bytes.size();
+        {"dtype", typeName(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {writer->left, end}}};
+    writer->left = end;
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  uint64_t length = text.size();
+  const uint64_t length = text.size();
+  writer->descriptor = ::open((path + ".partial").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (writer->descriptor < 0) return inputError(writer->failed(errno).message());
+  CLEAVE_RETURN_IF_ERROR(writer->append(&length, 8));
+  CLEAVE_RETURN_IF_ERROR(writer->append(text.data(), text.size()));
+  return writer;
+}
 
-  int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) return inputError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-  bool written = writeAll(descriptor, reinterpret_cast<const char *>(&length), 8) &&
-                 writeAll(descriptor, text.data(), text.size());
-  for (const TensorView &tensor : tensors)
-    written = written && writeAll(descriptor, reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size());
-  written = written && fsync(descriptor) == 0;
-  int failure = errno;
+SafetensorsWriter::~SafetensorsWriter() {
+  if (descriptor < 0) return;
   ::close(descriptor);
-  if (written) return Status::ok();
-  ::unlink(path.c_str());
-  return runError(fmt::format("{}: cannot be written: {}", path, std::strerror(failure)));
+  ::unlink((path + ".partial").c_str());
+}
+
+Status SafetensorsWriter::failed(int reason) const {
+  return runError(fmt::format("{}: cannot be written: {}", path, std::strerror(reason)));
+}
+
+Status SafetensorsWriter::append(const void *data, size_t size) {
+  return writeAll(descriptor, static_cast<const char *>(data), size) ? Status::ok() : failed(errno);
+}
+
+Status SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  if (bytes.size() > left) return inputError(path + ": is given more bytes than its tensors have");
+  left -= bytes.size();
+  return append(bytes.data(), bytes.size());
+}
+
+Status SafetensorsWriter::close() {
+  if (left != 0) return inputError(fmt::format("{}: {} bytes of its tensors are missing", path, left));
+  const bool isWhole = fsync(descriptor) == 0 && ::rename((path + ".partial").c_str(), path.c_str()) == 0;
+  if (!isWhole) return failed(errno);
+  ::close(descriptor);
+  descriptor = -1;
+  return Status::ok();
+}
+
+Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
+                        const std::map<std::string, std::string> &metadata) {
+  std::vector<TensorHeader> headers;
+  for (const TensorView &tensor : tensors) {
+    const int64_t count = elementCount(tensor.shape);
+    if (count < 0 || static_cast<uint64_t>(count * byteSize(tensor.dtype)) != tensor.bytes.size())
+      return inputError(fmt::format("{}: tensor '{}' has bytes that do not fit its shape", path, tensor.name));
+    headers.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  auto writer = SafetensorsWriter::create(path, headers, metadata);
+  if (!writer) return writer.status();
+  for (const TensorView &tensor : tensors) CLEAVE_RETURN_IF_ERROR((*writer)->write(tensor.bytes));
+  return (*writer)->close();
 }
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string &path) {

@@ -24,6 +24,40 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+struct TensorHeader {
+  std::string name;
+  plan::DType dtype = plan::DTYPE_INVALID;
+  std::vector<int64_t> shape;
+};
+
+// Writes a file piece by piece: its header first, then the bytes of the tensors, in their order. It is called
+// "PATH.partial" until it is whole and on the disk.
+//
+//     auto writer = SafetensorsWriter::create("weights.safetensors", headers);
+//     (*writer)->write(someBytes);  ...  (*writer)->close();
+class SafetensorsWriter {
+public:
+  // Errors: a type that the format has not, the path and the system's reason.
+  static Result<std::unique_ptr<SafetensorsWriter>> create(const std::string &path,
+                                                           std::span<const TensorHeader> tensors,
+                                                           const std::map<std::string, std::string> &metadata = {});
+  SafetensorsWriter(const SafetensorsWriter &) = delete;
+  ~SafetensorsWriter(); // removes what is not whole
+  // Errors: "No space left on device".
+  Status write(std::span<const std::byte> bytes);
+  // Error: other than all bytes were written.
+  Status close();
+
+private:
+  SafetensorsWriter() = default;
+  Status append(const void *data, size_t size);
+  Status failed(int reason) const;
+
+  std::string path;
+  int descriptor = -1;
+  uint64_t left = 0; // bytes of tensors
+};
+
 // Writes a file and flushes it to the disk. `metadata` becomes the header's __metadata__. Error: the path and the
 // system's reason ("No space left on device"); a partial file is removed.
 Status writeSafetensors(const std::string &path, std::span<const TensorView> tensors,
