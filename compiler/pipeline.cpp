@@ -103,9 +103,7 @@ Status Pipeline::run(const char *phase, llvm::function_ref<void(OpPassManager &)
 }
 
 Status Pipeline::readModel() {
-  import_::ImportOptions options{.trainable = request.recipe.trainable, .ties = request.recipe.ties, .loss = {}};
-  if (request.recipe.loss.kind == recipe::LossKind::Output) options.loss = request.recipe.loss.output;
-  auto imported = import_::importModel(context, request.model, options);
+  auto imported = import_::importModel(context, request.model, import_::ImportOptions::of(request.recipe));
   if (failed(imported)) return failure("the model cannot be read");
   module = std::move(*imported);
   return Status::ok();
@@ -141,6 +139,8 @@ Status Pipeline::importModel() {
   for (auto param : module->getOps<onnx::ParamOp>())
     parameters.push_back(training::namesOf(param->getAttrDictionary()));
   CLEAVE_RETURN_IF_ERROR(recipe::checkGlobs(request.recipe, parameters));
+  for (std::string &warning : recipe::warnOfMergedNames(request.recipe, parameters))
+    warned.push_back(std::move(warning));
   for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.notes").getAsRange<StringAttr>())
     warned.push_back(note.str());
   bool hasBatchNorm = false;
@@ -150,8 +150,9 @@ Status Pipeline::importModel() {
                      " changes nothing, the model has no BatchNormalization; exporters fold them into convolutions "
                      "unless torch.onnx.export is given optimize=False, or do_constant_folding=False and "
                      "training=TrainingMode.TRAINING");
-  for (auto note : module.get()->getAttrOfType<ArrayAttr>("onnx.sharing").getAsRange<StringAttr>())
-    noted.push_back(note.str());
+  for (StringRef attribute : {"onnx.sharing", "onnx.export_notes"})
+    for (auto note : module.get()->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>())
+      noted.push_back(note.str());
   dump("import");
   return run("initialize",
              [&](OpPassManager &passes) { passes.addPass(training::createInitializeParameters(request.recipe)); });

@@ -25,6 +25,22 @@ using ExporterStatements = std::map<std::string, ExporterStatement>; // by initi
 // The module that a node is of, "layers.1.linear1", from pkg.torch.onnx.name_scopes; "" where nothing is said.
 std::string statedModule(const ::onnx::NodeProto &node);
 
+// A tensor of the state_dict, as the signature lists it: buffers that are not persistent are not among them.
+struct ListedTensor {
+  std::string key;         // "fc.weight"
+  std::string placeholder; // "p_fc_weight": what operations call it
+};
+std::vector<ListedTensor> listedTensors(const ::onnx::GraphProto &graph);
+
+// The operation that a node was written for, from pkg.torch.onnx.fx_node:
+// "%linear : ... call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc_weight, %p_fc_bias), kwargs =
+// {})"
+struct StatedOperation {
+  std::string target;                 // "aten.linear.default"; "" where nothing is said
+  std::vector<std::string> arguments; // "x", "p_fc_weight", "p_fc_bias"; a list is one argument, "[2, 3]"
+};
+StatedOperation statedOperation(const ::onnx::NodeProto &node);
+
 ExporterStatements exporterStatements(const ::onnx::GraphProto &graph);
 
 } // namespace cleave::import_

@@ -23,18 +23,18 @@ public:
   Status build() {
     collectTypes(model.proto.graph());
     builder.setInsertionPointToEnd(module.getBody());
-    for (const Parameter &parameter : table.parameters)
-      if (parameter.role != Role::Constant) addParam(parameter);
+    std::vector<std::vector<std::string>> keys(table.parameters.size());
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source == StateEntry::Source::Parameter && entry.key != table.parameters[entry.parameter].name)
+        keys[entry.parameter].push_back(entry.key);
+    for (size_t i = 0; i < table.parameters.size(); ++i)
+      if (table.parameters[i].role != Role::Constant) addParam(table.parameters[i], keys[i]);
     CLEAVE_RETURN_IF_ERROR(addFunction());
     return Status::ok();
   }
 
 private:
   // --- symbols -----------------------------------------------------------------------------------------------------
-  static std::string symbolOf(const Parameter &parameter) {
-    static const std::set<std::string> functions = {"model", "accumulate", "final", "evaluate"};
-    return functions.count(parameter.name) ? parameter.name + "#param" : parameter.name;
-  }
   Location named(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
   ArrayAttr strings(const std::vector<std::string> &values) {
     llvm::SmallVector<Attribute> attributes;
@@ -42,7 +42,7 @@ private:
     return builder.getArrayAttr(attributes);
   }
 
-  void addParam(const Parameter &parameter) {
+  void addParam(const Parameter &parameter, const std::vector<std::string> &keys) {
     std::vector<std::string> nodes;
     for (const Use &use : parameter.uses)
       if (nodes.empty() || nodes.back() != flat.nodes[use.node].name) nodes.push_back(flat.nodes[use.node].name);
@@ -50,7 +50,7 @@ private:
     RankedTensorType type = tensorType(context, tensor);
     OperationState state(named(parameter.name), onnx::ParamOp::getOperationName());
     auto set = [&](llvm::StringRef name, Attribute value) { state.addAttribute(name, value); };
-    set("sym_name", builder.getStringAttr(symbolOf(parameter)));
+    set("sym_name", builder.getStringAttr(parameter.symbol()));
     set("type", TypeAttr::get(type));
     set("role", builder.getStringAttr(parameter.role == Role::RunningStatistic ? "running_statistic" : "parameter"));
     set("trainable", builder.getBoolAttr(parameter.trainable));
@@ -63,6 +63,7 @@ private:
     if (!parameter.aliases.empty()) set("aliases", strings(parameter.aliases));
     if (!parameter.transposedAliases.empty()) set("onnx.transposed_aliases", strings(parameter.transposedAliases));
     if (!parameter.foldedFrom.empty()) set("onnx.folded_from", strings(parameter.foldedFrom));
+    if (!keys.empty()) set("onnx.state_keys", strings(keys));
     if (!nodes.empty()) {
       set("used_by", builder.getStringAttr(nodes.front()));
       set("onnx.nodes", strings(nodes));
@@ -144,7 +145,7 @@ private:
         stored.push_back(
             onnx::ConstantOp::create(builder, location, type, elementsAttr(context, parameter.tensor)).getY());
       else
-        stored.push_back(onnx::ReadOp::create(builder, location, type, symbolOf(parameter)).getValue());
+        stored.push_back(onnx::ReadOp::create(builder, location, type, parameter.symbol()).getValue());
     }
     for (const FlatNode &node : flat.nodes)
       if (!none && hasAbsentInput(*node.node))

@@ -1,6 +1,6 @@
 #include "compiler/import/import.h"
 #include "compiler/import/graph_builder.h"
-#include "compiler/import/training_info.h"
+#include "compiler/import/model_tables.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -32,22 +32,17 @@ Status describe(ModuleOp module, const ModelFile &model, const TensorStore &stor
   module->setAttr("onnx.ties", strings(builder, table.ties));
   module->setAttr("onnx.sharing", strings(builder, table.sharing));
   module->setAttr("onnx.notes", strings(builder, table.notes));
+  module->setAttr("onnx.export_notes", strings(builder, table.state.notes));
   module->setAttr("onnx.missing_files", strings(builder, missing));
   return Status::ok();
 }
 
 Status importInto(ModuleOp module, const std::string &path, const ImportOptions &options) {
-  Result<ModelFile> model = openModel(path);
-  if (!model) return model.status();
-  if (options.loss && model->proto.training_info_size() > 0 && model->training->loss == *options.loss)
-    appendLoss(*model);
-  Result<FlatGraph> flat = flattenFunctions(*model);
-  if (!flat) return flat.status();
-  TensorStore store(*model);
-  Result<ParameterTable> table = classifyParameters(*model, *flat, store, options);
-  if (!table) return table.status();
-  CLEAVE_RETURN_IF_ERROR(buildModule(module, *model, *flat, *table, store));
-  return describe(module, *model, store, *table);
+  Result<std::unique_ptr<ModelTables>> read = readTables(path, options);
+  if (!read) return read.status();
+  ModelTables &tables = **read;
+  CLEAVE_RETURN_IF_ERROR(buildModule(module, tables.model, tables.flat, tables.parameters, tables.store));
+  return describe(module, tables.model, tables.store, tables.parameters);
 }
 
 } // namespace

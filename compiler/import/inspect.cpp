@@ -62,6 +62,7 @@ void readParam(onnx::ParamOp op, Inspection &seen) {
   for (const std::string &alias : stringsOf(op->getAttr("onnx.transposed_aliases")))
     parameter.aliases.push_back(alias + " (transposed)");
   parameter.foldedFrom = stringsOf(op->getAttr("onnx.folded_from"));
+  parameter.stateKeys = stringsOf(op->getAttr("onnx.state_keys"));
   parameter.file = op.getPath().value_or("").str();
   bool isFloat = isa<FloatType>(type.getElementType());
   (parameter.role == "running_statistic" ? seen.statisticElements
@@ -137,6 +138,7 @@ Inspection inspectModule(ModuleOp module, const SupportsOperator &supports) {
   seen.opset = integer("onnx.opset");
   seen.ties = stringsOf(module->getAttr("onnx.ties"));
   seen.notes = stringsOf(module->getAttr("onnx.notes"));
+  for (std::string &note : stringsOf(module->getAttr("onnx.export_notes"))) seen.notes.push_back(std::move(note));
   for (std::string &note : stringsOf(module->getAttr("onnx.missing_files"))) seen.notes.push_back(std::move(note));
   module->walk([&](Operation *op) {
     if (auto param = dyn_cast<onnx::ParamOp>(op)) readParam(param, seen);

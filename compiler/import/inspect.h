@@ -34,6 +34,7 @@ struct InspectedParameter {
   std::vector<std::string> nodes;
   std::vector<std::string> aliases;    // tied to it
   std::vector<std::string> foldedFrom; // what the exporter made it from
+  std::vector<std::string> stateKeys;  // PyTorch's names for it, where they are others
   std::string file;                    // relative to the model; "" is the .onnx file itself
 };
 struct InspectedConstant {

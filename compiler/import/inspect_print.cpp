@@ -52,6 +52,7 @@ Json parametersJson(const std::vector<InspectedParameter> &parameters) {
                     {"nodes", p.nodes},
                     {"aliases", p.aliases},
                     {"folded_from", p.foldedFrom},
+                    {"pytorch", p.stateKeys},
                     {"file", p.file}});
   return list;
 }
@@ -80,8 +81,11 @@ std::string Inspection::text() const {
     out += fmt::format("  {:<{}} {:<16} {:<8} {:<9} used by {}{}\n", p.name, width, bracketed(p.shape), p.dtype, state,
                        firstFew(p.nodes, 3), p.trainable ? "" : "; " + p.why);
     if (!p.aliases.empty()) out += fmt::format("  {:<{}} tied with {}\n", "", width, firstFew(p.aliases, 4));
-    if (p.foldedFrom.size() == 1) out += fmt::format("  {:<{}} made from {}\n", "", width, p.foldedFrom.front());
-    if (p.foldedFrom.size() > 1 && p.trainable)
+    if (!p.stateKeys.empty()) out += fmt::format("  {:<{}} in PyTorch {}\n", "", width, firstFew(p.stateKeys, 4));
+    const bool isNamed = std::ranges::count(p.stateKeys, p.foldedFrom.empty() ? "" : p.foldedFrom.front()) > 0;
+    if (p.foldedFrom.size() == 1 && !isNamed)
+      out += fmt::format("  {:<{}} made from {}\n", "", width, p.foldedFrom.front());
+    if (p.foldedFrom.size() > 1 && p.trainable && p.stateKeys.empty())
       out += fmt::format("  {:<{}} computed by the exporter from {}, and trained as it is\n", "", width,
                          firstFew(p.foldedFrom, 4));
   }

@@ -1,5 +1,6 @@
 #include "compiler/import/parameters.h"
 #include "compiler/import/exporter_statements.h"
+#include "compiler/import/stated_reads.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/ties.h"
 #include "compiler/recipe/glob.h"
@@ -72,7 +73,8 @@ public:
   Classifier(const ModelFile &model, const FlatGraph &flat, TensorStore &store, const ImportOptions &options)
       : model(model), flat(flat), store(store), options(options),
         isAnyTrained(std::find(options.trainable.begin(), options.trainable.end(), "*") != options.trainable.end()),
-        intended(intentions(options.trainable)), index(flat), statements(exporterStatements(model.proto.graph())) {}
+        intended(intentions(options.trainable)), index(flat), statements(exporterStatements(model.proto.graph())),
+        reads(flat, listedTensors(model.proto.graph())) {}
 
   Result<ParameterTable> run() {
     CLEAVE_RETURN_IF_ERROR(collect());
@@ -87,6 +89,8 @@ public:
     for (const std::string &name : order) CLEAVE_RETURN_IF_ERROR(classify(name, initializers.at(name)));
     for (const std::string &name : order) classifyStatistics(name, initializers.at(name));
     if (isAnyTrained) noteBiasesLeftOut();
+    table.state = stateDictOf(model, flat, table);
+    renameCopies();
     if (isAnyTrained && isTorchScript) noteAnonymous();
     tellComputed();
     return std::move(table);
@@ -313,19 +317,16 @@ private:
   // `shapes` are uses that only ask for the shape: they go with the first parameter.
   Status classifyWeights(const std::string &name, Initializer &initializer, const std::vector<Use> &uses,
                          const std::vector<Use> &shapes) {
+    if (options.ties == recipe::Ties::Auto && initializer.tensor.isFloat() && isOfParameters(name))
+      if (std::vector<std::vector<Use>> merged = groupByKey(uses, [&](const Use &use) { return keyOf(use); });
+          merged.size() > 1)
+        return classifyMerged(name, initializer, uses, std::move(merged), shapes);
     Parameter parameter;
     parameter.tensor = initializer.tensor;
-    std::vector<std::string> nodes;
-    nodes.reserve(uses.size());
-    for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
     std::vector<std::string> aliases;
     if (std::string origin = renamedFrom(name); !origin.empty()) aliases.push_back(origin);
-    decideRole(initializer, uses, {name, nodes, aliases}, parameter);
-    if (parameter.trainable && !initializer.tensor.inFile)
-      return inputError(
-          fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
-                      "save the model again with onnx.save, which writes raw data",
-                      model.path, name));
+    decideRole(initializer, uses, {name, nodesOf(uses), aliases}, parameter);
+    if (parameter.trainable) CLEAVE_RETURN_IF_ERROR(checkReadable(name, initializer));
     std::vector<std::vector<Use>> groups = {uses};
     if (parameter.trainable) {
       TieDecision decision;
@@ -334,7 +335,7 @@ private:
           [&](const std::string &v) {
             return statementOf(v).kind == ExporterStatement::Kind::Parameter && !initializers.contains(v);
           },
-          merged, decision);
+          merged, [&](const Use &use) { return isOfParameters(name) ? keyOf(use) : ""; }, decision);
       if (!decision.text.empty()) table.ties.push_back(decision.text);
       if (decision.isGuess) table.sharing.push_back(decision.text);
     }
@@ -345,6 +346,59 @@ private:
       add(name, initializer, std::move(copy), i == 0);
     }
     return Status::ok();
+  }
+
+  // Whether operations may mean this initializer by a parameter: those have constants of their own, too.
+  bool isOfParameters(const std::string &name) const {
+    const ExporterStatement &stated = statementOf(name);
+    return isTorchScript || stated.kind == ExporterStatement::Kind::Parameter || !stated.parameters.empty();
+  }
+
+  // An initializer that several of PyTorch's parameters were merged into. Each is frozen or trained by its own name.
+  Status classifyMerged(const std::string &name, Initializer &initializer, const std::vector<Use> &uses,
+                        std::vector<std::vector<Use>> groups, const std::vector<Use> &shapes) {
+    std::vector<Parameter> parameters;
+    for (const std::vector<Use> &group : groups) {
+      Parameter &parameter = parameters.emplace_back();
+      parameter.tensor = initializer.tensor;
+      decideRole(initializer, group, {keyOf(group.front()), nodesOf(group), {}}, parameter);
+    }
+    if (std::ranges::none_of(parameters, &Parameter::trainable)) { // nothing tells them apart
+      groups = {uses};
+      parameters.resize(1);
+    } else {
+      CLEAVE_RETURN_IF_ERROR(checkReadable(name, initializer));
+      table.ties.push_back(tellMerged(index, name, uses, groups.size()));
+      table.sharing.push_back(table.ties.back());
+    }
+    groups.front().insert(groups.front().end(), shapes.begin(), shapes.end());
+    for (size_t i = 0; i < groups.size(); ++i) {
+      parameters[i].uses = groups[i];
+      add(name, initializer, std::move(parameters[i]), i == 0);
+    }
+    return Status::ok();
+  }
+
+  Status checkReadable(const std::string &name, const Initializer &initializer) const {
+    if (initializer.tensor.inFile) return Status::ok();
+    return inputError(
+        fmt::format("{}: parameter '{}' is stored in unpacked fields, so its bytes cannot be read from the file; "
+                    "save the model again with onnx.save, which writes raw data",
+                    model.path, name));
+  }
+
+  std::vector<std::string> nodesOf(const std::vector<Use> &uses) const {
+    std::vector<std::string> nodes;
+    nodes.reserve(uses.size());
+    for (const Use &use : uses) nodes.push_back(flat.nodes[use.node].name);
+    return nodes;
+  }
+
+  // What PyTorch calls the parameter that a use reads: as `dynamo` says, or TorchScript by an Identity's name.
+  std::string keyOf(const Use &use) const {
+    const std::string &value = flat.nodes[use.node].node->input(use.operand);
+    if (isTorchScript) return isGivenName(value) ? value : "";
+    return reads.keyOf(use);
   }
 
   const std::string &opOf(const Use &use) const { return flat.nodes[use.node].node->op_type(); }
@@ -540,6 +594,27 @@ private:
     table.parameters.push_back(std::move(parameter));
   }
 
+  // Parameters that the exporter merged go by the names that PyTorch has for them, as far as these are known.
+  void renameCopies() {
+    std::map<std::string, int> tensors;
+    for (const Parameter &parameter : table.parameters) ++tensors[parameter.tensor.name];
+    std::map<size_t, std::string> keys;
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source == StateEntry::Source::Parameter && !entry.isCopy &&
+          tensors.at(table.parameters[entry.parameter].tensor.name) > 1)
+        keys.try_emplace(entry.parameter, entry.key);
+    for (const auto &[at, key] : keys) taken.erase(table.parameters[at].name);
+    for (const auto &[at, key] : keys) {
+      Parameter &parameter = table.parameters[at];
+      if (!taken.insert(key).second) {
+        taken.insert(parameter.name);
+        continue;
+      }
+      parameter.name = key;
+      parameter.foldedFrom.clear(); // another's
+    }
+  }
+
   // Was it made of one parameter, and may it be that, only renamed or transposed?
   bool isCopyOfOne(const std::string &name) const {
     const std::string origin = renamedFrom(name);
@@ -555,8 +630,7 @@ private:
     for (const std::string &origin : statementOf(computed).parameters) {
       const bool isKept = initializers.contains(origin);
       if (trains)
-        changed.push_back(
-            fmt::format("'{}' as '{}'{}", origin, computed, isKept ? " (apart from what else reads it)" : ""));
+        changed.push_back({origin, computed, isKept});
       else if (!isKept)
         lost.insert("'" + origin + "'");
     }
@@ -589,9 +663,14 @@ private:
   void noteAnonymous() {
     static const std::set<std::string> elementwise = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where"};
     std::vector<std::string> told;
-    for (const Parameter &parameter : table.parameters) {
+    std::set<size_t> known; // what PyTorch calls them
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source == StateEntry::Source::Parameter && entry.key != table.parameters[entry.parameter].name)
+        known.insert(entry.parameter);
+    for (size_t at = 0; at < table.parameters.size(); ++at) {
+      const Parameter &parameter = table.parameters[at];
       auto isElementwise = [&](const Use &use) { return elementwise.contains(opOf(use)); };
-      if (parameter.trainable && parameter.name.starts_with("onnx::") && !parameter.uses.empty() &&
+      if (parameter.trainable && parameter.name.starts_with("onnx::") && !known.contains(at) && !parameter.uses.empty() &&
           std::ranges::all_of(parameter.uses, isElementwise))
         told.push_back(fmt::format("'{}' [{}]{}", parameter.name, fmt::join(parameter.tensor.shape, ", "),
                                    allEqual(parameter.tensor) ? ", all equal" : ""));
@@ -606,17 +685,35 @@ private:
                                       fmt::join(told, "; ")));
   }
 
+  struct Computed {
+    std::string origin, computed;
+    bool isKept = false; // the file has the origin too
+  };
+
+  // Only its elements lie otherwise, as those of an LSTM do.
+  bool isWholeIn(const StateDict &state, const Computed &one) const {
+    return std::ranges::any_of(state.entries, [&](const StateEntry &entry) {
+      return entry.source == StateEntry::Source::Parameter && entry.key == one.origin && !entry.isPart &&
+             table.parameters[entry.parameter].tensor.name == one.computed;
+    });
+  }
+
   // What the exporter's computations mean, one line for all parameters that train as something else, one for those that
   // do not.
   void tellComputed() {
     const std::string advice = "; torch.onnx.export(..., optimize=False) leaves them as they are";
-    if (const size_t number = changed.size(); number > 4) {
-      changed.resize(4);
-      changed.push_back(fmt::format("... ({} in all)", number));
+    std::vector<std::string> told;
+    for (const Computed &one : changed)
+      if (!isWholeIn(table.state, one))
+        told.push_back(fmt::format("'{}' as '{}'{}", one.origin, one.computed,
+                                   one.isKept ? " (apart from what else reads it)" : ""));
+    if (const size_t number = told.size(); number > 4) {
+      told.resize(4);
+      told.push_back(fmt::format("... ({} in all)", number));
     }
-    if (!changed.empty())
+    if (!told.empty())
       table.notes.push_back(fmt::format("parameters that train as what the exporter computed from them: {}{}",
-                                        fmt::join(changed, ", "), advice));
+                                        fmt::join(told, ", "), advice));
     if (!lost.empty())
       table.notes.push_back(
           fmt::format("parameters that do not train, since the exporter computed constants from them: "
@@ -637,6 +734,7 @@ private:
   const recipe::ParameterPatterns intended;
   GraphIndex index;
   const ExporterStatements statements;
+  const StatedReads reads;
   MergedParameters merged; // known once the initializers are
   ParameterTable table;
   std::map<std::string, Initializer> initializers;
@@ -650,12 +748,23 @@ private:
   std::set<std::string> apart;  // made from one value, with other numbers than another that was made from it
   std::set<std::string> direct; // read without a use: graph outputs, subgraphs
   std::set<std::string> taken;
-  std::vector<std::string> changed; // parameters that the exporter computed something from that trains
-  std::set<std::string> lost;       // or a constant
-  std::set<std::string> leftOut;    // biases
+  std::vector<Computed> changed; // parameters that the exporter computed something from that trains
+  std::set<std::string> lost;    // or a constant
+  std::set<std::string> leftOut; // biases
 };
 
 } // namespace
+
+ImportOptions ImportOptions::of(const recipe::Recipe &recipe) {
+  ImportOptions options{.trainable = recipe.trainable, .ties = recipe.ties, .loss = {}};
+  if (recipe.loss.kind == recipe::LossKind::Output) options.loss = recipe.loss.output;
+  return options;
+}
+
+std::string Parameter::symbol() const {
+  static const std::set<std::string> functions = {"model", "accumulate", "final", "evaluate"};
+  return functions.contains(name) ? name + "#param" : name;
+}
 
 Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGraph &flat, TensorStore &store,
                                           const ImportOptions &options) {

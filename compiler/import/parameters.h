@@ -10,6 +10,7 @@
 //     val_4 and val_9, both written by the exporter from "fc.weight"                  -> "val_4", alias val_9 tied
 #pragma once
 #include "compiler/import/flatten.h"
+#include "compiler/import/state_dict.h"
 #include "compiler/import/tensor_store.h"
 #include "compiler/recipe/recipe.h"
 
@@ -19,6 +20,8 @@ struct ImportOptions {
   std::vector<std::string> trainable = {"*"}; // globs over initializer names and the names of nodes that use them
   recipe::Ties ties = recipe::Ties::Auto;
   std::optional<std::string> loss = {}; // the output that is the loss: training_info may be what computes it
+
+  static ImportOptions of(const recipe::Recipe &recipe);
 };
 
 enum class Role { Constant, Parameter, RunningStatistic };
@@ -31,7 +34,7 @@ struct Use {
 
 // A persistent tensor or constant of the module.
 struct Parameter {
-  std::string name;
+  std::string name; // of a copy, PyTorch's where that is known: "h.1.ln.bias", else "h.0.ln.bias#2"
   StoredTensor tensor;
   Role role = Role::Parameter;
   bool trainable = false;
@@ -40,6 +43,8 @@ struct Parameter {
   std::vector<std::string> transposedAliases;
   std::vector<std::string> foldedFrom; // what the exporter says that it was computed from
   std::vector<Use> uses;
+
+  std::string symbol() const; // what plans and snapshots call it: the name, unless a function is called so
 };
 
 // How an operand reads a parameter.
@@ -56,6 +61,7 @@ struct ParameterTable {
   std::vector<std::string> ties;                   // decisions, in words
   std::vector<std::string> sharing;                // those that change what the file shares, and guesses
   std::vector<std::string> notes;                  // of parameters that the exporter has computed away
+  StateDict state;                                 // PyTorch's names
 };
 
 Result<ParameterTable> classifyParameters(const ModelFile &model, const FlatGraph &flat, TensorStore &store,

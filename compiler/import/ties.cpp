@@ -292,9 +292,30 @@ std::optional<Product> nearestProduct(const GraphIndex &index, size_t node, cons
   return std::nullopt;
 }
 
+std::vector<std::vector<Use>> groupByKey(const std::vector<Use> &uses, const KeyOfUse &keyOf) {
+  std::vector<std::pair<std::string, std::vector<Use>>> groups;
+  for (const Use &use : uses) {
+    const std::string key = keyOf(use);
+    if (key.empty()) return {};
+    auto home = std::ranges::find(groups, key, &std::pair<std::string, std::vector<Use>>::first);
+    if (home == groups.end()) home = groups.insert(groups.end(), {key, {}});
+    home->second.push_back(use);
+  }
+  std::vector<std::vector<Use>> result;
+  for (auto &[key, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+std::string tellMerged(const GraphIndex &index, const std::string &name, const std::vector<Use> &uses, size_t number) {
+  return fmt::format("'{}' is shared by {}: {} parameters (of other names in PyTorch: merged by the exporter); `ties: "
+                     "as_exported` keeps one",
+                     name, nodeNames(index, uses), number);
+}
+
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        const IsGone &isGone, const MergedParameters &merged, TieDecision &decision) {
+                                        const IsGone &isGone, const MergedParameters &merged, const KeyOfUse &keyOf,
+                                        TieDecision &decision) {
   decision = {};
   std::vector<std::vector<Use>> byNode = groupByNode(index, uses);
   if (byNode.size() <= 1) return {uses};
@@ -316,6 +337,8 @@ std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTen
     decision.text = of + fmt::format("{} parameters (ties: none)", byNode.size());
     return byNode;
   }
+  if (groupByKey(uses, keyOf).size() == 1)
+    return one("the exporter says that it is '" + keyOf(uses.front()) + "' everywhere");
   if (readByGather(index, uses) && readByProduct(index, uses)) return one("an embedding and its head");
   if (std::vector<std::vector<Use>> copies = groupByCopy(index, tensor.name, uses, isMatrix, isGone); copies.size() > 1)
     return several(std::move(copies), "of modules that are copies of one another: merged by the exporter");

@@ -40,9 +40,16 @@ struct TieDecision {
   std::string text = {}; // "" when there was nothing to decide
   bool isGuess = false;  // or one that changes what the file shares: `compile` tells it
 };
-// Cuts the uses of one trained initializer into groups that are one parameter each.
+// What PyTorch calls the parameter that a use reads; "": not told.
+using KeyOfUse = std::function<std::string(const Use &)>;
+// Uses by these names, in the order of their first ones; none where not all are told.
+std::vector<std::vector<Use>> groupByKey(const std::vector<Use> &uses, const KeyOfUse &keyOf);
+// The decision that an initializer is several of PyTorch's parameters, in words.
+std::string tellMerged(const GraphIndex &index, const std::string &name, const std::vector<Use> &uses, size_t number);
+// Cuts the uses of one trained initializer, which no names tell apart, into groups that are one parameter each.
 std::vector<std::vector<Use>> groupUses(const GraphIndex &index, const StoredTensor &tensor,
                                         const std::vector<Use> &uses, recipe::Ties ties, const IsMatrix &isMatrix,
-                                        const IsGone &isGone, const MergedParameters &merged, TieDecision &decision);
+                                        const IsGone &isGone, const MergedParameters &merged, const KeyOfUse &keyOf,
+                                        TieDecision &decision);
 
 } // namespace cleave::import_

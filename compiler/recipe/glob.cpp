@@ -2,6 +2,9 @@
 #include "compiler/names/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
 
 namespace cleave::recipe {
 
@@ -71,7 +74,36 @@ Status checkGlob(const std::string &where, const std::string &key, const std::st
                                 names::suggestion(glob, names)));
 }
 
+// "b" of "b" and of its copy "b#2".
+std::string mergedName(const std::string &name) { return name.substr(0, name.rfind('#')); }
+
+void warnOf(const std::string &where, const std::string &key, const std::string &glob,
+            const std::vector<ParameterNames> &parameters, std::vector<std::string> &warnings) {
+  if (glob == "*" || !names::isGlob(glob) || glob.starts_with('=')) return;
+  std::map<std::string, std::vector<std::string>> nodes; // by merged name
+  for (const ParameterNames &parameter : parameters)
+    if (names::matchGlob(glob, parameter.name) && parameter.aliases.empty())
+      nodes[mergedName(parameter.name)].push_back(parameter.nodes.empty() ? parameter.name : parameter.nodes.front());
+  for (const auto &[name, readers] : nodes)
+    if (readers.size() > 1)
+      warnings.push_back(
+          fmt::format("{}: '{}' of '{}' matches {} parameters of several layers, which the exporter merged "
+                      "into '{}': those of {}; nodes' names tell them apart",
+                      where, glob, key, readers.size(), name, fmt::join(readers, ", ")));
+}
+
 } // namespace
+
+std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
+  std::vector<std::string> warnings;
+  for (const std::string &glob : recipe.trainable)
+    warnOf(recipe.at("trainable"), "trainable", glob, parameters, warnings);
+  for (const std::string &glob : recipe.optimizer.noDecay)
+    warnOf(recipe.at("optimizer.no_decay"), "no_decay", glob, parameters, warnings);
+  for (const InitRule &rule : recipe.init.rules)
+    warnOf(recipe.at("init.rules"), "init.rules", rule.match, parameters, warnings);
+  return warnings;
+}
 
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters) {
   const KnownNames known(parameters);

@@ -35,4 +35,8 @@ private:
 // Error: "gpt.yaml:9: no parameter matches no_decay's '*.bais'; the nearest name is ...".
 Status checkGlobs(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
 
+// Globs that fit several parameters only since an exporter merged these and one name is left, "b", "b#2": they are of
+// several layers. One warning a glob.
+std::vector<std::string> warnOfMergedNames(const Recipe &recipe, const std::vector<ParameterNames> &parameters);
+
 } // namespace cleave::recipe

@@ -14,6 +14,7 @@ recipe::ParameterNames namesOf(DictionaryAttr param) {
   append("onnx.nodes", names.nodes);
   append("aliases", names.aliases);
   append("onnx.transposed_aliases", names.aliases);
+  append("onnx.state_keys", names.aliases);
   // One value: the name that the exporter has changed. Several: what was computed of them has no other name.
   if (auto origins = param.getAs<ArrayAttr>("onnx.folded_from"); origins && origins.size() == 1)
     append("onnx.folded_from", names.aliases);

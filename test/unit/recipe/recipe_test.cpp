@@ -191,6 +191,15 @@ TEST(Glob, ManyExactNamesAreLookedUp) {
   for (size_t i = 0; i < names.size(); ++i) ASSERT_EQ(patterns.match({names[i], {"node"}, {}}), i);
 }
 
+TEST(Glob, OnesThatFitMergedParametersAreTold) {
+  std::vector<ParameterNames> names = {{"b", {"node_a"}, {}}, {"b#2", {"node_y"}, {}}, {"w", {"node_w"}, {}}};
+  std::vector<std::string> warnings =
+      warnOfMergedNames(parsed(withLoss("trainable: ['*']\noptimizer: {no_decay: ['b*', w]}")), names);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("'b*' of 'no_decay' matches 2 parameters of several layers, which the exporter "
+                                     "merged into 'b': those of node_a, node_y"));
+}
+
 TEST(Glob, OnesThatMatchNothingAreNamed) {
   std::vector<ParameterNames> names = {{"fc.weight", {"node_linear"}, {}}, {"fc.bias", {"node_linear"}, {"tied"}}};
   EXPECT_TRUE(checkGlobs(parsed(withLoss("trainable: ['*_linear']\noptimizer: {no_decay: ['*.bias']}")), names).isOk());

@@ -1,0 +1,20 @@
+// What a model's file says, before any IR: its nodes and its parameters.
+#pragma once
+#include "compiler/import/parameters.h"
+
+namespace cleave::import_ {
+
+struct ModelTables {
+  explicit ModelTables(ModelFile file) : model(std::move(file)), store(model) {}
+  ModelTables(const ModelTables &) = delete; // flat and store point into model
+
+  ModelFile model;
+  TensorStore store;
+  FlatGraph flat;
+  ParameterTable parameters;
+};
+
+// Errors: those of openModel, flattenFunctions and classifyParameters.
+Result<std::unique_ptr<ModelTables>> readTables(const std::string &path, const ImportOptions &options);
+
+} // namespace cleave::import_
