@@ -84,6 +84,7 @@ SnapshotManifest manifestOf(const plan::Plan &plan) {
   manifest.seed = plan.training().seed();
   manifest.fingerprint = planFingerprint(plan);
   manifest.modelPath = plan.model_path();
+  manifest.recipe = plan.recipe_yaml();
   manifest.ranks = 1;
   for (const plan::MeshAxis &axis : plan.mesh().axes()) manifest.ranks *= axis.size();
   for (const plan::Parameter &parameter : plan.parameters()) {

@@ -47,6 +47,7 @@ struct SnapshotManifest {
   std::map<std::string, Tensor> tensors;
   std::vector<int64_t> fileBytes; // of every rank's file
   std::string modelPath;
+  std::string recipe; // of the plan, as YAML: how the model's parameters were told apart
 };
 
 // A part of a persistent tensor that one device holds.

@@ -68,6 +68,7 @@ Json toJson(const SnapshotManifest &manifest) {
           {"seed", manifest.seed},
           {"fingerprint", manifest.fingerprint},
           {"model", manifest.modelPath},
+          {"recipe", manifest.recipe},
           {"ranks", manifest.ranks},
           {"file_bytes", manifest.fileBytes},
           {"tensors", std::move(tensors)}};
@@ -95,6 +96,7 @@ Result<SnapshotManifest> readManifest(const fs::path &path) {
     manifest.seed = json.at("seed").get<uint64_t>();
     manifest.fingerprint = json.at("fingerprint").get<std::string>();
     manifest.modelPath = json.at("model").get<std::string>();
+    manifest.recipe = json.value("recipe", "");
     manifest.ranks = json.at("ranks").get<int64_t>();
     manifest.fileBytes = json.at("file_bytes").get<std::vector<int64_t>>();
     for (const auto &[name, entry] : json.at("tensors").items()) {

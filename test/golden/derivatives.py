@@ -36,7 +36,7 @@ def differences(build, precision, table):
         golden.call([cleave, "compile", HERE / f"{precision}.onnx", "--recipe", folder / "recipe.yaml", "--cluster", "cpu:1", "-o",
                      folder / "x.plan"])
         golden.call([cleave, "run", folder / "x.plan", "--steps", 1, "--snapshot", folder / "s", "--quiet"], cwd=folder)
-        golden.call([cleave, "export", folder / "s", "-o", folder / "p.safetensors"])
+        golden.call([cleave, "export", folder / "s", "-o", folder / "p.safetensors", "--names", "file"])
         trained = golden.read_safetensors(folder / "p.safetensors")
     worst = {}
     for name in sorted(key.split(".", 1)[1] for key in table if key.startswith(precision + ".") and not key.endswith((".checked", ".points"))):

@@ -270,7 +270,7 @@ def compile_and_run(build, folder, devices, flags, steps, overrides, work, how):
         run = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", devices] + run
     call(run, env=environment)
     trained = work / "trained.safetensors"
-    call([build / "bin" / "cleave", "export", snapshots, "-o", trained])
+    call([build / "bin" / "cleave", "export", snapshots, "-o", trained, "--names", "file"])
     return [json.loads(line) for line in metrics.read_text().splitlines() if '"loss"' in line], read_safetensors(trained)
 
 

@@ -1,5 +1,5 @@
 // cleave export SNAPSHOT -o model.onnx|model.safetensors: trained weights back into the ecosystem.
-#include "compiler/export_snapshot.h"
+#include "compiler/export/export.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
 #include <memory>
@@ -8,20 +8,54 @@ namespace cleave::tool {
 
 void addExport(CLI::App &app, int &status) {
   struct Options {
-    std::string snapshot, output, model;
+    ExportRequest request;
+    std::string dtype, names = "pytorch", tiedCopies = "all";
   };
-  auto *command = app.add_subcommand("export", "Write a snapshot's weights as safetensors, or into the ONNX model");
+  auto *command =
+      app.add_subcommand("export", "Write a snapshot's weights as PyTorch's state_dict, or into the ONNX model");
   auto options = std::make_shared<Options>();
-  command->add_option("snapshot", options->snapshot, "a snapshot, or a folder of them (then the newest)")->required();
-  command->add_option("-o,--output", options->output, "model.onnx or model.safetensors")->required();
-  command->add_option("--model", options->model, "the .onnx file it was trained from, if it moved");
+  ExportRequest &request = options->request;
+  command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)")->required();
+  command->add_option("-o,--output", request.output, "model.onnx or model.safetensors")->required();
+  command->add_option("--model", request.model, "the .onnx file it was trained from, if it moved");
+  command->add_option(
+      "--base", request.base,
+      "the original checkpoint (.safetensors or its index): what the .onnx file lacks is taken from it");
+  command->add_option("--strip-prefix", request.stripPrefix,
+                      "taken from the front of names: 'model.' of 'model.fc.weight'");
+  command->add_option("--dtype", options->dtype, "of floats: fp32, bf16, fp16 (default: as trained)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  command
+      ->add_option("--names", options->names,
+                   "pytorch: the state_dict's names and shapes; file: those of the .onnx file")
+      ->check(CLI::IsMember({"pytorch", "file"}))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--tied-copies", options->tiedCopies,
+          "all: every name of a tied weight, as load_state_dict wants; one: the first, as save_pretrained does")
+      ->check(CLI::IsMember({"all", "one"}))
+      ->capture_default_str();
+  command
+      ->add_option("--shard-size", request.shardBytes,
+                   "bytes of one file (default 5GB); above, model-00001-of-0000N and an index")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber);
   command->callback([options, &status] {
-    Status written = exportSnapshot(options->snapshot, options->output, options->model);
+    ExportRequest &request = options->request;
+    if (options->dtype == "fp32") request.dtype = plan::F32;
+    if (options->dtype == "bf16") request.dtype = plan::BF16;
+    if (options->dtype == "fp16") request.dtype = plan::F16;
+    request.fileNames = options->names == "file";
+    request.tiedCopies = options->tiedCopies == "all";
+    std::vector<std::string> notes;
+    auto written = exportSnapshot(request, notes);
+    for (const std::string &note : notes) fmt::print(stderr, "note: {}\n", note);
     if (!written) {
-      status = fail(written);
+      status = fail(written.status());
       return;
     }
-    fmt::print("{}\n", options->output);
+    for (const std::string &file : *written) fmt::print("{}\n", file);
     status = 0;
   });
 }

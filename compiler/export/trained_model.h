@@ -1,0 +1,46 @@
+// A model's parameters with the values of a snapshot: those of the model's file where it has none, as for constants.
+#pragma once
+#include "compiler/import/model_tables.h"
+#include "runtime/state/snapshot.h"
+
+namespace cleave {
+
+class TrainedModel {
+public:
+  // `model`: the .onnx file, if it moved. Errors: no whole snapshot, a model whose parameters are not the snapshot's.
+  static Result<std::unique_ptr<TrainedModel>> open(const std::string &snapshot, const std::string &model);
+
+  const import_::ModelTables &tables() const { return *source; }
+  const import_::Parameter &parameter(size_t at) const { return source->parameters.parameters[at]; }
+  const runtime::SnapshotManifest &manifest() const { return snapshot->manifest(); }
+  // Updates of the running statistics in the snapshot's steps.
+  int64_t statisticUpdates() const;
+
+  bool isTrained(size_t at) const { return places.contains(parameter(at).symbol()); }
+  plan::DType dtype(size_t at) const; // the fp32 copy's, if the training kept the weight in 16 bits
+  // Whether parts of a parameter can be read; others only whole.
+  bool hasBoxes(size_t at) const;
+  // A box of the parameter's own shape, dense, into `out`. Error: there is no data, as when the model's file has none.
+  Status read(size_t at, const runtime::Shard &box, std::span<std::byte> out) const;
+  // The first values, of the model's file; null where it has none.
+  const std::byte *initial(size_t at) const;
+
+private:
+  // A tensor of the snapshot, or one piece of a stacked one.
+  struct Place {
+    std::string tensor;
+    int64_t piece = -1;
+    std::vector<int64_t> shape; // as stored, the pieces' dimension included
+  };
+  Status place();
+
+  std::unique_ptr<runtime::Snapshot> snapshot;
+  std::unique_ptr<import_::ModelTables> source;
+  recipe::BatchNorm batchNorm = recipe::BatchNorm::AsExported;
+  std::map<std::string, Place> places; // by symbol
+};
+
+// The plan's type of an ONNX element type; DTYPE_INVALID: none.
+plan::DType planType(int32_t onnxType);
+
+} // namespace cleave
