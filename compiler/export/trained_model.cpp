@@ -110,8 +110,10 @@ Status TrainedModel::read(size_t at, const Shard &box, std::span<std::byte> out)
     stored.begin.insert(stored.begin.begin(), place.piece);
     stored.size.insert(stored.size.begin(), 1);
   }
-  return snapshot->read(manifest().tensors.contains(master) ? master : place.tensor, dtype(at), place.shape, stored,
-                        out);
+  Status status =
+      snapshot->read(manifest().tensors.contains(master) ? master : place.tensor, dtype(at), place.shape, stored, out);
+  snapshot->releasePages();
+  return status;
 }
 
 const std::byte *TrainedModel::initial(size_t at) const {

@@ -31,6 +31,10 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
   return file;
 }
 
+void MappedFile::releasePages() const {
+  if (data) madvise(const_cast<char *>(data), size, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (data) munmap(const_cast<char *>(data), size);
 }

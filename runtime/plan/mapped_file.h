@@ -19,6 +19,8 @@ public:
   MappedFile &operator=(const MappedFile &) = delete;
 
   std::string_view bytes() const { return {data, size}; }
+  // What was looked at no longer counts as this process's memory; it is read again when needed.
+  void releasePages() const;
 
 private:
   MappedFile() = default;

@@ -72,6 +72,7 @@ public:
   const std::map<std::string, TensorView> &tensors() const { return views; }
   const std::map<std::string, std::string> &metadata() const { return meta; }
   const TensorView *find(const std::string &name) const;
+  void releasePages() const { file->releasePages(); } // see MappedFile
 
 private:
   SafetensorsFile() = default;

@@ -115,6 +115,10 @@ bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t
 
 Snapshot::~Snapshot() = default;
 
+void Snapshot::releasePages() const {
+  for (const auto &file : files) file->releasePages();
+}
+
 Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
                       std::span<std::byte> out) const {
   auto fail = [&](const std::string &why) { return inputError(fmt::format("{}: tensor '{}' {}", where, name, why)); };

@@ -98,6 +98,7 @@ public:
   // shape, parts that no rank stored.
   Status read(const std::string &name, plan::DType dtype, std::span<const int64_t> shape, const Shard &box,
               std::span<std::byte> out) const;
+  void releasePages() const; // of what was read, see MappedFile
 
 private:
   Snapshot() = default;
