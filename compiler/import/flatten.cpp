@@ -69,6 +69,10 @@ private:
     flat.scopes.push_back(readOpsets(function.opset_import()));
     const Opsets *opsets = &flat.scopes.back();
     for (const ::onnx::NodeProto &inner : function.node()) {
+      inlinedBytes += inner.ByteSizeLong();
+      if (flat.owned.size() >= mostInlinedNodes || inlinedBytes > mostInlinedBytes)
+        return inputError(fmt::format("{}: node '{}': functions become more than {} nodes or {} MiB of them",
+                                      model.path, nameOf(call), mostInlinedNodes, mostInlinedBytes >> 20));
       ::onnx::NodeProto &node = flat.owned.emplace_back(inner);
       rename(node, prefix, names);
       fillAttributes(node, attributes);
@@ -127,6 +131,7 @@ private:
 
   const ModelFile &model;
   FlatGraph &flat;
+  size_t inlinedBytes = 0;
   std::map<std::string, const ::onnx::FunctionProto *> functions;
 };
 

@@ -253,6 +253,10 @@ Result<StoredTensor> TensorStore::decode(const TensorProto &tensor, StoredTensor
     return inputError(what +
                       " is stored in unpacked fields; save the model again with onnx.save, which writes raw data");
   stored.bytes = stored.decoded->data();
+  if (stored.length == 0) { // no bytes: they are as well in the file
+    stored.inFile = true;
+    stored.path = model.ownFile;
+  }
   return stored;
 }
 

@@ -9,7 +9,7 @@
 namespace cleave::runtime {
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO would wait for a writer
   if (descriptor < 0) return inputError(path + ": cannot be opened: " + std::strerror(errno));
   struct stat status = {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
