@@ -2,7 +2,8 @@
 //
 //   import      protobuf -> onnx.node, onnx.param                                compiler/import
 //               InitializeParameters      the recipe's `init`, for graphs without weights
-//   normalize   BindDimensions            symbolic dimensions become the recipe's numbers
+//   normalize   CheckNodes                attributes and operands are what ONNX says they may be
+//               BindDimensions            symbolic dimensions become the recipe's numbers
 //               NormalizeNodes            every node to core ops, by rule or by its ONNX function body
 //               FoldConstants, PushReshapes, AbsorbTransposes, SimplifyCore, EraseDeadCode
 //               VerifyCore                only core ops are left; all that are not, in one error
@@ -66,10 +67,9 @@ void registerPasses() {
 Pipeline::Pipeline(const CompileRequest &request) : request(request), context(MLIRContext::Threading::DISABLED) {
   context.loadDialect<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect>();
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
-    std::string text;
-    if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
-      if (!name.getName().empty()) text = ("node '" + name.getName().getValue() + "': ").str();
-    text += diagnostic.str();
+    std::string text = diagnostic.str();
+    if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()); name && !StringRef(text).starts_with("node '"))
+      if (!name.getName().empty()) text = ("node '" + name.getName().getValue() + "': ").str() + text;
     if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
       warned.push_back(std::move(text));
     else if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -253,20 +253,41 @@ std::vector<double> Pipeline::lossTerms() {
   return terms ? std::vector<double>(terms.asArrayRef().begin(), terms.asArrayRef().end()) : std::vector<double>();
 }
 
+bool Pipeline::assumeSizes(normalize::NormalizeOptions &options, int64_t size) {
+  auto model = module->lookupSymbol<func::FuncOp>("model");
+  bool assumes = false;
+  for (unsigned index = 0; index < model.getNumArguments(); ++index) {
+    auto type = dyn_cast<RankedTensorType>(model.getArgument(index).getType());
+    auto names = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims");
+    auto input = model.getArgAttrOfType<StringAttr>(index, "onnx.name");
+    for (int64_t d = 0; type && d < type.getRank(); ++d) {
+      if (!type.isDynamicDim(unsigned(d))) continue;
+      auto name = names && d < int64_t(names.size()) ? dyn_cast<StringAttr>(names[unsigned(d)]) : StringAttr();
+      std::string key = name && !name.empty() ? name.str() : (input ? input.str() : "") + "." + std::to_string(d);
+      assumes |= options.dims.try_emplace(key, size).second;
+    }
+  }
+  return assumes;
+}
+
 Result<import_::Inspection> Pipeline::inspect() {
   CLEAVE_RETURN_IF_ERROR(readModel());
   import_::Inspection seen = import_::inspectModule(*module, normalize::isSupported);
   if (!seen.unsupported.empty()) return seen;
-  // FLOPs and repeated blocks are those of the normalized graph; unbound dimensions count as 1.
-  locateBatch();
-  normalize::NormalizeOptions options = sizesOf(1);
-  auto model = module->lookupSymbol<func::FuncOp>("model");
-  for (unsigned index = 0; index < model.getNumArguments(); ++index)
-    if (auto dims = model.getArgAttrOfType<ArrayAttr>(index, "onnx.dims"))
-      for (auto dim : dims.getAsRange<StringAttr>())
-        if (!dim.getValue().empty()) options.dims.try_emplace(dim.str(), 1);
-  Status normalized =
-      run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); });
+  // FLOPs and repeated blocks are those of the normalized graph. Unbound dimensions count as 1, or as 64 where the
+  // model cannot be of 1. A fault that is the same with both is the model's.
+  normalize::NormalizeOptions options;
+  Status normalized = Status::ok();
+  for (int64_t size : {1, 64}) {
+    if (size != 1) CLEAVE_RETURN_IF_ERROR(readModel());
+    locateBatch();
+    options = sizesOf(1);
+    bool isAssumed = assumeSizes(options, size);
+    Status first = normalized;
+    normalized = run("normalize", [&](OpPassManager &passes) { normalize::buildNormalizePipeline(passes, options); });
+    if (normalized) break;
+    if (!isAssumed || first.message() == normalized.message()) return normalized;
+  }
   if (!normalized) {
     seen.notes.push_back("FLOPs are not known: " + normalized.message());
     return seen;

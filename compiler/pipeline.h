@@ -58,6 +58,9 @@ private:
   void locateBatch();
   bool areApart(const Batch &batch);
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
+  // Named dimensions that have no size yet get this one. False: there are none.
+  // (An unnamed one is named after its input: "x.0".)
+  bool assumeSizes(normalize::NormalizeOptions &options, int64_t size);
   Status run(const char *phase, llvm::function_ref<void(mlir::OpPassManager &)> build);
   // The collected diagnostics as an error; `what` if there are none.
   Status failure(const std::string &what);

@@ -24,7 +24,7 @@ std::optional<AlongAxis> alongAxis(Value value) {
     if (attribute.isSplat()) return AlongAxis{-1, {int64_t(*splatOf(value))}};
     return ofConstant(attribute);
   }
-  if (auto iota = value.getDefiningOp<onnx::IotaOp>())
+  if (auto iota = value.getDefiningOp<onnx::IotaOp>(); iota && shapeOf(value)[iota.getDim()] <= demandFoldLimit)
     return AlongAxis{int64_t(iota.getDim()), countUp(shapeOf(value)[iota.getDim()])};
   if (auto broadcast = value.getDefiningOp<onnx::BroadcastOp>()) {
     auto inner = alongAxis(broadcast.getX());

@@ -70,13 +70,17 @@ runtime::Attributes evaluatorAttributes(Operation *op) {
 
 static std::string evaluatorName(Operation *op) { return op->getName().stripDialect().str(); }
 
-static Result<HostTensor> evaluateAs(Operation *op, ArrayRef<HostTensor> operands, const runtime::TensorType &type) {
-  SmallVector<const HostTensor *> pointers;
-  for (const HostTensor &operand : operands) pointers.push_back(&operand);
-  auto result = runtime::evaluate(evaluatorName(op), std::span(pointers.data(), pointers.size()),
+static Result<HostTensor> evaluateAs(Operation *op, ArrayRef<const HostTensor *> operands,
+                                     const runtime::TensorType &type) {
+  auto result = runtime::evaluate(evaluatorName(op), std::span(operands.data(), operands.size()),
                                   evaluatorAttributes(op), {&type, 1});
   if (!result) return result.status();
   return std::move(result->front());
+}
+static Result<HostTensor> evaluateAs(Operation *op, ArrayRef<HostTensor> operands, const runtime::TensorType &type) {
+  SmallVector<const HostTensor *> pointers;
+  for (const HostTensor &operand : operands) pointers.push_back(&operand);
+  return evaluateAs(op, ArrayRef(pointers), type);
 }
 
 Result<HostTensor> evaluateOp(Operation *op, ArrayRef<HostTensor> operands) {
@@ -142,23 +146,51 @@ DenseElementsAttr foldOp(Operation *op, int64_t limit) {
   return result ? toAttribute(*result, type) : DenseElementsAttr();
 }
 
-std::optional<HostTensor> evaluateOnDemand(Value value, int64_t limit) {
-  if (DenseElementsAttr attribute = constantOf(value))
-    return attribute.getNumElements() <= limit ? std::optional(toHostTensor(attribute)) : std::nullopt;
-  Operation *op = value.getDefiningOp();
-  if (!op || !runtime::canEvaluate(evaluatorName(op)) || op->getName().getDialectNamespace() != "onnx" ||
-      isa<onnx::RandomUniformOp>(op))
-    return std::nullopt;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || type.getNumElements() > limit) return std::nullopt;
-  SmallVector<HostTensor> operands;
-  for (Value operand : op->getOperands()) {
-    auto tensor = evaluateOnDemand(operand, limit);
-    if (!tensor) return std::nullopt;
-    operands.push_back(std::move(*tensor));
+namespace {
+// Evaluates what a value is made of, everything once. Gives up beyond `limit` elements of one tensor, four times as
+// many of all of them, and a depth that the stack bears.
+class DemandedEvaluation {
+public:
+  explicit DemandedEvaluation(int64_t limit) : limit(limit), left(4 * limit) {}
+
+  const HostTensor *evaluate(Value value, int depth = 0) {
+    constexpr int deepest = 2000;
+    auto [at, isNew] = known.try_emplace(value);
+    if (!isNew || depth > deepest) return at->second.get();
+    std::optional<HostTensor> tensor = compute(value, depth);
+    return tensor ? (known[value] = std::make_unique<HostTensor>(std::move(*tensor))).get() : nullptr;
   }
-  auto result = evaluateOp(op, operands);
-  return result ? std::optional(std::move(*result)) : std::nullopt;
+
+private:
+  std::optional<HostTensor> compute(Value value, int depth) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!type || !type.hasStaticShape()) return std::nullopt;
+    int64_t count = type.getNumElements();
+    if (count > limit || count > left) return std::nullopt;
+    left -= count;
+    if (DenseElementsAttr attribute = constantOf(value)) return toHostTensor(attribute);
+    Operation *op = value.getDefiningOp();
+    if (!op || !runtime::canEvaluate(evaluatorName(op)) || op->getName().getDialectNamespace() != "onnx" ||
+        isa<onnx::RandomUniformOp>(op))
+      return std::nullopt;
+    SmallVector<const HostTensor *> operands;
+    for (Value operand : op->getOperands()) {
+      operands.push_back(evaluate(operand, depth + 1));
+      if (!operands.back()) return std::nullopt;
+    }
+    auto result = evaluateAs(op, operands, tensorTypeOf(type));
+    return result ? std::optional(std::move(*result)) : std::nullopt;
+  }
+
+  int64_t limit, left;
+  llvm::DenseMap<Value, std::unique_ptr<HostTensor>> known; // null: not to be had
+};
+} // namespace
+
+std::optional<HostTensor> evaluateOnDemand(Value value, int64_t limit) {
+  DemandedEvaluation evaluation(limit);
+  const HostTensor *tensor = evaluation.evaluate(value);
+  return tensor ? std::optional(*tensor) : std::nullopt;
 }
 
 } // namespace cleave::normalize

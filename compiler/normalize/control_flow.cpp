@@ -25,6 +25,7 @@ void replace(Node &n, ArrayRef<Value> results) {
 
 void expandIf(Node &n) {
   Block &branch = graphOf(n, n.constantReal(0) != 0 ? "then_branch" : "else_branch");
+  if (branch.getNumArguments()) n.fail("has a branch with inputs");
   onnx::NodeOp end = yieldOf(n, branch);
   SmallVector<Value> results(end.getInputs());
   end.erase();

@@ -16,6 +16,17 @@ Dims countUp(int64_t count) {
   return dims;
 }
 
+std::optional<int64_t> elementsWithin(ArrayRef<int64_t> shape) {
+  // A dimension of 0 does not make up for others: strides are products, too.
+  int64_t count = 1, reach = 1;
+  for (int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(reach, std::max<int64_t>(size, 1), &reach) || reach > mostElements)
+      return std::nullopt;
+    count *= size;
+  }
+  return count;
+}
+
 std::optional<Dims> broadcastShape(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   Dims result(std::max(a.size(), b.size()));
   for (size_t i = 0; i < result.size(); ++i) { // from the back
@@ -37,12 +48,18 @@ void CoreBuilder::fail(const Twine &message) {
   throw Failure();
 }
 
+void CoreBuilder::checkSize(ArrayRef<int64_t> shape) {
+  if (!elementsWithin(shape))
+    fail("makes a tensor of shape " + text(shape) + "; at most " + Twine(mostElements) + " elements are supported");
+}
+
 Value CoreBuilder::finish(OperationState &state, Infer infer) {
   SmallVector<Type> types;
   MLIRContext *context = builder.getContext();
   if (failed(infer(context, loc, state.operands, state.attributes.getDictionary(context), state.getRawProperties(),
                    state.regions, types)))
     throw Failure();
+  for (Type type : types) checkSize(cast<RankedTensorType>(type).getShape());
   state.types.assign(types.begin(), types.end());
   Operation *op = builder.create(state);
   Value replacement = simplify(op, *this);
@@ -54,6 +71,11 @@ Value CoreBuilder::finish(OperationState &state, Infer infer) {
 }
 
 Value CoreBuilder::constant(DenseElementsAttr value) {
+  if (budget && !value.isSplat()) {
+    budget->bytesLeft -= int64_t(value.getRawData().size());
+    if (budget->bytesLeft < 0)
+      fail("the constants that the model's nodes make take more than " + Twine(ConstantBudget::whole >> 30) + " GiB");
+  }
   OperationState state(loc, onnx::ConstantOp::getOperationName());
   onnx::ConstantOp::build(builder, state, value.getType(), value);
   return builder.create(state)->getResult(0);
@@ -86,6 +108,7 @@ Value CoreBuilder::constant(const runtime::HostTensor &value) {
   return constant(toAttribute(value, RankedTensorType::get(value.shape, element)));
 }
 Value CoreBuilder::splat(RankedTensorType type, double value) {
+  checkSize(type.getShape());
   auto element = runtime::HostTensor::ofReals(dtypeOf(type.getElementType()), {}, {value});
   return constant(toAttribute(element, RankedTensorType::get({}, type.getElementType())).resizeSplat(type));
 }
@@ -96,6 +119,9 @@ Value CoreBuilder::integers(ArrayRef<int64_t> values) {
 }
 
 Value CoreBuilder::indexAlong(ArrayRef<int64_t> shape, int64_t dim) {
+  checkSize(shape);
+  if (shape[dim] > demandFoldLimit)
+    fail("counts along " + Twine(shape[dim]) + " elements; at most " + Twine(demandFoldLimit) + " are supported");
   return create<onnx::BroadcastOp>(integers(countUp(shape[dim])), builder.getDenseI64ArrayAttr(shape),
                                    builder.getDenseI64ArrayAttr({dim}));
 }
@@ -190,6 +216,7 @@ Value CoreBuilder::reduceMin(Value x, ArrayRef<int64_t> axes, bool keep) {
 Value CoreBuilder::mean(Value x, ArrayRef<int64_t> axes, bool keep) {
   double count = 1;
   for (int64_t axis : axes) count *= shapeOf(x)[axis];
+  if (count == 0 && !isFloatTensor(x)) fail("takes the mean of no integers");
   return div(reduceSum(x, axes, keep), count);
 }
 

@@ -13,6 +13,17 @@
 
 namespace cleave::normalize {
 
+// The most elements that a tensor may have: byte sizes then fit into 64 bits, and counts into doubles.
+inline constexpr int64_t mostElements = int64_t(1) << 53;
+// Elements of a tensor of this shape; none: a dimension is negative, or there are more than mostElements.
+std::optional<int64_t> elementsWithin(llvm::ArrayRef<int64_t> shape);
+
+// What constants that differ from element to element may take, all of them together, while nodes are rewritten.
+struct ConstantBudget {
+  static constexpr int64_t whole = int64_t(8) << 30;
+  int64_t bytesLeft = whole;
+};
+
 // Thrown after the error has been reported; never leaves compiler/normalize.
 struct Failure {};
 
@@ -33,6 +44,7 @@ public:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   int64_t foldLimit;
+  ConstantBudget *budget = nullptr; // none: not counted
 
   // An op as it is written: operands and attributes in ODS order. The result is simplified and folded.
   template <typename Op, typename... Args> mlir::Value create(Args &&...args) {
@@ -43,6 +55,8 @@ public:
   }
 
   [[noreturn]] void fail(const llvm::Twine &message);
+  // Fails unless a tensor of this shape may be.
+  void checkSize(llvm::ArrayRef<int64_t> shape);
 
   mlir::Value constant(mlir::DenseElementsAttr value);
   // The same, as a broadcast of a smaller constant where dimensions only repeat it.
@@ -53,7 +67,7 @@ public:
   mlir::Value integers(llvm::ArrayRef<int64_t> values); // tensor<Nxi64>
 
   // The index along `dim` of a tensor of this shape, i64: a constant row, broadcast, so that it folds where it is
-  // small.
+  // small. Fails beyond demandFoldLimit indices.
   mlir::Value indexAlong(llvm::ArrayRef<int64_t> shape, int64_t dim);
 
   // Elementwise with numpy broadcasting.

@@ -1,5 +1,6 @@
 #include "compiler/normalize/function_bodies.h"
 #include "compiler/import/types.h"
+#include "compiler/normalize/node.h"
 #include "onnx/defs/function.h"
 #include "onnx/defs/schema.h"
 #include <cstring>
@@ -182,8 +183,13 @@ bool bodyOf(onnx::NodeOp node, const ::onnx::OpSchema &schema, ::onnx::FunctionP
   if (!schema.HasContextDependentFunction()) return false;
   ::onnx::NodeProto proto = protoOf(node);
   ::onnx::FunctionBodyBuildContextImpl context(proto, typesOf(node));
-  return schema.BuildContextDependentFunction(context, body, version) ||
-         schema.BuildContextDependentFunction(context, body);
+  try {
+    return schema.BuildContextDependentFunction(context, body, version) ||
+           schema.BuildContextDependentFunction(context, body);
+  } catch (const std::exception &error) { // what ONNX's library thinks of the node
+    errorAt(node) << "ONNX's definition of the operator refuses it: " << error.what();
+    throw Failure();
+  }
 }
 
 } // namespace
@@ -208,7 +214,10 @@ bool expandFunctionBody(onnx::NodeOp node, OpBuilder &builder) {
   const ::onnx::OpSchema *schema = schemaOf(node.getDomain().str(), node.getOpType().str(), node.getVersion());
   ::onnx::FunctionProto body;
   if (!schema || !bodyOf(node, *schema, body)) return false;
-  std::map<std::string, int64_t> versions;
+  // What the body does not say: its own domain as the node has it, ONNX's operators as the model does.
+  std::map<std::string, int64_t> versions{{node.getDomain().str(), node.getVersion()}};
+  if (auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("onnx.opset"))
+    versions.try_emplace("", opset.getInt());
   for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();
   std::map<std::string, Value> values;
   Value none;

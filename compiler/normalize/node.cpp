@@ -1,4 +1,5 @@
 #include "compiler/normalize/node.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -7,9 +8,14 @@ Node::Node(onnx::NodeOp op, CoreBuilder &b, FunctionState &state) : op(op), b(b)
   for (Value input : op.getInputs()) inputs.push_back(input.getDefiningOp<onnx::NoneOp>() ? Value() : input);
 }
 
+InFlightDiagnostic errorAt(onnx::NodeOp node) {
+  InFlightDiagnostic error = emitError(node.getLoc());
+  error << "node '" << node.getNodeName() << "' (" << node.getOpType() << ", opset " << node.getVersion() << "): ";
+  return error;
+}
+
 void Node::fail(const Twine &message) {
-  emitError(op.getLoc()) << "node '" << op.getNodeName() << "' (" << op.getOpType() << ", opset " << op.getVersion()
-                         << "): " << message;
+  errorAt(op) << message;
   throw Failure();
 }
 
@@ -20,7 +26,8 @@ Value Node::in(size_t i) {
 
 void Node::writeOut(int64_t nodes) {
   constexpr int64_t mostNodes = 1 << 16;
-  if (nodes > mostNodes - state.writtenOut) fail("is longer than is written out (" + Twine(mostNodes) + " nodes)");
+  if (nodes < 0 || nodes > mostNodes - state.writtenOut)
+    fail("is longer than is written out (" + Twine(mostNodes) + " nodes)");
   state.writtenOut += nodes;
 }
 
@@ -58,6 +65,11 @@ Dims Node::constantInts(size_t i) {
   auto values = constantTensor(i).integers();
   return Dims(values.begin(), values.end());
 }
+int64_t Node::constantInt(size_t i) {
+  Dims values = constantInts(i);
+  if (values.size() != 1) fail("its input " + Twine(i) + " must be one number");
+  return values[0];
+}
 double Node::constantReal(size_t i) {
   auto values = constantTensor(i).reals();
   if (values.size() != 1) fail("its input " + Twine(i) + " must be one number");
@@ -70,16 +82,28 @@ std::optional<Dims> Node::intsOrInput(StringRef name, size_t i) {
 }
 
 int64_t Node::axis(int64_t axis, int64_t rank) {
-  if (axis < -rank || axis >= std::max<int64_t>(rank, 1))
-    fail("axis " + Twine(axis) + " is not an axis of " + Twine(rank) + " dimensions");
+  if (axis < -rank || axis >= rank) fail("axis " + Twine(axis) + " is not an axis of " + Twine(rank) + " dimensions");
   return axis < 0 ? axis + rank : axis;
 }
 Dims Node::axes(ArrayRef<int64_t> axes, int64_t rank) {
   Dims result;
   for (int64_t a : axes) result.push_back(axis(a, rank));
   llvm::sort(result);
-  result.erase(llvm::unique(result), result.end());
+  if (std::adjacent_find(result.begin(), result.end()) != result.end()) fail("names an axis twice");
   return result;
+}
+
+void Node::needsFew(int64_t count) {
+  if (count < 0 || count > demandFoldLimit)
+    fail("lists " + Twine(count) + " elements; at most " + Twine(demandFoldLimit) + " are supported");
+}
+
+void Node::needsShape(size_t i, ArrayRef<int64_t> shape) {
+  if (!has(i) || shapeOf(inputs[i]) == shape) return;
+  auto shown = [](ArrayRef<int64_t> sizes) {
+    return "[" + llvm::join(llvm::map_range(sizes, [](int64_t s) { return std::to_string(s); }), ",") + "]";
+  };
+  fail("its input " + Twine(i) + " is of shape " + shown(shapeOf(inputs[i])) + ", it must be " + shown(shape));
 }
 
 const Rules &Rules::all() {

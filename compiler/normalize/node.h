@@ -25,8 +25,12 @@ struct FunctionState {
   int64_t dropouts = 0;                                   // streams given out
   llvm::MapVector<mlir::Attribute, mlir::Value> writes{}; // by parameter: onnx.write at the function's end
   llvm::DenseMap<mlir::Value, Values> sequences{};        // what stands for a sequence -> its elements
-  int64_t writtenOut = 0;                                 // nodes that Loops and sequences became
+  ConstantBudget constants{};
+  int64_t writtenOut = 0; // nodes that Loops and sequences became
 };
+
+// An error at the node, with its name, operator and opset in front.
+mlir::InFlightDiagnostic errorAt(onnx::NodeOp node);
 
 class Node {
 public:
@@ -40,9 +44,10 @@ public:
   std::string type() { return op.getOpType().str(); }
   int64_t version() { return op.getVersion(); } // of the opset
   size_t outputs() { return op.getNumResults(); }
+  // How the operands' ranks and dimensions must be is checked before a rule is called (operator_demands.h).
   bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
   mlir::Value in(size_t i);     // fails when absent
-  void writeOut(int64_t nodes); // fails when the function's Loops and sequences become too many nodes in all
+  void writeOut(int64_t nodes); // fails when what the function's nodes are written out as becomes too much in all
 
   // Attributes; an absent one without a default is none.
   mlir::Attribute attribute(llvm::StringRef name);
@@ -54,13 +59,19 @@ public:
 
   // Values of an operand that must be known once the dimensions are bound; fails if it depends on data.
   Dims constantInts(size_t i);
+  int64_t constantInt(size_t i); // one number
   double constantReal(size_t i);
   runtime::HostTensor constantTensor(size_t i);
   // `name` as an attribute (older opsets) or input `i` (newer ones); none when neither is there.
   std::optional<Dims> intsOrInput(llvm::StringRef name, size_t i);
 
   int64_t axis(int64_t axis, int64_t rank);              // negative counts from the end; checked
-  Dims axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // each as axis(), sorted, without repeats
+  Dims axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // each as axis(), sorted; fails if one is named twice
+
+  // Fails unless so many elements can be listed one by one (demandFoldLimit).
+  void needsFew(int64_t count);
+  // Fails unless input `i`, if it is there, has this shape.
+  void needsShape(size_t i, llvm::ArrayRef<int64_t> shape);
 };
 
 using Rule = Values (*)(Node &);

@@ -51,6 +51,7 @@ inline bool isSupported(const std::string &domain, const std::string &op, int64_
   return supportOf(domain, op, version) != Support::None;
 }
 
+std::unique_ptr<mlir::Pass> createCheckNodesPass();
 std::unique_ptr<mlir::Pass> createBindDimensionsPass(NormalizeOptions options = {});
 std::unique_ptr<mlir::Pass> createNormalizeNodesPass(NormalizeOptions options = {});
 std::unique_ptr<mlir::Pass> createResizeBatchPass(FixedBatch batch = {});

@@ -5,6 +5,7 @@
 //   %s = onnx.node "Shape"(%x) ... ; %r = onnx.node "Reshape"(%y, %s) ...   ->   %r = onnx.Reshape %y {shape = [8, 64]}
 //
 // Unsupported operators are all listed in one error, with the nodes that use them.
+#include "compiler/normalize/check_node.h"
 #include "compiler/normalize/control_flow.h"
 #include "compiler/normalize/function_bodies.h"
 #include "compiler/normalize/node.h"
@@ -79,25 +80,24 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
     Rule rule = Rules::all().find(node.getDomain(), node.getOpType());
     for (Value operand : node.getInputs()) {
       auto type = dyn_cast<RankedTensorType>(operand.getType());
-      if (operand.getDefiningOp<onnx::NoneOp>() || (type && type.hasStaticShape())) continue;
-      node.emitOpError() << "'" << node.getNodeName() << "' (" << node.getOpType() << ") has an operand of type "
-                         << operand.getType() << "; a static tensor is needed";
+      if (operand.getDefiningOp<onnx::NoneOp>()) continue;
+      if (type && type.hasStaticShape() && elementsWithin(type.getShape())) continue;
+      errorAt(node) << "an operand is of type " << operand.getType() << "; a static tensor of at most " << mostElements
+                    << " elements is needed";
       throw Failure();
     }
+    CoreBuilder b(builder, node.getLoc());
+    b.budget = &state.constants;
+    Node view(node, b, state);
+    if (auto fault = faultOf(node, [&](Value value) { return state.sequences.contains(value); })) view.fail(*fault);
     if (!rule && isControlFlow(node.getDomain(), node.getOpType())) {
-      CoreBuilder b(builder, node.getLoc());
-      Node view(node, b, state);
       expandControlFlow(view);
       return false;
     }
     if (!rule) {
       if (expandFunctionBody(node, builder)) return false;
-      node.emitOpError() << "'" << node.getNodeName() << "': ONNX's definition of " << node.getOpType()
-                         << " does not cover its attributes and operand types";
-      throw Failure();
+      view.fail("ONNX's definition of the operator does not cover its attributes and operand types");
     }
-    CoreBuilder b(builder, node.getLoc());
-    Node view(node, b, state);
     Values results = rule(view);
     for (auto [old, value] : llvm::zip(node.getResults(), results)) {
       if (!value && !old.use_empty()) view.fail("its output " + Twine(old.getResultNumber()) + " is not supported");
@@ -127,8 +127,11 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
         return failure();
       }
     }
-    for (Value output : block.getTerminator()->getOperands())
-      if (state.sequences.count(output)) return function.emitError("an output of the model is a sequence of tensors");
+    for (OpOperand &output : block.getTerminator()->getOpOperands()) {
+      auto name = function.getResultAttrOfType<StringAttr>(output.getOperandNumber(), "onnx.name");
+      if (state.sequences.count(output.get()))
+        return function.emitError("output '") << (name ? name.getValue() : "") << "' is a sequence of tensors";
+    }
     OpBuilder builder(block.getTerminator());
     for (auto &[symbol, value] : state.writes)
       onnx::WriteOp::create(builder, value.getLoc(), cast<FlatSymbolRefAttr>(symbol), value);

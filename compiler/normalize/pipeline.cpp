@@ -6,6 +6,7 @@ using namespace mlir;
 namespace cleave::normalize {
 
 void buildNormalizePipeline(OpPassManager &passes, const NormalizeOptions &options) {
+  passes.addPass(createCheckNodesPass());                    // attributes and operands are what ONNX says
   passes.addPass(createBindDimensionsPass(options));         // symbolic dimensions get their sizes
   passes.addPass(createNormalizeNodesPass(options));         // every node becomes core ops
   passes.addPass(createEraseDeadCodePass());                 // shape arithmetic that folded away
@@ -21,6 +22,7 @@ void buildNormalizePipeline(OpPassManager &passes, const NormalizeOptions &optio
 }
 
 void registerNormalizePasses() {
+  registerPass([] { return createCheckNodesPass(); });
   registerPass([] { return createBindDimensionsPass(); });
   registerPass([] { return createNormalizeNodesPass(); });
   registerPass([] { return createResizeBatchPass(); });

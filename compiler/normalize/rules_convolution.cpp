@@ -31,6 +31,8 @@ Values transposedConvolution(Node &n) {
   Dims strides = n.ints("strides", Dims(rank, 1)), dilations = n.ints("dilations", Dims(rank, 1));
   Dims outputPadding = n.ints("output_padding", Dims(rank, 0)), pads = n.ints("pads", Dims(2 * rank, 0));
   auto outputShape = n.ints("output_shape");
+  if (outputShape && outputShape->size() != rank && outputShape->size() != rank + 2)
+    n.fail("its output_shape does not fit " + Twine(rank) + " spatial dimensions");
   std::string automatic = n.text("auto_pad", "NOTSET");
   Dims begin(rank), end(rank), shape{shapeOf(x)[0], shapeOf(w)[1] * groups};
   for (size_t d = 0; d < rank; ++d) {

@@ -45,6 +45,7 @@ Term diagonal(Node &n, Term term) {
         shape.push_back(shapeOf(term.value)[d]);
         letters.push_back(term.letters[d]);
       }
+      n.needsFew(size);
       for (int64_t k = 0; k < size; ++k) indices.push_back(k * (size + 1));
       return diagonal(n, {n.b.pick(n.b.reshape(moved, shape), 0, indices), letters});
     }
@@ -90,7 +91,9 @@ Values einsum(Node &n) {
     int64_t named = int64_t(lettersOf(n, part, 0).size()), extra = rankOf(n.in(i)) - named;
     if (extra < 0 || (!hasEllipsis && extra > 0)) n.fail("operand " + Twine(i) + " does not fit '" + part + "'");
     widest = std::max(widest, extra);
-    terms.push_back(diagonal(n, {n.in(i), lettersOf(n, part, extra)}));
+    Dims letters = lettersOf(n, part, extra);
+    if (int64_t(letters.size()) != rankOf(n.in(i))) n.fail("operand " + Twine(i) + " does not fit '" + part + "'");
+    terms.push_back(diagonal(n, {n.in(i), letters}));
   }
   Dims result = lettersOf(n, right, widest);
   if (!explicitResult) { // the ellipsis, then letters that appear once, in alphabetical order

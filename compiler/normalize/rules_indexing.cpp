@@ -45,7 +45,9 @@ Value linearIndex(Node &n, ArrayRef<Value> components, ArrayRef<int64_t> sizes) 
   for (size_t i = components.size(); i-- > 0;) {
     Value index = n.b.cast(components[i], n.b.builder.getI64Type());
     DenseElementsAttr known = constantOf(index);
-    bool mayBeNegative = !known || llvm::any_of(known.getValues<int64_t>(), [](int64_t v) { return v < 0; });
+    auto isNegative = [](int64_t v) { return v < 0; };
+    bool mayBeNegative = !known || (known.isSplat() ? isNegative(known.getSplatValue<int64_t>())
+                                                    : llvm::any_of(known.getValues<int64_t>(), isNegative));
     if (mayBeNegative) {
       Value wrapped = n.b.add(index, double(sizes[i]));
       index = n.b.where(n.b.binary<onnx::LessOp>(index, n.b.scalar(index, 0)), wrapped, index);
@@ -120,7 +122,9 @@ Value asRows(Node &n, Value data, int64_t own, int64_t indexed) {
 Values gatherND(Node &n) {
   Value data = n.in(0), indices = n.in(1);
   int64_t batch = n.integer("batch_dims", 0), depth = shapeOf(indices).back();
-  if (batch < 0 || batch >= rankOf(indices) || batch + depth > rankOf(data)) n.fail("its indices do not fit its data");
+  if (batch < 0 || batch >= rankOf(indices) || batch >= rankOf(data) || depth < 1 || depth > rankOf(data) - batch ||
+      shapeOf(indices).take_front(batch) != shapeOf(data).take_front(batch))
+    n.fail("its indices do not fit its data");
   ArrayRef<int64_t> grid = shapeOf(indices).drop_back();
   Values components; // batch dimensions index themselves
   for (int64_t d = 0; d < batch; ++d) components.push_back(n.b.indexAlong(grid, d));
@@ -129,6 +133,13 @@ Values gatherND(Node &n) {
   int64_t indexed = batch + depth, own = std::min(ownDims(components, grid, shapeOf(data)), indexed - 1);
   Value index = linearIndex(n, ArrayRef(components).drop_front(own), shapeOf(data).slice(own, indexed - own));
   return {n.b.gather(asRows(n, data, own, indexed), index, own, own)};
+}
+
+// Along every dimension but `axis`, an index tensor has no more elements than the data.
+void needsElementIndices(Node &n, Value data, Value indices, int64_t axis) {
+  for (int64_t d = 0; d < rankOf(data); ++d)
+    if (d != axis && shapeOf(indices)[d] > shapeOf(data)[d])
+      n.fail("its indices are larger than its data along dimension " + Twine(d));
 }
 
 // An op on the elements of `data` that `indices` name along `axis`: in every other dimension an element counts itself.
@@ -149,6 +160,7 @@ Values gatherElements(Node &n) {
   Value data = n.in(0), indices = n.in(1);
   if (rankOf(data) != rankOf(indices)) n.fail("needs indices of the data's rank");
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(data));
+  needsElementIndices(n, data, indices, axis);
   auto [own, index] = elementIndex(n, data, indices, axis);
   return {n.b.gather(asRows(n, data, own, rankOf(data)), index, own, own)};
 }
@@ -174,7 +186,10 @@ Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, cons
 Values scatterND(Node &n) {
   Value data = n.in(0), indices = n.in(1), updates = n.in(2);
   int64_t depth = shapeOf(indices).back();
-  if (depth > rankOf(data)) n.fail("its indices do not fit its data");
+  if (depth < 1 || depth > rankOf(data)) n.fail("its indices do not fit its data");
+  Dims expected(shapeOf(indices).drop_back());
+  llvm::append_range(expected, shapeOf(data).drop_front(depth));
+  n.needsShape(2, expected);
   Values components;
   for (int64_t i = 0; i < depth; ++i) components.push_back(component(n.b, indices, i));
   ArrayRef<int64_t> grid = shapeOf(indices).drop_back();
@@ -188,6 +203,8 @@ Values scatterElements(Node &n) {
   Value data = n.in(0), indices = n.in(1), updates = n.in(2);
   if (rankOf(data) != rankOf(indices)) n.fail("needs indices of the data's rank");
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(data));
+  needsElementIndices(n, data, indices, axis);
+  n.needsShape(2, shapeOf(indices));
   auto [own, index] = elementIndex(n, data, indices, axis);
   Value result = scatter(n, asRows(n, data, own, rankOf(data)), index, updates, own, n.text("reduction", "none"));
   return {n.b.reshape(result, shapeOf(data))};

@@ -10,21 +10,25 @@ Values reshape(Node &n) {
   Dims shape = n.has(1) ? n.constantInts(1) : n.ints("shape", {});
   ArrayRef<int64_t> from = shapeOf(x);
   bool allowZero = n.integer("allowzero", 0);
-  int64_t known = 1, unknown = -1;
+  Dims sizes; // without the unknown one
+  int64_t unknown = -1;
   for (auto [d, size] : llvm::enumerate(shape)) {
     if (size == 0 && !allowZero) {
       if (d >= from.size()) n.fail("copies a dimension that its operand does not have");
       size = from[d];
     }
+    if (size < -1) n.fail("has a dimension of size " + Twine(size));
     if (size == -1) {
       if (unknown >= 0) n.fail("has two dimensions of unknown size");
       unknown = int64_t(d);
     } else {
-      known *= size;
+      sizes.push_back(size);
     }
   }
+  n.b.checkSize(sizes);
   int64_t count = typeOf(x).getNumElements();
   if (unknown >= 0) {
+    int64_t known = *elementsWithin(sizes);
     if (known == 0 || count % known != 0) n.fail("cannot give " + Twine(count) + " elements that shape");
     shape[unknown] = count / known;
   }
@@ -78,8 +82,9 @@ Values tile(Node &n) {
     if (repeats[d] != 1) wide.push_back(repeats[d]);
     dims.push_back(int64_t(wide.size()));
     wide.push_back(size);
-    shape.push_back(size * repeats[d]);
   }
+  n.b.checkSize(wide);
+  for (auto [d, size] : llvm::enumerate(shapeOf(x))) shape.push_back(size * repeats[d]);
   Value repeated =
       n.b.create<onnx::BroadcastOp>(x, n.b.builder.getDenseI64ArrayAttr(wide), n.b.builder.getDenseI64ArrayAttr(dims));
   return {n.b.reshape(repeated, shape)};
@@ -89,6 +94,9 @@ Values concat(Node &n) {
   Values parts;
   int64_t axis = n.axis(n.integer("axis", 1), rankOf(n.in(0)));
   for (size_t i = 0; i < n.inputs.size(); ++i)
+    if (rankOf(n.in(i)) != rankOf(n.in(0)))
+      n.fail("joins tensors of " + Twine(rankOf(n.in(0))) + " and " + Twine(rankOf(n.in(i))) + " dimensions");
+  for (size_t i = 0; i < n.inputs.size(); ++i)
     if (shapeOf(n.in(i))[axis] != 0) parts.push_back(n.in(i));
   return {parts.empty() ? n.in(0) : n.b.concat(parts, axis)};
 }
@@ -97,6 +105,11 @@ Values split(Node &n) {
   Value x = n.in(0);
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(x)), size = shapeOf(x)[axis], count = int64_t(n.outputs());
   auto sizes = n.intsOrInput("split", 1);
+  if (n.version() >= 18 && sizes.has_value() == (n.attribute("num_outputs") != nullptr))
+    n.fail("needs either its input 'split' or its attribute 'num_outputs'");
+  if (n.integer("num_outputs", count) != count)
+    n.fail("has " + Twine(count) + " outputs, and its attribute 'num_outputs' is " +
+           Twine(n.integer("num_outputs", count)));
   if (!sizes) {
     int64_t part = (size + count - 1) / count; // the last one may be smaller (num_outputs, opset 18)
     sizes = Dims(count, part);
@@ -125,13 +138,14 @@ Values slice(Node &n) {
       start = std::clamp<int64_t>(start, 0, size);
       end = std::clamp<int64_t>(end, 0, size);
       from[axis] = start;
-      sizes[axis] = std::max<int64_t>(0, (end - start + step - 1) / step);
+      sizes[axis] = end > start ? (end - start - 1) / step + 1 : 0;
       by[axis] = step;
       if (sizes[axis] == 0) from[axis] = 0;
     } else {
       start = std::clamp<int64_t>(start, -1, size - 1);
       end = std::clamp<int64_t>(end, -1, size - 1);
       Dims indices;
+      n.needsFew(start - end);
       for (int64_t at = start; at > end; at += step) indices.push_back(at);
       x = n.b.pick(x, axis, indices);
       sizes[axis] = int64_t(indices.size());
@@ -161,6 +175,8 @@ Values pad(Node &n) {
     int64_t axis = n.axis(axes[i], rank);
     low[axis] = (*pads)[i];
     high[axis] = (*pads)[i + axes.size()];
+    for (int64_t pad : {low[axis], high[axis]})
+      if (pad < -mostElements || pad > mostElements) n.fail("has a pad of " + Twine(pad));
   }
   std::string mode = n.text("mode", "constant");
   if (mode != "constant") {
@@ -168,6 +184,8 @@ Values pad(Node &n) {
       int64_t size = shapeOf(x)[axis];
       if (low[axis] == 0 && high[axis] == 0) continue;
       Dims indices;
+      if (size == 0) n.fail("repeats elements of dimension " + Twine(axis) + ", which has none");
+      n.needsFew(size + low[axis] + high[axis]);
       for (int64_t at = -low[axis]; at < size + high[axis]; ++at) indices.push_back(padSource(mode, at, size));
       x = n.b.pick(x, axis, indices);
     }
@@ -215,9 +233,15 @@ Values spaceToDepth(Node &n) {
 Values splitAlong(Node &n, Value x, int64_t axis, ArrayRef<int64_t> sizes) {
   Values parts;
   const int64_t whole = shapeOf(x)[axis], count = int64_t(sizes.size());
+  int64_t start = 0;
+  for (int64_t part : sizes) {
+    if (part < 0 || part > whole - start) n.fail("its parts are larger than the whole");
+    start += part;
+  }
+  if (start != whole) n.fail("its parts do not add up to the whole");
   // Equal parts become a dimension of their own, which PushReshapes then carries into the product that made them: the
   // heads of fused q, k, v can be split over devices.
-  if (count > 1 && llvm::all_equal(sizes) && sizes.front() * count == whole) {
+  if (count > 1 && llvm::all_equal(sizes)) {
     Dims view(shapeOf(x)), shape(shapeOf(x));
     view[axis] = shape[axis] = whole / count;
     view.insert(view.begin() + axis, count);
@@ -225,13 +249,11 @@ Values splitAlong(Node &n, Value x, int64_t axis, ArrayRef<int64_t> sizes) {
     for (int64_t i = 0; i < count; ++i) parts.push_back(n.b.reshape(n.b.slice(viewed, axis, i, 1), shape));
     return parts;
   }
-  int64_t start = 0;
+  start = 0;
   for (int64_t part : sizes) {
-    if (start + part > whole) n.fail("its parts are larger than the whole");
     parts.push_back(n.b.slice(x, axis, start, part));
     start += part;
   }
-  if (start != whole) n.fail("its parts do not add up to the whole");
   return parts;
 }
 

@@ -74,6 +74,7 @@ Values groupNormalization(Node &n) {
                                                      n.b.builder.getDenseI64ArrayAttr({0}));
       return n.b.reshape(repeated, {channels});
     };
+    for (size_t i : {1, 2}) n.needsShape(i, {groups});
     scale = each(scale);
     bias = each(bias);
   }
@@ -96,6 +97,7 @@ Values localResponseNormalization(Node &n) {
   Value x = n.in(0), square = n.b.mul(x, x);
   int64_t size = n.integer("size", 1), rank = rankOf(x);
   Dims low(rank, 0), high(rank, 0);
+  n.writeOut(size);
   low[1] = (size - 1) / 2;
   high[1] = size - 1 - low[1];
   Value padded = n.b.pad(square, low, high, 0), total;

@@ -50,6 +50,8 @@ Values averagePool(Node &n) {
   if (includePad)
     for (size_t d = 0; d < w.kernel.size(); ++d) {
       if (w.extraEnd[d] == 0) continue;
+      n.needsFew(shapeOf(y)[d + 2]);
+      n.needsFew(shapeOf(y)[d + 2] * w.kernel[d]);
       SmallVector<double> counts = coverage(w, d, shapeOf(x)[d + 2]);
       std::vector<double> factors;
       for (double count : counts) factors.push_back(double(w.kernel[d]) / count);

@@ -16,7 +16,7 @@ double ratioOf(Node &n) {
 Values dropout(Node &n) {
   Value x = n.in(0);
   double ratio = ratioOf(n);
-  if (ratio < 0 || ratio >= 1) n.fail("its ratio must be in [0, 1)");
+  if (!(ratio >= 0 && ratio < 1)) n.fail("its ratio must be in [0, 1)");
   RankedTensorType mask = typeOf(x).clone(n.b.builder.getI1Type());
   Values results(n.outputs());
   if (ratio == 0) {

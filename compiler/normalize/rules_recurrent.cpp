@@ -96,8 +96,18 @@ template <void (*step)(Node &, Recurrence &, Value), int64_t gates> Values recur
   if (n.has(4))
     for (int64_t given : n.constantInts(4))
       if (given != length) n.fail("sequence_lens must all be the whole length");
-  int64_t directions = shapeOf(n.in(1))[0], hidden = shapeOf(n.in(2))[2];
   std::string direction = n.text("direction", "forward");
+  int64_t directions = direction == "bidirectional" ? 2 : 1, hidden = shapeOf(n.in(2))[2];
+  if (n.integer("hidden_size", hidden) != hidden)
+    n.fail("its hidden_size is " + Twine(n.integer("hidden_size", hidden)) + ", its weights are for " + Twine(hidden));
+  n.needsShape(1, {directions, gates * hidden, shapeOf(x)[2]});
+  n.needsShape(2, {directions, gates * hidden, hidden});
+  n.needsShape(3, {directions, 2 * gates * hidden});
+  n.needsShape(4, {batch});
+  for (size_t state : {5, 6})
+    n.needsShape(state, batchFirst ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden});
+  n.needsShape(7, {directions, 3 * hidden});
+  n.writeOut(length * directions);
   auto initial = [&](size_t i, int64_t d) -> Value {
     if (!n.has(i)) return n.b.splat(RankedTensorType::get({batch, hidden}, elementOf(x)), 0);
     return ofDirection(n, batchFirst ? n.b.transpose(n.in(i), {1, 0, 2}) : n.in(i), d);

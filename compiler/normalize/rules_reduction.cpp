@@ -96,7 +96,7 @@ Values reduceProd(Node &n) {
 }
 
 Values cumSum(Node &n) {
-  int64_t axis = n.axis(n.constantInts(1)[0], rankOf(n.in(0)));
+  int64_t axis = n.axis(n.constantInt(1), rankOf(n.in(0)));
   auto flag = [&](StringRef name) { return n.integer(name, 0) ? n.b.builder.getUnitAttr() : UnitAttr(); };
   return {n.b.create<onnx::CumSumOp>(n.in(0), n.b.builder.getI64IntegerAttr(axis), flag("exclusive"), flag("reverse"))};
 }
@@ -137,7 +137,7 @@ Values topK(Node &n) {
   constexpr int64_t mostElements = 64;
   Value x = n.in(0);
   int64_t axis = n.axis(n.integer("axis", -1), rankOf(x)), size = shapeOf(x)[axis];
-  int64_t k = n.version() >= 10 ? n.constantInts(1)[0] : n.integer("k", 0);
+  int64_t k = n.version() >= 10 ? n.constantInt(1) : n.integer("k", 0);
   bool largest = n.integer("largest", 1);
   if (k < 0 || k > size) n.fail("asks for " + Twine(k) + " of " + Twine(size) + " elements");
   if (k > mostElements) n.fail("asks for " + Twine(k) + " elements; at most " + Twine(mostElements) + " are supported");

@@ -1,6 +1,7 @@
 // Resize and Upsample: along each axis a known linear map. Nearest picks elements, the others are a product with the
 // matrix of interpolation weights.
 #include "compiler/normalize/node.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -48,6 +49,7 @@ double kernelWeight(const std::string &mode, double x, double a) {
 
 // [to, from] interpolation weights
 std::vector<double> weights(Node &n, const std::string &mode, const std::string &coordinates, const Axis &axis) {
+  n.needsFew(axis.to * axis.from);
   std::vector<double> matrix(axis.to * axis.from, 0.0);
   double a = n.real("cubic_coeff_a", -0.75);
   double stretch = n.integer("antialias", 0) ? std::max(1.0, 1 / axis.scale) : 1;
@@ -98,6 +100,14 @@ Value along(Node &n, Value x, int64_t d, const Axis &axis, const std::string &mo
   return n.b.contract(x, matrix, left, {rankOf(x), d}, result);
 }
 
+// A resized dimension, which may not be empty or larger than indices can be listed for.
+Axis resized(Node &n, int64_t from, double to, double scale) {
+  if (from < 1 || !(to >= 1 && to <= double(demandFoldLimit)))
+    n.fail("makes " + llvm::formatv("{0}", to).str() + " of " + Twine(from) +
+           " elements; it needs one or more, and makes at most " + Twine(demandFoldLimit));
+  return {from, int64_t(to), scale};
+}
+
 // Inputs: Upsample 9: x, scales. Resize 10: x, scales. Resize 11 on: x, roi, scales, sizes.
 Values resize(Node &n) {
   Value x = n.in(0);
@@ -119,7 +129,7 @@ Values resize(Node &n) {
     if (scales.size() != axes.size()) n.fail("needs a scale for each axis");
     for (auto [i, d] : llvm::enumerate(axes)) {
       int64_t from = shapeOf(x)[d];
-      plan.push_back({from, int64_t(std::floor(double(from) * scales[i])), scales[i]});
+      plan.push_back(resized(n, from, std::floor(double(from) * scales[i]), scales[i]));
     }
   } else if (some(3)) {
     Dims sizes = n.constantInts(3);
@@ -133,9 +143,9 @@ Values resize(Node &n) {
     for (auto [i, d] : llvm::enumerate(axes)) {
       int64_t from = shapeOf(x)[d];
       if (policy == "stretch")
-        plan.push_back({from, sizes[i], double(sizes[i]) / double(from)});
+        plan.push_back(resized(n, from, double(sizes[i]), double(sizes[i]) / double(from)));
       else
-        plan.push_back({from, int64_t(std::floor(common * double(from) + 0.5)), common});
+        plan.push_back(resized(n, from, std::floor(common * double(from) + 0.5), common));
     }
   } else {
     n.fail("needs scales or sizes");

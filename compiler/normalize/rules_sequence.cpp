@@ -72,6 +72,8 @@ Values splitToSequence(Node &n) {
     n.writeOut(whole / part);
     sizes = Dims(whole / part, part);
     if (whole % part) sizes.push_back(whole % part);
+  } else {
+    n.writeOut(int64_t(sizes.size()));
   }
   Values elements = splitAlong(n, x, axis, sizes);
   if (!n.has(1) && !n.integer("keepdims", 1))
@@ -86,6 +88,8 @@ Values splitToSequence(Node &n) {
 Values concatFromSequence(Node &n) {
   Values elements = elementsOf(n, 0);
   if (elements.empty()) n.fail("needs an element");
+  for (Value element : elements)
+    if (rankOf(element) != rankOf(elements.front())) n.fail("joins tensors of different numbers of dimensions");
   const bool isNew = n.integer("new_axis", 0) != 0;
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(elements.front()) + isNew);
   if (isNew)

@@ -1,5 +1,6 @@
 // Operators that make values from nothing or from shapes: constants once dimensions are bound.
 #include "compiler/normalize/node.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -33,6 +34,7 @@ Values size(Node &n) { return {n.b.reshape(n.b.integers({typeOf(n.in(0)).getNumE
 
 Values constantOfShape(Node &n) {
   Dims shape = n.constantInts(0);
+  n.b.checkSize(shape);
   auto value = dyn_cast_or_null<DenseElementsAttr>(n.attribute("value"));
   if (!value) return {n.b.splat(RankedTensorType::get(shape, n.b.builder.getF32Type()), 0)};
   if (value.getNumElements() != 1) n.fail("its value must be one element");
@@ -44,16 +46,23 @@ Values range(Node &n) {
   runtime::HostTensor start = n.constantTensor(0);
   bool real = runtime::isFloat(start.dtype);
   if (real) {
-    double from = start.reals()[0], to = n.constantReal(1), step = n.constantReal(2);
+    double from = n.constantReal(0), to = n.constantReal(1), step = n.constantReal(2);
     if (step == 0) n.fail("its step is 0");
-    std::vector<double> values(std::max<int64_t>(0, int64_t(std::ceil((to - from) / step))));
+    double count = std::ceil((to - from) / step);
+    if (!(count <= double(demandFoldLimit)))
+      n.fail("lists " + llvm::formatv("{0}", count).str() + " elements; at most " + Twine(demandFoldLimit) +
+             " are supported");
+    std::vector<double> values(count > 0 ? size_t(count) : 0);
     for (size_t i = 0; i < values.size(); ++i) values[i] = from + double(i) * step;
     return {n.b.constant(runtime::HostTensor::ofReals(start.dtype, {int64_t(values.size())}, values))};
   }
-  int64_t from = start.integers()[0], to = n.constantInts(1)[0], step = n.constantInts(2)[0];
+  int64_t from = n.constantInt(0), to = n.constantInt(1), step = n.constantInt(2);
   if (step == 0) n.fail("its step is 0");
-  int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
-  std::vector<int64_t> values(std::max<int64_t>(0, count));
+  __int128 distance = __int128(to) - from, size = step < 0 ? -__int128(step) : __int128(step);
+  if (step < 0) distance = -distance;
+  __int128 count = distance > 0 ? (distance - 1) / size + 1 : 0;
+  n.needsFew(int64_t(std::min<__int128>(count, INT64_MAX)));
+  std::vector<int64_t> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = from + int64_t(i) * step;
   return {n.b.constant(runtime::HostTensor::ofIntegers(start.dtype, {int64_t(values.size())}, values))};
 }
@@ -84,7 +93,7 @@ Values eyeLike(Node &n) {
 
 Values trilu(Node &n) {
   Value x = n.in(0);
-  int64_t rank = rankOf(x), k = n.has(1) ? n.constantInts(1)[0] : 0;
+  int64_t rank = rankOf(x), k = n.has(1) ? n.constantInt(1) : 0;
   if (rank < 2) n.fail("needs at least two dimensions");
   ArrayRef<int64_t> plane = shapeOf(x).take_back(2);
   Value row = n.b.add(n.b.indexAlong(plane, 0), double(k)), column = n.b.indexAlong(plane, 1);
@@ -95,7 +104,7 @@ Values trilu(Node &n) {
 
 Values oneHot(Node &n) {
   Value indices = n.in(0), offOn = n.in(2);
-  int64_t depth = n.constantInts(1)[0], rank = rankOf(indices) + 1, axis = n.axis(n.integer("axis", -1), rank);
+  int64_t depth = n.constantInt(1), rank = rankOf(indices) + 1, axis = n.axis(n.integer("axis", -1), rank);
   Dims shape(shapeOf(indices));
   shape.insert(shape.begin() + axis, depth);
   Value index = n.b.cast(indices, n.b.builder.getI64Type());

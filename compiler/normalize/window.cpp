@@ -7,6 +7,7 @@ Window windowOf(Node &n, ArrayRef<int64_t> input, ArrayRef<int64_t> kernel) {
   size_t rank = input.size();
   Window w{Dims(kernel),  n.ints("strides", Dims(rank, 1)),   Dims(rank, 0),
            Dims(rank, 0), n.ints("dilations", Dims(rank, 1)), Dims(rank, 0)};
+  if (n.ints("kernel_shape", kernel) != Dims(kernel)) n.fail("its kernel_shape is not that of its weight");
   if (kernel.size() != rank || w.strides.size() != rank || w.dilations.size() != rank)
     n.fail("its kernel, strides or dilations do not fit " + Twine(rank) + " spatial dimensions");
   for (size_t d = 0; d < rank; ++d)

@@ -8,11 +8,18 @@ using namespace rules;
 // The common refinement of both shapes: [12,2] -> [3,8] is [(3 4),2] -> [3,(4 2)]. Walks both from the major end; at
 // every step the greatest common divisor of what is left of the two current dimensions is a shared factor. Where two
 // remainders have no common divisor ([3,4] -> [2,6]) the rest of both dimensions, up to where the products meet, is
-// whole.
+// whole. Without elements there is nothing to split: every dimension is whole.
 FactorRule ReshapeOp::getFactorRule() {
   llvm::ArrayRef<int64_t> from = shape(getX()), to = shape(getY());
   FactorRule rule;
   TensorFactors in(from.size()), out(to.size());
+  if (llvm::is_contained(from, 0)) {
+    for (size_t d = 0; d < from.size(); ++d) in[d].push_back(rule.add(from[d], Factor::Whole));
+    for (size_t d = 0; d < to.size(); ++d) out[d].push_back(rule.add(to[d], Factor::Whole));
+    rule.operands = {in};
+    rule.results = {out};
+    return rule;
+  }
   size_t i = 0, j = 0;
   int64_t a = 1, b = 1; // what is left of dimensions i-1 and j-1
   for (;;) {
