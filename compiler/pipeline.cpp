@@ -50,6 +50,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
+#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -182,11 +183,19 @@ bool Pipeline::areApart(const Batch &batch) {
   });
 }
 
-void Pipeline::locateBatch() {
+Status Pipeline::locateBatch() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
   found = findBatch(model, request.recipe, [this](const Batch &batch) { return areApart(batch); });
   for (auto [input, dim] : llvm::enumerate(found.dims)) onnx::setSampleDim(model, unsigned(input), dim);
+  for (auto [input, dim] : llvm::enumerate(found.dims)) {
+    auto type = dyn_cast<RankedTensorType>(model.getArgument(unsigned(input)).getType());
+    if (dim < 0 || type.getDimSize(unsigned(dim)) != 0) continue;
+    auto name = model.getArgAttrOfType<StringAttr>(unsigned(input), "onnx.name");
+    return inputError(fmt::format("{}: input '{}' has 0 in dimension {}, which counts samples", request.model,
+                                  name ? name.str() : "", dim));
+  }
   if (std::string text = describeBatch(model, found); !text.empty()) noted.push_back(text);
+  return Status::ok();
 }
 
 // The model's dimensions for one of so many microbatches.
@@ -204,7 +213,7 @@ normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
 Status Pipeline::buildStep(const StepOptions &step) {
   int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
-  locateBatch();
+  CLEAVE_RETURN_IF_ERROR(locateBatch());
   if (found.samples % microbatches)
     return inputError("the batch of " + std::to_string(found.samples) + " samples cannot be cut into " +
                       std::to_string(microbatches) + " equal microbatches");
@@ -280,7 +289,7 @@ Result<import_::Inspection> Pipeline::inspect() {
   Status normalized = Status::ok();
   for (int64_t size : {1, 64}) {
     if (size != 1) CLEAVE_RETURN_IF_ERROR(readModel());
-    locateBatch();
+    CLEAVE_RETURN_IF_ERROR(locateBatch());
     options = sizesOf(1);
     bool isAssumed = assumeSizes(options, size);
     Status first = normalized;

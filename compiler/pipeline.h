@@ -55,7 +55,7 @@ private:
   // Drops the outputs that the loss does not read, and the nodes and inputs that only they need.
   void keepLossOutput();
   // Finds the batch, and notes on @model's arguments where its samples lie.
-  void locateBatch();
+  Status locateBatch();
   bool areApart(const Batch &batch);
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
   // Named dimensions that have no size yet get this one. False: there are none.

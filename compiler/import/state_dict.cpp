@@ -21,8 +21,6 @@ void addUnnamed(const FlatGraph &flat, const ParameterTable &table, StateDict &d
     const Parameter &parameter = table.parameters[i];
     if (named.contains(i) || keys.contains(parameter.name)) continue;
     if (!parameter.trainable && parameter.role != Role::RunningStatistic) continue;
-    // Statistics of a module that runs again are one tensor.
-    if (parameter.role == Role::RunningStatistic && keys.contains(parameter.tensor.name)) continue;
     StateEntry entry;
     entry.key = parameter.name;
     if (parameter.name != parameter.tensor.name && !parameter.uses.empty()) // one of several: with its module

@@ -56,6 +56,7 @@ write("range.onnx", node("Range", ["a", "b", "c"], ["y"]),
       floats("a", [0], []) + floats("b", [1e38], []) + floats("c", [1e-3], []))
 write("expand.onnx", node("Expand", ["x", "s"], ["y"]), ints("s", [2**62, 4]), shape=(1, 4))
 write("sequence_map.onnx", node("SequenceMap", ["x"], ["y"]))
+write("empty.onnx", node("Tan", ["x"], ["y"]), shape=(0, 4))
 write("topk.onnx", node("TopK", ["x"], ["y", "z"]))
 branch = node("Identity", ["b"], ["c"], "i") + chunk(2, "b") + chunk(11, value_info("b", FLOAT, [1])) + chunk(12, chunk(1, "c"))
 write("branch.onnx", node("If", ["c"], ["y"],
