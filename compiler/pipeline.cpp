@@ -187,11 +187,12 @@ Status Pipeline::locateBatch() {
   auto model = module->lookupSymbol<func::FuncOp>("model");
   found = findBatch(model, request.recipe, [this](const Batch &batch) { return areApart(batch); });
   for (auto [input, dim] : llvm::enumerate(found.dims)) onnx::setSampleDim(model, unsigned(input), dim);
-  for (auto [input, dim] : llvm::enumerate(found.dims)) {
+  for (auto [input, place] : llvm::enumerate(found.dims)) {
     auto type = dyn_cast<RankedTensorType>(model.getArgument(unsigned(input)).getType());
-    if (dim < 0 || type.getDimSize(unsigned(dim)) != 0) continue;
+    const int64_t dim = std::max<int64_t>(place, 0);
+    if (!type || dim >= type.getRank() || type.getDimSize(unsigned(dim)) != 0) continue;
     auto name = model.getArgAttrOfType<StringAttr>(unsigned(input), "onnx.name");
-    return inputError(fmt::format("{}: input '{}' has 0 in dimension {}, which counts samples", request.model,
+    return inputError(fmt::format("{}: input '{}' has 0 entries in dimension {}: no sample fits", request.model,
                                   name ? name.str() : "", dim));
   }
   if (std::string text = describeBatch(model, found); !text.empty()) noted.push_back(text);

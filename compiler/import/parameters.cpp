@@ -92,6 +92,7 @@ public:
     table.state = stateDictOf(model, flat, table);
     renameCopies();
     if (isAnyTrained && isTorchScript) noteAnonymous();
+    noteBiasesAlone();
     tellComputed();
     return std::move(table);
   }
@@ -658,6 +659,30 @@ private:
     }
   }
 
+  // A glob over modules may name a layer's bias and miss its weight, which the exporter called otherwise.
+  void noteBiasesAlone() {
+    std::map<std::string, size_t> weights;
+    for (const StateEntry &entry : table.state.entries)
+      if (entry.source == StateEntry::Source::Parameter && leafOfKey(entry.key) == "weight")
+        weights.emplace(moduleOfKey(entry.key), entry.parameter);
+    std::vector<std::string> told;
+    for (const StateEntry &entry : table.state.entries) {
+      if (entry.source != StateEntry::Source::Parameter || leafOfKey(entry.key) != "bias") continue;
+      auto weight = weights.find(moduleOfKey(entry.key));
+      if (table.parameters[entry.parameter].trainable && weight != weights.end() &&
+          !table.parameters[weight->second].trainable)
+        told.push_back(fmt::format("'{}' of '{}'", table.parameters[weight->second].name, moduleOfKey(entry.key)));
+    }
+    if (told.empty()) return;
+    if (const size_t number = told.size(); number > 4) {
+      told.resize(4);
+      told.push_back(fmt::format("... ({} in all)", number));
+    }
+    table.notes.push_back(fmt::format("weights that do not train, though the biases beside them do: {}; `trainable` "
+                                      "names parameters as `cleave inspect` shows them",
+                                      fmt::join(told, ", ")));
+  }
+
   // TorchScript tells no buffers from parameters. A parameter that is only added or multiplied keeps its name, unless
   // something was folded into it.
   void noteAnonymous() {
@@ -670,8 +695,8 @@ private:
     for (size_t at = 0; at < table.parameters.size(); ++at) {
       const Parameter &parameter = table.parameters[at];
       auto isElementwise = [&](const Use &use) { return elementwise.contains(opOf(use)); };
-      if (parameter.trainable && parameter.name.starts_with("onnx::") && !known.contains(at) && !parameter.uses.empty() &&
-          std::ranges::all_of(parameter.uses, isElementwise))
+      if (parameter.trainable && parameter.name.starts_with("onnx::") && !known.contains(at) &&
+          !parameter.uses.empty() && std::ranges::all_of(parameter.uses, isElementwise))
         told.push_back(fmt::format("'{}' [{}]{}", parameter.name, fmt::join(parameter.tensor.shape, ", "),
                                    allEqual(parameter.tensor) ? ", all equal" : ""));
     }
