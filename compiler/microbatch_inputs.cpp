@@ -28,8 +28,8 @@ Status checkMicrobatchInputs(const std::map<std::string, StepInput> &ofBatch,
     if (found == ofMicrobatch.end()) continue;
     const StepInput &part = found->second;
     auto refuse = [&](const std::string &why) {
-      return inputError(fmt::format("input '{}' {}: the batch cannot be cut into {} microbatches; --microbatches 1, a "
-                                    "split over dp, or more devices for each sample keep it whole",
+      return inputError(fmt::format("input '{}' {}: the batch cannot be cut into {} microbatches; with "
+                                    "--microbatches 1 every split, as over dp or tp, has the whole batch",
                                     name, why, microbatches));
     };
     if (whole.bound != part.bound)

@@ -32,7 +32,7 @@ typedef struct {
   size_t size;           /* sizeof(cleave_options) */
   const char *data;      /* path in place of the recipe's data.path */
   const char *model;     /* the .onnx file to read weights from, if it moved since compiling */
-  const char *snapshots; /* folder for cleave_snapshot */
+  const char *snapshots; /* folder for cleave_snapshot; one that holds another run's is refused without `resume` */
   int resume;            /* begin from the newest snapshot in that folder, if there is one */
   int threads;           /* a device */
   double step_timeout;   /* seconds: as `cleave run --step-timeout` */

@@ -35,6 +35,10 @@ public:
   Executor &executor() override { return *engine; }
   Status bind(const std::string &input, const void *data, int64_t bytes) override;
   int64_t stepsRun() const { return done - resumedAt; }
+  // Tells the other processes why this one ends.
+  void giveUp(const Status &why) {
+    if (engine) engine->fabric().abort(why.message(), why.exitStatus());
+  }
   // From here on all steps are taken by step(), and snapshots where `isSnapshotDue` says so: steps may run into each
   // other.
   void runToTheEnd() { toTheEnd = true; }
@@ -91,6 +95,8 @@ private:
   Status loadParameters();
   Status resume();
   Result<double> evaluate();
+  void note(const std::string &text) const;
+  int64_t snapshotBytes() const;
   double writingSeconds() const;
   Status meet(double seconds);
 
@@ -137,12 +143,27 @@ Status PlanTrainer::open() {
   total = options.steps > 0 ? options.steps
           : sampler         ? sampler->samplesPerEpoch() / std::max<int64_t>(1, training.global_batch())
                             : 0;
-  bool resumed = false;
-  if (options.resume) {
-    if (options.snapshots.empty()) return inputError("--resume needs --snapshot DIR: the folder to resume from");
-    resumed = !isFreshSnapshotFolder(options.snapshots);
-  }
-  return resumed ? resume() : loadParameters();
+  if (options.resume && options.snapshots.empty())
+    return inputError("--resume needs --snapshot DIR: the folder to resume from");
+  const bool resumed = options.resume && !isFreshSnapshotFolder(options.snapshots);
+  if (isFirstProcess() && !options.snapshots.empty())
+    CLEAVE_RETURN_IF_ERROR(prepareSnapshotFolder(
+        options.snapshots, {.goesOn = resumed, .overwrite = options.overwrite, .bytes = snapshotBytes()}));
+  CLEAVE_RETURN_IF_ERROR(resumed ? resume() : loadParameters());
+  if (resumed) note(fmt::format("resumed from step {} in {}", done, options.snapshots));
+  if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
+  return Status::ok();
+}
+
+void PlanTrainer::note(const std::string &text) const {
+  if (isFirstProcess() && options.onNote) options.onNote(text);
+}
+
+int64_t PlanTrainer::snapshotBytes() const {
+  int64_t bytes = 0;
+  for (const plan::Parameter &parameter : source.parameters())
+    if (parameter.snapshot()) bytes += elementCount(parameter.shape()) * byteSize(parameter.dtype());
+  return bytes;
 }
 
 Status PlanTrainer::openDataset() {
@@ -349,12 +370,7 @@ Status PlanTrainer::resume() {
 
 // What a process takes at most to write its devices' parameters, another one's too: disks are seldom as slow as 16 MiB
 // a second.
-double PlanTrainer::writingSeconds() const {
-  double bytes = 0;
-  for (const plan::Parameter &parameter : source.parameters())
-    bytes += static_cast<double>(elementCount(parameter.shape()) * byteSize(parameter.dtype()));
-  return bytes / (16 << 20);
-}
+double PlanTrainer::writingSeconds() const { return static_cast<double>(snapshotBytes()) / (16 << 20); }
 
 // A rank that does not come to where all meet is given up as one that does not end a step is.
 Status PlanTrainer::meet(double seconds) {
@@ -505,9 +521,9 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const plan::Plan &plan, TrainOp
 
 Status train(const plan::Plan &plan, const TrainOptions &options) {
   PlanTrainer trainer(plan, options);
-  CLEAVE_RETURN_IF_ERROR(trainer.open());
-  Status status = runAll(trainer, options);
-  if (!status) trainer.executor().fabric().abort(status.message(), status.exitStatus());
+  Status status = trainer.open();
+  if (status) status = runAll(trainer, options);
+  if (!status) trainer.giveUp(status);
   return status;
 }
 

@@ -33,6 +33,7 @@ struct TrainOptions {
   std::string snapshots = {};           // folder; empty: none. One is always written after the last step
   int64_t snapshotEvery = 0;            // steps
   bool resume = false;                  // from the newest snapshot in `snapshots`, if there is one
+  bool overwrite = false;               // another run's snapshots in `snapshots` are removed
   std::string trace = {};               // Chrome trace of the first steps
   std::string counters = {};            // JSON file: what every device sent, counted as it was sent
   std::string model = {};               // ONNX file to read weights from instead of the plan's model_path
@@ -40,6 +41,7 @@ struct TrainOptions {
   double stepTimeout = 600; // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
   bool debug = false;       // GPUs: every command is waited for, so that an error names the command that did it
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
+  std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
 };
 
 // A training that is stepped from outside.

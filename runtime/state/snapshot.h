@@ -65,6 +65,16 @@ SnapshotManifest manifestOf(const plan::Plan &plan);
 // There is nothing to resume from, and nothing that a person took for it: no folder, or only what crashes left.
 bool isFreshSnapshotFolder(const std::string &path);
 
+// Before a run: makes the folder and sees that it can be written, with room for the snapshots that will stand beside
+// each other, of `bytes` each. Unless `goesOn`, snapshots that are there are another run's: an error that names the
+// ways out, or, with `overwrite`, removed. Errors: these, a folder that cannot be made or written, a disk that is too
+// full.
+struct SnapshotFolderUse {
+  bool goesOn = false, overwrite = false;
+  int64_t bytes = 0;
+};
+Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use);
+
 // Parameters that `device` writes: `snapshot` is set, and no device with a smaller number holds the same box.
 bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t device);
 

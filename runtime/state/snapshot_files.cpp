@@ -211,6 +211,33 @@ bool isFreshSnapshotFolder(const std::string &path) {
   return !fs::exists(path, failure) || fs::is_directory(path, failure);
 }
 
+Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use) {
+  std::error_code failure;
+  if (!use.goesOn && !isFreshSnapshotFolder(path)) {
+    const std::vector<fs::path> all = snapshotsIn(path);
+    if (all.empty())
+      return inputError(path + ": holds something else than snapshots; give --snapshot a folder of its own");
+    if (!use.overwrite)
+      return inputError(fmt::format("{}: holds another run's snapshots, the newest {}: --resume goes on from it, "
+                                    "--overwrite removes them, or give --snapshot another folder",
+                                    path, all.back().filename().string()));
+    for (const fs::path &one : all) removeSnapshot(one);
+  }
+  fs::create_directories(path, failure);
+  if (failure) return systemError(path, "cannot be made", failure.value());
+  const fs::path probe = fs::path(path) / fmt::format(".step-probe-{}.partial", getpid());
+  if (!fs::create_directory(probe, failure)) return systemError(path, "cannot be written", failure.value());
+  fs::remove(probe, failure);
+  const fs::space_info space = fs::space(path, failure);
+  const size_t held = std::min(snapshotsIn(path).size(), keptSnapshots);
+  const auto needed = static_cast<uintmax_t>(use.bytes) * (held == keptSnapshots ? 1 : keptSnapshots - held);
+  if (!failure && space.available < needed)
+    return inputError(fmt::format("{}: {:.1f} GiB are free, and the run's snapshots need {:.1f} GiB ({:.1f} GiB each)",
+                                  path, double(space.available) / (1 << 30), double(needed) / (1 << 30),
+                                  double(use.bytes) / (1 << 30)));
+  return Status::ok();
+}
+
 Result<std::unique_ptr<Snapshot>> Snapshot::open(const std::string &path) {
   std::error_code failure;
   if (!fs::is_directory(path, failure)) return inputError(path + ": there is no such snapshot folder");

@@ -69,6 +69,7 @@ int train(RunOptions &options) {
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
   if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
+  if (!options.quiet) options.train.onNote = [](const std::string &text) { fmt::print(stderr, "{}\n", text); };
   Status status = runtime::train(*plan, options.train);
   progress.finish();
   return status ? 0 : fail(status);
@@ -85,7 +86,7 @@ int runPlan(RunOptions &options) {
                        "--max-restarts: MPI ends all ranks when one dies, and none can join it again; "
                        "start the ranks with srun or torchrun, or start mpirun again with --resume"));
   return runWithRestarts(options.maxRestarts, [&](int attempt) {
-    if (attempt > 0) options.train.resume = true;
+    if (attempt > 0) options.train.resume = true, options.train.overwrite = false;
     return train(options);
   });
 }
@@ -104,6 +105,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
+  command->add_flag("--overwrite", train.overwrite, "remove another run's snapshots from the folder")
+      ->excludes("--resume");
   command
       ->add_option("--max-restarts", options->maxRestarts,
                    "when the run fails, go on from the newest snapshot so often")
