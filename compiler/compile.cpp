@@ -89,7 +89,7 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   }
   planned.samplesMeetAt = planned.decision.microbatches > 1 ? planned.problem.samplesMeetAt() : "";
   if (!planned.samplesMeetAt.empty()) {
-    planned.warnings.push_back("samples of a batch meet at '" + planned.samplesMeetAt + "', with " +
+    planned.warnings.push_back("samples of a batch can meet at '" + planned.samplesMeetAt + "', with " +
                                std::to_string(planned.decision.microbatches) +
                                " microbatches only those of the same one: losses and gradients differ from those of "
                                "the whole batch (--microbatches 1), as gradient accumulation does elsewhere");

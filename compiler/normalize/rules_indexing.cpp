@@ -13,6 +13,19 @@ bool isStep(ArrayRef<int64_t> values) { // 5 6 7 ...
   return true;
 }
 
+// The first of known indices that count on one by one in row-major order.
+std::optional<int64_t> firstOfNeighbours(Value indices) {
+  DenseElementsAttr known = constantOf(indices);
+  if (!known || known.getNumElements() == 0 || (known.isSplat() && known.getNumElements() > 1)) return std::nullopt;
+  std::optional<int64_t> first;
+  int64_t at = 0;
+  for (const llvm::APInt &value : known.getValues<llvm::APInt>()) {
+    if (!first) first = value.getSExtValue();
+    if (value.getSExtValue() != *first + at++) return std::nullopt;
+  }
+  return first;
+}
+
 Values gather(Node &n) {
   Value table = n.in(0), indices = n.in(1);
   int64_t axis = n.axis(n.integer("axis", 0), rankOf(table)), size = shapeOf(table)[axis];
@@ -34,6 +47,12 @@ Values gather(Node &n) {
       llvm::append_range(ones, shapeOf(table).drop_front(axis + 1));
       return {n.b.broadcastTo(n.b.reshape(rows, ones), shape)};
     }
+  }
+  // Rows that are known and follow each other, in whatever shape: what exporters make of a mask is one of them.
+  if (std::optional<int64_t> first = firstOfNeighbours(indices); first && *first >= 0) {
+    const int64_t count = typeOf(indices).getNumElements();
+    if (*first + count > size) n.fail("index " + Twine(*first + count - 1) + " is outside of " + Twine(size) + " rows");
+    return {n.b.reshape(n.b.slice(table, axis, *first, count), shape)};
   }
   return {n.b.gather(table, indices, axis)};
 }
@@ -172,6 +191,18 @@ Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, cons
   auto sum = [&](Value values) {
     return n.b.create<onnx::ScatterAddOp>(index, values, axis, rows, ArrayAttr(), IntegerAttr(), axis);
   };
+  // Known neighbours are put between what stands before and after them.
+  const int64_t count = own == 0 ? typeOf(index).getNumElements() : 0, all = shapeOf(data)[0];
+  std::optional<int64_t> first = own == 0 ? firstOfNeighbours(index) : std::nullopt;
+  if (reduction == "none" && first && *first >= 0 && *first + count <= all) {
+    Dims shape(shapeOf(data));
+    shape[0] = count;
+    Values parts;
+    if (*first > 0) parts.push_back(n.b.slice(data, 0, 0, *first));
+    parts.push_back(n.b.reshape(updates, shape));
+    if (*first + count < all) parts.push_back(n.b.slice(data, 0, *first + count, all - *first - count));
+    return parts.size() == 1 ? parts[0] : n.b.concat(parts, 0);
+  }
   if (reduction == "add") return n.b.add(data, sum(updates));
   if (reduction != "none") n.fail("reduction '" + reduction + "' is not supported");
   // Which rows are overwritten: the indices of one update must differ, as ONNX demands.

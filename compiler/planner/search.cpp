@@ -688,7 +688,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.like = chosen.empty() ? constraints.like : chosen;
   decision.notes.insert(decision.notes.begin(), outcome.notes.begin(), outcome.notes.end());
   if (!facts.samplesMeetAt.empty() && !constraints.microbatches)
-    decision.notes.push_back("samples of a batch meet at '" + facts.samplesMeetAt +
+    decision.notes.push_back("samples of a batch can meet at '" + facts.samplesMeetAt +
                              "' (as in batch statistics): the search keeps the batch in one microbatch; with "
                              "--microbatches N only the samples of a microbatch meet");
   noteGatheredAttention(problem, facts.sequence, *outcome.best->model, decision.notes);
