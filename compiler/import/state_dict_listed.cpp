@@ -195,7 +195,7 @@ private:
       auto statement = statements.find(parameter.tensor.name);
       if (statement == statements.end() || statement->second.parameters.size() != 1 || parameter.uses.empty()) continue;
       std::string key = statement->second.parameters.front();
-      // Of several that were equal, only one is told; the others are called alike in their modules.
+      // One of several equal parameters is told; the others are called alike in their modules.
       if (isSplit(parameter)) key = statedModule(nodeOf(parameter.uses.front())) + "." + leafOfKey(key);
       const auto others = std::ranges::count_if(statement->second.foldedFrom, isView);
       if (isView(parameter.tensor.name) && !parameter.tensor.name.starts_with("val") &&
@@ -224,7 +224,7 @@ private:
     }
   }
 
-  // Of tied parameters, operations name one. The others are known by their modules, whose operations read it.
+  // Operations name one of several tied parameters. The others are known by their modules, whose operations read it.
   void claimTied() {
     for (const ListedTensor &tensor : listed) {
       if (entries.contains(tensor.key) || reads.isRead(tensor.key)) continue;

@@ -324,7 +324,7 @@ Value simplifyNot(onnx::NotOp op) {
   return inner ? inner.getX() : Value();
 }
 
-// Of operands that have no entries: what is beside them, or summed over none.
+// An operand without entries adds nothing to a concatenation, and a sum over none is 0.
 Value simplifyEmpty(Operation *op, CoreBuilder &b) {
   auto isEmpty = [](Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());

@@ -35,7 +35,7 @@
 
 namespace cleave::training {
 
-// Of the module, where the graph computes the loss: its coefficients and the node in the way (graph_loss.h).
+// Attributes of a module whose graph computes the loss: its coefficients, and the node in the way (graph_loss.h).
 inline constexpr llvm::StringLiteral lossTermsName = "cleave.loss_terms", lossMeetsAtName = "cleave.loss_meets_at";
 
 struct TrainingOptions {

@@ -18,7 +18,7 @@ struct SamplePlace {
   bool operator==(const SamplePlace &) const = default;
 };
 
-// Of an op: its factor that counts samples, each in blocks of `inner` of the factor's values.
+// The factor of an op that counts samples, each in blocks of `inner` of the factor's values.
 struct SampleFactor {
   int64_t factor = 0, inner = 1;
   bool operator==(const SampleFactor &) const = default;
