@@ -106,9 +106,10 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1 || byLibrary)) {
     const std::map<std::string, StepInput> ofBatch = stepInputs(planned.pipeline->step());
     const std::vector<double> lossOfBatch = planned.pipeline->lossTerms();
+    const Batch batch = planned.pipeline->batchPlace();
     planned.pipeline = std::make_unique<Pipeline>(request);
     CLEAVE_RETURN_IF_ERROR(planned.pipeline->buildStep(
-        {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary, lossOfBatch}));
+        {planned.decision.microbatches, blocks, staged, delaysWeights, byLibrary, lossOfBatch, batch}));
     CLEAVE_RETURN_IF_ERROR(
         checkMicrobatchInputs(ofBatch, stepInputs(planned.pipeline->step()), planned.decision.microbatches));
   }

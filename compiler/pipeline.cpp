@@ -183,9 +183,9 @@ bool Pipeline::areApart(const Batch &batch) {
   });
 }
 
-Status Pipeline::locateBatch() {
+Status Pipeline::locateBatch(const std::optional<Batch> &known) {
   auto model = module->lookupSymbol<func::FuncOp>("model");
-  found = findBatch(model, request.recipe, [this](const Batch &batch) { return areApart(batch); });
+  found = known ? *known : findBatch(model, request.recipe, [this](const Batch &batch) { return areApart(batch); });
   for (auto [input, dim] : llvm::enumerate(found.dims)) onnx::setSampleDim(model, unsigned(input), dim);
   for (auto [input, place] : llvm::enumerate(found.dims)) {
     auto type = dyn_cast<RankedTensorType>(model.getArgument(unsigned(input)).getType());
@@ -214,7 +214,7 @@ normalize::NormalizeOptions Pipeline::sizesOf(int64_t microbatches) const {
 Status Pipeline::buildStep(const StepOptions &step) {
   int64_t microbatches = step.microbatches;
   CLEAVE_RETURN_IF_ERROR(importModel());
-  CLEAVE_RETURN_IF_ERROR(locateBatch());
+  CLEAVE_RETURN_IF_ERROR(locateBatch(step.batch));
   if (found.samples % microbatches)
     return inputError("the batch of " + std::to_string(found.samples) + " samples cannot be cut into " +
                       std::to_string(microbatches) + " equal microbatches");

@@ -28,6 +28,7 @@ public:
     bool delayWeights = false;            // gradients are taken at the weights before the last update
     bool libraryAttention = false;        // attention that the library takes is one operation
     std::vector<double> lossOfBatch = {}; // of several microbatches: lossTerms() of the whole batch
+    std::optional<Batch> batch = {};      // where a step of this model has found it already: batchPlace()
   };
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
   Status buildStep(const StepOptions &options);
@@ -41,6 +42,7 @@ public:
   Result<plan::Plan> lower(const planner::Decision &decision);
   // Samples a step, known after buildStep.
   int64_t batch() const { return found.samples; }
+  const Batch &batchPlace() const { return found; }
   mlir::ModuleOp step() { return *module; }
   // A loss that the graph computes: the coefficients of its sums over samples (compiler/training/graph_loss.h).
   std::vector<double> lossTerms();
@@ -55,7 +57,7 @@ private:
   // Drops the outputs that the loss does not read, and the nodes and inputs that only they need.
   void keepLossOutput();
   // Finds the batch, and notes on @model's arguments where its samples lie.
-  Status locateBatch();
+  Status locateBatch(const std::optional<Batch> &known = {});
   bool areApart(const Batch &batch);
   normalize::NormalizeOptions sizesOf(int64_t microbatches) const;
   // Named dimensions that have no size yet get this one. False: there are none.

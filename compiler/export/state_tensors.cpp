@@ -1,6 +1,7 @@
 #include "compiler/export/state_tensors.h"
+#include "compiler/names/first_few.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/state/float_convert.h"
+#include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -47,15 +48,6 @@ Bytes transposed(std::span<const std::byte> bytes, int64_t rows, int64_t columns
 Shard whole(const std::vector<int64_t> &shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }
 
 std::string shapeText(const std::vector<int64_t> &shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-std::string firstFew(std::vector<std::string> names) {
-  constexpr size_t limit = 6;
-  if (const size_t number = names.size(); number > limit) {
-    names.resize(limit);
-    names.push_back(fmt::format("... ({} in all)", number));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
 
 plan::DType typeOf(const TrainedModel &model, const StateEntry &entry) {
   switch (entry.source) {
@@ -163,7 +155,7 @@ Status StateTensors::addEntries(const ExportRequest &request, std::vector<std::s
   if (!absent.empty())
     notes.push_back(fmt::format("the model's file has nothing of {}: --base takes them from the original checkpoint, "
                                 "or load with strict=False",
-                                firstFew(absent)));
+                                names::firstFew(absent, 6)));
   return Status::ok();
 }
 
@@ -180,7 +172,7 @@ Status StateTensors::checkNamed() const {
   if (baseFiles.empty() || unnamed.empty()) return Status::ok();
   return inputError(fmt::format("the base has no {}: it is another model's, or has its names without a prefix that "
                                 "--strip-prefix takes away, or the exporter computed these from what the base has",
-                                firstFew(unnamed)));
+                                names::firstFew(unnamed, 6)));
 }
 
 // Whether a tensor of the base is what this entry's parameter began with.

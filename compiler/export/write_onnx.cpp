@@ -2,8 +2,8 @@
 #include "compiler/export/state_tensors.h"
 #include "compiler/import/whole_model.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/plan/plan_file.h"
-#include "runtime/state/float_convert.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <unordered_map>

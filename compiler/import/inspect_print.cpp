@@ -1,4 +1,5 @@
 #include "compiler/import/inspect.h"
+#include "compiler/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +12,6 @@ using Json = nlohmann::ordered_json;
 
 template <typename Sizes> std::string bracketed(const Sizes &sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
-
-std::string firstFew(const std::vector<std::string> &names, size_t limit) {
-  if (names.size() <= limit) return fmt::format("{}", fmt::join(names, ", "));
-  std::vector<std::string> head(names.begin(), names.begin() + static_cast<ptrdiff_t>(limit));
-  return fmt::format("{}, ... ({} in all)", fmt::join(head, ", "), names.size());
 }
 
 std::string count(int64_t number) { // 1234567 -> "1,234,567"
@@ -79,15 +74,16 @@ std::string Inspection::text() const {
   for (const InspectedParameter &p : parameters) {
     std::string state = p.trainable ? "trained" : p.role == "running_statistic" ? "statistic" : "frozen";
     out += fmt::format("  {:<{}} {:<16} {:<8} {:<9} used by {}{}\n", p.name, width, bracketed(p.shape), p.dtype, state,
-                       firstFew(p.nodes, 3), p.trainable ? "" : "; " + p.why);
-    if (!p.aliases.empty()) out += fmt::format("  {:<{}} tied with {}\n", "", width, firstFew(p.aliases, 4));
-    if (!p.stateKeys.empty()) out += fmt::format("  {:<{}} in PyTorch {}\n", "", width, firstFew(p.stateKeys, 4));
+                       names::firstFew(p.nodes, 3), p.trainable ? "" : "; " + p.why);
+    if (!p.aliases.empty()) out += fmt::format("  {:<{}} tied with {}\n", "", width, names::firstFew(p.aliases, 4));
+    if (!p.stateKeys.empty())
+      out += fmt::format("  {:<{}} in PyTorch {}\n", "", width, names::firstFew(p.stateKeys, 4));
     const bool isNamed = std::ranges::count(p.stateKeys, p.foldedFrom.empty() ? "" : p.foldedFrom.front()) > 0;
     if (p.foldedFrom.size() == 1 && !isNamed)
       out += fmt::format("  {:<{}} made from {}\n", "", width, p.foldedFrom.front());
     if (p.foldedFrom.size() > 1 && p.trainable && p.stateKeys.empty())
       out += fmt::format("  {:<{}} computed by the exporter from {}, and trained as it is\n", "", width,
-                         firstFew(p.foldedFrom, 4));
+                         names::firstFew(p.foldedFrom, 4));
   }
   if (!ties.empty()) out += "\nshared initializers:\n";
   for (const std::string &tie : ties) out += fmt::format("  {}\n", tie);

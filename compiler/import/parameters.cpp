@@ -3,6 +3,7 @@
 #include "compiler/import/stated_reads.h"
 #include "compiler/import/tensor_values.h"
 #include "compiler/import/ties.h"
+#include "compiler/names/first_few.h"
 #include "compiler/recipe/glob.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -674,13 +675,9 @@ private:
         told.push_back(fmt::format("'{}' of '{}'", table.parameters[weight->second].name, moduleOfKey(entry.key)));
     }
     if (told.empty()) return;
-    if (const size_t number = told.size(); number > 4) {
-      told.resize(4);
-      told.push_back(fmt::format("... ({} in all)", number));
-    }
     table.notes.push_back(fmt::format("weights that do not train, though the biases beside them do: {}; `trainable` "
                                       "names parameters as `cleave inspect` shows them",
-                                      fmt::join(told, ", ")));
+                                      names::firstFew(told, 4)));
   }
 
   // TorchScript tells no buffers from parameters. A parameter that is only added or multiplied keeps its name, unless
@@ -701,13 +698,9 @@ private:
                                    allEqual(parameter.tensor) ? ", all equal" : ""));
     }
     if (told.empty()) return;
-    if (const size_t number = told.size(); number > 4) {
-      told.resize(4);
-      told.push_back(fmt::format("... ({} in all)", number));
-    }
     table.notes.push_back(fmt::format("these train, though their names do not tell that they are weights, and the "
                                       "exporter tells no buffers from parameters: {}; `trainable` can leave them out",
-                                      fmt::join(told, "; ")));
+                                      names::firstFew(told, 4, "; ")));
   }
 
   struct Computed {
@@ -732,13 +725,9 @@ private:
       if (!isWholeIn(table.state, one))
         told.push_back(fmt::format("'{}' as '{}'{}", one.origin, one.computed,
                                    one.isKept ? " (apart from what else reads it)" : ""));
-    if (const size_t number = told.size(); number > 4) {
-      told.resize(4);
-      told.push_back(fmt::format("... ({} in all)", number));
-    }
     if (!told.empty())
       table.notes.push_back(fmt::format("parameters that train as what the exporter computed from them: {}{}",
-                                        fmt::join(told, ", "), advice));
+                                        names::firstFew(told, 4), advice));
     if (!lost.empty())
       table.notes.push_back(
           fmt::format("parameters that do not train, since the exporter computed constants from them: "

@@ -1,6 +1,7 @@
 #include "compiler/import/state_dict.h"
 #include "compiler/import/exporter_statements.h"
 #include "compiler/import/parameters.h"
+#include "compiler/names/first_few.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,14 +34,10 @@ void addUnnamed(const FlatGraph &flat, const ParameterTable &table, StateDict &d
     entry.isGuess = entry.isReshaped = true;
     dict.entries.push_back(std::move(entry));
   }
-  if (const size_t number = unnamed.size(); number > 6) {
-    unnamed.resize(6);
-    unnamed.push_back(fmt::format("... ({} in all)", number));
-  }
   if (!unnamed.empty())
     dict.notes.push_back(fmt::format("`cleave export` writes these under the exporter's names, since nothing tells "
                                      "PyTorch's: {}",
-                                     fmt::join(unnamed, ", ")));
+                                     names::firstFew(unnamed, 6)));
 }
 
 } // namespace
@@ -57,6 +54,15 @@ StateDict fileNames(const ParameterTable &table) {
     dict.entries.push_back(std::move(entry));
   }
   return dict;
+}
+
+StateEntry entryOf(const ParameterTable &table, size_t parameter, bool isTransposed) {
+  StateEntry entry;
+  entry.parameter = parameter;
+  entry.shape = table.parameters[parameter].tensor.shape;
+  entry.isTransposed = isTransposed && entry.shape.size() == 2;
+  if (entry.isTransposed) std::swap(entry.shape[0], entry.shape[1]);
+  return entry;
 }
 
 bool isRecurrent(const std::string &op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }

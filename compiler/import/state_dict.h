@@ -60,6 +60,9 @@ StateDict fileNames(const ParameterTable &table);
 StateDict listedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);
 StateDict tracedStateDict(const ModelFile &model, const FlatGraph &flat, const ParameterTable &table);
 
+// A parameter as it lies, or, a matrix, transposed.
+StateEntry entryOf(const ParameterTable &table, size_t parameter, bool isTransposed);
+
 bool isRecurrent(const std::string &op); // LSTM, GRU, RNN
 // Entries of a recurrent node's operand (1: W [directions, gates * hidden, in], 2: R, 3: B) of layer `layer` of
 // `module`: PyTorch's order of gates, one entry a direction; of B two, bias_ih and bias_hh. None where the shape is not

@@ -62,12 +62,7 @@ private:
     if (isKey.contains(key)) entries.try_emplace(key, std::move(entry));
   }
   void claim(const std::string &key, size_t parameter, bool isTransposed) {
-    StateEntry entry;
-    entry.parameter = parameter;
-    entry.shape = table.parameters[parameter].tensor.shape;
-    entry.isTransposed = isTransposed && entry.shape.size() == 2;
-    if (entry.isTransposed) std::swap(entry.shape[0], entry.shape[1]);
-    claim(key, std::move(entry));
+    claim(key, entryOf(table, parameter, isTransposed));
   }
   void fill(const std::string &key, double value, std::vector<int64_t> shape) {
     StateEntry entry;

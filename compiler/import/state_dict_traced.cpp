@@ -129,12 +129,7 @@ private:
     return true;
   }
   bool claim(const std::string &key, size_t parameter, bool isTransposed) {
-    StateEntry entry;
-    entry.parameter = parameter;
-    entry.shape = table.parameters[parameter].tensor.shape;
-    entry.isTransposed = isTransposed && entry.shape.size() == 2;
-    if (entry.isTransposed) std::swap(entry.shape[0], entry.shape[1]);
-    return claim(key, std::move(entry));
+    return claim(key, entryOf(table, parameter, isTransposed));
   }
 
   const ::onnx::NodeProto &nodeOf(const Use &use) const { return *flat.nodes[use.node].node; }

@@ -160,25 +160,10 @@ private:
     return success();
   }
 
-  // Parameters that the loss reads, through real numbers all along.
-  static DenseSet<StringAttr> readBy(Value loss) {
-    DenseSet<StringAttr> found;
-    SmallVector<Value> pending{loss};
-    DenseSet<Operation *> seen;
-    while (!pending.empty()) {
-      Operation *op = pending.pop_back_val().getDefiningOp();
-      if (!op || isa<onnx::StopGradientOp>(op) || !onnx::isFloatTensor(op->getResult(0)) || !seen.insert(op).second)
-        continue;
-      if (auto read = dyn_cast<onnx::ReadOp>(op)) found.insert(read.getParamAttr().getAttr());
-      llvm::append_range(pending, op->getOperands());
-    }
-    return found;
-  }
-
   // In the order of the module's onnx.param, so that norms and updates do not depend on the graph's order.
   LogicalResult appendGradients(OpBuilder &builder, func::FuncOp model, SmallVectorImpl<StepResult> &results) {
     std::string unreached;
-    const DenseSet<StringAttr> read = readBy(lossSum(model, results));
+    const DenseSet<StringAttr> read = parametersOf(lossSum(model, results));
     for (auto param : getOperation().getOps<onnx::ParamOp>()) {
       if (!param.getTrainable()) continue;
       auto found = parameterGrads.find(param.getSymNameAttr());

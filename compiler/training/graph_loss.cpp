@@ -1,5 +1,6 @@
 #include "compiler/training/graph_loss.h"
 #include "compiler/training/sample_place.h"
+#include "compiler/training/step_function.h"
 #include "llvm/ADT/STLExtras.h"
 #include <llvm/ADT/TypeSwitch.h>
 
@@ -115,22 +116,6 @@ public:
     return only ? countBelow(*only, terms) : nullptr;
   }
 
-  // Whether gradients pass from `value` to a trained parameter.
-  static bool isTrained(Value value, ModuleOp module) {
-    SmallVector<Value> pending{value};
-    llvm::DenseSet<Operation *> seen;
-    while (!pending.empty()) {
-      Operation *op = pending.pop_back_val().getDefiningOp();
-      if (!op || isa<onnx::StopGradientOp>(op) || !onnx::isFloatTensor(op->getResult(0)) || !seen.insert(op).second)
-        continue;
-      if (auto read = dyn_cast<onnx::ReadOp>(op))
-        if (auto param = module.lookupSymbol<onnx::ParamOp>(read.getParam()); param && param.getTrainable())
-          return true;
-      llvm::append_range(pending, op->getOperands());
-    }
-    return false;
-  }
-
 private:
   bool isSumOverSamples(Operation *op) const {
     return isa<onnx::ReduceSumOp, onnx::ContractOp>(op) &&
@@ -140,6 +125,13 @@ private:
   SamplePlaces places;
   DenseSet<Value> isOfAll;
 };
+
+bool isTrained(Value value, ModuleOp module) {
+  return llvm::any_of(parametersOf(value), [&](StringAttr name) {
+    auto param = module.lookupSymbol<onnx::ParamOp>(name);
+    return param && param.getTrainable();
+  });
+}
 
 // The use reads `factor` times what it read.
 void scale(const Term &term, double factor) {
@@ -164,7 +156,7 @@ GraphLoss splitGraphLoss(Formula f, func::FuncOp model, Value loss, bool isMean,
   SmallVector<Term> terms, counted;
   onnx::DivOp quotient = reader.quotientOf(loss);
   OpOperand *count = quotient ? reader.countBelow(quotient->getOpOperand(1), counted) : nullptr;
-  const bool isWeighted = count && !Reader::isTrained(quotient->getOperand(1), model->getParentOfType<ModuleOp>());
+  const bool isWeighted = count && !isTrained(quotient->getOperand(1), model->getParentOfType<ModuleOp>());
   OpOperand &summed = isWeighted ? quotient->getOpOperand(0) : made.terms.sum.getDefiningOp()->getOpOperand(0);
   Operation *obstacle = reader.termsOf(summed, 1, terms);
   if (isWeighted) llvm::append_range(terms, counted);

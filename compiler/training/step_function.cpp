@@ -1,4 +1,5 @@
 #include "compiler/training/step_function.h"
+#include "dialects/onnx/formula.h"
 
 using namespace mlir;
 namespace cleave::training {
@@ -40,6 +41,20 @@ Value lossSum(func::FuncOp function, ArrayRef<StepResult> results) {
   Value sum = namedResult(results, "loss_sum");
   if (!sum) function.emitError() << "has no result loss_sum; AttachLoss must run before";
   return sum;
+}
+
+DenseSet<StringAttr> parametersOf(Value value) {
+  DenseSet<StringAttr> found;
+  SmallVector<Value> pending{value};
+  DenseSet<Operation *> seen;
+  while (!pending.empty()) {
+    Operation *op = pending.pop_back_val().getDefiningOp();
+    if (!op || isa<onnx::StopGradientOp>(op) || !onnx::isFloatTensor(op->getResult(0)) || !seen.insert(op).second)
+      continue;
+    if (auto read = dyn_cast<onnx::ReadOp>(op)) found.insert(read.getParamAttr().getAttr());
+    llvm::append_range(pending, op->getOperands());
+  }
+  return found;
 }
 
 func::FuncOp findFunction(ModuleOp module, StringRef name, StringRef madeBy) {

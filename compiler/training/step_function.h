@@ -25,6 +25,10 @@ mlir::Value namedResult(llvm::ArrayRef<StepResult> results, llvm::StringRef name
 // The result loss_sum; null with an error where AttachLoss has not run.
 mlir::Value lossSum(mlir::func::FuncOp function, llvm::ArrayRef<StepResult> results);
 
+// Parameters that `value` is made of through real numbers all along: those that a gradient could pass to, even where
+// it is 0 because it passes what is flat (Round, Floor).
+llvm::DenseSet<mlir::StringAttr> parametersOf(mlir::Value value);
+
 // The function, or null with an error that says which pass must run before.
 mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llvm::StringRef madeBy);
 

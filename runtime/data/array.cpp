@@ -1,7 +1,8 @@
 #include "runtime/data/array.h"
-#include "runtime/data/floats.h"
+
 #include "runtime/data/zip.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -173,13 +174,14 @@ Status convertElements(const Array &array, int64_t begin, int64_t count, plan::D
     return inputError(
         fmt::format("an array of {} cannot serve as {}: round and convert it first", name(array.dtype), name(to)));
   if (isFloat(array.dtype)) {
-    for (int64_t i = 0; i < count; ++i) storeFloat(loadFloat(array.dtype, from, i), to, out, i);
+    for (int64_t i = 0; i < count; ++i)
+      storeFloat(to, loadFloat(array.dtype, from + i * byteSize(array.dtype)), out + i * byteSize(to));
     return Status::ok();
   }
   if (to == plan::F16 || to == plan::BF16) {
     std::vector<double> values(static_cast<size_t>(count));
     if (convertTo<double>(array.dtype, from, count, reinterpret_cast<std::byte *>(values.data()))) {
-      for (int64_t i = 0; i < count; ++i) storeFloat(values[static_cast<size_t>(i)], to, out, i);
+      for (int64_t i = 0; i < count; ++i) storeFloat(to, values[static_cast<size_t>(i)], out + i * byteSize(to));
       return Status::ok();
     }
   }

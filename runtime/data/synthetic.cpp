@@ -1,6 +1,7 @@
-#include "runtime/data/floats.h"
+
 #include "runtime/data/kinds.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/reference/philox.h"
 #include <algorithm>
 #include <array>
@@ -43,7 +44,7 @@ public:
 private:
   static void write(const Field &field, float uniform, std::byte *out) {
     if (isFloat(field.dtype))
-      return storeFloat(field.label ? float(uniform >= 0.5f) : 2.0f * uniform - 1.0f, field.dtype, out, 0);
+      return storeFloat(field.dtype, field.label ? float(uniform >= 0.5f) : 2.0f * uniform - 1.0f, out);
     int64_t bound = field.upperBound > 0 ? field.upperBound : 2;
     auto value = static_cast<int64_t>(static_cast<double>(uniform) * static_cast<double>(bound));
     std::memcpy(out, &value, static_cast<size_t>(byteSize(field.dtype)));

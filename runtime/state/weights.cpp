@@ -1,8 +1,8 @@
 #include "runtime/state/weights.h"
 #include "runtime/data/array.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/reference/philox.h"
-#include "runtime/state/float_convert.h"
 #include <cmath>
 #include <cstring>
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include "runtime/device/cpu/commands.h"
 #include "runtime/plan/attention_form.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/state/float_convert.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/threads/parallel.h"
 #include <algorithm>
 #include <cmath>

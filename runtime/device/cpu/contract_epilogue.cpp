@@ -2,8 +2,8 @@
 // with.
 #include "runtime/device/cpu/commands.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/plan/gelu.h"
-#include "runtime/state/float_convert.h"
 #include "runtime/threads/parallel.h"
 
 namespace cleave::runtime {

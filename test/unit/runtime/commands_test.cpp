@@ -2,8 +2,8 @@
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/plan/verify.h"
-#include "runtime/state/float_convert.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

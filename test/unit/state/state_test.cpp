@@ -1,6 +1,6 @@
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/state/float_convert.h"
+#include "runtime/plan/float_convert.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/state/float_convert.h"
+#include "runtime/plan/float_convert.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
