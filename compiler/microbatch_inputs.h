@@ -1,4 +1,4 @@
-// What the inputs of a step say of its samples, at the whole batch and at one microbatch.
+// The inputs of a step at the whole batch and at one microbatch, and whether they number samples.
 //
 //   perm: i64[8], 0 to 7, the samples that are mixed     of a microbatch of 4 it would be 0 to 3: refused
 //   labels: i64[8], one of 8 classes, each a sample      likewise: a contrastive loss

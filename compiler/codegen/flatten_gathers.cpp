@@ -78,7 +78,7 @@ struct FlattenGathers : PassWrapper<FlattenGathers, OperationPass<ModuleOp>> {
           flatten(scatter);
         else
           continue;
-        // What the op bears beside its own attributes (its phase, its stage), those in its place bear too.
+        // The ops in its place bear its phase and its stage.
         for (Operation *made = before ? before->getNextNode() : &function.front().front(); made != &op;
              made = made->getNextNode())
           made->setDiscardableAttrs(llvm::to_vector(op.getDiscardableAttrs()));

@@ -159,7 +159,7 @@ Status StateTensors::addEntries(const ExportRequest &request, std::vector<std::s
   return Status::ok();
 }
 
-// What was trained must have a name in the base: else the base's first values would stand beside it.
+// A trained tensor must have a name in the base: else the base's first values would stand beside it.
 Status StateTensors::checkNamed() const {
   std::set<size_t> named;
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -211,7 +211,7 @@ const StateEntry *StateTensors::tiedTo(const TensorView &view) const {
   return nullptr;
 }
 
-// What only the base has: other names of tied weights, and what the model does not use.
+// Entries that only the base has: other names of tied weights, and tensors that the model does not use.
 void StateTensors::addBase(const ExportRequest &request) {
   std::set<std::string> have;
   for (const TensorHeader &tensor : tensors) have.insert(tensor.name);

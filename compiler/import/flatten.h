@@ -27,7 +27,7 @@ struct FlatGraph {
   int64_t version(const FlatNode &node) const; // of the node's domain; 0 when it imports none
 };
 
-// What functions may become, all calls together: a model of a few lines can ask for 2^64 nodes.
+// The limits of all calls of functions together: a model of a few lines can ask for 2^64 nodes.
 inline constexpr size_t mostInlinedNodes = size_t(1) << 20, mostInlinedBytes = size_t(1) << 30;
 
 // Errors, which name the call: a function that calls itself, a call with more inputs than the function has, more nodes

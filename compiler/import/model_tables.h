@@ -1,4 +1,4 @@
-// What a model's file says, before any IR: its nodes and its parameters.
+// The nodes and the parameters of a model's file, before any IR.
 #pragma once
 #include "compiler/import/parameters.h"
 

@@ -396,7 +396,7 @@ private:
     return nodes;
   }
 
-  // What PyTorch calls the parameter that a use reads: as `dynamo` says, or TorchScript by an Identity's name.
+  // PyTorch's name of the parameter that a use reads: `dynamo` says it, TorchScript by an Identity's name.
   std::string keyOf(const Use &use) const {
     const std::string &value = flat.nodes[use.node].node->input(use.operand);
     if (isTorchScript) return isGivenName(value) ? value : "";

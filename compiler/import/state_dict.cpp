@@ -9,7 +9,7 @@
 namespace cleave::import_ {
 namespace {
 
-// What trains and has no name in PyTorch, as what the exporter computed of parameters, goes by its own.
+// A trained tensor without a name in PyTorch, computed by the exporter, goes by its own.
 void addUnnamed(const FlatGraph &flat, const ParameterTable &table, StateDict &dict) {
   std::set<size_t> named;
   std::set<std::string> keys;

@@ -1,4 +1,4 @@
-// What PyTorch's state_dict calls the tensors of a model, and how each of its entries lies in the model's own tensors.
+// The names that PyTorch's state_dict has for a model's tensors, and how each entry lies in the model's own tensors.
 //
 //     entry                       parameter   form
 //     ln_f.bias [32]              ln_f.bias   as it is

@@ -103,7 +103,7 @@ private:
     }
   }
 
-  // What exporters copy: matrices of products and tables. They seldom compute with these.
+  // Exporters copy matrices of products and tables, and seldom compute with them.
   bool isReadAsMatrix(const Parameter &parameter, const std::string &initializer) const {
     static const std::set<std::string> readers = {"MatMul", "Gemm", "Gather", "Conv", "ConvTranspose", "Einsum"};
     return parameter.tensor.shape.size() > 1 && std::ranges::any_of(parameter.uses, [&](const Use &use) {

@@ -151,7 +151,7 @@ private:
     });
   }
 
-  // What has no name, or is read by the module of another one too.
+  // Tensors without a name, or that the module of another one reads too.
   void claimByModule(size_t i) {
     const Parameter &parameter = table.parameters[i];
     if (parameter.role == Role::Constant) return;

@@ -40,7 +40,7 @@ struct TieDecision {
   std::string text = {}; // "" when there was nothing to decide
   bool isGuess = false;  // or one that changes what the file shares: `compile` tells it
 };
-// What PyTorch calls the parameter that a use reads; "": not told.
+// PyTorch's name of the parameter that a use reads; "": not told.
 using KeyOfUse = std::function<std::string(const Use &)>;
 // Uses by these names, in the order of their first ones; none where not all are told.
 std::vector<std::vector<Use>> groupByKey(const std::vector<Use> &uses, const KeyOfUse &keyOf);

@@ -1,4 +1,4 @@
-// What operators demand of attributes and operands that ONNX's schemas do not say: a table, read by check_node.cpp.
+// A table of demands on attributes and operands that ONNX's schemas do not have, read by check_node.cpp.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"

@@ -19,7 +19,7 @@ public:
   MappedFile &operator=(const MappedFile &) = delete;
 
   std::string_view bytes() const { return {data, size}; }
-  // What was looked at no longer counts as this process's memory; it is read again when needed.
+  // Pages that were read no longer count as this process's memory; they are read again when needed.
   void releasePages() const;
 
 private:

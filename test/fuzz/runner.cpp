@@ -24,7 +24,7 @@ constexpr int secondsOfCase = 10;
 constexpr rlim_t bytesOfCase = rlim_t(4) << 30; // of private memory
 constexpr size_t mostInput = 1 << 20, mostWords = 1000;
 
-// What a child tells its parent, in shared memory: it outlives a crash.
+// A child's report to its parent, in shared memory: it outlives a crash.
 struct Board {
   std::atomic<uint64_t> seed, done, taken;
   std::atomic<int64_t> began; // milliseconds of the steady clock; 0: between cases
@@ -37,7 +37,7 @@ Board *board = nullptr; // of this process, if it is a child
 
 int64_t now() { return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count(); }
 
-// What a child wrote last: whoever aborts says why on standard error.
+// The end of a child's output: whoever aborts says why on standard error.
 std::string lastWords(int memory) {
   std::string text(400, '\0');
   off_t size = lseek(memory, 0, SEEK_END);
