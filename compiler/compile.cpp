@@ -154,11 +154,16 @@ void fillTraining(const CompileRequest &request, const Planned &planned, plan::P
   training.set_loss_kind(recipe::toString(request.recipe.loss.kind));
 }
 
-void setBounds(const std::map<std::string, StepInput> &inputs, plan::Plan &plan) {
+void setRanges(const std::map<std::string, StepInput> &inputs, plan::Plan &plan) {
   for (plan::Program &program : *plan.mutable_programs())
     for (plan::Fragment &fragment : *program.mutable_fragments())
       for (plan::InputBinding &input : *fragment.mutable_inputs())
-        if (auto found = inputs.find(input.name()); found != inputs.end()) input.set_upper_bound(found->second.bound);
+        if (auto found = inputs.find(input.name()); found != inputs.end()) {
+          const IndexRange &range = found->second.range;
+          input.set_upper_bound(range.bound);
+          if (range.least) input.set_least(*range.least);
+          input.mutable_ignored()->Assign(range.ignored.begin(), range.ignored.end());
+        }
 }
 
 // A folder ends in '/', so that it is known for one where it is missing.
@@ -206,7 +211,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_cluster_yaml(request.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
-  setBounds(inputs, plan);
+  setRanges(inputs, plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, request.cluster);
   plan.set_report_json(report::renderJson(compiled.report));

@@ -16,7 +16,8 @@ std::map<std::string, StepInput> stepInputs(ModuleOp module) {
     StepInput &input = inputs[name.str()];
     input.shape.assign(type.getShape().begin(), type.getShape().end());
     input.sampleDim = onnx::sampleDim(step, argument.getArgNumber());
-    if (type.getElementType().isInteger()) input.bound = upperBound(argument);
+    auto role = step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "cleave.role");
+    if (type.getElementType().isInteger()) input.range = indexRange(argument, role && role == "label");
   }
   return inputs;
 }
@@ -32,9 +33,9 @@ Status checkMicrobatchInputs(const std::map<std::string, StepInput> &ofBatch,
                                     "--microbatches 1 every split, as over dp or tp, has the whole batch",
                                     name, why, microbatches));
     };
-    if (whole.bound != part.bound)
-      return refuse(fmt::format("numbers the samples of a batch (0 to {}, of a microbatch 0 to {})", whole.bound - 1,
-                                part.bound - 1));
+    if (whole.range.bound != part.range.bound)
+      return refuse(fmt::format("numbers the samples of a batch (0 to {}, of a microbatch 0 to {})",
+                                whole.range.bound - 1, part.range.bound - 1));
     for (size_t dim = 0; dim < whole.shape.size() && dim < part.shape.size(); ++dim)
       if (static_cast<int64_t>(dim) != whole.sampleDim && whole.shape[dim] != part.shape[dim])
         return refuse(

@@ -4,6 +4,7 @@
 //   labels: i64[8], one of 8 classes, each a sample      likewise: a contrastive loss
 //   mask: f32[8,8]                                       its second dimension counts samples, too: refused
 #pragma once
+#include "compiler/input_bounds.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/status.h"
 #include <map>
@@ -15,7 +16,7 @@ namespace cleave {
 struct StepInput {
   std::vector<int64_t> shape;
   int64_t sampleDim = -1;
-  int64_t bound = 0; // of integers: they are below it, so far as the graph tells; 0: no integers
+  IndexRange range; // of integers
 };
 
 // By name, of @final; the module must still be unpartitioned.

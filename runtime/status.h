@@ -6,7 +6,8 @@
 
 namespace cleave {
 
-enum class ErrorKind : int { Input = 1, Usage = 2, NoFit = 3, RunFailed = 4 };
+// Stopped: a signal asked a run to end, and it did after a step (EX_TEMPFAIL: start it again).
+enum class ErrorKind : int { Input = 1, Usage = 2, NoFit = 3, RunFailed = 4, Stopped = 75 };
 
 class [[nodiscard]] Status {
 public:

@@ -41,6 +41,8 @@ public:
   virtual Status barrier(double seconds) = 0;
   // Whether all processes hold the same bytes (a digest of the plan, of options).
   virtual Result<bool> agree(uint64_t digest) = 0;
+  // The largest of all processes' numbers. Error: a process does not answer within so many seconds.
+  virtual Result<uint64_t> largest(uint64_t mine, double) { return mine; }
   // The bytes of the first process, on all of them.
   virtual Status share(std::span<std::byte> bytes) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.

@@ -273,6 +273,20 @@ Result<bool> ProcessFabric::agree(uint64_t digest, const Patience &patience) {
   return std::all_of(all.begin(), all.end(), [&](uint64_t other) { return other == digest; });
 }
 
+// Each round doubles how many ranks' numbers a rank has seen.
+Result<uint64_t> ProcessFabric::largest(uint64_t mine, double seconds) {
+  const int rank = transport->rank(), size = transport->size();
+  const Patience patience(flag, seconds);
+  for (int distance = 1; distance < size; distance *= 2) {
+    uint64_t theirs = 0;
+    const Piece send{(rank + distance) % size, reinterpret_cast<std::byte *>(&mine), sizeof mine};
+    const Piece receive{(rank - distance + size) % size, reinterpret_cast<std::byte *>(&theirs), sizeof theirs};
+    CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, {&send, 1}, {&receive, 1}, patience));
+    mine = std::max(mine, theirs);
+  }
+  return mine;
+}
+
 Status ProcessFabric::share(std::span<std::byte> bytes) {
   std::vector<Piece> sends, receives;
   auto count = static_cast<int64_t>(bytes.size());

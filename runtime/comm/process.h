@@ -25,6 +25,7 @@ public:
   int64_t messageBytes(int64_t device) const override;
   Status barrier(double seconds) override;
   Result<bool> agree(uint64_t digest) override;
+  Result<uint64_t> largest(uint64_t mine, double seconds) override;
   Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
   int64_t lostProcess() override { return transport->lostPeer(); }

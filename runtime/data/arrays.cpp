@@ -11,20 +11,23 @@ namespace {
 
 class ArrayDataset : public Dataset {
 public:
-  ArrayDataset(std::vector<Field> fields, bool shuffled, std::vector<Array> arrays, int64_t samples)
-      : Dataset(std::move(fields), shuffled), arrays(std::move(arrays)), samples(samples) {}
+  ArrayDataset(std::vector<Field> fields, const DataSettings &settings, std::vector<Array> arrays, int64_t samples)
+      : Dataset(std::move(fields), settings.shuffle), path(settings.path), arrays(std::move(arrays)), samples(samples) {
+  }
   int64_t size() const override { return samples; }
   Status fill(size_t field, std::span<const int64_t> indices, std::byte *out) const override {
     const Field &of = fieldList[field];
     for (int64_t index : indices) {
       if (of.withoutSamples) index = 0;
       CLEAVE_RETURN_IF_ERROR(convertElements(arrays[field], index * of.elements(), of.elements(), of.dtype, out));
+      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, path, index));
       out += of.bytes();
     }
     return Status::ok();
   }
 
 private:
+  std::string path;
   std::vector<Array> arrays;
   int64_t samples;
 };
@@ -100,7 +103,7 @@ Result<DataSource> openArrays(const DataSettings &settings, const std::vector<Fi
   }
   if (samples <= 0) return inputError(settings.path + ": holds no samples");
   DataSource source;
-  auto whole = std::make_shared<ArrayDataset>(fields, settings.shuffle, std::move(arrays), samples);
+  auto whole = std::make_shared<ArrayDataset>(fields, settings, std::move(arrays), samples);
   auto training =
       std::max<int64_t>(1, static_cast<int64_t>(std::llround(settings.trainSplit * static_cast<double>(samples))));
   source.train = slice(whole, 0, training);

@@ -33,6 +33,7 @@ public:
         writeImage(at + 1, of.dtype, out);
       else
         writeLabel(at[0], of, out);
+      CLEAVE_RETURN_IF_ERROR(checkRange(of, {out, static_cast<size_t>(of.bytes())}, "CIFAR-10", index));
       out += of.bytes();
     }
     return Status::ok();

@@ -1,7 +1,10 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/kinds.h"
 #include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::runtime {
 namespace {
@@ -27,6 +30,34 @@ private:
 int64_t Field::elements() const { return elementCount(shape); }
 int64_t Field::bytes() const { return elements() * byteSize(dtype); }
 
+Status checkRange(const Field &field, std::span<const std::byte> values, const std::string &path, int64_t sample) {
+  if (!field.least || field.upperBound <= 0 || (field.dtype != plan::I64 && field.dtype != plan::I32))
+    return Status::ok();
+  const int64_t unit = byteSize(field.dtype), count = std::ssize(values) / unit;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t value = 0;
+    if (field.dtype == plan::I64) {
+      std::memcpy(&value, values.data() + i * unit, 8);
+    } else {
+      int32_t narrow = 0;
+      std::memcpy(&narrow, values.data() + i * unit, 4);
+      value = narrow;
+    }
+    if ((value >= *field.least && value < field.upperBound) || std::ranges::count(field.ignored, value)) continue;
+    const std::string from = path.empty() ? "" : path + ": ";
+    const std::string at =
+        sample < 0 ? "" : fmt::format(" at sample {}", sample + i / std::max<int64_t>(1, field.elements()));
+    if (field.label)
+      return inputError(
+          fmt::format("{}label {}{}, and the model has {} classes (0 to {}){}", from, value, at, field.upperBound,
+                      field.upperBound - 1,
+                      field.ignored.empty() ? "" : fmt::format("; {} is ignored", fmt::join(field.ignored, ", "))));
+    return inputError(fmt::format("{}{}{} of input '{}' is out of its range, {} to {}", from, value, at, field.name,
+                                  *field.least, field.upperBound - 1));
+  }
+  return Status::ok();
+}
+
 std::unique_ptr<Dataset> slice(std::shared_ptr<Dataset> whole, int64_t begin, int64_t count) {
   return std::make_unique<SliceDataset>(std::move(whole), begin, count);
 }
@@ -42,6 +73,8 @@ Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const>
     if (!field.withoutSamples) field.shape.erase(field.shape.begin() + input->sample_dim());
     field.label = input->label();
     field.upperBound = input->upper_bound();
+    if (input->has_least()) field.least = input->least();
+    field.ignored.assign(input->ignored().begin(), input->ignored().end());
     if (field.elements() < 0 || byteSize(field.dtype) == 0)
       return inputError(fmt::format("the plan's input '{}' has an impossible shape or type", input->name()));
   }

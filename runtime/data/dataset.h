@@ -10,6 +10,7 @@
 #include "runtime/status.h"
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +23,10 @@ struct Field {
   plan::DType dtype = plan::DTYPE_INVALID;
   std::vector<int64_t> shape; // without the dimension of samples; empty: one number a sample
   bool label = false;
-  int64_t upperBound = 0;      // integers are in [0, upperBound); 0: not known
-  bool withoutSamples = false; // `shape` is the whole input, the same for all samples of a step
+  int64_t upperBound = 0;            // integers are below it; 0: not known
+  std::optional<int64_t> least = {}; // one below it, or not below upperBound, is an error; none: it may be
+  std::vector<int64_t> ignored = {}; // are no error, wherever they are
+  bool withoutSamples = false;       // `shape` is the whole input, the same for all samples of a step
 
   int64_t elements() const;
   int64_t bytes() const; // of one sample
@@ -61,6 +64,11 @@ struct DataOptions {
 
 // The fields of a routine's inputs (inputsOf(plan, "step")): global shapes without the dimension of samples.
 Result<std::vector<Field>> dataFields(std::span<const plan::InputBinding *const> inputs);
+
+// An error where an integer is out of the field's range: "data.npz: label 11 at sample 5, and the model has 4 classes".
+// `values`: of whole samples, one after the other, the first of them number `sample`; -1: they lie otherwise. `path`:
+// of the data, or "".
+Status checkRange(const Field &field, std::span<const std::byte> values, const std::string &path, int64_t sample);
 
 // `yaml` is the recipe's resolved `data` map. Errors name the file: missing, malformed, an array that no field matches
 // or whose shape or type cannot serve, values outside of a type's range.

@@ -35,7 +35,7 @@ public:
                         : content == Content::NextTokens ? tokenAt(at + 1)
                         : content == Content::Positions  ? i
                                                          : content == Content::Ones;
-        if (of.upperBound > 0 && value >= of.upperBound &&
+        if (of.upperBound > 0 && (value < 0 || value >= of.upperBound) &&
             (content == Content::Tokens || content == Content::NextTokens))
           return inputError(fmt::format("{}: token {} at position {} is outside of the model's {} ({})", settings.path,
                                         value, at, of.upperBound, of.name));

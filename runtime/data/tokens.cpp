@@ -9,6 +9,27 @@
 namespace cleave::runtime {
 namespace {
 
+// Wider numbers than they are read as show: all but every second, or every fourth, are 0.
+Status checkWidth(const Array &array, const std::string &path) {
+  constexpr int64_t looked = 4096, fewest = 64;
+  const int64_t count = std::min(looked, array.shape[0]), unit = byteSize(array.dtype);
+  if (count < fewest) return Status::ok();
+  for (int64_t step : {8 / unit, 4 / unit}) {
+    bool isWider = step > 1, hasTokens = false;
+    for (int64_t i = 0; i < count && isWider; ++i) {
+      const std::byte *at = array.bytes.data() + i * unit;
+      const bool isZero = std::all_of(at, at + unit, [](std::byte byte) { return byte == std::byte(0); });
+      hasTokens |= i % step == 0 && !isZero;
+      isWider = i % step == 0 || isZero;
+    }
+    if (isWider && hasTokens)
+      return inputError(fmt::format("{}: read as {}, only every {} token is not 0: are they int{} (dtype: int{})?",
+                                    path, name(array.dtype), step == 2 ? "second" : "fourth", step * unit * 8,
+                                    step * unit * 8));
+  }
+  return Status::ok();
+}
+
 Result<Array> readTokens(const DataSettings &settings) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(settings.path);
   if (!file) return file.status();
@@ -27,6 +48,7 @@ Result<Array> readTokens(const DataSettings &settings) {
   array.shape = {static_cast<int64_t>(bytes.size()) / byteSize(array.dtype)};
   array.bytes = {reinterpret_cast<const std::byte *>(bytes.data()), bytes.size()};
   array.storage = *file;
+  CLEAVE_RETURN_IF_ERROR(checkWidth(array, settings.path));
   return array;
 }
 

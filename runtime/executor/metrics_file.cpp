@@ -25,8 +25,11 @@ std::string StepMetrics::json() const {
   return line.dump();
 }
 
-MetricsFile::~MetricsFile() {
+MetricsFile::~MetricsFile() { close(); }
+
+void MetricsFile::close() {
   if (file && file != stdout) std::fclose(file);
+  file = nullptr;
 }
 
 Status MetricsFile::open(const std::string &where, int64_t stepsDone) {

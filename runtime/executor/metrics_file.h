@@ -15,6 +15,7 @@ public:
   // "-": standard output. `stepsDone` > 0: keeps the lines of steps up to it, else begins anew.
   Status open(const std::string &path, int64_t stepsDone);
   Status write(const std::string &line); // nothing when no file is open
+  void close();
 
 private:
   std::FILE *file = nullptr;

@@ -7,8 +7,8 @@
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/executor/executor.h"
+#include "runtime/state/snapshot.h"
 #include "runtime/status.h"
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,16 +32,21 @@ struct TrainOptions {
   std::string metrics = {};             // file of JSON lines; "-": standard output; empty: none. A resume appends
   std::string snapshots = {};           // folder; empty: none. One is always written after the last step
   int64_t snapshotEvery = 0;            // steps
-  bool resume = false;                  // from the newest snapshot in `snapshots`, if there is one
-  bool overwrite = false;               // another run's snapshots in `snapshots` are removed
-  std::string trace = {};               // Chrome trace of the first steps
-  std::string counters = {};            // JSON file: what every device sent, counted as it was sent
-  std::string model = {};               // ONNX file to read weights from instead of the plan's model_path
-  int threads = 0;                      // a device; 0: as the plan says
-  double stepTimeout = 600; // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
-  bool debug = false;       // GPUs: every command is waited for, so that an error names the command that did it
+  KeptSnapshots keep = {};   // others are removed. With `best` one is written after each best evaluation, too
+  bool resume = false;       // from the newest snapshot in `snapshots`, if there is one
+  bool overwrite = false;    // another run's snapshots in `snapshots` are removed
+  std::string trace = {};    // Chrome trace of the first steps
+  std::string counters = {}; // JSON file: what every device sent, counted as it was sent
+  std::string model = {};    // ONNX file to read weights from instead of the plan's model_path
+  int threads = 0;           // a device; 0: as the plan says
+  double stepTimeout = 600;  // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
+  bool debug = false;        // GPUs: every command is waited for, so that an error names the command that did it
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
+  std::function<void(const std::string &)> onWarning = {}; // on any process and thread: what could not be written
+  // The signal that asks this process to stop, or 0: the run ends after a step that all processes agree on, with a
+  // snapshot and ErrorKind::Stopped. On all processes or on none.
+  std::function<int()> stopAsked = {};
 };
 
 // A training that is stepped from outside.

@@ -9,15 +9,17 @@
 // boxes together for any other split of the same tensors.
 //
 //     SnapshotWriter writer(dir, manifest);                     // all ranks, same manifest
-//     writer.begin()                 on one process, before the others
 //     writer.writeRank(rank, boxes)  on every rank
-//     writer.commit()                on one process, after all ranks: renames, keeps the newest two
+//     writer.commit(patience)        on one process: waits for all ranks' files, renames, removes old snapshots
+//
+// A rank that cannot write its file leaves "rank-0003.failed" with the reason in its place.
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/data/sampler.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/state/safetensors.h"
 #include "runtime/status.h"
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -47,7 +49,14 @@ struct SnapshotManifest {
   std::map<std::string, Tensor> tensors;
   std::vector<int64_t> fileBytes; // of every rank's file
   std::string modelPath;
-  std::string recipe; // of the plan, as YAML: how the model's parameters were told apart
+  std::string recipe;             // of the plan, as YAML: how the model's parameters were told apart
+  std::optional<double> evalLoss; // of an evaluation after this step
+};
+
+// The snapshots of a folder that stay when a new one is whole.
+struct KeptSnapshots {
+  int64_t newest = 2;
+  bool best = false; // and that of the lowest evalLoss, which the link "best" leads to
 };
 
 // A part of a persistent tensor that one device holds.
@@ -65,13 +74,14 @@ SnapshotManifest manifestOf(const plan::Plan &plan);
 // There is nothing to resume from, and nothing that a person took for it: no folder, or only what crashes left.
 bool isFreshSnapshotFolder(const std::string &path);
 
-// Before a run: makes the folder and sees that it can be written, with room for the snapshots that will stand beside
-// each other, of `bytes` each. Unless `goesOn`, snapshots that are there are another run's: an error that names the
-// ways out, or, with `overwrite`, removed. Errors: these, a folder that cannot be made or written, a disk that is too
-// full.
+// Before a run: makes the folder, removes what crashes left, and sees that it can be written, with room for the
+// snapshots that will stand beside each other, of `bytes` each. Unless `goesOn`, snapshots that are there are another
+// run's: an error that names the ways out, or, with `overwrite`, removed. Errors: these, a folder that cannot be made
+// or written, a disk that is too full.
 struct SnapshotFolderUse {
   bool goesOn = false, overwrite = false;
   int64_t bytes = 0;
+  KeptSnapshots keep = {};
 };
 Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &use);
 
@@ -80,19 +90,32 @@ bool writesBox(const plan::Parameter &parameter, const dist::Mesh &mesh, int64_t
 
 std::string rankFileName(int64_t rank); // "rank-0000.safetensors"
 
+// The lowest evalLoss of the folder's whole snapshots; none: no snapshot says one.
+std::optional<double> bestLossIn(const std::string &path);
+
+// Other ranks' files are waited for while something of the snapshot grows: for `seconds` without that, and for two once
+// the run is aborted.
+struct CommitPatience {
+  double seconds = 600;
+  std::function<bool()> isAborted = {};
+};
+
 class SnapshotWriter {
 public:
-  SnapshotWriter(std::string folder, SnapshotManifest manifest);
+  SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep = {});
   // Errors (path and the system's reason) leave earlier snapshots as they are.
-  Status begin();
   Status writeRank(int64_t rank, std::span<const HeldBox> boxes);
-  Status commit();
+  // Error: a rank's file is missing, and why; nothing of this snapshot is left then.
+  Status commit(const CommitPatience &patience = {});
 
 private:
   std::string partial() const; // the folder it is written to until it is whole
+  Status awaitRanks(const CommitPatience &patience);
+  void removeOld(const std::string &own) const;
 
   std::string folder, name;
   SnapshotManifest manifest;
+  KeptSnapshots keep;
 };
 
 class Snapshot {

@@ -5,6 +5,7 @@
 #include "runtime/state/snapshot.h"
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -22,7 +24,6 @@ namespace cleave::runtime {
 namespace {
 
 constexpr int formatVersion = 1;
-constexpr size_t keptSnapshots = 2;
 constexpr unsigned exchange = 2; // RENAME_EXCHANGE
 
 Status systemError(const fs::path &path, const char *what, int failure) {
@@ -71,6 +72,7 @@ Json toJson(const SnapshotManifest &manifest) {
           {"recipe", manifest.recipe},
           {"ranks", manifest.ranks},
           {"file_bytes", manifest.fileBytes},
+          {"eval_loss", manifest.evalLoss ? Json(*manifest.evalLoss) : Json()},
           {"tensors", std::move(tensors)}};
 }
 
@@ -97,6 +99,8 @@ Result<SnapshotManifest> readManifest(const fs::path &path) {
     manifest.fingerprint = json.at("fingerprint").get<std::string>();
     manifest.modelPath = json.at("model").get<std::string>();
     manifest.recipe = json.value("recipe", "");
+    if (auto loss = json.find("eval_loss"); loss != json.end() && loss->is_number())
+      manifest.evalLoss = loss->get<double>();
     manifest.ranks = json.at("ranks").get<int64_t>();
     manifest.fileBytes = json.at("file_bytes").get<std::vector<int64_t>>();
     for (const auto &[name, entry] : json.at("tensors").items()) {
@@ -135,19 +139,9 @@ void removeSnapshot(const fs::path &path) {
   fs::remove_all(failure ? path : hidden, failure);
 }
 
-} // namespace
-
-std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
-
-SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest)
-    : folder(std::move(folder)), name(fmt::format("step-{:08}", manifest.step)), manifest(std::move(manifest)) {}
-
-std::string SnapshotWriter::partial() const { return (fs::path(folder) / ("." + name + ".partial")).string(); }
-
-Status SnapshotWriter::begin() {
+// What crashes left: snapshots that were being written or removed.
+void removeLeftovers(const fs::path &folder) {
   std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (failure) return systemError(folder, "cannot be made", failure.value());
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
     std::string file = entry.path().filename().string();
@@ -155,10 +149,19 @@ Status SnapshotWriter::begin() {
       leftovers.push_back(entry.path());
   }
   for (const fs::path &leftover : leftovers) fs::remove_all(leftover, failure);
-  if (!fs::create_directory(partial(), failure) || failure)
-    return systemError(partial(), "cannot be made", failure.value());
-  return Status::ok();
 }
+
+} // namespace
+
+std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
+
+std::string failedFileName(int64_t rank) { return fmt::format("rank-{:04}.failed", rank); }
+
+SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep)
+    : folder(std::move(folder)), name(fmt::format("step-{:08}", manifest.step)), manifest(std::move(manifest)),
+      keep(keep) {}
+
+std::string SnapshotWriter::partial() const { return (fs::path(folder) / ("." + name + ".partial")).string(); }
 
 Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
   std::vector<TensorView> tensors;
@@ -168,22 +171,60 @@ Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
     tensors.push_back({tensor, held.parameter->dtype(), held.box.size, held.bytes});
     begins[tensor] = fmt::format("{}", fmt::join(held.box.begin, ","));
   }
-  return writeSafetensors((fs::path(partial()) / rankFileName(rank)).string(), tensors, begins);
+  std::error_code failure;
+  fs::create_directories(partial(), failure);
+  if (failure) return systemError(partial(), "cannot be made", failure.value());
+  Status written = writeSafetensors((fs::path(partial()) / rankFileName(rank)).string(), tensors, begins);
+  // The mark is a new name at least: a full disk takes it without its text.
+  if (!written) std::ofstream(fs::path(partial()) / failedFileName(rank)) << written.message();
+  return written;
 }
 
-Status SnapshotWriter::commit() {
+// Until every rank's file is there, or marked as failed.
+Status SnapshotWriter::awaitRanks(const CommitPatience &patience) {
+  using Clock = std::chrono::steady_clock;
+  uintmax_t seen = 0;
+  for (Clock::time_point moved = Clock::now();;) {
+    std::error_code failure;
+    int64_t files = 0, marks = 0;
+    uintmax_t bytes = 0;
+    for (const fs::directory_entry &entry : fs::directory_iterator(partial(), failure)) {
+      const std::string file = entry.path().filename().string();
+      files += file.ends_with(".safetensors"), marks += file.ends_with(".failed");
+      const uintmax_t size = entry.file_size(failure);
+      bytes += 1 + (failure ? 0 : size);
+    }
+    if (files + marks >= manifest.ranks) return Status::ok();
+    const bool isAborted = patience.isAborted && patience.isAborted();
+    if (bytes != seen) seen = bytes, moved = Clock::now();
+    const std::chrono::duration<double> idle = Clock::now() - moved;
+    if (idle.count() > (isAborted ? std::min(2.0, patience.seconds) : patience.seconds)) return Status::ok();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Status SnapshotWriter::commit(const CommitPatience &patience) {
   std::error_code failure;
+  CLEAVE_RETURN_IF_ERROR(awaitRanks(patience));
   manifest.fileBytes.clear();
-  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+  Status missing;
+  for (int64_t rank = 0; rank < manifest.ranks && missing; ++rank) {
     fs::path part = fs::path(partial()) / rankFileName(rank);
     auto size = fs::file_size(part, failure);
+    std::string why;
+    std::getline(std::ifstream(fs::path(partial()) / failedFileName(rank)), why);
     if (failure)
-      return runError(fmt::format("{}: rank {} has not written its part of the snapshot", part.string(), rank));
+      missing = runError(fmt::format("{}: rank {} has not written its part of the snapshot{}{}", folder + "/" + name,
+                                     rank, why.empty() ? "" : ": ", why));
     manifest.fileBytes.push_back(static_cast<int64_t>(size));
   }
   std::string text = toJson(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  CLEAVE_RETURN_IF_ERROR(writeFileAtomically(text, (fs::path(partial()) / "manifest.json").string()));
-  CLEAVE_RETURN_IF_ERROR(syncFolder(partial()));
+  if (missing) missing = writeFileAtomically(text, (fs::path(partial()) / "manifest.json").string());
+  if (missing) missing = syncFolder(partial());
+  if (!missing) {
+    fs::remove_all(partial(), failure); // its bytes may be those that the disk lacks
+    return missing;
+  }
   fs::path final = fs::path(folder) / name;
   if (fs::exists(final, failure)) { // the same step again: exchange the two, so that one is always there
     if (syscall(SYS_renameat2, AT_FDCWD, partial().c_str(), AT_FDCWD, final.c_str(), exchange) != 0) {
@@ -196,10 +237,36 @@ Status SnapshotWriter::commit() {
     if (failure) return systemError(final, "cannot be put in place", failure.value());
   }
   CLEAVE_RETURN_IF_ERROR(syncFolder(folder));
-  std::vector<fs::path> all = snapshotsIn(folder);
-  for (size_t i = 0; i + keptSnapshots < all.size(); ++i)
-    if (all[i] != final) removeSnapshot(all[i]);
+  removeOld(final);
   return Status::ok();
+}
+
+// All but those that are kept; with the best one its link.
+void SnapshotWriter::removeOld(const std::string &own) const {
+  std::vector<fs::path> all = snapshotsIn(folder);
+  fs::path best;
+  if (keep.best) {
+    double lowest = 0;
+    for (const fs::path &path : all)
+      if (Result<SnapshotManifest> read = readManifest(path); read && read->evalLoss)
+        if (best.empty() || *read->evalLoss < lowest) best = path, lowest = *read->evalLoss;
+    std::error_code failure;
+    const fs::path link = fs::path(folder) / "best", made = fs::path(folder) / ".best.partial";
+    fs::remove(made, failure);
+    if (!best.empty()) fs::create_directory_symlink(best.filename(), made, failure);
+    if (!best.empty()) fs::rename(made, link, failure);
+  }
+  const auto newest = static_cast<size_t>(std::max<int64_t>(1, keep.newest));
+  for (size_t i = 0; i + newest < all.size(); ++i)
+    if (all[i] != own && all[i] != best) removeSnapshot(all[i]);
+}
+
+std::optional<double> bestLossIn(const std::string &path) {
+  std::optional<double> best;
+  for (const fs::path &one : snapshotsIn(path))
+    if (Result<SnapshotManifest> manifest = readManifest(one); manifest && manifest->evalLoss)
+      if (!best || *manifest->evalLoss < *best) best = manifest->evalLoss;
+  return best;
 }
 
 bool isFreshSnapshotFolder(const std::string &path) {
@@ -222,15 +289,19 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
                                     "--overwrite removes them, or give --snapshot another folder",
                                     path, all.back().filename().string()));
     for (const fs::path &one : all) removeSnapshot(one);
+    fs::remove(fs::path(path) / "best", failure);
   }
   fs::create_directories(path, failure);
   if (failure) return systemError(path, "cannot be made", failure.value());
+  removeLeftovers(path);
   const fs::path probe = fs::path(path) / fmt::format(".step-probe-{}.partial", getpid());
   if (!fs::create_directory(probe, failure)) return systemError(path, "cannot be written", failure.value());
   fs::remove(probe, failure);
   const fs::space_info space = fs::space(path, failure);
-  const size_t held = std::min(snapshotsIn(path).size(), keptSnapshots);
-  const auto needed = static_cast<uintmax_t>(use.bytes) * (held == keptSnapshots ? 1 : keptSnapshots - held);
+  // Those that stay, and the new one beside them until it is whole.
+  const auto kept = static_cast<size_t>(std::max<int64_t>(1, use.keep.newest)) + (use.keep.best ? 1 : 0);
+  const size_t held = std::min(snapshotsIn(path).size(), kept);
+  const auto needed = static_cast<uintmax_t>(use.bytes) * (kept + 1 - held);
   if (!failure && space.available < needed)
     return inputError(fmt::format("{}: {:.1f} GiB are free, and the run's snapshots need {:.1f} GiB ({:.1f} GiB each)",
                                   path, double(space.available) / (1 << 30), double(needed) / (1 << 30),

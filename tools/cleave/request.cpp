@@ -106,7 +106,8 @@ Result<CompileRequest> RequestOptions::request() const {
 }
 
 int fail(const Status &status) {
-  fmt::print(stderr, "cleave: error: {}\n", status.message());
+  const bool isStopped = status.exitStatus() == static_cast<int>(ErrorKind::Stopped);
+  fmt::print(stderr, "cleave: {}{}\n", isStopped ? "" : "error: ", status.message());
   return status.exitStatus();
 }
 

@@ -14,6 +14,7 @@ namespace cleave::tool {
 namespace {
 
 constexpr int runFailed = static_cast<int>(ErrorKind::RunFailed);
+constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1};
 volatile sig_atomic_t child = 0, stopped = 0;
 
 void passOn(int signal) {
@@ -22,7 +23,7 @@ void passOn(int signal) {
 }
 
 [[noreturn]] void runChild(int attempt, const std::function<int(int)> &rank, pid_t parent) {
-  for (int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  for (int signal : stopSignals) std::signal(signal, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL); // no rank outlives the process that the launcher knows
   if (::getppid() != parent) ::_exit(runFailed);
   ::setenv("CLEAVE_ATTEMPT", std::to_string(attempt).c_str(), 1);
@@ -34,7 +35,7 @@ void passOn(int signal) {
 } // namespace
 
 int runWithRestarts(int restarts, const std::function<int(int attempt)> &rank) {
-  for (int signal : {SIGTERM, SIGINT}) std::signal(signal, passOn);
+  for (int signal : stopSignals) std::signal(signal, passOn);
   pid_t parent = ::getpid();
   for (int attempt = 0;; ++attempt) {
     std::fflush(nullptr); // else the child would write it again

@@ -6,6 +6,8 @@
 #include "tools/cleave/commands.h"
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
+#include "tools/cleave/stop_signals.h"
+#include <csignal>
 #include <fmt/core.h>
 #include <memory>
 #include <unistd.h>
@@ -70,6 +72,10 @@ int train(RunOptions &options) {
   Progress progress;
   if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
   if (!options.quiet) options.train.onNote = [](const std::string &text) { fmt::print(stderr, "{}\n", text); };
+  options.train.onWarning = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
+  noteStopSignals();
+  options.train.stopAsked = stopSignal;
+  std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
   Status status = runtime::train(*plan, options.train);
   progress.finish();
   return status ? 0 : fail(status);
@@ -77,7 +83,8 @@ int train(RunOptions &options) {
 
 int runPlan(RunOptions &options) {
   for (auto [flag, given] :
-       {std::pair{"--resume", options.train.resume}, std::pair{"--max-restarts", options.maxRestarts > 0}})
+       {std::pair{"--resume", options.train.resume}, std::pair{"--max-restarts", options.maxRestarts > 0},
+        std::pair{"--keep-best", options.train.keep.best}})
     if (given && options.train.snapshots.empty())
       return fail(Status(ErrorKind::Usage, fmt::format("{} wants --snapshot DIR, the folder to resume from", flag)));
   if (options.maxRestarts == 0) return train(options);
@@ -104,6 +111,11 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--metrics", train.metrics, "file of JSON lines, one a step; - is standard output");
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
+  command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--keep-best", train.keep.best,
+                    "write a snapshot after each evaluation with the lowest loss so far, and keep it: DIR/best");
   command->add_flag("--resume", train.resume, "go on from the newest snapshot");
   command->add_flag("--overwrite", train.overwrite, "remove another run's snapshots from the folder")
       ->excludes("--resume");

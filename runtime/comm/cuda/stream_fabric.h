@@ -22,6 +22,7 @@ public:
   void attach(int64_t, std::byte *) override {}
   Status barrier(double seconds) override { return host->barrier(seconds); }
   Result<bool> agree(uint64_t digest) override { return host->agree(digest); }
+  Result<uint64_t> largest(uint64_t mine, double seconds) override { return host->largest(mine, seconds); }
   Status share(std::span<std::byte> bytes) override { return host->share(bytes); }
   // The others are told first: what is stuck here may wait until they end, too.
   void abort(const std::string &message, int exitStatus) override {

@@ -176,13 +176,15 @@ TEST_F(StateTest, SafetensorsRoundTripAndRefuseDamage) {
 }
 
 // Writes a snapshot of one tensor of 4 x 6 and one of 6, both counting from `start`, as `plan` splits them.
-Status save(const plan::Plan &plan, const std::string &folder, int64_t step, float start) {
+Status save(const plan::Plan &plan, const std::string &folder, int64_t step, float start, KeptSnapshots keep = {},
+            std::optional<double> evalLoss = {}) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   SnapshotManifest manifest = manifestOf(plan);
   manifest.step = step;
   manifest.sampler = {3, 40};
-  SnapshotWriter writer(folder, manifest);
-  CLEAVE_RETURN_IF_ERROR(writer.begin());
+  manifest.evalLoss = evalLoss;
+  SnapshotWriter writer(folder, manifest, keep);
+  Status written;
   for (int64_t device = 0; device < mesh->numDevices(); ++device) {
     std::vector<std::vector<float>> storage;
     std::vector<HeldBox> boxes;
@@ -197,9 +199,10 @@ Status save(const plan::Plan &plan, const std::string &folder, int64_t step, flo
                                      reinterpret_cast<std::byte *>(local.data()), plan::F32));
       boxes.push_back({&parameter, box, bytesOf(local)});
     }
-    CLEAVE_RETURN_IF_ERROR(writer.writeRank(device, boxes));
+    if (Status own = writer.writeRank(device, boxes); written) written = own;
   }
-  return writer.commit();
+  Status committed = writer.commit({.seconds = 0.05});
+  return written ? committed : written;
 }
 
 plan::Plan example(const std::vector<std::pair<std::string, int64_t>> &mesh,
@@ -267,6 +270,52 @@ TEST_F(StateTest, TheNewestTwoAreKept) {
   ASSERT_TRUE(newest.isOk());
   EXPECT_EQ((*newest)->manifest().step, 3);
   expectHolds(**newest, plan, 33);
+}
+
+TEST_F(StateTest, SoManyAreKeptAndTheBest) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  EXPECT_FALSE(bestLossIn(folder.string()));
+  const std::vector<std::optional<double>> losses = {3.0, 2.0, {}, 2.5, {}, 2.75};
+  for (size_t i = 0; i < losses.size(); ++i)
+    ASSERT_TRUE(save(plan, folder.string(), static_cast<int64_t>(i + 1), 1, {3, true}, losses[i]).isOk());
+  std::vector<std::string> left;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    left.push_back(entry.path().filename().string());
+  EXPECT_THAT(left, UnorderedElementsAre("best", "step-00000002", "step-00000004", "step-00000005", "step-00000006"));
+  EXPECT_EQ(fs::read_symlink(folder / "best"), "step-00000002");
+  EXPECT_EQ(bestLossIn(folder.string()), 2.0);
+  auto best = Snapshot::open((folder / "best").string());
+  ASSERT_TRUE(best.isOk()) << best.status().message();
+  EXPECT_EQ((*best)->manifest().step, 2);
+  EXPECT_EQ((*best)->manifest().evalLoss, 2.0);
+}
+
+// One rank's disk is full: the process that puts the snapshot in place says which, and nothing is left of it.
+TEST_F(StateTest, ARankThatCannotWriteIsNamed) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  ASSERT_TRUE(save(plan, folder.string(), 1, 1).isOk());
+  SnapshotManifest manifest = manifestOf(plan);
+  manifest.step = 2;
+  SnapshotWriter writer(folder.string(), manifest);
+  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
+  fs::create_directories(folder / ".step-00000002.partial" / (rankFileName(1) + ".partial")); // is no file
+  EXPECT_THAT(writer.writeRank(1, {}).message(), HasSubstr("cannot be written: Is a directory"));
+  EXPECT_THAT(writer.commit().message(), HasSubstr("step-00000002: rank 1 has not written its part of the snapshot: "));
+  EXPECT_FALSE(fs::exists(folder / ".step-00000002.partial"));
+  auto snapshot = Snapshot::open(folder.string());
+  ASSERT_TRUE(snapshot.isOk());
+  EXPECT_EQ((*snapshot)->manifest().step, 1);
+}
+
+// A rank that has died has no file and no mark.
+TEST_F(StateTest, ARankThatDoesNotComeIsGivenUp) {
+  plan::Plan plan = example({{"dp", 2}}, {{"dp"}, {}});
+  SnapshotManifest manifest = manifestOf(plan);
+  manifest.step = 2;
+  SnapshotWriter writer(folder.string(), manifest);
+  ASSERT_TRUE(writer.writeRank(0, {}).isOk());
+  EXPECT_THAT(writer.commit({.seconds = 0.05}).message(), HasSubstr("rank 1 has not written its part"));
+  EXPECT_FALSE(fs::exists(folder / ".step-00000002.partial"));
 }
 
 TEST_F(StateTest, IncompleteOnesAreIgnored) {

@@ -1,0 +1,129 @@
+#include "runtime/executor/state_saver.h"
+#include "runtime/executor/available_memory.h"
+#include "runtime/plan/dtype.h"
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+namespace cleave::runtime {
+
+StateSaver::StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options)
+    : source(plan), engine(executor), options(std::move(options)) {
+  for (const plan::Parameter &parameter : source.parameters()) {
+    if (!parameter.snapshot()) continue;
+    bytes += elementCount(parameter.shape()) * byteSize(parameter.dtype());
+    for (int64_t device : engine.devices())
+      if (writesBox(parameter, engine.mesh(), device))
+        ownBytes += elementCount(engine.shardShape(device, parameter).size) * byteSize(parameter.dtype());
+  }
+}
+
+StateSaver::~StateSaver() {
+  if (writing.valid()) writing.wait();
+}
+
+Status StateSaver::prepare(bool goesOn, bool overwrite) {
+  Status status;
+  if (isFirst())
+    status = prepareSnapshotFolder(
+        options.folder, {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep.newest});
+  if (status && goesOn) best = bestLossIn(options.folder);
+  return status;
+}
+
+// A process takes at most this long to write its devices' parameters, another one's too: disks are seldom as slow as
+// 16 MiB a second.
+double StateSaver::writingSeconds() const { return static_cast<double>(bytes) / (16 << 20); }
+
+// A rank that does not come to where all meet is given up as one that does not end a step is.
+Status StateSaver::meet(double seconds) {
+  Status met = engine.fabric().barrier(seconds);
+  if (met) return met;
+  return runError(fmt::format("rank {}, step {}, snapshot: {}", engine.devices().front(), begunStep, met.message()));
+}
+
+// The snapshot that is being written is whole, or all processes know that it is not.
+Status StateSaver::settle() {
+  failure = writing.get();
+  CLEAVE_RETURN_IF_ERROR(meet(options.seconds + writingSeconds()));
+  Result<bool> agreed = engine.fabric().agree(isFirst() && !failure ? 1 : 0);
+  if (!agreed) return agreed.status();
+  if (failure && !*agreed) failure = runError("another process could not write its part");
+  return Status::ok();
+}
+
+bool StateSaver::hasRoomForCopy() {
+  if (copy.bytes() >= ownBytes) return true;
+  return availableMemory() > ownBytes + ownBytes / 8 && copy.allocate(ownBytes);
+}
+
+// This process' part of the state: in the copy, or, where `held` takes them, the devices' own bytes.
+Result<StateSaver::Boxes> StateSaver::boxes(std::deque<ShardBytes> *held) {
+  Boxes found;
+  std::byte *to = copy.data();
+  for (int64_t device : engine.devices()) {
+    std::vector<HeldBox> &own = found.emplace_back();
+    for (const plan::Parameter &parameter : source.parameters()) {
+      if (!writesBox(parameter, engine.mesh(), device)) continue;
+      ShardBytes shard = engine.shard(device, parameter, ShardAccess::Read);
+      CLEAVE_RETURN_IF_ERROR(engine.lastFailure());
+      std::span<std::byte> bytes = shard;
+      if (held) {
+        bytes = held->emplace_back(std::move(shard));
+      } else {
+        std::memcpy(to, shard.data(), shard.size());
+        bytes = {to, shard.size()};
+        to += shard.size();
+      }
+      own.push_back({&parameter, engine.shardShape(device, parameter), bytes});
+    }
+  }
+  return found;
+}
+
+Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
+  const std::vector<int64_t> devices = engine.devices();
+  Status status;
+  for (size_t i = 0; i < devices.size() && status; ++i) status = writer.writeRank(devices[i], boxes[i]);
+  if (isFirst()) {
+    Status committed = writer.commit(
+        {.seconds = options.seconds, .isAborted = [this] { return engine.fabric().abortFlag().raised(); }});
+    if (status) status = committed;
+  }
+  if (!status && options.onWarning) options.onWarning(status.message() + "; earlier snapshots stay as they are");
+  return status;
+}
+
+Status StateSaver::save(const State &state) {
+  CLEAVE_RETURN_IF_ERROR(writing.valid() ? settle() : meet(options.seconds));
+  begunStep = state.step;
+  SnapshotManifest manifest = manifestOf(source);
+  manifest.step = state.step, manifest.sampler = state.sampler, manifest.evalLoss = state.evalLoss;
+  if (state.evalLoss && !(best && *best <= *state.evalLoss)) best = state.evalLoss;
+  auto writer = std::make_shared<SnapshotWriter>(options.folder, std::move(manifest), options.keep);
+  std::deque<ShardBytes> held;
+  const bool isCopied = hasRoomForCopy();
+  Result<Boxes> own = boxes(isCopied ? nullptr : &held);
+  if (!own) return own.status();
+  if (!isCopied) {
+    std::promise<Status> written;
+    writing = written.get_future();
+    written.set_value(writeAll(*writer, *own));
+    return Status::ok();
+  }
+  writing = std::async(std::launch::async, [this, writer, own = std::move(*own)] {
+    ::setpriority(PRIO_PROCESS, 0, 10); // of this thread: the step has the cores
+    return writeAll(*writer, own);
+  });
+  return Status::ok();
+}
+
+Status StateSaver::finish() {
+  if (!writing.valid()) return Status::ok();
+  CLEAVE_RETURN_IF_ERROR(settle());
+  if (failure) return Status::ok();
+  return runError(fmt::format("the snapshot of step {} was not written: {}", begunStep, failure.message()));
+}
+
+} // namespace cleave::runtime

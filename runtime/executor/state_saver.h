@@ -1,0 +1,69 @@
+// Snapshots while a training goes on: the state is copied where a step ends, and a thread writes the copy beside the
+// next steps. Where the host's memory has no room for a copy, the step waits until it is written.
+//
+//   StateSaver saver(plan, executor, {.folder = "snapshots", .seconds = 600});
+//   Status s = saver.prepare(false, false);              // every process, before the first step
+//   s = saver.save({.step = 100, .sampler = state});     // every process, after the same step
+//   s = saver.finish();                                  // the last snapshot is whole, or why it is not
+#pragma once
+#include "runtime/device/cpu/arena.h"
+#include "runtime/executor/executor.h"
+#include "runtime/state/snapshot.h"
+#include <deque>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+
+namespace cleave::runtime {
+
+struct SaveOptions {
+  std::string folder;
+  KeptSnapshots keep;
+  double seconds = 600;                                    // a rank that does not come to where all meet is given up
+  std::function<void(const std::string &)> onWarning = {}; // on any process, also on the thread that writes
+};
+
+class StateSaver {
+public:
+  StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options);
+  ~StateSaver(); // waits for the thread
+
+  // Sees on the first process that the folder can take the run's snapshots (prepareSnapshotFolder).
+  Status prepare(bool goesOn, bool overwrite);
+  struct State {
+    int64_t step = 0; // steps done
+    SamplerState sampler;
+    std::optional<double> evalLoss; // of the evaluation after this step
+  };
+  // Waits for the snapshot before, and returns when the state is copied. A snapshot that cannot be written is told by
+  // onWarning, and the run goes on. Error: a process that does not come, bytes that cannot be read.
+  Status save(const State &state);
+  // Waits for the last snapshot. Error: it was not written.
+  Status finish();
+  int64_t lastStep() const { return begunStep; } // of the last save(); -1: none
+  // The lowest of the folder's snapshots and of save(); none: no snapshot says its loss.
+  std::optional<double> bestLoss() const { return best; }
+
+private:
+  Status settle();
+  Status meet(double seconds);
+  using Boxes = std::vector<std::vector<HeldBox>>; // of every device of this process
+  bool hasRoomForCopy();
+  Result<Boxes> boxes(std::deque<ShardBytes> *held);
+  Status writeAll(SnapshotWriter &writer, const Boxes &boxes);
+  double writingSeconds() const;
+  bool isFirst() const { return engine.devices().front() == 0; }
+
+  const plan::Plan &source;
+  Executor &engine;
+  const SaveOptions options;
+  int64_t bytes = 0, ownBytes = 0; // of a snapshot; of this process' part
+  Arena copy;                      // of the own part; kept, since fresh memory costs more than copying
+  std::future<Status> writing;
+  int64_t begunStep = -1;
+  Status failure; // of the last snapshot
+  std::optional<double> best;
+};
+
+} // namespace cleave::runtime

@@ -1,0 +1,240 @@
+#include "runtime/executor/step_data.h"
+#include "runtime/plan/routine.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <thread>
+#include <yaml-cpp/yaml.h>
+
+namespace cleave::runtime {
+
+int64_t StepData::Feeds::samples() const {
+  auto found = std::ranges::find(inputs, false, &Feed::withoutSamples);
+  return found == inputs.end() ? 1 : found->samples;
+}
+
+Status StepData::open(const std::optional<std::string> &path) {
+  Result<std::vector<Field>> found = dataFields(inputsOf(source, "step"));
+  if (!found) return found.status();
+  fields = std::move(*found);
+  CLEAVE_RETURN_IF_ERROR(openDataset(path));
+  for (size_t count = (runsOn(source) ? 3 : 1) + (data.train && data.train->isSlow()); stepFeeds.size() < count;) {
+    Result<Feeds> made = makeFeeds("step");
+    if (!made) return made.status();
+    stepFeeds.push_back(std::move(*made));
+  }
+  if (!executor.has("evaluate")) return Status::ok();
+  Result<Feeds> made = makeFeeds("evaluate");
+  if (!made) return made.status();
+  evaluateFeeds = std::move(*made);
+  return Status::ok();
+}
+
+Status StepData::openDataset(const std::optional<std::string> &path) {
+  const plan::Training &training = source.training();
+  try {
+    if (!training.eval_yaml().empty())
+      if (YAML::Node eval = YAML::Load(training.eval_yaml()); eval.IsMap()) {
+        evaluateEvery = eval["every"].as<int64_t>(0);
+        evaluateBatches = eval["batches"].as<int64_t>(10);
+      }
+    if (training.data_yaml().empty() && !path) return Status::ok(); // the caller binds arrays
+    Result<DataSource> opened = openData(training.data_yaml(), fields, {path.value_or(""), training.seed()});
+    if (!opened) return opened.status();
+    data = std::move(*opened);
+    YAML::Node map = YAML::Load(training.data_yaml());
+    bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
+    if (data.train->size() < 1) return inputError("the training data has no sample");
+    if (evaluateEvery > 0 && !data.evaluation)
+      return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, "
+                        "or leave `eval` out");
+    sampler = std::make_unique<Sampler>(
+        data.train->size(), SamplerOptions{training.global_batch(), training.seed(), data.train->shuffle(), dropLast});
+  } catch (const YAML::Exception &error) {
+    return inputError(fmt::format("the plan's data or eval map is not valid: {}", error.what()));
+  }
+  return Status::ok();
+}
+
+Result<StepData::Feeds> StepData::makeFeeds(const std::string &routine) const {
+  Feeds feeds;
+  feeds.microbatches = microbatchesOf(source, routine);
+  for (const plan::InputBinding *input : inputsOf(source, routine)) {
+    Feed feed;
+    while (feed.field < fields.size() && fields[feed.field].name != input->name()) ++feed.field;
+    if (feed.field == fields.size())
+      return inputError(fmt::format("routine '{}' reads '{}', which 'step' does not", routine, input->name()));
+    feed.withoutSamples = input->without_samples();
+    feed.samples = feed.withoutSamples ? 1 : input->global_shape(static_cast<int>(input->sample_dim()));
+    for (int64_t dim = 0; !feed.withoutSamples && dim < input->sample_dim(); ++dim)
+      feed.outer *= input->global_shape(static_cast<int>(dim));
+    feed.sampleBytes = fields[feed.field].bytes();
+    feed.read = executor.reads(routine, input->name());
+    if (feed.read) feed.bytes.resize(static_cast<size_t>(feed.stepBytes(feeds.microbatches)));
+    feeds.inputs.push_back(std::move(feed));
+  }
+  feeds.pointers.resize(feeds.inputs.size() * static_cast<size_t>(feeds.microbatches));
+  return feeds;
+}
+
+Status StepData::bind(const std::string &input, const void *array, int64_t bytes) {
+  bool isKnown = false;
+  for (Feeds &feeds : stepFeeds) {
+    for (std::future<Status> &part : feeds.reading) part.wait();
+    for (Feed &feed : feeds.inputs) {
+      if (fields[feed.field].name != input) continue;
+      int64_t wanted = feed.stepBytes(feeds.microbatches);
+      if (bytes != wanted)
+        return inputError(
+            fmt::format("input '{}' needs {} bytes (the global batch of a step), {} are given", input, wanted, bytes));
+      feed.bound = static_cast<const std::byte *>(array);
+      isKnown = true;
+    }
+  }
+  return isKnown ? Status::ok() : inputError(fmt::format("the plan has no input '{}'", input));
+}
+
+int64_t StepData::stepsOfEpoch() const {
+  return sampler ? sampler->samplesPerEpoch() / std::max<int64_t>(1, source.training().global_batch()) : 0;
+}
+
+SamplerState StepData::before(int64_t step) {
+  const Feeds &next = feedsOf(step);
+  return !sampler ? SamplerState{} : next.step == step ? next.before : sampler->state();
+}
+
+Status StepData::restore(const SamplerState &state, int64_t step) {
+  drawn = step;
+  return sampler ? sampler->restore(state) : Status::ok();
+}
+
+// Takes the samples of a batch and reads them; slow ones are read by threads, which endFill waits for.
+Status StepData::beginFill(Feeds &feeds, const Dataset *from, Sampler *order) {
+  feeds.indices.clear();
+  feeds.reading.clear();
+  if (order) feeds.before = order->state();
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch) {
+    std::span<const int64_t> indices;
+    for (const Feed &feed : feeds.inputs) {
+      if (feed.bound) continue;
+      if (!from)
+        return inputError(
+            fmt::format("no data for input '{}': the recipe has no `data` and none is given", fields[feed.field].name));
+      if (feed.withoutSamples) continue;
+      if (indices.empty()) indices = order->next(feed.samples); // every process takes them, whatever it reads
+      if (static_cast<int64_t>(indices.size()) != feed.samples)
+        return inputError(
+            fmt::format("inputs of different batch sizes ('{}' has {})", fields[feed.field].name, feed.samples));
+    }
+    feeds.indices.insert(feeds.indices.end(), indices.begin(), indices.end());
+  }
+  if (!from) return Status::ok();
+  if (!from->isSlow()) return read(feeds, *from, 0, 1);
+  // Half of the cores: the others are the step's, or other processes'.
+  const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency() / 2, 1, 8);
+  for (int64_t part = 0; part < parts; ++part)
+    feeds.reading.push_back(
+        std::async(std::launch::async, [this, &feeds, from, part, parts] { return read(feeds, *from, part, parts); }));
+  return Status::ok();
+}
+
+// The samples of one part of each microbatch, into the inputs that this process reads.
+Status StepData::read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts) {
+  const int64_t samples = static_cast<int64_t>(feeds.indices.size()) / feeds.microbatches;
+  const int64_t begin = samples * part / parts, count = samples * (part + 1) / parts - begin;
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
+    for (Feed &feed : feeds.inputs) {
+      if (feed.bound || !feed.read) continue;
+      if (feed.withoutSamples) {
+        constexpr int64_t one = 0;
+        if (part == 0 && microbatch == 0)
+          CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, std::span(&one, 1), feed.bytes.data()));
+        continue;
+      }
+      std::span<const int64_t> indices(feeds.indices.data() + microbatch * samples + begin, static_cast<size_t>(count));
+      std::byte *out = feed.bytes.data() + microbatch * feed.microbatchBytes();
+      if (feed.outer == 1) {
+        CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, out + begin * feed.sampleBytes));
+        continue;
+      }
+      std::vector<std::byte> rows(static_cast<size_t>(count * feed.sampleBytes));
+      CLEAVE_RETURN_IF_ERROR(from.fill(feed.field, indices, rows.data()));
+      const int64_t piece = feed.sampleBytes / feed.outer;
+      for (int64_t sample = 0; sample < count; ++sample)
+        for (int64_t o = 0; o < feed.outer; ++o)
+          std::copy_n(rows.data() + (sample * feed.outer + o) * piece, piece,
+                      out + (o * feed.samples + begin + sample) * piece);
+    }
+  return Status::ok();
+}
+
+// The caller's values of one microbatch are checked, and cut out where they do not lie beside each other.
+Status StepData::takeBound(Feeds &feeds, Feed &feed, int64_t microbatch) {
+  const int64_t begin = feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes();
+  const std::byte *values = feed.bound + begin;
+  if (feed.isCutFromBound(feeds.microbatches)) {
+    const int64_t width = feed.microbatchBytes() / feed.outer;
+    for (int64_t o = 0; o < feed.outer; ++o)
+      std::copy_n(feed.bound + (o * feeds.microbatches + microbatch) * width, width,
+                  feed.bytes.data() + begin + o * width);
+    values = feed.bytes.data() + begin;
+  }
+  return checkRange(fields[feed.field], {values, static_cast<size_t>(feed.microbatchBytes())}, "",
+                    feed.outer > 1 ? -1 : microbatch * feed.samples);
+}
+
+Status StepData::endFill(Feeds &feeds) {
+  Status status;
+  for (std::future<Status> &part : feeds.reading)
+    if (Status read = part.get(); status) status = read;
+  feeds.reading.clear();
+  for (int64_t microbatch = 0; microbatch < feeds.microbatches; ++microbatch)
+    for (size_t i = 0; i < feeds.inputs.size(); ++i) {
+      Feed &feed = feeds.inputs[i];
+      if (!feed.read) continue;
+      if (feed.bound) CLEAVE_RETURN_IF_ERROR(takeBound(feeds, feed, microbatch));
+      const bool isCaller = feed.bound && !feed.isCutFromBound(feeds.microbatches);
+      feeds.pointers[static_cast<size_t>(microbatch) * feeds.inputs.size() + i] =
+          (isCaller ? feed.bound : feed.bytes.data()) + (feed.withoutSamples ? 0 : microbatch * feed.microbatchBytes());
+    }
+  return status;
+}
+
+Status StepData::begin(int64_t step) {
+  Feeds &feeds = feedsOf(step);
+  if (feeds.step == step) return Status::ok();
+  feeds.step = step, drawn = step + 1;
+  return beginFill(feeds, data.train.get(), sampler.get());
+}
+
+Status StepData::ready(int64_t step) {
+  CLEAVE_RETURN_IF_ERROR(begin(step));
+  return endFill(feedsOf(step));
+}
+
+Status StepData::readAhead(int64_t end) {
+  return data.train && data.train->isSlow() && drawn < end ? begin(drawn) : Status::ok();
+}
+
+Result<std::optional<double>> StepData::evaluate(Executor &engine, int64_t step) {
+  if (evaluateFeeds.inputs.empty()) return std::optional<double>();
+  // As many samples a batch as a step trains on, whatever the microbatches are.
+  const plan::Training &training = source.training();
+  int64_t samples = evaluateFeeds.samples() * evaluateFeeds.microbatches,
+          runs = std::max<int64_t>(1, training.global_batch() / std::max<int64_t>(1, samples)), batch = samples * runs;
+  int64_t batches =
+      std::max<int64_t>(1, std::min(evaluateBatches, data.evaluation->size() / std::max<int64_t>(1, batch)));
+  Sampler order(data.evaluation->size(), {.batch = batch, .seed = training.seed(), .shuffle = false});
+  double sum = 0, weights = 0;
+  for (int64_t run = 0; run < batches * runs; ++run) {
+    CLEAVE_RETURN_IF_ERROR(beginFill(evaluateFeeds, data.evaluation.get(), &order));
+    CLEAVE_RETURN_IF_ERROR(endFill(evaluateFeeds));
+    auto outputs = engine.run("evaluate", evaluateFeeds.pointers, step);
+    if (!outputs) return outputs.status();
+    double weight = outputs->count("loss_weight") ? outputs->at("loss_weight") : 1;
+    sum += outputs->at("loss") * weight;
+    weights += outputs->count("loss_weight") ? weight : 1.0 / static_cast<double>(runs); // none: the loss is a sum
+  }
+  return std::optional<double>(sum / weights);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,97 @@
+// The data of a training's steps: the plan's inputs, filled with samples in the sampler's order or by the caller.
+//
+//   StepData data(plan, executor);
+//   Status s = data.open("");                   // the recipe's data.path
+//   s = data.ready(step);                       // reads the samples of a step, or waits for what is being read
+//   executor.begin("step", data.pointers(step), step);
+//   s = data.readAhead(step + 1);               // where reading is slow: beside the step that runs
+#pragma once
+#include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
+#include "runtime/executor/executor.h"
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+class StepData {
+public:
+  StepData(const plan::Plan &plan, const Executor &executor) : source(plan), executor(executor) {}
+
+  // `path` replaces the recipe's data.path where it is given. Errors: those of openData, a recipe that evaluates
+  // without samples that are held out, an input that only the evaluation reads.
+  Status open(const std::optional<std::string> &path);
+  // The caller's array of a step's global batch, dense, is read from the next step on. Errors: an unknown input,
+  // another number of bytes.
+  Status bind(const std::string &input, const void *data, int64_t bytes);
+
+  int64_t stepsOfEpoch() const; // 0 without data
+  bool isEvaluationDue(int64_t step) const { return evaluateEvery > 0 && data.evaluation && step % evaluateEvery == 0; }
+  bool evaluates() const { return evaluateEvery > 0 && data.evaluation; }
+
+  // All samples of the step are read and checked.
+  Status ready(int64_t step);
+  // As Executor::begin takes them, after ready().
+  const std::vector<const std::byte *> &pointers(int64_t step) { return feedsOf(step).pointers; }
+  // Begins to read the first step that was not yet drawn, below `end`, where reading is slow. Errors of its data show
+  // in its ready().
+  Status readAhead(int64_t end);
+  // The mean loss of the samples that are held out; none where the plan cannot evaluate.
+  Result<std::optional<double>> evaluate(Executor &executor, int64_t step);
+
+  // Where the sampler stands when `step` is the next one to be drawn.
+  SamplerState before(int64_t step);
+  Status restore(const SamplerState &state, int64_t step);
+
+private:
+  // An input of a routine: its field of the data, and the microbatches that are fed.
+  struct Feed {
+    size_t field = 0;
+    int64_t sampleBytes = 0, samples = 0; // of one microbatch over all devices; without samples: the whole input, 1
+    int64_t outer = 1;                    // a sample is so many pieces, which the other samples' lie between
+    bool withoutSamples = false;          // the same for all microbatches
+    std::vector<std::byte> bytes;         // of all microbatches, as the executor takes them
+    const std::byte *bound = nullptr;     // the caller's global batch
+    bool read = true;                     // by a device of this process
+
+    int64_t microbatchBytes() const { return samples * sampleBytes; }
+    int64_t stepBytes(int64_t microbatches) const { return microbatchBytes() * (withoutSamples ? 1 : microbatches); }
+    // Whether the caller's global batch has the microbatches side by side in each piece.
+    bool isCutFromBound(int64_t microbatches) const { return bound && outer > 1 && microbatches > 1; }
+  };
+  struct Feeds {
+    int64_t samples() const;                 // of one microbatch
+    std::vector<Feed> inputs;                // in the order of inputsOf(routine)
+    int64_t microbatches = 0, step = -1;     // whose data they have
+    std::vector<const std::byte *> pointers; // as Executor::run takes them
+    std::vector<int64_t> indices;            // of the samples, microbatch by microbatch
+    SamplerState before;                     // of the sampler, when it gave them
+    std::vector<std::future<Status>> reading;
+  };
+  Status openDataset(const std::optional<std::string> &path);
+  Result<Feeds> makeFeeds(const std::string &routine) const;
+  Feeds &feedsOf(int64_t step) { return stepFeeds[static_cast<size_t>(step) % stepFeeds.size()]; }
+  Status begin(int64_t step);
+  Status beginFill(Feeds &feeds, const Dataset *from, Sampler *order);
+  Status read(Feeds &feeds, const Dataset &from, int64_t part, int64_t parts);
+  Status endFill(Feeds &feeds);
+  Status takeBound(Feeds &feeds, Feed &feed, int64_t microbatch);
+
+  const plan::Plan &source;
+  const Executor &executor;
+  std::vector<Field> fields;
+  DataSource data;
+  std::unique_ptr<Sampler> sampler;
+  // Of the step that runs; where steps run into each other, of the one that ends, the next, and what it is ahead of;
+  // and of the next one that is read beside them, where data is slow.
+  std::vector<Feeds> stepFeeds;
+  Feeds evaluateFeeds;
+  int64_t drawn = 0; // steps whose samples are taken
+  int64_t evaluateEvery = 0, evaluateBatches = 0;
+};
+
+} // namespace cleave::runtime
