@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 namespace cleave::runtime {
-Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh) {
+Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::string &plan,
+                                           const NetworkOptions &options) {
   Result<Launch> launch = readLaunch();
   if (!launch) return launch.status();
   if (launch->kind == Launch::Kind::Alone) return std::unique_ptr<Fabric>(std::make_unique<LocalFabric>(mesh));
@@ -13,8 +14,10 @@ Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh) {
     return inputError(fmt::format("{} processes were started for a plan of {} devices: start {}, one a device, or a "
                                   "single one that runs them all",
                                   launch->size, mesh.numDevices(), mesh.numDevices()));
+  Result<Network> network = readNetwork(options);
+  if (!network) return network.status();
   Result<std::unique_ptr<Transport>> transport =
-      launch->kind == Launch::Kind::Mpi ? openMpiTransport() : openTcpTransport(*launch);
+      launch->kind == Launch::Kind::Mpi ? openMpiTransport() : openTcpTransport(*launch, *network, plan);
   if (!transport) return transport.status();
   if ((*transport)->size() != mesh.numDevices())
     return inputError(

@@ -5,12 +5,14 @@
 //   otherwise      one rank a process over TCP (torchrun, srun; see launch.h)
 #pragma once
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/network.h"
 #include <memory>
 
 namespace cleave::runtime {
 
-// Error: the launch variables ask for another number of processes than the mesh has devices, the plugin or the other
-// processes cannot be reached.
-Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh);
+// `plan`: planFingerprint of the plan, which all processes must have. Error: the launch variables ask for another
+// number of processes than the mesh has devices, the plugin or the other processes cannot be reached.
+Result<std::unique_ptr<Fabric>> openFabric(const dist::Mesh &mesh, const std::string &plan,
+                                           const NetworkOptions &options = {});
 
 } // namespace cleave::runtime

@@ -1,75 +1,19 @@
-// One socket for every pair of ranks and lane. Rank 0 listens at the launch's host and port and tells everybody where
-// the others listen; of a pair, the higher rank connects. A rank that dies closes its sockets, which its peers see at
-// once.
+// One socket for every pair of ranks and lane (tcp/meeting.h). A rank that dies closes its sockets, which its peers see
+// at once.
+#include "runtime/comm/tcp/meeting.h"
 #include "runtime/comm/transport.h"
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace cleave::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr auto meetingTime = std::chrono::seconds(120);
-
-struct Greeting {
-  uint32_t magic = 0x434c5643;
-  int32_t rank = 0, lane = -1; // lane -1: to rank 0, with the port to reach this rank at
-  uint16_t port = 0;           // in host order
-  uint16_t reserved = 0;
-};
-struct Address {
-  sockaddr_storage where{};
-  socklen_t length = 0;
-};
-
-std::string reason() { return std::strerror(errno); }
-
-// Sends or receives all bytes, blocking.
-bool transfer(int socket, void *data, size_t bytes, bool send) {
-  auto *at = static_cast<char *>(data);
-  while (bytes > 0) {
-    ssize_t done = send ? ::send(socket, at, bytes, MSG_NOSIGNAL) : ::recv(socket, at, bytes, 0);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    at += done, bytes -= static_cast<size_t>(done);
-  }
-  return true;
-}
-
-int connectTo(const sockaddr *where, socklen_t length, Clock::time_point deadline) {
-  while (true) {
-    int socket = ::socket(where->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (socket < 0) return -1;
-    if (::connect(socket, where, length) == 0) return socket;
-    int error = errno;
-    ::close(socket);
-    errno = error;
-    if (Clock::now() > deadline) return -1;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
-
-void setPort(Address &address, uint16_t port) {
-  if (address.where.ss_family == AF_INET6)
-    reinterpret_cast<sockaddr_in6 &>(address.where).sin6_port = htons(port);
-  else
-    reinterpret_cast<sockaddr_in &>(address.where).sin_port = htons(port);
-}
 
 class TcpTransport final : public Transport {
 public:
@@ -77,10 +21,9 @@ public:
     for (auto &lane : sockets)
       for (int socket : lane)
         if (socket >= 0) ::close(socket);
-    if (listener >= 0) ::close(listener);
     if (bell >= 0) ::close(bell);
   }
-  Status connect(const Launch &launch);
+  Status connect(const Launch &launch, const Network &network, const std::string &plan);
   int rank() const override { return self; }
   int size() const override { return count; }
   Status exchange(int lane, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
@@ -107,13 +50,9 @@ public:
   }
 
 private:
-  Status listen(uint16_t port, uint16_t &chosen);
-  Status meet(const std::string &host, const std::string &port, std::vector<Address> &addresses);
-  Status acceptOne(std::vector<Address> *addresses, Clock::time_point deadline);
-
-  int self = 0, count = 1, listener = -1;
+  int self = 0, count = 1;
   int bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); // wakes the courier
-  std::vector<int> sockets[lanes];
+  tcp::Sockets sockets;                                // by lane and peer
   // Progress of an exchange, by peer: which pieces of the list are its, and how far. Kept to allocate nothing later.
   struct Queue {
     std::vector<const Piece *> pieces;
@@ -148,122 +87,13 @@ private:
   void receiveMail(Mailbox &box);
 };
 
-Status TcpTransport::listen(uint16_t port, uint16_t &chosen) {
-  listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int yes = 1;
-  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = INADDR_ANY;
-  any.sin_port = htons(port);
-  socklen_t length = sizeof any;
-  if (listener < 0 || ::bind(listener, reinterpret_cast<sockaddr *>(&any), sizeof any) != 0 ||
-      ::listen(listener, 1024) != 0 || ::getsockname(listener, reinterpret_cast<sockaddr *>(&any), &length) != 0)
-    return inputError(fmt::format("rank {} cannot listen on port {}: {}", self, port, reason()));
-  chosen = ntohs(any.sin_port);
-  return Status::ok();
-}
-
-// Accepts one connection; with `addresses`, a greeting to rank 0, else a pair's socket.
-Status TcpTransport::acceptOne(std::vector<Address> *addresses, Clock::time_point deadline) {
-  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  pollfd poll{listener, POLLIN, 0};
-  if (left <= 0 || ::poll(&poll, 1, static_cast<int>(left)) <= 0)
-    return runError(
-        fmt::format("rank {}: not all of the {} processes arrived within {} s", self, count, meetingTime.count()));
-  Address from;
-  from.length = sizeof from.where;
-  int socket = ::accept4(listener, reinterpret_cast<sockaddr *>(&from.where), &from.length, SOCK_CLOEXEC);
-  Greeting greeting;
-  bool good = socket >= 0 && transfer(socket, &greeting, sizeof greeting, false) &&
-              greeting.magic == Greeting{}.magic && greeting.rank >= 0 && greeting.rank < count &&
-              greeting.lane >= -1 && greeting.lane < lanes;
-  if (good && addresses && greeting.lane == -1) {
-    setPort(from, greeting.port);
-    (*addresses)[static_cast<size_t>(greeting.rank)] = from;
-    sockets[controlLane][static_cast<size_t>(greeting.rank)] = socket; // becomes the control lane's socket
-    return Status::ok();
-  }
-  if (good && greeting.lane >= 0) {
-    sockets[greeting.lane][static_cast<size_t>(greeting.rank)] = socket;
-    return Status::ok();
-  }
-  if (socket >= 0) ::close(socket); // a stranger
-  return acceptOne(addresses, deadline);
-}
-
-Status TcpTransport::meet(const std::string &host, const std::string &port, std::vector<Address> &addresses) {
-  auto deadline = Clock::now() + meetingTime;
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (int code = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); code != 0)
-    return inputError(fmt::format("rank 0 is to listen at {}:{}: {}", host, port, ::gai_strerror(code)));
-  Address master;
-  std::memcpy(&master.where, found->ai_addr, found->ai_addrlen);
-  master.length = found->ai_addrlen;
-  uint16_t number = ntohs(reinterpret_cast<sockaddr_in &>(master.where).sin_port);
-  ::freeaddrinfo(found);
-  uint16_t mine = 0;
-  CLEAVE_RETURN_IF_ERROR(listen(self == 0 ? number : 0, mine));
-  auto lost = [&](int peer) {
-    return runError(fmt::format("rank {} lost rank {} while starting: {}", self, peer, reason()));
-  };
-  addresses.resize(static_cast<size_t>(count));
-  std::vector<int> &control = sockets[controlLane];
-  if (self == 0) {
-    addresses[0] = master;
-    for (int i = 1; i < count; ++i) CLEAVE_RETURN_IF_ERROR(acceptOne(&addresses, deadline));
-    for (int peer = 1; peer < count; ++peer)
-      if (control[static_cast<size_t>(peer)] < 0 ||
-          !transfer(control[static_cast<size_t>(peer)], addresses.data(), addresses.size() * sizeof(Address), true))
-        return lost(peer);
-    return Status::ok();
-  }
-  int socket = connectTo(reinterpret_cast<sockaddr *>(&master.where), master.length, deadline);
-  if (socket < 0) return runError(fmt::format("rank {} cannot reach rank 0 at {}:{}: {}", self, host, port, reason()));
-  control[0] = socket;
-  Greeting greeting{.rank = self, .lane = -1, .port = mine};
-  if (!transfer(socket, &greeting, sizeof greeting, true) ||
-      !transfer(socket, addresses.data(), addresses.size() * sizeof(Address), false))
-    return lost(0);
-  addresses[0] = master;
-  return Status::ok();
-}
-
-Status TcpTransport::connect(const Launch &launch) {
+Status TcpTransport::connect(const Launch &launch, const Network &network, const std::string &plan) {
   self = launch.rank, count = launch.size;
-  for (int lane = 0; lane < lanes; ++lane) {
-    sockets[lane].assign(static_cast<size_t>(count), -1);
-    states[lane].out.resize(static_cast<size_t>(count)), states[lane].in.resize(static_cast<size_t>(count));
-  }
-  std::vector<Address> addresses;
-  CLEAVE_RETURN_IF_ERROR(meet(launch.host, std::to_string(launch.port), addresses));
-  auto deadline = Clock::now() + meetingTime;
-  for (int lane = 0; lane < lanes; ++lane)
-    for (int peer = 0; peer < self; ++peer) {
-      int &socket = sockets[lane][static_cast<size_t>(peer)];
-      if (socket >= 0) continue; // the control lane to rank 0
-      Address &to = addresses[static_cast<size_t>(peer)];
-      socket = connectTo(reinterpret_cast<sockaddr *>(&to.where), to.length, deadline);
-      Greeting greeting{.rank = self, .lane = lane};
-      if (socket < 0 || !transfer(socket, &greeting, sizeof greeting, true))
-        return runError(fmt::format("rank {} cannot reach rank {}: {}", self, peer, reason()));
-    }
-  auto missing = [&] {
-    for (int lane = 0; lane < lanes; ++lane)
-      for (int peer = self + 1; peer < count; ++peer)
-        if (sockets[lane][static_cast<size_t>(peer)] < 0) return true;
-    return false;
-  };
-  while (missing()) CLEAVE_RETURN_IF_ERROR(acceptOne(nullptr, deadline));
-  for (auto &lane : sockets)
-    for (int socket : lane)
-      if (socket >= 0) {
-        int yes = 1;
-        ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
-      }
+  for (LaneState &state : states)
+    state.out.resize(static_cast<size_t>(count)), state.in.resize(static_cast<size_t>(count));
+  Result<tcp::Sockets> met = tcp::meet(launch, network, plan);
+  if (!met) return met.status();
+  sockets = std::move(*met);
   return Status::ok();
 }
 
@@ -433,9 +263,10 @@ void TcpTransport::rest(std::span<const MailRoute>, int64_t) {
 
 } // namespace
 
-Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch) {
+Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch, const Network &network,
+                                                    const std::string &plan) {
   auto transport = std::make_unique<TcpTransport>();
-  CLEAVE_RETURN_IF_ERROR(transport->connect(launch));
+  CLEAVE_RETURN_IF_ERROR(transport->connect(launch, network, plan));
   return std::unique_ptr<Transport>(std::move(transport));
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include "runtime/comm/launch.h"
 #include "runtime/comm/message_ring.h"
+#include "runtime/comm/network.h"
 #include "runtime/status.h"
 #include "runtime/threads/wait.h"
 #include <cstddef>
@@ -41,8 +42,9 @@ struct MailRoute {
 
 class Transport {
 public:
-  static constexpr int lanes = 4; // compute thread, communication thread, control, mail
-  static constexpr int controlLane = 2, mailLane = 3;
+  // Compute thread, communication thread, control, mail, and what ranks tell rank 0 of themselves (watch line).
+  static constexpr int lanes = 5;
+  static constexpr int controlLane = 2, mailLane = 3, watchLane = 4;
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -65,8 +67,10 @@ public:
   virtual int lostPeer() { return -1; }
 };
 
-// Error: rank 0 cannot be reached, or not all processes arrive within two minutes.
-Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch);
+// `plan`: what the plans of all processes have in common (planFingerprint). Error: rank 0 cannot be reached, not all
+// processes arrive in time, or they do not belong together (tcp/meeting.h).
+Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch, const Network &network,
+                                                    const std::string &plan);
 // Loads libcleave_comm_mpi.so, which initializes MPI. Error: the plugin or MPI is not installed.
 Result<std::unique_ptr<Transport>> openMpiTransport();
 // What MPI calls itself, "Open MPI v4.1.4"; does not initialize it. Error: the same.

@@ -82,7 +82,7 @@ Status PlanTrainer::open() {
   CLEAVE_RETURN_IF_ERROR(checkSchedule(training.lr()));
   Result<dist::Mesh> mesh = meshOf(source.mesh());
   if (!mesh) return mesh.status();
-  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
+  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, planFingerprint(source), options.network);
   if (!fabric) return fabric.status();
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
   Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(planFingerprint(source)));

@@ -6,6 +6,7 @@
 // Under mpirun, srun or torchrun-style variables this process is one rank; otherwise it runs all of them.
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/comm/network.h"
 #include "runtime/executor/executor.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/status.h"
@@ -41,6 +42,7 @@ struct TrainOptions {
   int threads = 0;           // a device; 0: as the plan says
   double stepTimeout = 600;  // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
   bool debug = false;        // GPUs: every command is waited for, so that an error names the command that did it
+  NetworkOptions network = {}; // how processes meet over TCP
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
   std::function<void(const std::string &)> onWarning = {}; // on any process and thread: what could not be written

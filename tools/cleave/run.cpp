@@ -133,6 +133,18 @@ void addRun(CLI::App &app, int &status) {
                    "snapshots a rank that others wait for")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_option("--secret-file", train.network.secretFile,
+                      "file that holds what all ranks over TCP know and nobody else does (default: CLEAVE_SECRET)");
+  command->add_option(
+      "--interface", train.network.interface,
+      "network interface, or its address, of this rank over TCP (default: the one that reaches rank 0)");
+  command->add_flag("--insecure-network", train.network.isInsecure,
+                    "meet beyond this host without a secret: nobody else may be on the network");
+  command
+      ->add_option("--meeting-timeout", train.network.meetingSeconds,
+                   "seconds in which all ranks over TCP have to arrive")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
   command

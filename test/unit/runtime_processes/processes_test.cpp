@@ -140,8 +140,9 @@ TEST(Processes, TwoHostsGiveTheBitsOfOneProcess) {
     GTEST_SKIP() << "no network namespaces here: " << made.output;
   }
   Outcome one = shell(RUNTIME_RANK " 2 2 10");
-  Outcome several = shell("export WORLD_SIZE=4 MASTER_ADDR=10.213.7.1 MASTER_PORT=29500; for r in 0 1 2 3; do n=" + a +
-                          "; [ $r -ge 2 ] && n=" + b +
+  Outcome several = shell("export CLEAVE_SECRET=$(printf %032d $RANDOM$RANDOM) WORLD_SIZE=4 MASTER_ADDR=10.213.7.1 "
+                          "MASTER_PORT=29500; for r in 0 1 2 3; do n=" +
+                          a + "; [ $r -ge 2 ] && n=" + b +
                           "; RANK=$r ip netns exec $n " RUNTIME_RANK
                           " 2 2 10 & pids=\"$pids $!\"; done; s=0; for p in $pids; do wait $p || s=$?; done; exit $s");
   clean();

@@ -43,7 +43,7 @@ struct Mode {
 int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, int steps, const Mode &mode,
           const std::function<Status(Executor &)> &fill) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh);
+  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, plan.SerializeAsString());
   if (!fabric) return fail(fabric.status());
   Result<std::unique_ptr<Executor>> made = Executor::create(plan, std::move(*fabric), {.threads = 1});
   if (!made) return fail(made.status());

@@ -1,0 +1,205 @@
+#include "runtime/comm/tcp/greeting.h"
+#include <cstring>
+#include <sodium.h>
+
+namespace cleave::runtime::tcp {
+namespace {
+
+constexpr uint32_t magicWord = 0x434c5643, protocolVersion = 2;
+
+struct HelloMessage {
+  uint32_t magic, version;
+  int32_t rank, peer, lane, size;
+  uint32_t port;
+  Digest plan;
+  std::array<std::byte, 32> nonce;
+};
+struct AnswerMessage {
+  uint32_t magic, version;
+  int32_t rank, size;
+  Digest plan;
+  std::array<std::byte, 32> nonce;
+};
+struct ProofMessage {
+  uint32_t magic;
+  std::array<std::byte, 32> mac;
+};
+struct VerdictMessage {
+  uint32_t magic;
+  uint32_t refusal;
+  std::array<std::byte, 32> mac; // zero where it is refused
+};
+
+// What both sides' proofs are over.
+struct Transcript {
+  char purpose[16] = "cleave greeting"; // no other use of the secret has this
+  uint32_t version = protocolVersion, ofJoiner = 0;
+  int32_t joiner = 0, listener = 0, lane = 0, sizeOfJoiner = 0, sizeOfListener = 0;
+  uint32_t port = 0;
+  Digest planOfJoiner{}, planOfListener{};
+  std::array<std::byte, 32> nonceOfJoiner{}, nonceOfListener{};
+};
+static_assert(sizeof(HelloMessage) == 7 * 4 + 64 && sizeof(AnswerMessage) == 4 * 4 + 64);
+static_assert(sizeof(Transcript) == 16 + 8 * 4 + 4 * 32); // no padding, whose bytes would be anything
+
+template <typename Message> Message messageOf(const std::vector<std::byte> &bytes) {
+  Message message;
+  std::memcpy(&message, bytes.data(), sizeof message);
+  return message;
+}
+
+} // namespace
+
+Digest digestOf(const std::string &text) {
+  Digest digest;
+  crypto_hash_sha256(reinterpret_cast<unsigned char *>(digest.data()),
+                     reinterpret_cast<const unsigned char *>(text.data()), text.size());
+  return digest;
+}
+
+Greeting Greeting::asJoiner(const SecretKey &key, const Self &self, int32_t peer, int32_t lane, uint16_t port) {
+  Greeting greeting(key, self);
+  greeting.isJoiner = true;
+  greeting.due = Due::Answer;
+  greeting.theirs = peer, greeting.laneOfBoth = lane, greeting.portOfJoiner = port;
+  randombytes_buf(greeting.mine.data(), greeting.mine.size());
+  HelloMessage hello{magicWord, protocolVersion, self.rank, peer, lane, self.size, port, self.plan, greeting.mine};
+  greeting.put(&hello, sizeof hello);
+  return greeting;
+}
+
+Greeting Greeting::asListener(const SecretKey &key, const Self &self) {
+  Greeting greeting(key, self);
+  greeting.due = Due::Hello;
+  randombytes_buf(greeting.mine.data(), greeting.mine.size());
+  return greeting;
+}
+
+void Greeting::put(const void *data, size_t bytes) {
+  const auto *from = static_cast<const std::byte *>(data);
+  out.insert(out.end(), from, from + bytes);
+}
+
+size_t Greeting::wanted() const {
+  switch (due) {
+  case Due::Hello:
+    return sizeof(HelloMessage) - in.size();
+  case Due::Answer:
+    return sizeof(AnswerMessage) - in.size();
+  case Due::Proof:
+    return sizeof(ProofMessage) - in.size();
+  case Due::Verdict:
+    return sizeof(VerdictMessage) - in.size();
+  case Due::Nothing:
+    break;
+  }
+  return 0;
+}
+
+void Greeting::take(std::span<const std::byte> bytes) {
+  in.insert(in.end(), bytes.begin(), bytes.end());
+  if (in.size() >= sizeof magicWord && messageOf<uint32_t>(in) != magicWord) return end(State::Broken, Refusal::None);
+  if (at != State::Open || wanted() > 0) return;
+  switch (due) {
+  case Due::Hello:
+    takeHello();
+    break;
+  case Due::Answer:
+    takeAnswer();
+    break;
+  case Due::Proof:
+    takeProof();
+    break;
+  case Due::Verdict:
+    takeVerdict();
+    break;
+  case Due::Nothing:
+    break;
+  }
+  in.clear();
+}
+
+Greeting::Mac Greeting::macOf(bool ofJoiner) const {
+  Transcript over;
+  over.ofJoiner = ofJoiner ? 1 : 0;
+  over.joiner = isJoiner ? self.rank : theirs, over.listener = isJoiner ? theirs : self.rank;
+  over.sizeOfJoiner = isJoiner ? self.size : theirSize, over.sizeOfListener = isJoiner ? theirSize : self.size;
+  over.lane = laneOfBoth, over.port = portOfJoiner;
+  over.planOfJoiner = isJoiner ? self.plan : theirPlan, over.planOfListener = isJoiner ? theirPlan : self.plan;
+  over.nonceOfJoiner = isJoiner ? mine : other, over.nonceOfListener = isJoiner ? other : mine;
+  Mac mac;
+  static_assert(sizeof(Mac) == crypto_auth_hmacsha256_BYTES && sizeof(SecretKey) == crypto_auth_hmacsha256_KEYBYTES);
+  crypto_auth_hmacsha256(reinterpret_cast<unsigned char *>(mac.data()), reinterpret_cast<const unsigned char *>(&over),
+                         sizeof over, reinterpret_cast<const unsigned char *>(key.data()));
+  return mac;
+}
+
+void Greeting::takeHello() {
+  auto hello = messageOf<HelloMessage>(in);
+  if (hello.version != protocolVersion || hello.peer != self.rank || hello.rank < 0 || hello.rank == self.rank ||
+      hello.lane < 0 || hello.port > 65535)
+    return end(State::Broken, Refusal::None);
+  theirs = hello.rank, laneOfBoth = hello.lane, theirSize = hello.size, theirPlan = hello.plan, other = hello.nonce;
+  portOfJoiner = static_cast<uint16_t>(hello.port);
+  AnswerMessage answer{magicWord, protocolVersion, self.rank, self.size, self.plan, mine};
+  put(&answer, sizeof answer);
+  due = Due::Proof;
+}
+
+void Greeting::takeAnswer() {
+  auto answer = messageOf<AnswerMessage>(in);
+  // The nonce that this side sent would make its own proof the other side's.
+  if (answer.version != protocolVersion || answer.rank != theirs || answer.nonce == mine)
+    return end(State::Broken, Refusal::None);
+  theirSize = answer.size, theirPlan = answer.plan, other = answer.nonce;
+  ProofMessage proof{magicWord, macOf(true)};
+  put(&proof, sizeof proof);
+  due = Due::Verdict;
+}
+
+Greeting::Refusal Greeting::misfit() const {
+  if (theirPlan != self.plan) return Refusal::Plan;
+  if (theirSize != self.size || theirs >= self.size) return Refusal::Size;
+  return taken ? Refusal::Taken : Refusal::None;
+}
+
+void Greeting::takeProof() {
+  Mac wantedMac = macOf(true);
+  auto proof = messageOf<ProofMessage>(in);
+  proved = sodium_memcmp(proof.mac.data(), wantedMac.data(), wantedMac.size()) == 0;
+  Refusal refusal = proved ? misfit() : Refusal::Secret;
+  VerdictMessage verdict{magicWord, static_cast<uint32_t>(refusal), refusal == Refusal::None ? macOf(false) : Mac{}};
+  put(&verdict, sizeof verdict);
+  end(refusal == Refusal::None ? State::Met : State::Refused, refusal);
+}
+
+void Greeting::takeVerdict() {
+  auto verdict = messageOf<VerdictMessage>(in);
+  if (verdict.refusal > static_cast<uint32_t>(Refusal::Taken)) return end(State::Broken, Refusal::None);
+  if (verdict.refusal != 0) return end(State::Refused, static_cast<Refusal>(verdict.refusal));
+  Mac wantedMac = macOf(false);
+  proved = sodium_memcmp(verdict.mac.data(), wantedMac.data(), wantedMac.size()) == 0;
+  if (!proved) return end(State::Refused, Refusal::Secret);
+  Refusal refusal = misfit();
+  end(refusal == Refusal::None ? State::Met : State::Refused, refusal);
+}
+
+void Greeting::end(State state, Refusal refusal) { at = state, why = refusal, due = Due::Nothing; }
+
+std::string text(Greeting::Refusal refusal) {
+  switch (refusal) {
+  case Greeting::Refusal::Secret:
+    return "their secrets differ (CLEAVE_SECRET, --secret-file)";
+  case Greeting::Refusal::Plan:
+    return "the processes of this run were given different plans";
+  case Greeting::Refusal::Size:
+    return "they count different numbers of processes (WORLD_SIZE)";
+  case Greeting::Refusal::Taken:
+    return "another process has this rank (RANK)";
+  case Greeting::Refusal::None:
+    break;
+  }
+  return "no reason is given";
+}
+
+} // namespace cleave::runtime::tcp
