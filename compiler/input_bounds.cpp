@@ -66,7 +66,7 @@ struct Uses {
 IndexRange indexRange(BlockArgument argument, bool isLabel) {
   Uses uses;
   SmallVector<std::pair<Value, bool>> pending{{argument, true}};
-  llvm::SmallDenseSet<std::pair<Value, bool>> seen;
+  llvm::SmallDenseSet<std::pair<Value, unsigned>> seen;
   while (!pending.empty()) {
     auto [value, isWhole] = pending.pop_back_val();
     if (!seen.insert({value, isWhole}).second) continue;

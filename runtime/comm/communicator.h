@@ -23,6 +23,11 @@
 
 namespace cleave::runtime {
 
+struct Letter {
+  int to = 0;
+  std::string bytes;
+};
+
 class Fabric {
 public:
   virtual ~Fabric() = default;
@@ -43,6 +48,13 @@ public:
   virtual Result<bool> agree(uint64_t digest) = 0;
   // The largest of all processes' numbers. Error: a process does not answer within so many seconds.
   virtual Result<uint64_t> largest(uint64_t mine, double) { return mine; }
+  // Sends letters to other processes and receives one from each of `from`, in that order; the others mean the same.
+  // Error: a process does not answer within so many seconds.
+  virtual Result<std::vector<std::string>> swap(std::span<const Letter>, std::span<const int> from, double) {
+    return std::vector<std::string>(from.size());
+  }
+  // Where the processes are, by rank, as others reach them; empty: there is one, or MPI knows.
+  virtual std::vector<std::string> hosts() const { return {}; }
   // The bytes of the first process, on all of them.
   virtual Status share(std::span<std::byte> bytes) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.

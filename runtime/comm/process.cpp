@@ -287,6 +287,31 @@ Result<uint64_t> ProcessFabric::largest(uint64_t mine, double seconds) {
   return mine;
 }
 
+Result<std::vector<std::string>> ProcessFabric::swap(std::span<const Letter> letters, std::span<const int> from,
+                                                     double seconds) {
+  const Patience patience(flag, seconds);
+  std::vector<int64_t> sizes, theirs(from.size());
+  for (const Letter &letter : letters) sizes.push_back(static_cast<int64_t>(letter.bytes.size()));
+  std::vector<Piece> sends, receives;
+  for (size_t i = 0; i < letters.size(); ++i)
+    sends.push_back({letters[i].to, reinterpret_cast<std::byte *>(&sizes[i]), sizeof sizes[i]});
+  for (size_t i = 0; i < from.size(); ++i)
+    receives.push_back({from[i], reinterpret_cast<std::byte *>(&theirs[i]), sizeof theirs[i]});
+  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
+  std::vector<std::string> received(from.size());
+  sends.clear(), receives.clear();
+  for (const Letter &letter : letters) // a sent piece is only read
+    if (!letter.bytes.empty())
+      sends.push_back({letter.to, reinterpret_cast<std::byte *>(const_cast<char *>(letter.bytes.data())),
+                       static_cast<int64_t>(letter.bytes.size())});
+  for (size_t i = 0; i < from.size(); ++i) {
+    received[i].resize(static_cast<size_t>(theirs[i]));
+    if (theirs[i] > 0) receives.push_back({from[i], reinterpret_cast<std::byte *>(received[i].data()), theirs[i]});
+  }
+  CLEAVE_RETURN_IF_ERROR(transport->exchange(Transport::controlLane, 0, sends, receives, patience));
+  return received;
+}
+
 Status ProcessFabric::share(std::span<std::byte> bytes) {
   std::vector<Piece> sends, receives;
   auto count = static_cast<int64_t>(bytes.size());

@@ -26,6 +26,9 @@ public:
   Status barrier(double seconds) override;
   Result<bool> agree(uint64_t digest) override;
   Result<uint64_t> largest(uint64_t mine, double seconds) override;
+  Result<std::vector<std::string>> swap(std::span<const Letter> letters, std::span<const int> from,
+                                        double seconds) override;
+  std::vector<std::string> hosts() const override { return transport->hosts(); }
   Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
   int64_t lostProcess() override { return transport->lostPeer(); }

@@ -43,6 +43,13 @@ public:
     }
     return -1;
   }
+  std::vector<std::string> hosts() const override {
+    std::vector<std::string> all;
+    for (int peer = 0; peer < count; ++peer)
+      all.push_back(peer == self ? tcp::ownAddress(sockets[controlLane][self == 0 ? 1 : 0]).host()
+                                 : tcp::peerAddress(sockets[controlLane][static_cast<size_t>(peer)]).host());
+    return all;
+  }
   void abort(const std::string &, int) override {
     for (auto &lane : sockets)
       for (int socket : lane)

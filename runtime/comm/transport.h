@@ -63,6 +63,8 @@ public:
   virtual void endMail(std::span<MailRoute>) {}
   // Ends the other processes as far as the transport can. Prints the message and does not return if that ends this one.
   virtual void abort(const std::string &message, int exitStatus) = 0;
+  // Where the ranks are, as others reach them; empty: MPI knows.
+  virtual std::vector<std::string> hosts() const { return {}; }
   // A rank whose connection has ended, without waiting; -1: none, or the transport ends this process by itself then.
   virtual int lostPeer() { return -1; }
 };

@@ -26,8 +26,8 @@ StateSaver::~StateSaver() {
 Status StateSaver::prepare(bool goesOn, bool overwrite) {
   Status status;
   if (isFirst())
-    status = prepareSnapshotFolder(
-        options.folder, {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep.newest});
+    status = prepareSnapshotFolder(options.folder,
+                                   {.goesOn = goesOn, .overwrite = overwrite, .bytes = bytes, .keep = options.keep});
   if (status && goesOn) best = bestLossIn(options.folder);
   return status;
 }

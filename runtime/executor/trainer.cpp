@@ -1,6 +1,7 @@
 #include "runtime/executor/trainer.h"
 #include "runtime/comm/open_fabric.h"
 #include "runtime/executor/metrics_file.h"
+#include "runtime/executor/mirror.h"
 #include "runtime/executor/schedule.h"
 #include "runtime/executor/state_saver.h"
 #include "runtime/executor/step_data.h"
@@ -47,17 +48,20 @@ public:
 private:
   // Whether a step's last backwards and the next one's first forwards run at the same time: nothing else comes between.
   bool runsIntoNext(int64_t step) const {
-    return toTheEnd && runsOn(source) && step + 1 < total && !isSnapshotDue(step + 1) &&
+    return toTheEnd && runsOn(source) && step + 1 < total && !isSnapshotDue(step + 1) && !isMirrorDue(step + 1) &&
            !data->isEvaluationDue(step + 1);
   }
   Status beginStep(int64_t step);
   Status loadParameters();
   Status openState();
-  Status resume();
+  Result<std::unique_ptr<Snapshot>> newestState(bool goesOn);
+  Status resume(const Snapshot &saved);
   bool isSnapshotDue(int64_t step) const { // after so many steps
     return saver && (step == total || (options.snapshotEvery > 0 && step % options.snapshotEvery == 0));
   }
+  bool isMirrorDue(int64_t step) const { return mirror && step < total && step % options.mirrorEvery == 0; }
   Status save(std::optional<double> evalLoss);
+  Status keepInMemory();
   bool isBest(const StepMetrics &step) const;
   void tell(const StepMetrics &step);
   Status writeRecords();
@@ -70,6 +74,7 @@ private:
   std::unique_ptr<Executor> engine;
   std::unique_ptr<StepData> data;
   std::unique_ptr<StateSaver> saver; // null without a folder of snapshots
+  std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
   MetricsFile metricsFile;
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
@@ -106,21 +111,46 @@ Status PlanTrainer::open() {
 
 // Begins at the model's weights or at a snapshot.
 Status PlanTrainer::openState() {
-  if (options.snapshots.empty()) {
-    if (options.resume) return inputError("--resume needs --snapshot DIR: the folder to resume from");
-    return loadParameters();
-  }
+  const bool hasFolder = !options.snapshots.empty();
+  if (options.resume && !hasFolder && options.mirrorEvery == 0)
+    return inputError("--resume needs --snapshot DIR: the folder to resume from");
   if (options.keep.best && !data->evaluates())
     return inputError("--keep-best needs an evaluation: the recipe has no `eval`");
-  const bool resumed = options.resume && !isFreshSnapshotFolder(options.snapshots);
-  saver = std::make_unique<StateSaver>(source, *engine,
-                                       SaveOptions{options.snapshots, options.keep, options.stepTimeout,
-                                                   [this](const std::string &text) { warn(text); }});
-  CLEAVE_RETURN_IF_ERROR(saver->prepare(resumed, options.overwrite));
-  CLEAVE_RETURN_IF_ERROR(resumed ? resume() : loadParameters());
-  if (resumed) note(fmt::format("resumed from step {} in {}", done, options.snapshots));
+  const bool goesOn = hasFolder && options.resume && !isFreshSnapshotFolder(options.snapshots);
+  if (hasFolder) {
+    saver = std::make_unique<StateSaver>(source, *engine,
+                                         SaveOptions{options.snapshots, options.keep, options.stepTimeout,
+                                                     [this](const std::string &text) { warn(text); }});
+    CLEAVE_RETURN_IF_ERROR(saver->prepare(goesOn, options.overwrite));
+  }
+  if (!options.runFolder.empty())
+    CLEAVE_RETURN_IF_ERROR(Mirror::noteHosts(options.runFolder, engine->fabric().hosts()));
+  if (options.mirrorEvery > 0)
+    mirror = std::make_unique<Mirror>(source, *engine, options.runFolder, options.stepTimeout);
+  Result<std::unique_ptr<Snapshot>> newest = newestState(goesOn);
+  if (!newest) return newest.status();
+  CLEAVE_RETURN_IF_ERROR(*newest ? resume(**newest) : loadParameters());
+  if (*newest) note(fmt::format("resumed from step {} in {}", done, (*newest)->path()));
   if (total > 0 && done >= total) note(fmt::format("nothing to do: step {} is the last", total));
   return Status::ok();
+}
+
+// Of the snapshots and of what the processes have in memory; null: neither is there.
+Result<std::unique_ptr<Snapshot>> PlanTrainer::newestState(bool goesOn) {
+  std::unique_ptr<Snapshot> newest;
+  if (goesOn) {
+    Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(options.snapshots);
+    if (!opened) return opened.status();
+    newest = std::move(*opened);
+  }
+  if (!mirror || !options.resume) return newest;
+  Result<std::string> kept = mirror->collect();
+  if (!kept) return kept.status();
+  if (kept->empty()) return newest;
+  Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(*kept);
+  if (!opened) return opened.status();
+  if (!newest || (*opened)->manifest().step > newest->manifest().step) newest = std::move(*opened);
+  return newest;
 }
 
 void PlanTrainer::note(const std::string &text) const {
@@ -149,10 +179,7 @@ Result<int64_t> skippedBefore(const Snapshot &saved) {
   return std::llround(count);
 }
 
-Status PlanTrainer::resume() {
-  Result<std::unique_ptr<Snapshot>> opened = Snapshot::open(options.snapshots);
-  if (!opened) return opened.status();
-  const Snapshot &saved = **opened;
+Status PlanTrainer::resume(const Snapshot &saved) {
   CLEAVE_RETURN_IF_ERROR(checkResumes(saved, source));
   WeightReader weights(source, options.model);
   for (int64_t device : engine->devices())
@@ -176,6 +203,12 @@ Status PlanTrainer::resume() {
 
 Status PlanTrainer::save(std::optional<double> evalLoss) {
   return saver->save({.step = done, .sampler = data->before(done), .evalLoss = evalLoss});
+}
+
+Status PlanTrainer::keepInMemory() {
+  SnapshotManifest manifest = manifestOf(source);
+  manifest.step = done, manifest.sampler = data->before(done);
+  return mirror->keep(std::move(manifest));
 }
 
 Status PlanTrainer::snapshot() {
@@ -261,9 +294,12 @@ Status PlanTrainer::runToTheEnd() {
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
+    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(keepInMemory());
     if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());
+  // Nobody leaves while another may still ask it something.
+  CLEAVE_RETURN_IF_ERROR(engine->fabric().barrier(options.stepTimeout));
   CLEAVE_RETURN_IF_ERROR(writeRecords());
   if (done == wanted) return Status::ok();
   return {ErrorKind::Stopped,

@@ -50,6 +50,8 @@ void copyCommon(const Shard &common, const Shard &stored, const std::byte *from,
   }
 }
 
+} // namespace
+
 bool parseBegin(const std::string &text, size_t rank, std::vector<int64_t> &begin) {
   const char *at = text.c_str();
   for (size_t i = 0; i < rank; ++i) {
@@ -60,8 +62,6 @@ bool parseBegin(const std::string &text, size_t rank, std::vector<int64_t> &begi
   }
   return *at == '\0';
 }
-
-} // namespace
 
 std::string planFingerprint(const plan::Plan &plan) {
   plan::Plan same = plan;
@@ -150,6 +150,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, Snapsh
   snapshot->where = path;
   snapshot->content = std::move(manifest);
   for (int64_t rank = 0; rank < snapshot->content.ranks; ++rank) {
+    if (snapshot->content.fileBytes[static_cast<size_t>(rank)] < 0) continue;
     std::string file = (fs::path(path) / rankFileName(rank)).string();
     Result<std::unique_ptr<SafetensorsFile>> opened = SafetensorsFile::open(file);
     if (!opened) return opened.status();

@@ -100,6 +100,14 @@ struct CommitPatience {
   std::function<bool()> isAborted = {};
 };
 
+// The parts of a snapshot's folder. Of `fileBytes`, -1 stands for a rank's file that lies elsewhere.
+Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes);
+Status writeManifest(const std::string &folder, const SnapshotManifest &manifest);
+// Error: there is none, it is damaged; with `checkFiles` a file that is missing or cut off, too.
+Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles = true);
+// Where a box of so many dimensions begins, as a rank file's metadata says it: "0,64". False: it says something else.
+bool parseBegin(const std::string &text, size_t rank, std::vector<int64_t> &begin);
+
 class SnapshotWriter {
 public:
   SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep = {});

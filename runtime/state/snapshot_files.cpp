@@ -83,7 +83,32 @@ plan::DType dtypeOf(const std::string &text) {
   return plan::DTYPE_INVALID;
 }
 
-Result<SnapshotManifest> readManifest(const fs::path &path) {
+// Out of sight first, so that a crash never leaves half a snapshot under its name.
+void removeSnapshot(const fs::path &path) {
+  fs::path hidden = path.parent_path() / ("." + path.filename().string() + ".removed");
+  std::error_code failure;
+  fs::rename(path, hidden, failure);
+  fs::remove_all(failure ? path : hidden, failure);
+}
+
+// What crashes left: snapshots that were being written or removed.
+void removeLeftovers(const fs::path &folder) {
+  std::error_code failure;
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
+    std::string file = entry.path().filename().string();
+    if (file.starts_with(".step-") && (file.ends_with(".partial") || file.ends_with(".removed")))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path &leftover : leftovers) fs::remove_all(leftover, failure);
+}
+
+} // namespace
+
+std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
+
+Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles) {
+  const fs::path path = folder;
   std::ifstream file(path / "manifest.json", std::ios::binary);
   if (!file) return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
   Json json = Json::parse(file, nullptr, false);
@@ -121,7 +146,8 @@ Result<SnapshotManifest> readManifest(const fs::path &path) {
   }
   if (static_cast<size_t>(manifest.ranks) != manifest.fileBytes.size())
     return inputError(path.string() + ": its manifest.json is damaged: file_bytes");
-  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+  for (int64_t rank = 0; checkFiles && rank < manifest.ranks; ++rank) {
+    if (manifest.fileBytes[static_cast<size_t>(rank)] < 0) continue;
     std::error_code failure;
     fs::path part = path / rankFileName(rank);
     auto size = fs::file_size(part, failure);
@@ -131,31 +157,7 @@ Result<SnapshotManifest> readManifest(const fs::path &path) {
   return manifest;
 }
 
-// Out of sight first, so that a crash never leaves half a snapshot under its name.
-void removeSnapshot(const fs::path &path) {
-  fs::path hidden = path.parent_path() / ("." + path.filename().string() + ".removed");
-  std::error_code failure;
-  fs::rename(path, hidden, failure);
-  fs::remove_all(failure ? path : hidden, failure);
-}
-
-// What crashes left: snapshots that were being written or removed.
-void removeLeftovers(const fs::path &folder) {
-  std::error_code failure;
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
-    std::string file = entry.path().filename().string();
-    if (file.starts_with(".step-") && (file.ends_with(".partial") || file.ends_with(".removed")))
-      leftovers.push_back(entry.path());
-  }
-  for (const fs::path &leftover : leftovers) fs::remove_all(leftover, failure);
-}
-
-} // namespace
-
-std::string rankFileName(int64_t rank) { return fmt::format("rank-{:04}.safetensors", rank); }
-
-std::string failedFileName(int64_t rank) { return fmt::format("rank-{:04}.failed", rank); }
+static std::string failedFileName(int64_t rank) { return fmt::format("rank-{:04}.failed", rank); }
 
 SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest, KeptSnapshots keep)
     : folder(std::move(folder)), name(fmt::format("step-{:08}", manifest.step)), manifest(std::move(manifest)),
@@ -163,7 +165,7 @@ SnapshotWriter::SnapshotWriter(std::string folder, SnapshotManifest manifest, Ke
 
 std::string SnapshotWriter::partial() const { return (fs::path(folder) / ("." + name + ".partial")).string(); }
 
-Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
+Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes) {
   std::vector<TensorView> tensors;
   std::map<std::string, std::string> begins;
   for (const HeldBox &held : boxes) {
@@ -171,10 +173,19 @@ Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
     tensors.push_back({tensor, held.parameter->dtype(), held.box.size, held.bytes});
     begins[tensor] = fmt::format("{}", fmt::join(held.box.begin, ","));
   }
+  return writeSafetensors((fs::path(folder) / rankFileName(rank)).string(), tensors, begins);
+}
+
+Status writeManifest(const std::string &folder, const SnapshotManifest &manifest) {
+  std::string text = toJson(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return writeFileAtomically(text, (fs::path(folder) / "manifest.json").string());
+}
+
+Status SnapshotWriter::writeRank(int64_t rank, std::span<const HeldBox> boxes) {
   std::error_code failure;
   fs::create_directories(partial(), failure);
   if (failure) return systemError(partial(), "cannot be made", failure.value());
-  Status written = writeSafetensors((fs::path(partial()) / rankFileName(rank)).string(), tensors, begins);
+  Status written = writeRankFile(partial(), rank, boxes);
   // The mark is a new name at least: a full disk takes it without its text.
   if (!written) std::ofstream(fs::path(partial()) / failedFileName(rank)) << written.message();
   return written;
@@ -218,8 +229,7 @@ Status SnapshotWriter::commit(const CommitPatience &patience) {
                                      rank, why.empty() ? "" : ": ", why));
     manifest.fileBytes.push_back(static_cast<int64_t>(size));
   }
-  std::string text = toJson(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (missing) missing = writeFileAtomically(text, (fs::path(partial()) / "manifest.json").string());
+  if (missing) missing = writeManifest(partial(), manifest);
   if (missing) missing = syncFolder(partial());
   if (!missing) {
     fs::remove_all(partial(), failure); // its bytes may be those that the disk lacks
@@ -298,10 +308,10 @@ Status prepareSnapshotFolder(const std::string &path, const SnapshotFolderUse &u
   if (!fs::create_directory(probe, failure)) return systemError(path, "cannot be written", failure.value());
   fs::remove(probe, failure);
   const fs::space_info space = fs::space(path, failure);
-  // Those that stay, and the new one beside them until it is whole.
+  // Those that stay, and the new one beside them until it is whole; of a run's first ones no more than two.
   const auto kept = static_cast<size_t>(std::max<int64_t>(1, use.keep.newest)) + (use.keep.best ? 1 : 0);
   const size_t held = std::min(snapshotsIn(path).size(), kept);
-  const auto needed = static_cast<uintmax_t>(use.bytes) * (kept + 1 - held);
+  const auto needed = static_cast<uintmax_t>(use.bytes) * std::min<size_t>(2, kept + 1 - held);
   if (!failure && space.available < needed)
     return inputError(fmt::format("{}: {:.1f} GiB are free, and the run's snapshots need {:.1f} GiB ({:.1f} GiB each)",
                                   path, double(space.available) / (1 << 30), double(needed) / (1 << 30),

@@ -1,5 +1,7 @@
 // cleave run X.plan: train.
 #include "runtime/comm/launch.h"
+#include "runtime/comm/tcp/roll_call.h"
+#include "runtime/executor/mirror.h"
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/plan_file.h"
@@ -8,8 +10,10 @@
 #include "tools/cleave/restarts.h"
 #include "tools/cleave/stop_signals.h"
 #include <csignal>
+#include <cstdlib>
 #include <fmt/core.h>
 #include <memory>
+#include <tuple>
 #include <unistd.h>
 
 namespace cleave::tool {
@@ -81,21 +85,70 @@ int train(RunOptions &options) {
   return status ? 0 : fail(status);
 }
 
-int runPlan(RunOptions &options) {
-  for (auto [flag, given] :
-       {std::pair{"--resume", options.train.resume}, std::pair{"--max-restarts", options.maxRestarts > 0},
-        std::pair{"--keep-best", options.train.keep.best}})
-    if (given && options.train.snapshots.empty())
-      return fail(Status(ErrorKind::Usage, fmt::format("{} wants --snapshot DIR, the folder to resume from", flag)));
+// Before an attempt after the first, the ranks that are left take new numbers.
+Status callRoll(const RunOptions &options, int attempt) {
+  Result<runtime::Launch> launch = runtime::readLaunch();
+  if (!launch) return launch.status();
+  Result<runtime::Network> network = runtime::readNetwork(options.train.network);
+  if (!network) return network.status();
+  const std::vector<std::string> hosts = runtime::Mirror::notedHosts(options.train.runFolder);
+  if (static_cast<int>(hosts.size()) != launch->size) return Status::ok(); // they have not met yet: all come again
+  launch->port += attempt - 1; // two ports an attempt: of the roll call, and of the run
+  Result<runtime::Launch> left = runtime::tcp::rollCall(*launch, *network, hosts, 2);
+  if (!left) return left.status();
+  auto tell = [](const char *name, const std::string &value) { ::setenv(name, value.c_str(), 1); };
+  tell("RANK", std::to_string(left->rank)), tell("WORLD_SIZE", std::to_string(left->size));
+  tell("LOCAL_WORLD_SIZE", std::to_string(left->localSize));
+  tell("MASTER_ADDR", left->host), tell("MASTER_PORT", std::to_string(left->port));
+  ::unsetenv("CLEAVE_ATTEMPT"), ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (left->size < launch->size && left->rank == 0)
+    fmt::print(stderr, "cleave: {} of {} processes are left and go on\n", left->size, launch->size);
+  return Status::ok();
+}
+
+// Where this process keeps what its next attempt needs. Error: a launcher under which there is none.
+Status openRunFolder(RunOptions &options) {
+  Result<runtime::Launch> launch = runtime::readLaunch();
+  if (!launch) return launch.status();
+  if (launch->kind != runtime::Launch::Kind::Tcp) {
+    if (options.train.mirrorEvery == 0) return Status::ok();
+    return {ErrorKind::Usage, "--mirror keeps the state in the memory of several processes: start one a device with "
+                              "srun or torchrun (MPI ends all when one dies)"};
+  }
+  options.train.runFolder = runtime::Mirror::folderOf(*launch);
+  if (!options.train.resume) runtime::Mirror::remove(options.train.runFolder);
+  return Status::ok();
+}
+
+int runAttempts(RunOptions &options) {
   if (options.maxRestarts == 0) return train(options);
-  if (Result<runtime::Launch> launch = runtime::readLaunch(); launch && launch->kind == runtime::Launch::Kind::Mpi)
+  return runWithRestarts(options.maxRestarts, [&](int attempt) {
+    if (attempt > 0) options.train.resume = true, options.train.overwrite = false;
+    if (attempt > 0 && options.elastic && !options.train.runFolder.empty())
+      if (Status left = callRoll(options, attempt); !left) return fail(left);
+    return train(options);
+  });
+}
+
+int runPlan(RunOptions &options) {
+  const bool hasState = !options.train.snapshots.empty() || options.train.mirrorEvery > 0;
+  for (auto [flag, given, isMissing] :
+       {std::tuple{"--resume", options.train.resume, !hasState},
+        std::tuple{"--max-restarts", options.maxRestarts > 0, !hasState},
+        std::tuple{"--keep-best", options.train.keep.best, options.train.snapshots.empty()}})
+    if (given && isMissing)
+      return fail(Status(ErrorKind::Usage, fmt::format("{} wants --snapshot DIR, the folder to resume from", flag)));
+  Result<runtime::Launch> launch = runtime::readLaunch();
+  if (options.maxRestarts > 0 && launch && launch->kind == runtime::Launch::Kind::Mpi)
     return fail(Status(ErrorKind::Usage,
                        "--max-restarts: MPI ends all ranks when one dies, and none can join it again; "
                        "start the ranks with srun or torchrun, or start mpirun again with --resume"));
-  return runWithRestarts(options.maxRestarts, [&](int attempt) {
-    if (attempt > 0) options.train.resume = true, options.train.overwrite = false;
-    return train(options);
-  });
+  if (options.maxRestarts > 0 || options.train.mirrorEvery > 0)
+    if (Status opened = openRunFolder(options); !opened) return fail(opened);
+  const int status = runAttempts(options);
+  if ((status == 0 || status == static_cast<int>(ErrorKind::Stopped)) && !options.train.runFolder.empty())
+    runtime::Mirror::removeRun(options.train.runFolder);
+  return status;
 }
 
 } // namespace
@@ -124,7 +177,11 @@ void addRun(CLI::App &app, int &status) {
                    "when the run fails, go on from the newest snapshot so often")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--elastic", options->elastic,
-                    "compile the plan anew when another number of processes was started than it has devices");
+                    "compile the plan anew when another number of processes was started, or is left, than it has "
+                    "devices");
+  command->add_flag("--mirror{1}", train.mirrorEvery,
+                    "after every step, or with --mirror=N every N steps, keep the state in two processes' memory: with "
+                    "--elastic and --max-restarts the others go on without a disk when one is lost");
   command->add_option("--trace", train.trace, "Chrome/Perfetto trace of the first steps");
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
   command

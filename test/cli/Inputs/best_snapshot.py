@@ -1,16 +1,23 @@
-"""Sees that a folder keeps the snapshots of the given steps and that of the lowest evaluation's, to which `best` leads.
+"""Sees that a folder keeps the newest snapshots and that of the lowest evaluation's, to which `best` leads.
 
-    best_snapshot.py METRICS FOLDER STEP...
+    best_snapshot.py METRICS FOLDER EVERY KEPT    written every so many steps and after each best evaluation
 """
 import json
 import pathlib
 import sys
 
-folder, steps = pathlib.Path(sys.argv[2]), {int(step) for step in sys.argv[3:]}
+folder, every, count = pathlib.Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 with open(sys.argv[1]) as lines:
-    evaluated = [(entry["eval_loss"], entry["step"]) for entry in map(json.loads, lines) if "eval_loss" in entry]
-loss, best = min(evaluated)
+    entries = [json.loads(line) for line in lines]
+best, written = None, []
+for entry in entries:
+    is_best = "eval_loss" in entry and (best is None or entry["eval_loss"] < best["eval_loss"])
+    if is_best:
+        best = entry
+    if is_best or entry["step"] % every == 0:
+        written.append(entry["step"])
+wanted = {*written[-count:], best["step"]}
 kept = {int(path.name[5:]) for path in folder.glob("step-*")}
 linked = json.loads((folder / "best" / "manifest.json").read_text())
-if kept != steps | {best} or linked["step"] != best or linked["eval_loss"] != loss:
-    sys.exit(f"kept {sorted(kept)}, best is {linked['step']} ({linked['eval_loss']}); it should be {best} ({loss})")
+if kept != wanted or linked["step"] != best["step"] or linked["eval_loss"] != best["eval_loss"] or len(kept) < count:
+    sys.exit(f"kept {sorted(kept)}, best is {linked['step']}; it should be {sorted(wanted)} and {best['step']}")

@@ -281,7 +281,8 @@ TEST_F(StateTest, SoManyAreKeptAndTheBest) {
   std::vector<std::string> left;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder))
     left.push_back(entry.path().filename().string());
-  EXPECT_THAT(left, UnorderedElementsAre("best", "step-00000002", "step-00000004", "step-00000005", "step-00000006"));
+  EXPECT_THAT(
+      left, testing::UnorderedElementsAre("best", "step-00000002", "step-00000004", "step-00000005", "step-00000006"));
   EXPECT_EQ(fs::read_symlink(folder / "best"), "step-00000002");
   EXPECT_EQ(bestLossIn(folder.string()), 2.0);
   auto best = Snapshot::open((folder / "best").string());

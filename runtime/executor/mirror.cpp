@@ -1,0 +1,315 @@
+#include "runtime/executor/mirror.h"
+#include "runtime/plan/mapped_file.h"
+#include "runtime/plan/plan_file.h"
+#include "runtime/state/safetensors.h"
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace cleave::runtime {
+namespace {
+
+constexpr size_t keptSteps = 2;
+constexpr int64_t manifestFile = -1; // among the numbers of ranks whose files a folder has
+
+std::string fileName(int64_t file) { return file == manifestFile ? "manifest.json" : rankFileName(file); }
+
+// [[name, begin, size], ...] of a rank's file.
+Json boxesOf(const SafetensorsFile &file) {
+  Json boxes = Json::array();
+  for (const auto &[name, view] : file.tensors()) {
+    std::vector<int64_t> begin;
+    if (auto text = file.metadata().find(name); text != file.metadata().end())
+      if (!parseBegin(text->second, view.shape.size(), begin)) begin.clear();
+    boxes.push_back({name, begin, view.shape});
+  }
+  return boxes;
+}
+
+bool meet(const Shard &a, const std::vector<int64_t> &begin, const std::vector<int64_t> &size) {
+  if (begin.size() != a.begin.size() || size.size() != begin.size()) return false;
+  for (size_t i = 0; i < begin.size(); ++i)
+    if (begin[i] >= a.begin[i] + a.size[i] || a.begin[i] >= begin[i] + size[i]) return false;
+  return true;
+}
+
+void appendNumber(std::string &text, int64_t number) { text.append(reinterpret_cast<const char *>(&number), 8); }
+
+int64_t takeNumber(std::string_view &text) {
+  int64_t number = 0;
+  if (text.size() < 8) return -2;
+  std::memcpy(&number, text.data(), 8);
+  text.remove_prefix(8);
+  return number;
+}
+
+} // namespace
+
+Mirror::Mirror(const plan::Plan &plan, Executor &executor, std::string folder, double seconds)
+    : source(plan), engine(executor), folder(std::move(folder)), seconds(seconds),
+      self(static_cast<int>(engine.devices().front())), processes(static_cast<int>(engine.mesh().numDevices())) {}
+
+std::string Mirror::folderOf(const Launch &launch) {
+  return fmt::format("/dev/shm/cleave-{}-{}-{}/{}", ::getuid(), launch.host, launch.port, launch.rank);
+}
+
+void Mirror::remove(const std::string &folder) {
+  std::error_code failure;
+  fs::remove_all(folder, failure);
+}
+
+void Mirror::removeRun(const std::string &folder) {
+  std::error_code failure;
+  fs::remove_all(fs::path(folder).parent_path(), failure);
+}
+
+Status Mirror::noteHosts(const std::string &folder, const std::vector<std::string> &hosts) {
+  std::error_code failure;
+  const std::string file = folder + "/hosts";
+  if (hosts.empty() || fs::exists(file, failure)) return Status::ok();
+  fs::create_directories(folder, failure);
+  if (failure) return runError(fmt::format("{}: cannot be made: {}", folder, failure.message()));
+  fs::permissions(fs::path(folder).parent_path(), fs::perms::owner_all, failure);
+  return writeFileAtomically(fmt::format("{}\n", fmt::join(hosts, "\n")), file);
+}
+
+std::vector<std::string> Mirror::notedHosts(const std::string &folder) {
+  std::vector<std::string> hosts;
+  std::ifstream file(folder + "/hosts");
+  for (std::string host; std::getline(file, host);) hosts.push_back(host);
+  return hosts;
+}
+
+std::string Mirror::stepFolder(int64_t step, bool isPartial) const {
+  return fmt::format("{}/{}step-{:08}{}", folder, isPartial ? "." : "", step, isPartial ? ".partial" : "");
+}
+
+// Whether a process has every box of another's file, too, so that nothing need be sent.
+bool Mirror::holdsAllOf(int64_t holder, int64_t owner) const {
+  return std::ranges::all_of(source.parameters(), [&](const plan::Parameter &parameter) {
+    if (!writesBox(parameter, engine.mesh(), owner)) return true;
+    const Shard theirs = engine.shardShape(owner, parameter), own = engine.shardShape(holder, parameter);
+    return engine.holds(holder, parameter) && theirs.begin == own.begin && theirs.size == own.size;
+  });
+}
+
+// A manifest that says which ranks' files are here.
+Status noteFiles(const std::string &folder, SnapshotManifest manifest) {
+  manifest.fileBytes.clear();
+  for (int64_t rank = 0; rank < manifest.ranks; ++rank) {
+    std::error_code failure;
+    const auto size = fs::file_size(folder + "/" + rankFileName(rank), failure);
+    manifest.fileBytes.push_back(failure ? -1 : static_cast<int64_t>(size));
+  }
+  return writeManifest(folder, manifest);
+}
+
+// The file that a snapshot has of `owner`, from the bytes of this process' device.
+Status Mirror::writeFile(const std::string &into, int64_t owner) const {
+  std::vector<HeldBox> boxes;
+  std::deque<ShardBytes> held;
+  for (const plan::Parameter &parameter : source.parameters())
+    if (writesBox(parameter, engine.mesh(), owner))
+      boxes.push_back({&parameter, engine.shardShape(self, parameter),
+                       held.emplace_back(engine.shard(self, parameter, ShardAccess::Read))});
+  CLEAVE_RETURN_IF_ERROR(engine.lastFailure());
+  return writeRankFile(into, owner, boxes);
+}
+
+Status Mirror::keep(SnapshotManifest manifest) {
+  std::error_code failure;
+  const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
+  fs::remove_all(partial, failure);
+  fs::create_directories(partial, failure);
+  if (failure) return runError(fmt::format("{}: cannot be made: {}", partial, failure.message()));
+  CLEAVE_RETURN_IF_ERROR(writeFile(partial, self));
+  CLEAVE_RETURN_IF_ERROR(passOn(partial));
+  CLEAVE_RETURN_IF_ERROR(noteFiles(partial, std::move(manifest)));
+  fs::remove_all(whole, failure);
+  fs::rename(partial, whole, failure);
+  if (failure) return runError(fmt::format("{}: cannot be put in place: {}", whole, failure.message()));
+  std::vector<int64_t> steps = stepsHere();
+  for (size_t i = 0; i + keptSteps < steps.size(); ++i) fs::remove_all(stepFolder(steps[i], false), failure);
+  return Status::ok();
+}
+
+// This process' file to its neighbour, and the file of the one whose neighbour this is.
+Status Mirror::passOn(const std::string &partial) const {
+  if (processes == 1) return Status::ok();
+  const int next = (self + distance) % processes, before = (self + processes - distance) % processes;
+  std::vector<Letter> sends;
+  std::vector<int> receives;
+  if (!holdsAllOf(next, self)) {
+    Result<std::shared_ptr<MappedFile>> own = MappedFile::open(partial + "/" + rankFileName(self));
+    if (!own) return own.status();
+    sends.push_back({next, std::string((*own)->bytes())});
+  }
+  if (holdsAllOf(self, before))
+    CLEAVE_RETURN_IF_ERROR(writeFile(partial, before));
+  else
+    receives.push_back(before);
+  Result<std::vector<std::string>> received = engine.fabric().swap(sends, receives, seconds);
+  if (!received) return received.status();
+  for (const std::string &bytes : *received)
+    CLEAVE_RETURN_IF_ERROR(writeFileAtomically(bytes, partial + "/" + rankFileName(before)));
+  return Status::ok();
+}
+
+std::vector<int64_t> Mirror::stepsHere() const {
+  std::vector<int64_t> steps;
+  std::error_code failure;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, failure)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    if (name.starts_with("step-") &&
+        std::from_chars(name.data() + 5, name.data() + name.size(), step).ec == std::errc())
+      steps.push_back(step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+// By step: how many ranks' files make it whole, and the boxes of each file that is here.
+Json Mirror::inventory() const {
+  Json all = Json::object();
+  for (int64_t step : stepsHere()) {
+    const std::string where = stepFolder(step, false);
+    Result<SnapshotManifest> manifest = readManifest(where);
+    if (!manifest) continue;
+    Json &of = all[std::to_string(step)] = {{"ranks", manifest->ranks}, {"files", Json::object()}};
+    for (int64_t rank = 0; rank < manifest->ranks; ++rank) {
+      std::error_code failure;
+      if (!fs::exists(where + "/" + rankFileName(rank), failure)) continue;
+      if (auto file = SafetensorsFile::open(where + "/" + rankFileName(rank)); file)
+        of["files"][std::to_string(rank)] = boxesOf(**file);
+    }
+  }
+  return all;
+}
+
+Result<std::vector<Json>> Mirror::inventories() const {
+  std::vector<Letter> sends;
+  std::vector<int> others;
+  const Json own = inventory();
+  for (int process = 0; process < processes; ++process)
+    if (process != self) sends.push_back({process, own.dump()}), others.push_back(process);
+  Result<std::vector<std::string>> received = engine.fabric().swap(sends, others, seconds);
+  if (!received) return received.status();
+  std::vector<Json> all(static_cast<size_t>(processes), own);
+  for (size_t i = 0; i < others.size(); ++i)
+    all[static_cast<size_t>(others[i])] = Json::parse((*received)[i], nullptr, false);
+  return all;
+}
+
+bool Mirror::needs(const Json &boxes) const {
+  return std::ranges::any_of(source.parameters(), [&](const plan::Parameter &parameter) {
+    if (!parameter.snapshot() || !engine.holds(self, parameter)) return false;
+    return std::ranges::any_of(boxes, [&](const Json &box) {
+      return box.at(0) == parameter.name() && meet(engine.shardShape(self, parameter), box.at(1), box.at(2));
+    });
+  });
+}
+
+namespace {
+
+// The newest step of which every rank's file is somewhere, and the first process that has each; "" for none.
+std::string newestWhole(const std::vector<Json> &all, std::map<int64_t, int> &providers) {
+  std::set<int64_t> steps;
+  for (const Json &one : all)
+    for (const auto &[step, of] : one.items()) steps.insert(std::stoll(step));
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    providers.clear();
+    int64_t ranks = 0;
+    for (size_t process = 0; process < all.size(); ++process) {
+      auto of = all[process].find(std::to_string(*step));
+      if (of == all[process].end()) continue;
+      ranks = of->at("ranks").get<int64_t>();
+      providers.emplace(manifestFile, static_cast<int>(process));
+      for (const auto &[rank, boxes] : of->at("files").items())
+        providers.emplace(std::stoll(rank), static_cast<int>(process));
+    }
+    if (static_cast<int64_t>(providers.size()) == ranks + 1) return std::to_string(*step);
+  }
+  providers.clear();
+  return "";
+}
+
+} // namespace
+
+Result<std::string> Mirror::collect() {
+  Result<std::vector<Json>> all = inventories();
+  if (!all) return all.status();
+  std::map<int64_t, int> providers;
+  std::string step;
+  std::map<int, Json> requests; // to each process: numbers of files
+  try {
+    step = newestWhole(*all, providers);
+    if (step.empty()) return step;
+    const Json own = (*all)[static_cast<size_t>(self)].value(step, Json{{"files", Json::object()}});
+    const bool isHere = own.contains("ranks");
+    for (const auto &[file, provider] : providers) {
+      if (file == manifestFile ? isHere : own.at("files").contains(std::to_string(file))) continue;
+      const Json &at = (*all)[static_cast<size_t>(provider)].at(step);
+      if (file == manifestFile || needs(at.at("files").at(std::to_string(file)))) requests[provider].push_back(file);
+    }
+  } catch (const std::exception &error) {
+    return runError(fmt::format("what another process has in memory cannot be read: {}", error.what()));
+  }
+  const std::string where = stepFolder(std::stoll(step), false);
+  CLEAVE_RETURN_IF_ERROR(fetch(where, requests));
+  Result<SnapshotManifest> manifest = readManifest(where, false);
+  if (!manifest) return manifest.status();
+  CLEAVE_RETURN_IF_ERROR(noteFiles(where, std::move(*manifest)));
+  return where;
+}
+
+// Asks for files and gives those that others ask for.
+Status Mirror::fetch(const std::string &where, const std::map<int, Json> &requests) {
+  std::vector<Letter> asked, given;
+  std::vector<int> others;
+  for (int process = 0; process < processes; ++process) {
+    if (process == self) continue;
+    auto found = requests.find(process);
+    asked.push_back({process, found == requests.end() ? "[]" : found->second.dump()});
+    others.push_back(process);
+  }
+  Result<std::vector<std::string>> wanted = engine.fabric().swap(asked, others, seconds);
+  if (!wanted) return wanted.status();
+  for (size_t i = 0; i < others.size(); ++i) {
+    Letter &letter = given.emplace_back(others[i], "");
+    for (const Json &file : Json::parse((*wanted)[i], nullptr, false)) {
+      if (!file.is_number_integer()) continue;
+      Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(where + "/" + fileName(file.get<int64_t>()));
+      if (!bytes) return bytes.status();
+      appendNumber(letter.bytes, file.get<int64_t>());
+      appendNumber(letter.bytes, static_cast<int64_t>((*bytes)->bytes().size()));
+      letter.bytes += (*bytes)->bytes();
+    }
+  }
+  Result<std::vector<std::string>> received = engine.fabric().swap(given, others, seconds);
+  if (!received) return received.status();
+  std::error_code failure;
+  fs::create_directories(where, failure);
+  for (std::string_view text : *received)
+    while (!text.empty()) {
+      const int64_t file = takeNumber(text), bytes = takeNumber(text);
+      if (file < manifestFile || bytes < 0 || bytes > static_cast<int64_t>(text.size()))
+        return runError("another process sent files that cannot be read");
+      CLEAVE_RETURN_IF_ERROR(
+          writeFileAtomically(text.substr(0, static_cast<size_t>(bytes)), where + "/" + fileName(file)));
+      text.remove_prefix(static_cast<size_t>(bytes));
+    }
+  return Status::ok();
+}
+
+} // namespace cleave::runtime
