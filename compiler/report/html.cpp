@@ -1,5 +1,6 @@
 // One page: figures, bars for time and memory, the tables of the text form. Nothing is loaded from elsewhere.
 #include "compiler/report/tables.h"
+#include "runtime/plan/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +10,7 @@ namespace {
 
 std::string escape(const std::string &text) {
   std::string out;
-  for (char c : text) {
+  for (char c : runtime::printable(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')
@@ -18,6 +19,8 @@ std::string escape(const std::string &text) {
       out += "&amp;";
     else if (c == '"')
       out += "&quot;";
+    else if (c == '\'')
+      out += "&#39;";
     else
       out += c;
   }
@@ -117,9 +120,9 @@ std::string renderHtml(const Report &report) {
   out += fmt::format(
       "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
       "step</p>\n",
-      report.devices, escape(report.mesh.str()), zeroText(report), report.microbatches, recomputeText(report),
+      report.devices, escape(report.mesh.str()), zeroText(report), report.microbatches, escape(recomputeText(report)),
       escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like),
-      report.offload == "none" ? "" : ", offload " + report.offload, report.batch);
+      report.offload == "none" ? "" : ", offload " + escape(report.offload), report.batch);
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   out += fmt::format("<h2>Step time: {}</h2>\n{}", formatSeconds(predicted.stepSeconds),
                      bar({{"compute", predicted.computeSeconds, formatSeconds(predicted.computeSeconds)},

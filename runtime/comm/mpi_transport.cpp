@@ -1,6 +1,7 @@
 // MPI by way of the plugin libcleave_comm_mpi.so.
 #include "runtime/comm/mpi/plugin.h"
 #include "runtime/comm/transport.h"
+#include "runtime/plan/printable.h"
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -82,7 +83,7 @@ public:
       if (route.request && !route.outgoing) plugin.cancel(std::exchange(route.request, nullptr));
   }
   void abort(const std::string &message, int exitStatus) override {
-    std::fprintf(stderr, "cleave: error: %s\n", message.c_str()); // nobody else can: this process ends here
+    std::fprintf(stderr, "cleave: error: %s\n", printable(message).c_str()); // nobody else can: this process ends here
     std::fflush(stderr);
     plugin.abort(exitStatus);
   }
