@@ -11,6 +11,7 @@
 #include "compiler/recipe/glob.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/weight_files.h"
 #include <filesystem>
 #include <fstream>
 
@@ -211,6 +212,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan.set_cluster_yaml(request.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
+  CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, plan);
   fillTraining(request, *planned, plan);
   report::fillFromPlan(compiled.report, plan, request.cluster);

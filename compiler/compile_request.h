@@ -17,9 +17,10 @@ struct CompileRequest {
   bool recipeIsWhole = false; // resolved before: what the model says of its training is in it
   planner::Cluster cluster;
   planner::SplitFlags split;
-  std::string problemFile; // not empty: the planner's problem is written there, as text
-  bool emulate = false;    // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
-  std::string irFolder;    // not empty: the module is written there after each phase
+  std::string problemFile;   // not empty: the planner's problem is written there, as text
+  bool emulate = false;      // of a GPU's plan: also a form of its kernels that `cleave run` executes on this CPU
+  bool checkWeights = false; // the plan holds digests of all of each weight file
+  std::string irFolder;      // not empty: the module is written there after each phase
   // Called with what the passes warn of (parameters that no gradient reaches); the report notes it too.
   std::function<void(const std::string &)> warn = [](const std::string &) {};
   planner::SearchOptions search = {};

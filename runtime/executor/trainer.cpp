@@ -67,6 +67,9 @@ private:
   Status writeRecords();
   void note(const std::string &text) const;
   void warn(const std::string &text) const;
+  WeightCheck weightCheck() const {
+    return {options.checkWeights, [this](const std::string &text) { note(text); }};
+  }
 
   const plan::Plan &source;
   const plan::Training &training;
@@ -162,7 +165,7 @@ void PlanTrainer::warn(const std::string &text) const {
 }
 
 Status PlanTrainer::loadParameters() {
-  WeightReader weights(source, options.model);
+  WeightReader weights(source, options.model, weightCheck());
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters())
       if (engine->holds(device, parameter))
@@ -181,7 +184,7 @@ Result<int64_t> skippedBefore(const Snapshot &saved) {
 
 Status PlanTrainer::resume(const Snapshot &saved) {
   CLEAVE_RETURN_IF_ERROR(checkResumes(saved, source));
-  WeightReader weights(source, options.model);
+  WeightReader weights(source, options.model, weightCheck());
   for (int64_t device : engine->devices())
     for (const plan::Parameter &parameter : source.parameters()) {
       if (!engine->holds(device, parameter)) continue;

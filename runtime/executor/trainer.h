@@ -45,6 +45,7 @@ struct TrainOptions {
   NetworkOptions network = {}; // how processes meet over TCP
   std::string runFolder = {};  // of this process, for the next attempt of the run (mirror.h): the processes' hosts
   int64_t mirrorEvery = 0;     // steps after which the state is mirrored there; 0: never
+  bool checkWeights = false;   // all of each weight file is compared with what the plan was compiled for
   std::function<void(const StepMetrics &)> onStep = {}; // on the first process, after every step
   std::function<void(const std::string &)> onNote = {}; // on the first process: where it begins, that nothing is left
   std::function<void(const std::string &)> onWarning = {}; // on any process and thread: what could not be written

@@ -5,11 +5,8 @@
 #include "runtime/reference/philox.h"
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <numbers>
-
-namespace fs = std::filesystem;
 
 namespace cleave::runtime {
 namespace {
@@ -67,24 +64,21 @@ Status writeValue(plan::DType dtype, double value, std::byte *out) {
 
 } // namespace
 
-WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath)
-    : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath) {}
+WeightReader::WeightReader(const plan::Plan &plan, const std::string &modelPath, WeightCheck check)
+    : plan(plan), modelPath(modelPath.empty() ? plan.model_path() : modelPath), check(std::move(check)) {}
 
 Result<const MappedFile *> WeightReader::file(const std::string &relative) {
   std::lock_guard guard(lock);
   auto found = files.find(relative);
   if (found != files.end()) return found->second.get();
-  fs::path part(relative);
-  for (const fs::path &piece : part)
-    if (part.is_absolute() || piece == "..")
-      return inputError(fmt::format("the weight file '{}' is outside of the model's folder", relative));
-  std::error_code failure;
-  fs::path folder = fs::is_directory(modelPath, failure) ? fs::path(modelPath) : fs::path(modelPath).parent_path();
-  std::string path = relative.empty() ? modelPath : (folder / part).string();
+  Result<std::string> place = weightPath(modelPath, relative);
+  if (!place) return place.status();
+  const std::string &path = *place;
   Result<std::shared_ptr<MappedFile>> bytes = MappedFile::open(path);
   if (!bytes)
     return inputError(bytes.status().message() +
                       "; the plan reads its weights from there (--model gives another place)");
+  CLEAVE_RETURN_IF_ERROR(checkWeightFile(plan, relative, path, **bytes, check));
   return (files[relative] = std::move(*bytes)).get();
 }
 

@@ -7,6 +7,7 @@
 #include "plan/plan.pb.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/mapped_file.h"
+#include "runtime/plan/weight_files.h"
 #include "runtime/status.h"
 #include <cstddef>
 #include <map>
@@ -20,10 +21,11 @@ class WeightReader {
 public:
   // `modelPath`: the .onnx file (or the folder of artifacts), if it moved since the plan was made; "": as the plan
   // says.
-  explicit WeightReader(const plan::Plan &plan, const std::string &modelPath = "");
+  explicit WeightReader(const plan::Plan &plan, const std::string &modelPath = "", WeightCheck check = {});
 
   // Writes the shard of `parameter` that `shard` describes into `out`. Only the bytes of the shard are read. Safe from
-  // several threads. Errors name the parameter and the file: missing, too short, a pair of types that does not convert.
+  // several threads. Errors name the parameter and the file: missing, changed since the plan was compiled, too short, a
+  // pair of types that does not convert.
   Status initialize(const plan::Parameter &parameter, const Shard &shard, std::span<std::byte> out);
 
 private:
@@ -31,6 +33,7 @@ private:
 
   const plan::Plan &plan;
   std::string modelPath;
+  WeightCheck check;
   std::map<std::string, std::shared_ptr<MappedFile>> files;
   std::mutex lock;
 };

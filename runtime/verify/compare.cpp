@@ -180,7 +180,7 @@ private:
     auto made = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
     if (!made) return made.status();
     executor = std::move(*made);
-    WeightReader weights(plan, result.options.model);
+    WeightReader weights(plan, result.options.model, {.whole = result.options.checkWeights});
     for (const plan::Parameter &parameter : plan.parameters()) {
       for (int64_t device : executor->devices())
         if (executor->holds(device, parameter))

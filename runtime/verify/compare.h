@@ -27,6 +27,7 @@ struct CompareOptions {
   // only then differ from those of the step before.
   int64_t steps = 0;
   std::string model;             // the .onnx file, if it moved
+  bool checkWeights = false;     // as TrainOptions
   double lossTolerance = 1e-4;   // relative
   double normTolerance = 1e-3;   // relative, of the gradient norm
   double tensorTolerance = 1e-3; // difference's L2 norm over the tensor's

@@ -3,6 +3,7 @@
 #include "runtime/plan/float_convert.h"
 #include "runtime/state/snapshot.h"
 #include "runtime/state/weights.h"
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -98,6 +99,73 @@ TEST_F(StateTest, WeightsAreReadBySlice) {
   EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("outside"));
   w.clear_source();
   EXPECT_THAT(weights.initialize(w, shardFor(plan, w, 3), bytesOf(local)).message(), HasSubstr("`init`"));
+}
+
+// A file that was changed is named; so is the way out.
+TEST_F(StateTest, ChangedWeightsAreRefused) {
+  plan::Plan plan = planWith({{"dp", 1}});
+  plan::Parameter &w = addParameter(plan, "w", {6}, {{}});
+  std::vector<float> values{0, 1, 2, 3, 4, 5};
+  const std::string place = write("weights.bin", textOf(values));
+  plan.set_model_path((folder / "model.onnx").string());
+  w.mutable_file()->set_path("weights.bin");
+  w.mutable_file()->set_length(24);
+  w.mutable_file()->set_dtype(plan::F32);
+  ASSERT_TRUE(recordWeightFiles(plan, false));
+  ASSERT_EQ(plan.weight_files_size(), 1);
+  auto read = [&](WeightCheck check = {}) {
+    std::vector<float> local(6);
+    return WeightReader(plan, "", check).initialize(w, shardFor(plan, w, 0), bytesOf(local)).message();
+  };
+  EXPECT_EQ(read(), "");
+  EXPECT_THAT(read({.whole = true}), HasSubstr("compile it with --check-weights"));
+  fs::last_write_time(place, fs::last_write_time(place) + std::chrono::hours(1)); // a copy has another time
+  EXPECT_EQ(read(), "");
+  values[5] = 7;
+  write("weights.bin", textOf(values));
+  EXPECT_THAT(read(), testing::AllOf(HasSubstr("its contents have changed"), HasSubstr(place), HasSubstr("--model")));
+  write("weights.bin", textOf(values) + "more");
+  EXPECT_THAT(read(), HasSubstr("its size has changed from 24 to 28 bytes"));
+  fs::remove(place);
+  fs::create_symlink("/etc/hostname", place);
+  EXPECT_THAT(read(), HasSubstr("outside of the model's folder"));
+}
+
+// Of a large file blocks are looked at, of all of it where that is asked for.
+TEST_F(StateTest, LargeWeightsAreSampled) {
+  plan::Plan plan = planWith({{"dp", 1}});
+  constexpr int64_t bytes = (int64_t(80) << 20) + 12;
+  plan::Parameter &w = addParameter(plan, "w", {1}, {{}});
+  const std::string place = write("weights.bin", "");
+  fs::resize_file(place, bytes);
+  plan.set_model_path((folder / "model.onnx").string());
+  w.mutable_file()->set_path("weights.bin");
+  w.mutable_file()->set_length(4);
+  w.mutable_file()->set_dtype(plan::F32);
+  ASSERT_TRUE(recordWeightFiles(plan, true));
+  std::vector<std::string> notes;
+  auto read = [&](bool whole) {
+    std::vector<float> local(1);
+    WeightCheck check{whole, [&](const std::string &text) { notes.push_back(text); }};
+    return WeightReader(plan, "", check).initialize(w, shardFor(plan, w, 0), bytesOf(local)).message();
+  };
+  EXPECT_EQ(read(false), "");
+  EXPECT_EQ(read(true), "");
+  EXPECT_TRUE(notes.empty());
+  auto change = [&](int64_t at) {
+    std::fstream file(place, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file.put('x');
+    file.close();
+    fs::last_write_time(place, fs::last_write_time(place) + std::chrono::hours(1));
+  };
+  change(70 << 10); // between the first two blocks, which begin 80 KiB apart
+  EXPECT_EQ(read(false), "");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], HasSubstr("--check-weights"));
+  EXPECT_THAT(read(true), HasSubstr("its contents have changed"));
+  change(bytes - 1);
+  EXPECT_THAT(read(false), HasSubstr("its contents have changed"));
 }
 
 TEST_F(StateTest, RandomWeightsDoNotDependOnTheSplit) {

@@ -1,0 +1,108 @@
+#include "runtime/plan/weight_files.h"
+#include "runtime/plan/digest.h"
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+#include <sys/stat.h>
+
+namespace fs = std::filesystem;
+
+namespace cleave::runtime {
+namespace {
+
+constexpr size_t sampleBytes = 64 << 10, samples = 1024;
+
+// Blocks at equal distances, the first and the last among them; everything, where they would meet.
+std::string sampledDigest(std::string_view bytes) {
+  Digest digest;
+  if (bytes.size() <= samples * sampleBytes) return digest.add(bytes).finish();
+  for (size_t i = 0; i < samples; ++i) {
+    const auto begin =
+        static_cast<size_t>(static_cast<unsigned __int128>(bytes.size() - sampleBytes) * i / (samples - 1));
+    digest.add(bytes.substr(begin, sampleBytes));
+  }
+  return digest.finish();
+}
+
+int64_t modifiedAt(const std::string &place) {
+  struct stat known{};
+  if (::stat(place.c_str(), &known) != 0) return 0;
+  return static_cast<int64_t>(known.st_mtim.tv_sec) * 1'000'000'000 + known.st_mtim.tv_nsec;
+}
+
+void addPaths(const plan::Parameter &parameter, std::set<std::string> &paths) {
+  if (parameter.has_file()) paths.insert(parameter.file().path());
+  for (const plan::Parameter &piece : parameter.pieces()) addPaths(piece, paths);
+}
+
+} // namespace
+
+bool staysInFolder(const std::string &path) {
+  const fs::path relative(path);
+  return !relative.is_absolute() && std::find(relative.begin(), relative.end(), "..") == relative.end() &&
+         path.find('\0') == std::string::npos;
+}
+
+Result<std::string> weightPath(const std::string &model, const std::string &path) {
+  if (path.empty()) return model;
+  auto refuse = [&] { return inputError(fmt::format("the weight file '{}' is outside of the model's folder", path)); };
+  if (!staysInFolder(path)) return refuse();
+  std::error_code failure;
+  const fs::path place(model), folder = fs::is_directory(place, failure) ? place : fs::absolute(place).parent_path();
+  const fs::path real = fs::weakly_canonical(folder / path, failure),
+                 rest = real.lexically_relative(fs::weakly_canonical(folder, failure));
+  if (rest.empty() || *rest.begin() == "..") return refuse();
+  return real.string();
+}
+
+Status recordWeightFiles(plan::Plan &plan, bool whole) {
+  std::set<std::string> paths;
+  for (const plan::Parameter &parameter : plan.parameters()) addPaths(parameter, paths);
+  for (const std::string &path : paths) {
+    Result<std::string> place = weightPath(plan.model_path(), path);
+    if (!place) return place.status();
+    std::error_code failure;
+    if (!fs::exists(*place, failure)) continue; // a plan can be made before its weights are
+    Result<std::shared_ptr<MappedFile>> file = MappedFile::open(*place);
+    if (!file) return file.status();
+    const std::string_view bytes = (*file)->bytes();
+    plan::WeightFile &known = *plan.add_weight_files();
+    known.set_path(path);
+    known.set_bytes(static_cast<int64_t>(bytes.size()));
+    known.set_modified(modifiedAt(*place));
+    known.set_sampled(sampledDigest(bytes));
+    if (whole) known.set_whole(Digest().add(bytes).finish());
+  }
+  return Status::ok();
+}
+
+Status checkWeightFile(const plan::Plan &plan, const std::string &path, const std::string &place,
+                       const MappedFile &file, const WeightCheck &check) {
+  auto known = std::find_if(plan.weight_files().begin(), plan.weight_files().end(),
+                            [&](const plan::WeightFile &one) { return one.path() == path; });
+  const bool isKnown = known != plan.weight_files().end();
+  if (check.whole && (!isKnown || known->whole().empty()))
+    return inputError(
+        fmt::format("{}: the plan does not hold the digest of all of it: compile it with --check-weights", place));
+  if (!isKnown) return Status::ok(); // it was not there when the plan was compiled
+  auto changed = [&](const std::string &how) {
+    return inputError(
+        fmt::format("{}: {} since the plan was compiled. Compile the plan again to train from it as it is, "
+                    "or give the model that it was compiled for (--model)",
+                    place, how));
+  };
+  const std::string_view bytes = file.bytes();
+  if (static_cast<int64_t>(bytes.size()) != known->bytes())
+    return changed(fmt::format("its size has changed from {} to {} bytes", known->bytes(), bytes.size()));
+  if (sampledDigest(bytes) != known->sampled()) return changed("its contents have changed");
+  if (check.whole && Digest().add(bytes).finish() != known->whole()) return changed("its contents have changed");
+  if (!check.whole && bytes.size() > samples * sampleBytes && modifiedAt(place) != known->modified() && check.note)
+    check.note(
+        fmt::format("{}: its time has changed since the plan was compiled, and {} sampled blocks of it have not; "
+                    "--check-weights compares all of it",
+                    place, samples));
+  return Status::ok();
+}
+
+} // namespace cleave::runtime
