@@ -11,6 +11,7 @@
 #include "compiler/recipe/glob.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/plan/code_digest.h"
 #include "runtime/plan/weight_files.h"
 #include <filesystem>
 #include <fstream>
@@ -208,6 +209,7 @@ Result<Compiled> compile(const CompileRequest &given) {
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);
+  plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
   plan.set_cluster_yaml(request.cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));

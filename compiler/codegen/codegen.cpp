@@ -9,6 +9,7 @@
 #include "dialects/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "runtime/plan/code_digest.h"
 #include "runtime/plan/library_workspace.h"
 
 namespace cleave::codegen {
@@ -39,6 +40,7 @@ LogicalResult addCpuKernels(ModuleOp module, const CodegenOptions &options, plan
     kernel.set_num_scalars(compiled.numScalars);
     kernel.set_description(compiled.description);
   }
+  plan.set_code_digest(runtime::codeDigest(plan));
   return success();
 }
 
@@ -63,9 +65,13 @@ BufferAlignments alignmentsOf(const plan::Plan &plan) {
 
 LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan::Plan &plan) {
   groupLaunches(plan);
-  GpuKernels kernels(module, alignmentsOf(plan));
+  const BufferAlignments alignments = alignmentsOf(plan);
+  GpuKernels kernels(module, alignments);
   if (failed(kernels.build())) return failure();
   for (auto [kernel, built] : llvm::zip_equal(*plan.mutable_kernels(), kernels.all())) {
+    if (auto known = alignments.find(kernel.symbol()); known != alignments.end())
+      for (auto [buffer, bytes] : llvm::zip_equal(*kernel.mutable_buffers(), known->second))
+        buffer.set_alignment(static_cast<int32_t>(bytes));
     kernel.set_threads(static_cast<int32_t>(built.threads));
     kernel.set_shared_bytes(static_cast<int32_t>(built.sharedBytes));
   }
@@ -81,6 +87,7 @@ LogicalResult addGpuKernels(ModuleOp module, const CodegenOptions &options, plan
   plan.mutable_cuda()->set_cubin(std::move(library->cubin));
   plan.set_kernel_object(std::move(library->emulation));
   if (options.emulate) setKernelTarget(plan, library->emulationTarget);
+  plan.set_code_digest(runtime::codeDigest(plan));
   return success();
 }
 

@@ -104,6 +104,24 @@ LogicalResult emitParameter(onnx::ParamOp param, int64_t programs, plan::Paramet
   return pieces ? emitPieces(param, pieces, out) : setSource(param, out);
 }
 
+void emitKernel(plan::KernelOp kernel, plan::Kernel &out) {
+  out.set_symbol(kernel.getSymName().str());
+  out.set_num_outputs(kernel.getYield().getNumOperands());
+  out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
+  out.set_num_scalars(kernel.getScalarArguments().size());
+  if (auto description = kernel.getDescription()) out.set_description(description->str());
+  auto addBuffer = [&](Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    plan::KernelBuffer &buffer = *out.add_buffers();
+    buffer.set_element_bytes(static_cast<int32_t>(elementBytes(type.getElementType())));
+    const bool growsWithExtent = kernel.getFlat() && type.getNumElements() != 1;
+    buffer.set_elements(growsWithExtent ? 1 : type.getNumElements());
+    buffer.set_per(growsWithExtent ? 1 : 0);
+  };
+  for (Value argument : kernel.getTensorArguments()) addBuffer(argument);
+  for (Value result : kernel.getYield().getValues()) addBuffer(result);
+}
+
 // One program: its fragments, slots and routines.
 class ProgramWriter {
 public:
@@ -257,13 +275,14 @@ FailureOr<plan::Plan> emitPlan(ModuleOp module, const dist::Mesh &mesh) {
   EmissionContext context;
   for (auto kernel : module.getOps<plan::KernelOp>()) {
     context.kernels[FlatSymbolRefAttr::get(kernel.getSymNameAttr())] = plan.kernels_size();
-    plan::Kernel &out = *plan.add_kernels();
-    out.set_symbol(kernel.getSymName().str());
-    out.set_num_outputs(kernel.getYield().getNumOperands());
-    out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
-    out.set_num_scalars(kernel.getScalarArguments().size());
-    if (auto description = kernel.getDescription()) out.set_description(description->str());
+    emitKernel(kernel, *plan.add_kernels());
   }
+  module.walk([&](plan::LaunchOp launch) { // all launches of a kernel have its grain, and its extent unless it is flat
+    plan::Kernel &kernel = *plan.mutable_kernels(context.kernels.lookup(launch.getKernelAttr()));
+    kernel.set_grain(launch.getGrain());
+    if (llvm::all_of(kernel.buffers(), [](const plan::KernelBuffer &buffer) { return buffer.per() == 0; }))
+      kernel.set_extent(launch.getExtent());
+  });
   for (int64_t program = 0; program < programs; ++program)
     if (failed(ProgramWriter(module, mesh, program, context, *plan.add_programs()).write())) return failure();
   return plan;

@@ -44,6 +44,7 @@ Status StepData::openDataset(const std::optional<std::string> &path) {
     YAML::Node map = YAML::Load(training.data_yaml());
     bool dropLast = map.IsMap() && map["drop_last"].as<bool>(false);
     if (data.train->size() < 1) return inputError("the training data has no sample");
+    if (training.global_batch() < 1) return inputError("the plan does not say how many samples a step has");
     if (evaluateEvery > 0 && !data.evaluation)
       return inputError("the recipe has `eval`, and no samples are held out for it: give data.train_split below 1, "
                         "or leave `eval` out");

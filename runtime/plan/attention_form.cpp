@@ -7,6 +7,7 @@ namespace cleave::runtime {
 namespace {
 
 using Sizes = std::array<int64_t, 4>;
+constexpr int64_t mostRepeats = 1 << 20;
 
 Status expect(const char *role, const plan::Buffer &buffer, const Sizes &sizes) {
   if (!std::equal(buffer.shape().begin(), buffer.shape().end(), sizes.begin(), sizes.end()))
@@ -15,11 +16,24 @@ Status expect(const char *role, const plan::Buffer &buffer, const Sizes &sizes) 
   return Status::ok();
 }
 
-template <typename Field> Status take(const char *role, const Field &given, AttentionStrides &strides) {
+// Elements from the first to the last one; -1: too many to count, or a stride is negative.
+template <typename Field> int64_t spanOf(const plan::Buffer &buffer, const Field &strides) {
+  int64_t last = 0;
+  for (int dim = 0; dim < std::min(buffer.shape_size(), static_cast<int>(strides.size())); ++dim) {
+    int64_t reach = 0;
+    if (buffer.shape(dim) < 1 || strides[dim] < 0 ||
+        __builtin_mul_overflow(buffer.shape(dim) - 1, strides[dim], &reach) ||
+        __builtin_add_overflow(last, reach, &last) || last > (int64_t(1) << 60))
+      return -1;
+  }
+  return last + 1;
+}
+
+template <typename Field>
+Status take(const char *role, const plan::Buffer &buffer, const Field &given, AttentionStrides &strides) {
   if (given.size() != 4) return inputError(fmt::format("{} needs four strides, has {}", role, given.size()));
   std::copy(given.begin(), given.end(), strides.begin());
-  if (*std::min_element(strides.begin(), strides.end()) < 0)
-    return inputError(fmt::format("{} has a negative stride", role));
+  if (spanOf(buffer, given) < 0) return inputError(fmt::format("{} has a negative or too large stride", role));
   return Status::ok();
 }
 
@@ -45,10 +59,14 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
   CLEAVE_RETURN_IF_ERROR(expect("key", c.key(), {b, g, t, d}));
   CLEAVE_RETURN_IF_ERROR(expect("value", c.value(), {b, g, t, e}));
   CLEAVE_RETURN_IF_ERROR(expect("output", c.output(), {b, h, s, e}));
-  CLEAVE_RETURN_IF_ERROR(take("query", c.query_strides(), form.query));
-  CLEAVE_RETURN_IF_ERROR(take("key", c.key_strides(), form.key));
-  CLEAVE_RETURN_IF_ERROR(take("value", c.value_strides(), form.value));
-  CLEAVE_RETURN_IF_ERROR(take("output", c.output_strides(), form.output));
+  CLEAVE_RETURN_IF_ERROR(take("query", c.query(), c.query_strides(), form.query));
+  CLEAVE_RETURN_IF_ERROR(take("key", c.key(), c.key_strides(), form.key));
+  CLEAVE_RETURN_IF_ERROR(take("value", c.value(), c.value_strides(), form.value));
+  CLEAVE_RETURN_IF_ERROR(take("output", c.output(), c.output_strides(), form.output));
+  // What is read again and again takes time without memory to bound it.
+  for (const auto &[size, stride] :
+       {std::pair{t, form.key[2]}, {t, form.value[2]}, {d, form.query[3]}, {d, form.key[3]}})
+    if (stride == 0 && size > mostRepeats) return inputError(fmt::format("an operand is repeated {} times", size));
   if (form.output != dense(h, s, e)) return inputError("output is not dense [batch, positions, heads, features]");
   form.queryGradient = dense(h, s, d), form.keyGradient = dense(g, t, d), form.valueGradient = dense(g, t, e);
   if (c.has_bias()) {
@@ -57,7 +75,7 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
     bool fits = (c.bias().shape(0) == 1 || c.bias().shape(0) == b) &&
                 (c.bias().shape(1) == 1 || c.bias().shape(1) == h) && c.bias().shape(2) == s && c.bias().shape(3) == t;
     if (!fits) return inputError(fmt::format("bias {} does not fit the scores", describe(c.bias())));
-    CLEAVE_RETURN_IF_ERROR(take("bias", c.bias_strides(), form.bias));
+    CLEAVE_RETURN_IF_ERROR(take("bias", c.bias(), c.bias_strides(), form.bias));
     for (int dim : {0, 1})
       if (c.bias().shape(dim) == 1 && form.bias[static_cast<size_t>(dim)] != 0)
         return inputError("bias has a stride where it is repeated");
@@ -69,6 +87,8 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
       return inputError("query, key, value and output differ in their elements");
   if (c.pass() != plan::Attention::BACKWARD) return form;
   if (!c.has_stats()) return inputError("a backward pass without stats");
+  for (const plan::Buffer *buffer : {&c.output_gradient(), &c.query_gradient(), &c.key_gradient(), &c.value_gradient()})
+    if (buffer->dtype() != c.query().dtype()) return inputError("gradients differ in their elements from the query");
   CLEAVE_RETURN_IF_ERROR(expect("output_gradient", c.output_gradient(), {b, h, s, e}));
   CLEAVE_RETURN_IF_ERROR(expect("query_gradient", c.query_gradient(), {b, h, s, d}));
   CLEAVE_RETURN_IF_ERROR(expect("key_gradient", c.key_gradient(), {b, g, t, d}));
@@ -80,11 +100,8 @@ std::vector<Access> attentionAccesses(const plan::Attention &c) {
   std::vector<Access> all;
   auto strided = [&](const plan::Buffer &buffer, const auto &strides, const char *role) {
     auto span = std::make_shared<plan::Buffer>(buffer);
-    int64_t last = 0;
-    for (int dim = 0; dim < std::min(buffer.shape_size(), strides.size()); ++dim)
-      last += (buffer.shape(dim) - 1) * strides.Get(dim);
     span->clear_shape();
-    span->add_shape(last + 1);
+    span->add_shape(spanOf(buffer, strides));
     all.push_back({span.get(), false, role, span});
   };
   bool backward = c.pass() == plan::Attention::BACKWARD;

@@ -1,7 +1,9 @@
 #include "runtime/plan/verify.h"
+#include "runtime/plan/code_digest.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/weight_files.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
@@ -56,7 +58,7 @@ Status verifyHolders(const plan::Parameter &parameter, int programs) {
   return Status::ok();
 }
 
-// Where its data comes from has as many bytes as it needs.
+// Where its data comes from has as many bytes as it needs, in a file of the model's folder.
 Status verifySource(const plan::Parameter &parameter) {
   if (!parameter.pieces().empty()) {
     if (parameter.shape().empty() || parameter.shape(0) != parameter.pieces_size())
@@ -72,8 +74,13 @@ Status verifySource(const plan::Parameter &parameter) {
   }
   if (!parameter.has_file()) return Status::ok();
   const plan::Source &file = parameter.file();
-  int64_t expected = elementCount(parameter.shape()) * byteSize(file.dtype());
-  if (byteSize(file.dtype()) != 0 && file.offset() >= 0 && file.length() == expected) return Status::ok();
+  if (!staysInFolder(file.path()))
+    return inputError(fmt::format("its file '{}' is outside of the model's folder", file.path()));
+  plan::Buffer stored;
+  stored.set_dtype(file.dtype());
+  *stored.mutable_shape() = parameter.shape();
+  int64_t expected = byteSize(stored);
+  if (expected >= 0 && file.offset() >= 0 && file.length() == expected) return Status::ok();
   return inputError(
       fmt::format("its file slice has {} bytes at {}, its shape needs {}", file.length(), file.offset(), expected));
 }
@@ -87,7 +94,10 @@ Status verifyParameters(const plan::Plan &plan, int program, const dist::Mesh &m
     CLEAVE_RETURN_IF_ERROR(at(where, verifyHolders(parameter, plan.programs_size())));
     std::optional<int64_t> offset = offsetIn(parameter, program);
     if (!offset) continue;
-    if (elementCount(parameter.shape()) < 0) return inputError(where + " has no valid shape");
+    plan::Buffer whole;
+    whole.set_dtype(parameter.dtype());
+    *whole.mutable_shape() = parameter.shape();
+    if (byteSize(whole) < 0) return inputError(where + " has no valid shape or type");
     Result<Shard> shard = shardOf(parameter.shape(), parameter.dims(), mesh, 0);
     if (!shard) return at(where, shard.status());
     plan::Buffer buffer;
@@ -169,6 +179,9 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
         return inputError("it has no kind, or one that a newer cleave knows");
       for (const Access &access : accessesOf(command, &plan))
         CLEAVE_RETURN_IF_ERROR(at(access.role, verifyBuffer(*access.buffer, command.has_copy() ? copied : space)));
+      for (const plan::Launch &launch : command.launches())
+        for (const plan::Buffer &buffer : launch.buffers())
+          CLEAVE_RETURN_IF_ERROR(at("launch", verifyBuffer(buffer, space)));
       return verifyCommand(command, plan, mesh);
     };
     if (Status status = check(); !status) {
@@ -181,10 +194,50 @@ Status verifyFragment(const plan::Fragment &fragment, const plan::Plan &plan, co
   return verifyCollectives(fragment);
 }
 
+// As many bytes as the host writes (executor/schedule.h).
+Status verifyHostScalar(const plan::HostScalar &scalar, int64_t arenaBytes) {
+  CLEAVE_RETURN_IF_ERROR(verifyBuffer(scalar.buffer(), {arenaBytes}));
+  const plan::DType dtype = scalar.buffer().dtype();
+  const bool isCount = scalar.kind() == plan::HostScalar::STEP || scalar.kind() == plan::HostScalar::SEED;
+  const bool isInteger = dtype == plan::I32 || dtype == plan::U32 || dtype == plan::I64 || dtype == plan::U64;
+  const int64_t count = elementCount(scalar.buffer().shape());
+  if (!plan::HostScalar::Kind_IsValid(scalar.kind()) ||
+      (isCount ? !isInteger : dtype != plan::F32 && dtype != plan::F64) ||
+      (count != 1 && !(count == 2 && scalar.kind() == plan::HostScalar::STEP)))
+    return inputError(fmt::format("{} is not what the host writes", describe(scalar.buffer())));
+  return Status::ok();
+}
+
+constexpr int mostThreads = 4096;               // of a device
+constexpr int64_t mostBytes = int64_t(1) << 58; // of one memory: sums of two stay numbers
+
+Status verifyMemory(const plan::Program &program, bool hasFaultWord) {
+  for (int64_t bytes : {program.arena_bytes(), program.host_bytes(), program.library_workspace_bytes()})
+    if (bytes < 0 || bytes > mostBytes) return inputError(fmt::format("the plan wants a memory of {} bytes", bytes));
+  if (program.persistent_bytes() < 0 || program.persistent_bytes() > program.arena_bytes())
+    return inputError("its persistent tensors are not inside the arena");
+  const int64_t fault = program.fault_offset();
+  if (fault < 0 || fault % 4 || (hasFaultWord && fault > program.arena_bytes() - 4))
+    return inputError("its fault word is not inside the arena");
+  return Status::ok();
+}
+
+// No more samples a step than its inputs have.
+Status verifyBatch(const plan::Plan &plan) {
+  __int128 most = 1;
+  for (const plan::InputBinding *input : inputsOf(plan, "step"))
+    if (!input->without_samples())
+      most = std::max(most, static_cast<__int128>(input->global_shape(static_cast<int>(input->sample_dim()))) *
+                                microbatchesOf(plan, "step"));
+  const int64_t batch = plan.training().global_batch();
+  if (batch >= 0 && batch <= most) return Status::ok();
+  return inputError(
+      fmt::format("a global batch of {} samples, and the inputs of a step have {}", batch, static_cast<int64_t>(most)));
+}
+
 Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh) {
   const plan::Program &program = plan.programs(number);
-  if (program.arena_bytes() < 0 || program.host_bytes() < 0)
-    return inputError("the plan's arena or its host memory has a negative size");
+  CLEAVE_RETURN_IF_ERROR(verifyMemory(program, plan.has_cuda()));
   int64_t needed = program.arena_bytes() + std::max<int64_t>(0, program.library_workspace_bytes());
   if (plan.device_memory_bytes() > 0 && needed > plan.device_memory_bytes())
     return {ErrorKind::NoFit,
@@ -193,12 +246,8 @@ Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh)
                         static_cast<double>(needed) / (1 << 30),
                         static_cast<double>(plan.device_memory_bytes()) / (1 << 30))};
   CLEAVE_RETURN_IF_ERROR(verifyParameters(plan, number, mesh, {program.arena_bytes(), -1, program.host_bytes()}));
-  for (const plan::HostScalar &scalar : program.host_scalars()) {
-    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyBuffer(scalar.buffer(), {program.arena_bytes()})));
-    int64_t count = elementCount(scalar.buffer().shape());
-    if (count != 1 && !(count == 2 && scalar.kind() == plan::HostScalar::STEP))
-      return inputError(fmt::format("host scalar {} of {} elements", describe(scalar.buffer()), count));
-  }
+  for (const plan::HostScalar &scalar : program.host_scalars())
+    CLEAVE_RETURN_IF_ERROR(at("host scalar", verifyHostScalar(scalar, program.arena_bytes())));
   std::set<std::string> names;
   for (const plan::Fragment &fragment : program.fragments()) {
     if (!names.insert(fragment.name()).second)
@@ -206,7 +255,8 @@ Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh)
     CLEAVE_RETURN_IF_ERROR(
         at(fmt::format("fragment '{}'", fragment.name()), verifyFragment(fragment, plan, program, mesh)));
   }
-  return verifyRoutines(program, plan, mesh, number);
+  CLEAVE_RETURN_IF_ERROR(verifyRoutines(program, plan, mesh, number));
+  return verifyGroupTables(program, plan);
 }
 
 } // namespace
@@ -214,6 +264,9 @@ Status verifyProgram(const plan::Plan &plan, int number, const dist::Mesh &mesh)
 Status verifyPlan(const plan::Plan &plan) {
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   if (!mesh) return at("plan", mesh.status());
+  CLEAVE_RETURN_IF_ERROR(verifyCode(plan));
+  if (plan.threads_per_device() < 0 || plan.threads_per_device() > mostThreads)
+    return inputError(fmt::format("the plan wants {} threads a device", plan.threads_per_device()));
   int programs = plan.programs_size();
   if (programs < 1 || (programs > 1 && programs != mesh->axisSize("pp")))
     return inputError(fmt::format("the plan has {} programs, and the mesh axis pp has size {}: one program, or one for "
@@ -223,7 +276,8 @@ Status verifyPlan(const plan::Plan &plan) {
     CLEAVE_RETURN_IF_ERROR(
         programs == 1 ? verifyProgram(plan, number, *mesh)
                       : at(fmt::format("program {} (pp={})", number, number), verifyProgram(plan, number, *mesh)));
-  return verifyPipeline(plan, *mesh);
+  CLEAVE_RETURN_IF_ERROR(verifyPipeline(plan, *mesh));
+  return verifyBatch(plan);
 }
 
 } // namespace cleave::runtime

@@ -7,7 +7,8 @@
 // Checked, in time that does not grow with the number of devices:
 // - buffers lie inside the arena, aligned, with a known dtype; persistent tensors do not overlap; only copies reach the
 //   host's memory
-// - every command's shapes, strides, kernel index, and affine offsets (extremes over the mesh) are consistent
+// - every command's shapes, strides, kernel index, and affine offsets (extremes over the mesh) are consistent, and what
+//   it reaches lies in its buffers. What a kernel reaches the plan says beside its code (plan.proto, KernelBuffer)
 // - events are recorded once and before they are waited for
 // - commands of different streams that nothing orders do not touch overlapping bytes, unless both only read
 // - the collectives of every group come in the same order on all its members, so that no deadlock can start
@@ -44,6 +45,11 @@ std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *p
 
 // The parts of verifyPlan, for tests. Errors name the command's kind of fault only; the caller adds where.
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh);
+// What the launch's kernel reaches of each buffer lies in it, on every device.
+Status verifyLaunch(const plan::Launch &launch, const plan::Plan &plan, const dist::Mesh &mesh);
+Status verifyLaunchGroup(const plan::LaunchGroup &group, const plan::Plan &plan, const dist::Mesh &mesh);
+// On a GPU one launch does a group, by a table of its parts: it says what the parts do, and nothing else writes there.
+Status verifyGroupTables(const plan::Program &program, const plan::Plan &plan);
 Status verifyOrder(const plan::Fragment &fragment, const plan::Plan &plan); // events and hazards
 Status verifyCollectives(const plan::Fragment &fragment);                   // order in the groups
 // Slot regions and the routines of one program; its fragments have passed.

@@ -30,33 +30,6 @@ Status reaches(const char *role, const plan::Buffer &buffer, const Sizes &sizes,
   return Status::ok();
 }
 
-// Limits of every GPU that plans are made for (CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability"): threads of a block, blocks in x, shared memory that a block may ask for (sm_80: 163 KiB).
-Status verifyGrid(const plan::Launch &c, const plan::Kernel &kernel) {
-  if (kernel.threads() < 1 || kernel.threads() > 1024)
-    return inputError(fmt::format("kernel '{}' has blocks of {} threads", kernel.symbol(), kernel.threads()));
-  if (kernel.shared_bytes() < 0 || kernel.shared_bytes() > (163 << 10))
-    return inputError(
-        fmt::format("kernel '{}' wants {} bytes of shared memory", kernel.symbol(), kernel.shared_bytes()));
-  if (c.grain() < 1 || c.extent() / c.grain() >= (int64_t(1) << 31) - 1)
-    return inputError(
-        fmt::format("kernel '{}': an extent of {} by {} is no grid", kernel.symbol(), c.extent(), c.grain()));
-  return Status::ok();
-}
-
-Status verifyLaunch(const plan::Launch &c, const plan::Plan &plan, const dist::Mesh &mesh) {
-  if (c.kernel() < 0 || c.kernel() >= plan.kernels_size())
-    return inputError(fmt::format("kernel {} of {}", c.kernel(), plan.kernels_size()));
-  const plan::Kernel &kernel = plan.kernels(c.kernel());
-  if (c.buffers_size() != kernel.num_buffers() || c.scalars_size() != kernel.num_scalars())
-    return inputError(fmt::format("{} buffers and {} scalars for kernel '{}', which takes {} and {}", c.buffers_size(),
-                                  c.scalars_size(), kernel.symbol(), kernel.num_buffers(), kernel.num_scalars()));
-  for (const auto &scalar : c.scalars())
-    if (Result<std::pair<int64_t, int64_t>> range = rangeOf(scalar, mesh); !range) return range.status();
-  if (c.extent() < 0 || c.grain() < 0) return inputError("a negative extent or grain");
-  return plan.has_cuda() ? verifyGrid(c, kernel) : Status::ok();
-}
-
 Status verifyContract(const plan::Contract &c) {
   int batch = c.batch_size();
   if (c.lhs_strides_size() != batch + 2 || c.rhs_strides_size() != batch + 2 || c.out_strides_size() != batch + 2)
@@ -71,6 +44,11 @@ Status verifyContract(const plan::Contract &c) {
   CLEAVE_RETURN_IF_ERROR(reaches("rhs", c.rhs(), with(c.k(), c.n()), c.rhs_strides()));
   CLEAVE_RETURN_IF_ERROR(reaches("out", c.out(), with(c.m(), c.n()), c.out_strides()));
   std::vector<int64_t> all = with(c.m(), c.n());
+  const int64_t results = elementCount(all);
+  if (results < 0 || results > elementCount(c.out().shape()))
+    return inputError(fmt::format("out: {} has fewer elements than there are results", describe(c.out())));
+  if (results > 0 && c.k() > std::max(elementCount(c.lhs().shape()), elementCount(c.rhs().shape())))
+    return inputError(fmt::format("k = {}, and neither operand has so many elements", c.k()));
   for (size_t d = 0; d < all.size(); ++d)
     if (all[d] > 1 && c.out_strides(static_cast<int>(d)) == 0)
       return inputError("out: several results in one element (stride 0)");
@@ -84,10 +62,14 @@ Status verifyContract(const plan::Contract &c) {
     return inputError(fmt::format("lhs_sum {} for m = {}", describe(c.lhs_sum()), c.m()));
   if (c.has_rhs_sum() && elementCount(c.rhs_sum().shape()) != c.n())
     return inputError(fmt::format("rhs_sum {} for n = {}", describe(c.rhs_sum()), c.n()));
+  if (c.has_pre_activation() && c.pre_activation().dtype() != c.out().dtype())
+    return inputError("pre_activation: its elements are not those of out");
   if ((c.has_lhs_sum() || c.has_rhs_sum()) && batch > 0)
     return inputError("sums of an operand of a product with batch dimensions");
   return Status::ok();
 }
+
+constexpr int64_t mostWindowReads = int64_t(1) << 38; // of a pooling: minutes
 
 // Output size of one dimension of a window operation; -1 when it does not fit.
 int64_t windowOutput(int64_t in, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
@@ -132,6 +114,9 @@ Status verifyPool(const plan::Pool &c) {
       !withinWindowLimits(c.pads_end(), 0))
     return inputError("a kernel, stride or dilation below 1, or a negative pad");
   if (x[0] != y[0] || x[1] != y[1]) return inputError("samples or channels differ");
+  const int64_t window = elementCount(c.kernel()), outputs = std::max<int64_t>(1, elementCount(y));
+  if (window < 0 || window > mostWindowReads / outputs)
+    return inputError(fmt::format("{} windows of {} elements", outputs, window));
   if (c.input().dtype() != c.output().dtype()) return inputError("dtypes differ");
   bool gradient = c.kind() >= plan::Pool::MAX_GRAD;
   if (gradient != c.has_grad_input())
@@ -177,6 +162,9 @@ Status verifyCopy(const plan::Copy &c, const dist::Mesh &mesh) {
       return inputError("a copy from or to the host's memory moves one run of bytes");
     if (c.source().on_host() && c.target().on_host()) return inputError("a copy within the host's memory");
   }
+  const int64_t moved = elementCount(c.sizes());
+  if (moved < 0 || moved > elementCount(c.target().shape()))
+    return inputError(fmt::format("{} has fewer elements than are copied", describe(c.target())));
   CLEAVE_RETURN_IF_ERROR(reaches("source", c.source(), c.sizes(), c.source_strides(), *from));
   return reaches("target", c.target(), c.sizes(), c.target_strides(), *to);
 }
@@ -208,35 +196,6 @@ Status verifyCollective(const plan::Collective &c, const dist::Mesh &mesh) {
   return Status::ok();
 }
 
-// Parts run at once, in any order: none may write what another reads or writes.
-Status verifyGroup(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
-  const auto &parts = command.launch_group().parts();
-  if (parts.empty()) return inputError("a group of no launches");
-  struct Range {
-    int64_t begin, end;
-    int part;
-    bool written;
-  };
-  std::vector<Range> ranges;
-  for (int i = 0; i < parts.size(); ++i) {
-    CLEAVE_RETURN_IF_ERROR(verifyLaunch(parts[i], plan, mesh));
-    if (parts[i].kernel() != parts[0].kernel()) return inputError("a group of launches of different kernels");
-    plan::Command one;
-    *one.mutable_launch() = parts[i];
-    for (const Access &access : accessesOf(one, &plan)) {
-      if (access.buffer->in_slot()) return inputError("a group of launches with a buffer in a slot");
-      ranges.push_back({access.buffer->offset(), access.buffer->offset() + byteSize(*access.buffer), i, access.write});
-    }
-  }
-  std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
-  for (size_t i = 0; i < ranges.size(); ++i)
-    for (size_t j = i + 1; j < ranges.size() && ranges[j].begin < ranges[i].end; ++j)
-      if (ranges[i].part != ranges[j].part && (ranges[i].written || ranges[j].written))
-        return inputError(fmt::format("parts {} and {} of a group of launches meet at byte {}", ranges[i].part,
-                                      ranges[j].part, ranges[j].begin));
-  return Status::ok();
-}
-
 } // namespace
 
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh) {
@@ -245,7 +204,7 @@ Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const
   case plan::Command::kLaunch:
     return verifyLaunch(command.launch(), plan, mesh);
   case plan::Command::kLaunchGroup:
-    return verifyGroup(command, plan, mesh);
+    return verifyLaunchGroup(command.launch_group(), plan, mesh);
   case plan::Command::kContract:
     return verifyContract(command.contract());
   case plan::Command::kConvolution:

@@ -100,6 +100,10 @@ Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std
                        int64_t device, Sequences &sequences) {
   const plan::Program &program = plan.programs(programOf(plan, mesh, device));
   std::map<std::tuple<int64_t, int, bool>, int> lanes;
+  int64_t mostBuffers = 0; // twice what all routines send
+  for (const plan::Routine &routine : program.routines())
+    for (const plan::Action &action : routine.actions())
+      mostBuffers += 2 * program.fragments(action.fragment()).commands_size();
   for (const ChainAction &at : actionsOf(program, chain)) {
     const plan::Fragment &fragment = program.fragments(at.action->fragment());
     for (int c = 0; c < fragment.commands_size(); ++c) {
@@ -111,7 +115,7 @@ Status collectMessages(const plan::Plan &plan, const dist::Mesh &mesh, const std
         return inputError(fmt::format("{}: device {} has the peer {} of {} devices", showCommand(fragment, c), device,
                                       peer, mesh.numDevices()));
       int lane = laneOf(fragment.commands(c)), channel = transfer.channel();
-      if (channel < 0 || channel >= mostChannels || transfer.buffers() < 0)
+      if (channel < 0 || channel >= mostChannels || transfer.buffers() < 0 || transfer.buffers() > mostBuffers)
         return inputError(fmt::format("{}: channel {} (of {}) with {} message buffers", showCommand(fragment, c),
                                       channel, mostChannels, transfer.buffers()));
       if (lanes.try_emplace({peer, channel, receives}, lane).first->second != lane)

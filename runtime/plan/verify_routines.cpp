@@ -106,6 +106,9 @@ Status verifyRegions(const plan::Program &program, const plan::Plan &plan, const
     if (region.offset() % 8 || region.host_offset() % 8 ||
         (region.count() > 1 && (region.bytes() % 8 || region.host_bytes() % 8)))
       return inputError(fmt::format("slot region {} is not aligned to 8 bytes", r));
+    constexpr int64_t vector = 16; // bytes that a GPU's kernel reads at once
+    if (plan.has_cuda() && (region.offset() % vector || (region.count() > 1 && region.bytes() % vector)))
+      return inputError(fmt::format("slot region {} is not aligned to {} bytes", r, vector));
   }
   if (program.slot_regions().empty()) return Status::ok();
   for (const plan::Routine &routine : program.routines())
@@ -186,13 +189,16 @@ std::string showOwner(int64_t owner, bool oneStep) {
 }
 
 Status verifyActions(const plan::Routine &routine, const plan::Program &program, bool runsOn) {
+  int64_t actions = 0;
+  for (const plan::Routine &each : program.routines()) actions += each.actions_size();
   for (int a = 0; a < routine.actions_size(); ++a) {
     const plan::Action &action = routine.actions(a);
     if (action.fragment() < 0 || action.fragment() >= program.fragments_size())
       return inputError(
           fmt::format("action {} runs fragment {} of {}", a, action.fragment(), program.fragments_size()));
-    if (action.microbatch() < 0 || action.microbatch() >= (int64_t(1) << 31))
-      return inputError(fmt::format("action {} is of microbatch {}", a, action.microbatch()));
+    if (action.microbatch() < 0 || action.microbatch() >= actions) // each has an action of its own
+      return inputError(
+          fmt::format("action {} is of microbatch {}, and there are {} actions", a, action.microbatch(), actions));
     if (action.ahead() && !(runsOn && routine.name() == "step"))
       return inputError(
           fmt::format("action {} is of the next step, which only a 'step' between 'fill' and 'drain' has", a));

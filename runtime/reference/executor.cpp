@@ -15,6 +15,34 @@ std::string describe(const TensorType &type) {
   return fmt::format("{}[{}]", plan::DType_Name(type.dtype), fmt::join(type.shape, ","));
 }
 
+// What the rest takes for granted: values of a type, nodes that name them, as many as their kind needs.
+Status checkForm(const plan::Graph &graph) {
+  auto refuse = [](const std::string &what) { return inputError("reference graph: " + what); };
+  auto isValue = [&](int32_t value) { return value >= 0 && value < graph.values_size(); };
+  for (int i = 0; i < graph.values_size(); ++i) {
+    plan::Buffer value;
+    value.set_dtype(graph.values(i).dtype());
+    *value.mutable_shape() = graph.values(i).shape();
+    if (byteSize(value) < 0) return refuse(fmt::format("value {} has no valid type", i));
+  }
+  for (const plan::GraphNode &node : graph.nodes()) {
+    for (const auto *values : {&node.operands(), &node.results()})
+      for (int32_t value : *values)
+        if (!isValue(value))
+          return refuse(
+              fmt::format("node '{}' ({}) names value {} of {}", node.name(), node.op(), value, graph.values_size()));
+    const bool isWhole = node.op() == "Write" ? node.operands_size() == 1 : node.results_size() >= 1;
+    if (!isWhole) return refuse(fmt::format("node '{}' ({}) is not whole", node.name(), node.op()));
+  }
+  for (const plan::GraphFunction &function : graph.functions()) {
+    for (const plan::GraphInput &input : function.inputs())
+      if (!isValue(input.value())) return refuse(fmt::format("input '{}' is no value of it", input.name()));
+    for (const plan::GraphOutput &output : function.outputs())
+      if (!isValue(output.value())) return refuse(fmt::format("output '{}' is no value of it", output.name()));
+  }
+  return {};
+}
+
 } // namespace
 
 TensorType ReferenceExecutor::typeOf(int32_t value) const {
@@ -29,14 +57,10 @@ Result<ReferenceExecutor> ReferenceExecutor::create(plan::Graph source, Precisio
   executor.graph = std::make_shared<const plan::Graph>(std::move(source));
   executor.precision = precision;
   const plan::Graph &graph = *executor.graph;
+  CLEAVE_RETURN_IF_ERROR(checkForm(graph));
   std::set<std::string> unknown;
   for (const plan::GraphNode &node : graph.nodes()) {
     if (!isInner(node.op()) && !canEvaluate(node.op())) unknown.insert(node.op());
-    for (const auto *values : {&node.operands(), &node.results()})
-      for (int32_t value : *values)
-        if (value < 0 || value >= graph.values_size())
-          return inputError(fmt::format("reference graph: node '{}' ({}) names value {} of {}", node.name(), node.op(),
-                                        value, graph.values_size()));
   }
   if (!unknown.empty())
     return inputError(fmt::format("the reference evaluator does not know: {}", fmt::join(unknown, ", ")));
@@ -111,7 +135,8 @@ Result<HostTensor> ReferenceExecutor::input(const plan::GraphInput &proto, const
     case plan::HostScalar::LEARNING_RATE:
       return HostTensor::ofReals(type.dtype, type.shape, {host.learningRate});
     case plan::HostScalar::ONE_MINUS_POWER:
-      return HostTensor::ofReals(type.dtype, type.shape, {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped))});
+      return HostTensor::ofReals(type.dtype, type.shape,
+                                 {1 - std::pow(scalar.base(), static_cast<double>(host.step - host.skipped))});
     case plan::HostScalar::STEP:
       return HostTensor::ofIntegers(type.dtype, type.shape,
                                     {static_cast<int64_t>(host.seed), host.step + (microbatch << 32)});
@@ -184,7 +209,8 @@ Result<StepOutcome> ReferenceExecutor::step(const std::vector<NamedTensors> &mic
   auto outputs = run("final", microbatches.back(), host, static_cast<int64_t>(microbatches.size()) - 1);
   if (!outputs) return outputs.status();
   StepOutcome outcome{outputs->at("loss").reals().at(0), outputs->at("grad_norm").reals().at(0), {}};
-  if (auto skipped = outputs->find("skipped"); skipped != outputs->end()) outcome.skipped = skipped->second.reals().at(0);
+  if (auto skipped = outputs->find("skipped"); skipped != outputs->end())
+    outcome.skipped = skipped->second.reals().at(0);
   return outcome;
 }
 

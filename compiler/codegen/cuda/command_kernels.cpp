@@ -78,15 +78,47 @@ private:
                           << " elements";
   }
 
+  // The elements [0, elements) of a buffer, as plan.KernelBuffer has them.
+  static plan::KernelBuffer reach(plan::DType dtype, int64_t elements, int64_t per = 0) {
+    plan::KernelBuffer reached;
+    reached.set_element_bytes(static_cast<int32_t>(runtime::byteSize(dtype)));
+    reached.set_elements(elements);
+    reached.set_per(per);
+    return reached;
+  }
+  static plan::KernelBuffer inVectors(plan::KernelBuffer reached, int64_t width) {
+    reached.set_alignment(static_cast<int32_t>(reached.element_bytes() * width));
+    return reached;
+  }
+  // One side of a copy.
+  static plan::KernelBuffer reach(plan::DType dtype, const StridedLoops &loops, int64_t StridedLoops::Loop::*stride,
+                                  int scalar, int64_t width) {
+    plan::KernelBuffer reached = inVectors(reach(dtype, 1), width);
+    for (const StridedLoops::Loop &loop : loops.all()) {
+      int64_t far = (loop.size - 1) * (loop.*stride);
+      if (far < 0)
+        reached.set_first(reached.first() + far);
+      else
+        reached.set_elements(reached.elements() + far);
+    }
+    reached.set_shift(scalar);
+    return reached;
+  }
+
   // A launch of the kernel that `key` describes; `build` is called with a symbol when it is the first.
-  plan::Launch &launch(plan::Command &command, const std::string &key, int64_t buffers, int64_t scalars, int outputs,
-                       int64_t extent, int64_t grain, int64_t blockThreads, int64_t sharedBytes,
-                       llvm::function_ref<void(GridBuilder &)> build) {
+  plan::Launch &launch(plan::Command &command, const std::string &key, ArrayRef<plan::KernelBuffer> reached,
+                       int64_t scalars, int outputs, int64_t extent, int64_t grain, int64_t blockThreads,
+                       int64_t sharedBytes, llvm::function_ref<void(GridBuilder &)> build) {
+    auto buffers = static_cast<int64_t>(reached.size());
     auto [known, isNew] = numbers.try_emplace(key, plan.kernels_size());
     if (isNew) {
       std::string kind = key.substr(0, key.find(' '));
       std::string symbol = fmt::format("{}_{}", kind, plan.kernels_size());
       plan::Kernel &kernel = *plan.add_kernels();
+      kernel.mutable_buffers()->Assign(reached.begin(), reached.end());
+      kernel.set_grain(grain);
+      if (llvm::all_of(reached, [](const plan::KernelBuffer &buffer) { return buffer.per() == 0; }))
+        kernel.set_extent(extent);
       kernel.set_symbol(symbol);
       kernel.set_num_buffers(buffers);
       kernel.set_num_scalars(scalars);
@@ -148,7 +180,11 @@ private:
     std::string key =
         fmt::format("copy {} bytes, {} x{}", runtime::byteSize(copy.source().dtype()), loops.text(), width);
     Type element = bitsOf(copy.source());
-    plan::Launch &made = launch(command, key, 2, 2, 1, loops.count(), threads * width, threads, 0,
+    plan::DType dtype = copy.source().dtype();
+    plan::Launch &made = launch(command, key,
+                                {reach(dtype, loops, &StridedLoops::Loop::source, 1, width),
+                                 reach(dtype, loops, &StridedLoops::Loop::target, 2, width)},
+                                2, 1, loops.count(), threads * width, threads, 0,
                                 [&](GridBuilder &grid) { copyCode(grid, element, loops, width, threads); });
     pass(made, {&copy.source(), &copy.target()}, {copy.source_offset(), copy.target_offset()});
   }
@@ -161,9 +197,9 @@ private:
     for (size_t i = value.size(); i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(value[i]);
     std::string key = fmt::format("fill {} bytes, {:#x} x{}", value.size(), bits, width);
     Type element = bitsOf(target);
-    plan::Launch &made = launch(command, key, 1, 0, 1, count, threads * width, threads, 0, [&](GridBuilder &grid) {
-      fillCode(grid, element, static_cast<int64_t>(bits), width, threads);
-    });
+    plan::Launch &made =
+        launch(command, key, {inVectors(reach(target.dtype(), 1, 1), width)}, 0, 1, count, threads * width, threads, 0,
+               [&](GridBuilder &grid) { fillCode(grid, element, static_cast<int64_t>(bits), width, threads); });
     pass(made, {&target});
   }
 
@@ -175,7 +211,12 @@ private:
     std::string key =
         fmt::format("gather {} bytes, {} x{}", runtime::byteSize(gather.out().dtype()), rows.text(), width);
     Type element = bitsOf(gather.out());
-    plan::Launch &made = launch(command, key, 4, 2, 2, total, threads * width, threads, 0,
+    plan::DType dtype = gather.out().dtype();
+    plan::Launch &made = launch(command, key,
+                                {inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), width),
+                                 reach(gather.indices().dtype(), rows.count), inVectors(reach(dtype, total), width),
+                                 reach(plan::I32, 1)},
+                                2, 2, total, threads * width, threads, 0,
                                 [&](GridBuilder &grid) { gatherCode(grid, element, rows, width, threads); });
     pass(made, {&gather.table(), &gather.indices(), &gather.out(), &fault}, {gather.start(), constant(code)});
     return success();
@@ -188,8 +229,13 @@ private:
     int64_t width = std::min<int64_t>(4, widthFor(scatter.updates(), scatter.out(), rows.inner, {}));
     std::string key = fmt::format("scatter_add {}, {} x{}", runtime::name(scatter.out().dtype()), rows.text(), width);
     Type element = elementOf(scatter.out());
+    plan::DType dtype = scatter.out().dtype();
     plan::Launch &made =
-        launch(command, key, 4, 2, 2, rows.outer * rows.count, 1, scatterThreads, scatterSharedBytes(scatterThreads),
+        launch(command, key,
+               {reach(scatter.indices().dtype(), rows.count),
+                inVectors(reach(dtype, rows.outer * rows.count * rows.inner), width),
+                inVectors(reach(dtype, rows.outer * rows.rows * rows.inner), width), reach(plan::I32, 1)},
+               2, 2, rows.outer * rows.count, 1, scatterThreads, scatterSharedBytes(scatterThreads),
                [&](GridBuilder &grid) { scatterAddCode(grid, element, rows, width, scatterThreads); });
     pass(made, {&scatter.indices(), &scatter.updates(), &scatter.out(), &fault}, {scatter.start(), constant(code)});
     return success();
@@ -223,13 +269,18 @@ private:
     std::string key = fmt::format("{}pool{} {}, {}", isMax ? "max" : "average", isGradient ? "_grad" : "",
                                   runtime::name(pool.input().dtype()), window.text());
     Type element = elementOf(pool.input());
-    plan::Launch &made =
-        launch(command, key, isGradient ? 3 : 2, 0, 1, extent, threads, threads, 0, [&](GridBuilder &grid) {
-          if (isGradient)
-            poolGradientCode(grid, element, window, isMax, threads);
-          else
-            poolCode(grid, element, window, isMax, threads);
-        });
+    // One channel of one sample has its elements in the input and in the output.
+    const int64_t in = window.in[0] * window.in[1] * window.in[2], out = window.out[0] * window.out[1] * window.out[2];
+    const plan::DType dtype = pool.input().dtype();
+    SmallVector<plan::KernelBuffer> reached{reach(dtype, in, isGradient ? in : out),
+                                            reach(dtype, out, isGradient ? in : out)};
+    if (isGradient) reached.push_back(reach(dtype, in, in));
+    plan::Launch &made = launch(command, key, reached, 0, 1, extent, threads, threads, 0, [&](GridBuilder &grid) {
+      if (isGradient)
+        poolGradientCode(grid, element, window, isMax, threads);
+      else
+        poolCode(grid, element, window, isMax, threads);
+    });
     if (isGradient)
       pass(made, {&pool.input(), &pool.output(), &pool.grad_input()});
     else
@@ -244,9 +295,11 @@ private:
         fmt::format("cumsum {}, {}x{}x{}{}{}", runtime::name(sum.input().dtype()), sum.outer(), sum.length(),
                     sum.inner(), sum.exclusive() ? " exclusive" : "", sum.reverse() ? " reverse" : "");
     Type element = elementOf(sum.input());
-    plan::Launch &made = launch(command, key, 2, 0, 1, lines, threads, threads, 0, [&](GridBuilder &grid) {
-      cumSumCode(grid, element, sum.length(), sum.inner(), sum.exclusive(), sum.reverse(), threads);
-    });
+    plan::KernelBuffer reached = reach(sum.input().dtype(), lines * sum.length());
+    plan::Launch &made =
+        launch(command, key, {reached, reached}, 0, 1, lines, threads, threads, 0, [&](GridBuilder &grid) {
+          cumSumCode(grid, element, sum.length(), sum.inner(), sum.exclusive(), sum.reverse(), threads);
+        });
     pass(made, {&sum.input(), &sum.output()});
     return success();
   }
@@ -266,6 +319,12 @@ private:
       kernel.set_num_buffers(2);
       kernel.set_num_scalars(base.num_scalars() + 1);
       kernel.set_num_outputs(1);
+      kernel.set_of_group(true);
+      kernel.clear_buffers();
+      *kernel.add_buffers() = reach(plan::U8, 1); // how much of the arena, and of the table, the parts say
+      *kernel.add_buffers() = reach(plan::I64, 1);
+      kernel.clear_extent();
+      kernel.set_grain(1);
     }
     std::vector<int64_t> rows;
     int64_t blocks = 0;
@@ -299,8 +358,9 @@ private:
     if (!runtime::isFloat(check.buffer().dtype())) return refuse(command, check.buffer(), module.getLoc());
     std::string key = fmt::format("check_finite {}", runtime::name(check.buffer().dtype()));
     Type element = elementOf(check.buffer());
-    plan::Launch &made = launch(command, key, 2, 1, 1, runtime::elementCount(check.buffer().shape()), threads, threads,
-                                0, [&](GridBuilder &grid) { checkFiniteCode(grid, element, threads); });
+    plan::Launch &made = launch(command, key, {reach(check.buffer().dtype(), 1, 1), reach(plan::I32, 1)}, 1, 1,
+                                runtime::elementCount(check.buffer().shape()), threads, threads, 0,
+                                [&](GridBuilder &grid) { checkFiniteCode(grid, element, threads); });
     pass(made, {&check.buffer(), &fault}, {constant(code)});
     return success();
   }

@@ -3,6 +3,7 @@
 #include "runtime/comm/reduce.h"
 #include "runtime/device/strided_copy.h"
 #include "runtime/plan/dtype.h"
+#include "test/unit/runtime/describe_kernels.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -187,6 +188,7 @@ plan::Plan FakeGpu::planOf(plan::Plan plan) {
   plan.mutable_cuda()->set_target("sm_90");
   plan.mutable_cuda()->set_ptx("the fake driver knows kernels by their names");
   plan.clear_kernel_object();
+  describeKernels(plan);
   return plan;
 }
 

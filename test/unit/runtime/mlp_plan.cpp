@@ -1,5 +1,6 @@
 #include "test/unit/runtime/mlp_plan.h"
 #include "runtime/plan/dtype.h"
+#include "test/unit/runtime/describe_kernels.h"
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -160,6 +161,7 @@ plan::Plan mlpPlan(const MlpShape &s) {
   std::ifstream object(TEST_KERNELS, std::ios::binary);
   b.plan.set_kernel_object(std::string(std::istreambuf_iterator<char>(object), {}));
   b.plan.set_kernel_target("x86-64");
+  describeKernels(b.plan);
   return b.plan;
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/planner/schedule/schedule.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/state/weights.h"
+#include "test/unit/runtime/describe_kernels.h"
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -348,6 +349,7 @@ plan::Plan pipelinePlan(const PipelineShape &shape) {
   std::ifstream object(TEST_KERNELS, std::ios::binary);
   plan.set_kernel_object(std::string(std::istreambuf_iterator<char>(object), {}));
   plan.set_kernel_target("x86-64");
+  describeKernels(plan);
   return plan;
 }
 

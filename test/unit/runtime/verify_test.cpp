@@ -1,3 +1,4 @@
+#include "runtime/plan/code_digest.h"
 #include "runtime/plan/routine.h"
 #include "runtime/plan/verify.h"
 #include "test/unit/runtime/mlp_plan.h"
@@ -40,6 +41,60 @@ TEST(Verify, BuffersStayInTheArena) {
               HasSubstr("parameters 'b1' and 'w1' overlap"));
 }
 
+// A kernel writes where its launch says: as far as its extent goes, from where its buffers begin.
+TEST(Verify, LaunchesStayInTheirBuffers) {
+  auto launch = [](plan::Plan &p, int index) -> plan::Launch & { return *command(p, index).mutable_launch(); };
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_extent(launch(p, Relu).extent() + 4); }),
+              HasSubstr("the kernel reaches elements 0 to "));
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_extent(int64_t(1) << 62); }),
+              HasSubstr("the kernel reaches elements 0 to "));
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Sgd).mutable_buffers(2)->set_shape(0, 1); }),
+              HasSubstr("buffer 2, "));
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).mutable_buffers(0)->set_dtype(plan::U8); }),
+              HasSubstr("its elements are u8, the kernel's have 4 bytes"));
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_grain(1); }), HasSubstr("which is compiled for"));
+  EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_kernel(launch(p, Loss).kernel()); }),
+              HasSubstr("for kernel 'mse'"));
+  // What the plan says of its code is part of it.
+  EXPECT_THAT(after([](plan::Plan &p) { p.mutable_kernels(0)->mutable_buffers(0)->set_elements(0); }),
+              HasSubstr("does not belong to their code"));
+  EXPECT_THAT(after([](plan::Plan &p) { p.mutable_kernels(0)->set_symbol("sgd"); }), HasSubstr("does not belong"));
+  EXPECT_THAT(after([](plan::Plan &p) { p.clear_code_digest(); }), HasSubstr("compile it again"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                p.mutable_kernels(0)->clear_buffers();
+                p.set_code_digest(codeDigest(p));
+              }),
+              HasSubstr("does not say what kernel 'relu' reaches"));
+  EXPECT_THAT(after([](plan::Plan &p) { // of a CPU's plan, too, where they are an emulated GPU's
+                *command(p, Fc1).add_launches() = command(p, Relu).launch();
+                command(p, Fc1).mutable_launches(0)->mutable_buffers(0)->set_offset(int64_t(1) << 40);
+              }),
+              HasSubstr("not inside the arena"));
+}
+
+TEST(Verify, NumbersThatHostAndMachineTakeAreBounded) {
+  EXPECT_THAT(after([](plan::Plan &p) {
+                p.mutable_programs(0)->mutable_routines(0)->mutable_actions(0)->set_microbatch(int64_t(1) << 30);
+              }),
+              HasSubstr("and there are 1 actions"));
+  EXPECT_THAT(after([](plan::Plan &p) { p.set_threads_per_device(1 << 30); }), HasSubstr("threads a device"));
+  EXPECT_THAT(after([](plan::Plan &p) { p.mutable_training()->set_global_batch(int64_t(1) << 40); }),
+              HasSubstr("a global batch of 1099511627776 samples"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                p.mutable_programs(0)->mutable_host_scalars(0)->mutable_buffer()->set_dtype(plan::F16);
+              }),
+              HasSubstr("is not what the host writes"));
+  EXPECT_THAT(after([](plan::Plan &p) { p.mutable_programs(0)->set_library_workspace_bytes(INT64_MAX); }),
+              HasSubstr("wants a memory of"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                plan::Source &file = *p.mutable_parameters(0)->mutable_file();
+                file.set_dtype(plan::F32);
+                file.set_length(4 * p.parameters(0).shape(0) * p.parameters(0).shape(1));
+                file.set_path("../../etc/shadow");
+              }),
+              HasSubstr("outside of the model's folder"));
+}
+
 TEST(Verify, CommandsFitTheirBuffers) {
   EXPECT_EQ(after([](plan::Plan &p) { command(p, Fc1).mutable_contract()->set_k(25); }),
             "fragment 'final': command 0 'fc1' (contract): lhs reaches elements 0 to 192 of f32[8x24] at " +
@@ -51,6 +106,12 @@ TEST(Verify, CommandsFitTheirBuffers) {
               HasSubstr("kernel 99 of 5"));
   EXPECT_THAT(after([](plan::Plan &p) { command(p, Relu).mutable_launch()->mutable_buffers()->RemoveLast(); }),
               HasSubstr("1 buffers and 0 scalars for kernel 'relu'"));
+  EXPECT_THAT(after([](plan::Plan &p) {
+                plan::Contract &c = *command(p, Fc1).mutable_contract();
+                c.set_k(int64_t(1) << 40);
+                c.mutable_lhs_strides()->Set(1, 0), c.mutable_rhs_strides()->Set(0, 0);
+              }),
+              HasSubstr("neither operand has so many elements"));
   EXPECT_THAT(after([](plan::Plan &p) { command(p, SumY).mutable_collective()->set_axes(0, "ep"); }),
               HasSubstr("unknown mesh axis 'ep'"));
   EXPECT_THAT(after([](plan::Plan &p) { command(p, SumY).clear_kind(); }), HasSubstr("has no kind"));

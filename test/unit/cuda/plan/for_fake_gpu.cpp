@@ -1,4 +1,5 @@
 #include "test/unit/cuda/plan/for_fake_gpu.h"
+#include "runtime/plan/code_digest.h"
 #include <fmt/format.h>
 #include <map>
 
@@ -21,6 +22,7 @@ void makeForFakeGpu(plan::Plan &plan) {
   }
   plan.mutable_cuda()->set_cubin(module + plan.kernel_object());
   plan.clear_kernel_object();
+  plan.set_code_digest(runtime::codeDigest(plan));
 }
 
 } // namespace cleave
