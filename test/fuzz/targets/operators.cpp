@@ -1,11 +1,14 @@
 // Models of one to three nodes with random attributes, shapes, element types and missing inputs, of every operator of
-// every opset that ONNX's schemas know: `cleave inspect` takes them or says what is wrong, naming the node.
+// every opset that ONNX's schemas know: `cleave inspect` takes them or says what is wrong, naming the node. The input's
+// bytes are the choices of which the model is made.
 #include "compiler/compile.h"
 #include "compiler/normalize/normalize.h"
 #include "compiler/normalize/operator_demands.h"
 #include "onnx/defs/schema.h"
 #include "onnx/onnx_pb.h"
-#include "test/fuzz/runner.h"
+#include "test/fuzz/chance.h"
+#include "test/fuzz/input_file.h"
+#include "test/fuzz/target.h"
 #include <limits>
 #include <map>
 
@@ -49,7 +52,7 @@ int64_t bytesOf(int type) {
 
 class Maker {
 public:
-  explicit Maker(uint64_t seed) : chance(seed) {}
+  explicit Maker(std::span<const uint8_t> choices) : chance(choices) {}
 
   ModelProto model() {
     ModelProto model;
@@ -289,20 +292,18 @@ private:
   std::vector<int64_t> shared;
 };
 
-std::string check(uint64_t seed) {
-  ModelProto model = Maker(seed).model();
-  auto seen = inspect(fileOf(model.SerializeAsString()), {});
-  if (seen) {
-    countTaken();
-    return "";
-  }
-  const std::string &message = seen.status().message();
-  for (const char *told : {"node '", "tensor '", "parameter '", "input '", "output '"})
-    if (message.find(told) != std::string::npos) return "";
-  return "says not where: " + message;
-}
-
 } // namespace
 } // namespace cleave::fuzz
 
-int main(int argc, char **argv) { return cleave::fuzz::main(argc, argv, "operators", cleave::fuzz::check); }
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  using namespace cleave;
+  onnx::ModelProto model = fuzz::Maker({data, size}).model();
+  auto seen = inspect(fuzz::fileOf(model.SerializeAsString()), {});
+  if (seen) return 0;
+  const std::string &message = seen.status().message();
+  bool saysWhere = false;
+  for (const char *told : {"node '", "tensor '", "parameter '", "input '", "output '"})
+    saysWhere |= message.find(told) != std::string::npos;
+  fuzz::require(saysWhere, "says not where: " + message);
+  return fuzz::refused(seen.status());
+}

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Writes the golden inputs as inputs of the fuzz targets: what corpora/ was minimised from (docs/fuzzing.md).
+
+    make_seeds.py FOLDER [--cleave build/bin/cleave]     FOLDER/TARGET/...; with --cleave also plans, problems, snapshots
+"""
+import argparse
+import hashlib
+import io
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+TEST = pathlib.Path(__file__).resolve().parent.parent
+MODELS = TEST.parent / "models"
+LARGEST = {"onnx": 8192}  # bytes of a seed
+USUALLY = 24576
+
+# A model of test/cli/Inputs/make_models.py, its loss, how it is split.
+PLANS = {
+    "zero": ("chain", "mse", "--cluster cpu:2 --mesh dp=2 --zero 1"),
+    "interleaved": ("unet", "mse", "--cluster cpu:2 --mesh pp=2 --schedule interleaved:2 --microbatches 4"),
+    "zb-v": ("seq2seq", "softmax_cross_entropy", "--cluster cpu:4 --mesh pp=2,dp=2 --schedule zb-v --microbatches 4"),
+    "tensor": ("chain", "mse", "--cluster cpu:2 --mesh tp=2"),
+}
+
+
+class Seeds:
+    def __init__(self, folder):
+        self.folder, self.seen = folder, set()
+
+    def add(self, target, data):
+        if len(data) > LARGEST.get(target, USUALLY) or (target, data) in self.seen:
+            return
+        to = self.folder / target
+        to.mkdir(parents=True, exist_ok=True)
+        self.seen.add((target, data))
+        (to / hashlib.sha1(data).hexdigest()).write_bytes(data)
+
+
+def joined(parts):
+    """As joinParts of input_file.h."""
+    return b"".join(struct.pack("<I", len(part)) + part for part in parts[:-1]) + parts[-1]
+
+
+def npy(array):
+    stream = io.BytesIO()
+    numpy.save(stream, array)
+    return stream.getvalue()
+
+
+def npz(save, **arrays):
+    stream = io.BytesIO()
+    save(stream, **arrays)
+    return stream.getvalue()
+
+
+def texts(seeds):
+    for path in [*TEST.rglob("*.yaml"), *MODELS.rglob("*.yaml")]:
+        seeds.add("cluster" if "clusters" in path.parts else "recipe", path.read_bytes())
+    for path in (TEST / "unit" / "schedule" / "torch").glob("*.csv"):
+        seeds.add("schedule", path.read_bytes())
+    seeds.add("schedule", b"0F0,0F1,,0B0,0F2,0B1,,0B2\n,1F0,1B0,1F1,1B1,1F2,1B2\n")
+
+
+def models(seeds):
+    for path in [*TEST.rglob("*.onnx"), *MODELS.rglob("*.onnx")]:
+        if "training_info" in path.parts:
+            seeds.add("training_info", path.read_bytes())
+        elif "artifacts" not in path.parts:
+            seeds.add("onnx", path.read_bytes())
+    for folder in (TEST / "golden" / "artifacts").iterdir():
+        parts = [sorted(folder.glob(f"*{name}")) for name in
+                 ("eval_model.onnx", "training_model.onnx", "optimizer_model.onnx", "checkpoint")] if folder.is_dir() else []
+        if parts and all(parts):
+            seeds.add("artifacts", joined([part[0].read_bytes() for part in parts]))
+    random = numpy.random.default_rng(0)
+    for size in (16, 32, 64, 128, 256):
+        for _ in range(4):
+            seeds.add("operators", random.bytes(size))
+
+
+def data(seeds):
+    x, labels = numpy.arange(12, dtype=numpy.float32).reshape(3, 4), numpy.arange(3)
+    for save in (numpy.savez, numpy.savez_compressed):
+        seeds.add("arrays", npz(save, x=x, labels=labels))
+        seeds.add("arrays", npz(save, x=x.astype(numpy.float16), labels=labels.astype(numpy.int32)))
+    for kind in (numpy.float32, numpy.float64, numpy.int8, numpy.uint16, numpy.uint64, numpy.bool_):
+        seeds.add("arrays", joined([npy(x.astype(kind)), npy(labels)]))
+    seeds.add("arrays", joined([npy(x.reshape(3, 1, 4)), npy(labels.astype(numpy.int16)[:, None])]))
+    tokens = numpy.arange(40)
+    for way, kind in enumerate((numpy.uint16, numpy.int32, numpy.int64)):
+        seeds.add("tokens", bytes([way]) + tokens.astype(kind).tobytes())
+    for kind in (numpy.uint16, numpy.int64):
+        seeds.add("tokens", bytes([3]) + npy(tokens.astype(kind)))
+    seeds.add("tokens", bytes([4]) + "To be, or not to be: that is the question. Ä€😀\n".encode())
+    seeds.add("tokens", bytes([5]) + bytes([7]) + bytes(3072))
+    for path in (TEST / "golden" / "images" / "pictures").rglob("*.*"):
+        seeds.add("images", path.read_bytes())
+
+
+UNREAD = (5, 9, 10, 11, 12)  # of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def what_is_verified(plan):
+    """The message of a plan file without what the static verifier does not read."""
+    kept, at = b"", 40
+    while at < len(plan):
+        begin = at
+        tag, at = varint(plan, at)
+        if tag & 7 == 0:
+            _, at = varint(plan, at)
+        else:  # the message has no other fields than these two kinds
+            length, at = varint(plan, at)
+            at += length
+        if tag >> 3 not in UNREAD:
+            kept += plan[begin:at]
+    return kept
+
+
+def fields_of(plan, number):
+    at = 40
+    while at < len(plan):
+        tag, at = varint(plan, at)
+        length, after = varint(plan, at)
+        if tag & 7:
+            after += length
+            if tag >> 3 == number:
+                yield plan[after - length:after]
+        at = after
+
+
+def compiled(seeds, cleave):
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        for name, (model, loss, split) in PLANS.items():
+            onnx, recipe, plan, problem = (work / f"{name}.{end}" for end in ("onnx", "yaml", "plan", "problem"))
+            recipe.write_text("dims: {batch: 8}\nloss: {kind: %s}\noptimizer: {kind: adamw, lr: 0.01}\nclip_norm: 1.0\n"
+                              "data: {kind: synthetic}\n" % loss)
+            subprocess.run([sys.executable, TEST / "cli" / "Inputs" / "make_models.py", model, onnx], check=True)
+            subprocess.run([cleave, "compile", onnx, "--recipe", recipe, *split.split(), "-o", plan, "--problem", problem],
+                           check=True, stdout=subprocess.DEVNULL)
+            seeds.add("plan", what_is_verified(plan.read_bytes()))
+            seeds.add("problem", problem.read_bytes())
+            for target, number in (("recipe", 11), ("cluster", 12)):
+                for text in fields_of(plan.read_bytes(), number):
+                    seeds.add(target, text)
+
+
+def safetensors(values, begin):
+    header = json.dumps({"__metadata__": {"w": begin}, "w": {"dtype": "F32", "shape": list(values.shape),
+                                                             "data_offsets": [0, values.nbytes]}}).encode()
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + values.tobytes()
+
+
+def snapshots(seeds):
+    for rows, axis in ((4, 0), (2, 1)):
+        values = numpy.arange(rows * 6, dtype=numpy.float32).reshape(rows, 6)
+        halves = numpy.split(values, 2, axis)
+        begins = ["0,0", f"{rows // 2},0" if axis == 0 else "0,3"]
+        files = [safetensors(half, begin) for half, begin in zip(halves, begins)]
+        tensor = {"dtype": "f32", "shape": [rows, 6], "original_shape": [rows, 6], "aliases": ["v"], "role": "PARAMETER"}
+        if axis:
+            tensor["pieces"] = [{"name": f"w.{i}", "original_shape": [6]} for i in range(rows)]
+        manifest = {"format": 1, "step": 3, "data": {"epoch": 0, "position": 24}, "seed": 7, "fingerprint": "00ff",
+                    "model": "/m.onnx", "recipe": "", "ranks": 2, "file_bytes": [len(file) for file in files],
+                    "tensors": {"w": tensor}}
+        seeds.add("snapshot", joined([json.dumps(manifest, indent=1).encode(), *files]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--cleave", type=pathlib.Path)
+    args = parser.parse_args()
+    seeds = Seeds(args.folder)
+    texts(seeds)
+    models(seeds)
+    data(seeds)
+    snapshots(seeds)
+    if args.cleave:
+        compiled(seeds, args.cleave)
+    print(f"{len(seeds.seen)} inputs")
+
+
+if __name__ == "__main__":
+    main()

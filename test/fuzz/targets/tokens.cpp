@@ -1,0 +1,49 @@
+// Files of sequences and records as training data. The input's first byte says how the rest is read: as tokens of a
+// type, a row of numpy, characters, or CIFAR-10's records.
+#include "runtime/data/dataset.h"
+#include "test/fuzz/input_file.h"
+#include "test/fuzz/target.h"
+
+namespace {
+
+using namespace cleave;
+using runtime::Field;
+
+struct Way {
+  const char *file, *yaml;
+  bool isPictures = false;
+};
+constexpr Way ways[] = {{"a.bin", "{kind: tokens, dtype: uint16}"},
+                        {"a.bin", "{kind: tokens, dtype: int32, train_split: 0.5}"},
+                        {"a.bin", "{kind: tokens, dtype: int64, truncate: 100}"},
+                        {"a.npy", "{kind: tokens}"},
+                        {"a.txt", "{kind: chars, train_split: 0.9}"},
+                        {"a.bin", "{kind: cifar10}", true}};
+
+std::vector<Field> fieldsOf(const Way &way) {
+  if (way.isPictures) return {{"x", plan::F32, {3, 32, 32}}, {"labels", plan::I64, {}, true, 10}};
+  return {{"input_ids", plan::I64, {4}, false, 300}, {"labels", plan::I32, {4}, true, 300}};
+}
+
+void readSamples(const runtime::Dataset &data) {
+  const int64_t ends[] = {0, data.size() - 1};
+  for (size_t field = 0; field < data.fields().size(); ++field) {
+    std::vector<std::byte> out(size_t(2 * data.fields()[field].bytes()));
+    Status filled = data.fill(field, ends, out.data());
+    if (!filled) fuzz::refused(filled);
+  }
+}
+
+} // namespace
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static fuzz::InputFolder folder;
+  if (size == 0) return -1;
+  const Way &way = ways[data[0] % std::size(ways)];
+  folder.write(way.file, fuzz::textOf(data + 1, size - 1));
+  auto source = runtime::openData(way.yaml, fieldsOf(way), {.path = folder.path(way.file)});
+  if (!source) return fuzz::refused(source.status());
+  readSamples(*source->train);
+  if (source->evaluation) readSamples(*source->evaluation);
+  return 0;
+}

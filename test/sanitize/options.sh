@@ -1,0 +1,8 @@
+# Sourced by ./dev for builds with sanitizers (cmake/sanitize.cmake): what they look for, and how they end.
+# container_overflow: the standard library of the prebuilt libraries does not mark the ends of its containers.
+# user_poisoning: LLVM's allocators poison what they have not handed out yet, where their code is in a header; the same
+# allocator's code in the prebuilt libraries hands it out without a word.
+export ASAN_OPTIONS=detect_container_overflow=0:allow_user_poisoning=0:detect_stack_use_after_return=0
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$ROOT/test/sanitize/thread.supp
+export LSAN_OPTIONS=suppressions=$ROOT/test/sanitize/leak.supp:print_suppressions=0
