@@ -12,7 +12,10 @@ namespace cleave::recipe {
 namespace {
 
 void readDims(MapReader reader, std::map<std::string, int64_t> &dims) {
-  for (const std::string &key : reader.keys()) reader.integer(key, dims[key], dimRange);
+  for (const std::string &key : reader.keys()) {
+    if (reader.isNull(key)) reader.fail(key, fmt::format("'dims.{}' needs a size", key));
+    reader.integer(key, dims[key], dimRange);
+  }
 }
 
 void readLabels(MapReader &loss, Labels &labels) {

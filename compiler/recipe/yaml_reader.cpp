@@ -143,7 +143,7 @@ void MapReader::numbers(const std::string &key, std::vector<double> &value, Rang
   if (!has(key)) return;
   value.clear();
   for (const std::string &text : given)
-    if (!parseWhole(text, value.emplace_back()) || !range.has(value.back()))
+    if (!parseWhole(text, value.emplace_back()) || !std::isfinite(value.back()) || !range.has(value.back()))
       fail(key, fmt::format("'{}' must list numbers{}{}, one is '{}'", dotted(key), describe(range).empty() ? "" : " ",
                             describe(range), text));
 }

@@ -106,6 +106,7 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("dims: {batch: 0}")),
               HasSubstr("'dims.batch' must be at least 1 and at most 1099511627776, is 0"));
   EXPECT_THAT(fault(withLoss("dims: {batch: 2.5}")), HasSubstr("must be a whole number"));
+  EXPECT_THAT(fault(withLoss("dims: {batch: }")), HasSubstr("r.yaml:2: 'dims.batch' needs a size"));
   EXPECT_THAT(fault(withLoss("dims: {batch: 9223372036854775807}")),
               HasSubstr("at most 1099511627776, is 9223372036854775807"));
   EXPECT_THAT(fault(withLoss("trainable: '*'")), HasSubstr("must be a list"));
@@ -116,6 +117,7 @@ TEST(Recipe, FaultsSayLineAndRemedy) {
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, std: [0]}")),
               HasSubstr("'data.std' must list numbers above 0, one is '0'"));
   EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: 0.5}")), HasSubstr("must be a list"));
+  EXPECT_THAT(fault(withLoss("data: {kind: images, path: x, mean: [nan]}")), HasSubstr("one is 'nan'"));
   EXPECT_THAT(fault(withLoss("dropout: often")), HasSubstr("'dropout' cannot be 'often'"));
   EXPECT_THAT(fault(withLoss("optimizer: {lr: {kind: cosine, peak: 1, warmup_steps: 9}}")), HasSubstr("total_steps"));
   EXPECT_THAT(fault(withLoss("optimizer: [1")), HasSubstr("is not YAML"));
