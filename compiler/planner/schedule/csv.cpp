@@ -111,6 +111,8 @@ Result<PipelineSchedule> readCsv(std::string_view text, const std::string &name)
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }
+    if (row.empty())
+      return inputError(fmt::format("{}:{}: no action in this line: every rank has a stage", name, line));
   }
   if (schedule.ranks == 0) return inputError(fmt::format("{}: no action in it", name));
   for (int stage = 0; stage < schedule.stages; ++stage)

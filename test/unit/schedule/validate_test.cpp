@@ -181,6 +181,7 @@ TEST(Csv, SaysWhatIsWrong) {
   EXPECT_THAT(message("0F0,0B0\n,0SEND_F0\n"), HasSubstr("x.csv:2: cell 2: '0SEND_F0' is no action"));
   EXPECT_THAT(message("0F0,0B0\n0F1,0B1\n"), HasSubstr("x.csv:2: cell 1: '0F1': stage 0 is in the line of rank 0"));
   EXPECT_THAT(message("\n\n"), HasSubstr("no action"));
+  EXPECT_THAT(message("0F0,0B0\n,\n"), HasSubstr("x.csv:2: no action in this line"));
   EXPECT_THAT(message("1F0,1B0\n"), HasSubstr("stage 0 is in no line"));
   EXPECT_THAT(message("0F0,0B16000000\n"), HasSubstr("some are missing"));
   EXPECT_THAT(message("0F0,0B99999999999999999999\n"), HasSubstr("is no action"));
