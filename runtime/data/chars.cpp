@@ -15,7 +15,7 @@ Result<std::vector<char32_t>> decode(std::string_view text, const std::string &p
   for (size_t i = 0; i < text.size();) {
     auto first = static_cast<unsigned char>(text[i]);
     int more = first < 0x80 ? 0 : first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : -1;
-    char32_t code = more == 0 ? first : first & (0x3f >> more);
+    char32_t code = more <= 0 ? first : first & (0x3f >> more);
     bool valid = more >= 0 && first < 0xf5 && text.size() - i > static_cast<size_t>(more);
     for (int k = 1; valid && k <= more; ++k) {
       auto next = static_cast<unsigned char>(text[i + k]);
