@@ -24,11 +24,12 @@ namespace {
 struct Planned {
   std::unique_ptr<Pipeline> pipeline; // holds the step at the decision's microbatch
   planner::Problem problem;
+  planner::Cluster cluster; // as this step uses it
   planner::Decision decision;
   std::vector<std::string> notes, warnings;
   std::string samplesMeetAt = {}; // of several microbatches: Problem::samplesMeetAt
 
-  report::Report report(const planner::Cluster &cluster) const {
+  report::Report report() const {
     report::Report made = report::makeReport(problem, cluster, decision);
     made.notes.insert(made.notes.begin(), warnings.begin(), warnings.end());
     made.notes.insert(made.notes.begin(), notes.begin(), notes.end());
@@ -43,20 +44,10 @@ Status writeProblem(const std::string &path, const planner::Problem &problem) {
   return file ? Status::ok() : inputError("cannot write the problem to " + path);
 }
 
-// cuDNN has attention in 16 bits.
-bool usesLibraryAttention(const CompileRequest &request) {
-  return !planner::computeCapability(request.cluster.device.kind).empty() &&
-         !StringRef(recipe::lowElement(request.recipe.precision)).empty() &&
-         request.recipe.attention != recipe::Attention::Written;
-}
-
-// With what the model says of its training, and the GPU as this step will use it: where the library has no attention,
-// scores are written and kept, whatever the device could do.
-Result<CompileRequest> asUsed(CompileRequest request) {
+// With what the model says of its training.
+Result<CompileRequest> completed(CompileRequest request) {
   if (!request.recipeIsWhole)
     CLEAVE_RETURN_IF_ERROR(import_::completeRecipe(request.model, request.recipe, request.notes));
-  const bool isGpu = !planner::computeCapability(request.cluster.device.kind).empty();
-  if (isGpu && !usesLibraryAttention(request)) request.cluster.device.fusedAttention = false;
   return request;
 }
 
@@ -77,7 +68,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
   if (!problem) return problem.status();
   planned.problem = std::move(*problem);
   if (!request.problemFile.empty()) CLEAVE_RETURN_IF_ERROR(writeProblem(request.problemFile, planned.problem));
-  auto decision = planner::solve(planned.problem, request.cluster, *constraints, request.search);
+  planned.cluster = planner::usedBy(planned.problem, request.cluster);
+  auto decision = planner::solve(planned.problem, planned.cluster, *constraints, request.search);
   if (!decision) return decision.status();
   planned.decision = std::move(*decision);
   bool staged = planned.decision.stages > 1;
@@ -104,7 +96,8 @@ Result<Planned> choose(const CompileRequest &request, bool forCode) {
     request.warn(planned.warnings.back());
   }
   // The search knows attention by its products, and prices what a GPU's library makes of them (Device::fusedAttention).
-  bool byLibrary = forCode && blocks == 1 && usesLibraryAttention(request);
+  bool byLibrary = forCode && blocks == 1 && recipe::allowsLibraryAttention(request.recipe) &&
+                   !planner::computeCapability(request.cluster.device.kind).empty();
   if (forCode && (planned.decision.microbatches > 1 || staged || blocks > 1 || byLibrary)) {
     const std::map<std::string, StepInput> ofBatch = stepInputs(planned.pipeline->step());
     const std::vector<double> lossOfBatch = planned.pipeline->lossTerms();
@@ -178,18 +171,18 @@ std::string absolutePath(const std::string &model) {
 } // namespace
 
 Result<report::Report> estimate(const CompileRequest &given) {
-  const Result<CompileRequest> used = asUsed(given);
-  if (!used) return used.status();
-  const CompileRequest &request = *used;
+  const Result<CompileRequest> whole = completed(given);
+  if (!whole) return whole.status();
+  const CompileRequest &request = *whole;
   auto planned = choose(request, false);
   if (!planned) return planned.status();
-  return planned->report(request.cluster);
+  return planned->report();
 }
 
 Result<Compiled> compile(const CompileRequest &given) {
-  const Result<CompileRequest> used = asUsed(given);
-  if (!used) return used.status();
-  const CompileRequest &request = *used;
+  const Result<CompileRequest> whole = completed(given);
+  if (!whole) return whole.status();
+  const CompileRequest &request = *whole;
   const planner::Device &device = request.cluster.device;
   bool isGpu = !planner::computeCapability(device.kind).empty();
   if (request.emulate && !isGpu)
@@ -205,19 +198,19 @@ Result<Compiled> compile(const CompileRequest &given) {
   const std::map<std::string, StepInput> inputs = stepInputs(planned->pipeline->step());
   auto lowered = planned->pipeline->lower(planned->decision);
   if (!lowered) return lowered.status();
-  Compiled compiled{std::move(*lowered), planned->report(request.cluster)};
+  Compiled compiled{std::move(*lowered), planned->report()};
   plan::Plan &plan = compiled.plan;
   plan.set_producer("cleave " CLEAVE_VERSION);
   plan.set_reference_graph(*reference);
   plan.set_code_digest(runtime::codeDigest(plan));
   plan.set_recipe_yaml(request.recipe.resolved());
-  plan.set_cluster_yaml(request.cluster.yaml());
+  plan.set_cluster_yaml(planned->cluster.yaml());
   plan.set_device_memory_bytes(static_cast<int64_t>(request.cluster.device.memoryBytes));
   plan.set_model_path(absolutePath(request.model));
   CLEAVE_RETURN_IF_ERROR(runtime::recordWeightFiles(plan, request.checkWeights));
   setRanges(inputs, plan);
   fillTraining(request, *planned, plan);
-  report::fillFromPlan(compiled.report, plan, request.cluster);
+  report::fillFromPlan(compiled.report, plan, planned->cluster);
   plan.set_report_json(report::renderJson(compiled.report));
   return compiled;
 }

@@ -319,7 +319,8 @@ Result<planner::Problem> Pipeline::problem(int64_t microbatches) {
                                     .samples = found.samples / microbatches,
                                     .precision = recipe::toString(request.recipe.precision),
                                     .meetsAtUpdate = request.recipe.clipNorm.has_value() ||
-                                                     request.recipe.precision == recipe::Precision::Fp16};
+                                                     request.recipe.precision == recipe::Precision::Fp16,
+                                    .writesAttention = !recipe::allowsLibraryAttention(request.recipe)};
   auto extracted = partition::extractProblem(*module, options);
   if (failed(extracted)) return failure("the planning problem cannot be extracted");
   return std::move(*extracted);

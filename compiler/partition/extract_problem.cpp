@@ -99,6 +99,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   problem.samples = options.samples;
   problem.precision = options.precision;
   problem.meetsAtUpdate = options.meetsAtUpdate;
+  problem.writesAttention = options.writesAttention;
   if (auto node = module->getAttrOfType<StringAttr>(training::lossMeetsAtName)) problem.lossMeetsAt = node.str();
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf())

@@ -21,7 +21,7 @@ struct ProblemOptions {
   int64_t batch = 1;   // samples a step
   int64_t samples = 1; // samples the module is built with
   std::string precision = "fp32";
-  bool meetsAtUpdate = false;     // planner::Problem
+  bool meetsAtUpdate = false, writesAttention = false; // planner::Problem
   std::string function = "final"; // `cleave inspect` asks for "model", which has no backward pass yet
 };
 

@@ -3,6 +3,7 @@
 //   cleave-problem 1
 //   name "mlp"
 //   batch 32 samples 32 precision fp32
+//   meets_at_update             Problem::meetsAtUpdate, and so with writes_attention
 //   tensor 0 input "x" 4 [32,64] batch 0
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
 //     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
@@ -167,6 +168,7 @@ std::string Problem::text() const {
   std::string out = fmt::format("cleave-problem 1\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
                                 samples, precision);
   if (meetsAtUpdate) out += "meets_at_update\n";
+  if (writesAttention) out += "writes_attention\n";
   if (!lossMeetsAt.empty()) out += fmt::format("loss_meets_at {}\n", quote(lossMeetsAt));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor &tensor = tensors[i];
@@ -221,6 +223,8 @@ Result<Problem> Problem::parse(const std::string &text, const std::string &file)
       CLEAVE_RETURN_IF_ERROR(reader.word(problem.precision));
     } else if (word == "meets_at_update")
       problem.meetsAtUpdate = true;
+    else if (word == "writes_attention")
+      problem.writesAttention = true;
     else if (word == "loss_meets_at")
       CLEAVE_RETURN_IF_ERROR(reader.quoted(problem.lossMeetsAt));
     else if (problem.nodes.empty())

@@ -1,5 +1,6 @@
 #include "compiler/planner/search.h"
 #include "compiler/names/glob.h"
+#include "compiler/planner/device_presets.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/search_space.h"
@@ -652,6 +653,11 @@ void noteRepeatedWork(const Problem &problem, Decision &decision) {
 }
 
 } // namespace
+
+Cluster usedBy(const Problem &problem, Cluster cluster) {
+  if (problem.writesAttention && !computeCapability(cluster.device.kind).empty()) cluster.device.fusedAttention = false;
+  return cluster;
+}
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options) {

@@ -4,7 +4,7 @@
 //
 //   auto cluster = parseCluster("a100-80g:8x128");
 //   auto constraints = parseConstraints({.zero = "3"}, *cluster);
-//   Result<Decision> decision = solve(problem, *cluster, *constraints, {});
+//   Result<Decision> decision = solve(problem, usedBy(problem, *cluster), *constraints, {});
 //
 // When nothing fits the status is ErrorKind::NoFit and its message lists the smallest changes that would.
 #pragma once
@@ -39,6 +39,10 @@ struct SearchOptions {
   bool onlyBest = false; // the best of other meshes are of no interest
   int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all
 };
+
+// The cluster as the problem's step uses it: a known GPU has attention fused only where the step leaves it to a
+// library.
+Cluster usedBy(const Problem &problem, Cluster cluster);
 
 Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Constraints &constraints,
                        const SearchOptions &options);

@@ -196,6 +196,8 @@ std::string toString(Reduction kind);
 std::string toString(Precision kind);
 // What products are computed on: "bf16" or "f16"; "" where it is fp32.
 const char *lowElement(Precision kind);
+// May a library compute attention as one operation, where the device has one? cuDNN has it in 16 bits.
+bool allowsLibraryAttention(const Recipe &recipe);
 std::string toString(BatchNorm kind);
 std::string toString(Attention kind);
 std::string toString(Epilogues kind);

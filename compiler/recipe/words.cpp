@@ -89,6 +89,9 @@ std::string toString(Precision kind) { return wordOf(kind); }
 const char *lowElement(Precision kind) {
   return kind == Precision::Bf16 ? "bf16" : kind == Precision::Fp16 ? "f16" : "";
 }
+bool allowsLibraryAttention(const Recipe &recipe) {
+  return recipe.attention != Attention::Written && *lowElement(recipe.precision) != '\0';
+}
 std::string toString(BatchNorm kind) { return wordOf(kind); }
 std::string toString(Attention kind) { return wordOf(kind); }
 std::string toString(Epilogues kind) { return wordOf(kind); }

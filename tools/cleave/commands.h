@@ -1,5 +1,5 @@
-// The commands of interface.md. Each function adds one subcommand; the subcommand's callback does the work and leaves the
-// exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
+// The commands of interface.md. Each function adds one subcommand; the subcommand's callback does the work and leaves
+// the exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
 #pragma once
 #include "compiler/compile.h"
 #include "runtime/status.h"
@@ -10,6 +10,7 @@
 namespace cleave::tool {
 
 void addInspect(CLI::App &app, int &status);
+void addPlan(CLI::App &app, int &status);
 void addEstimate(CLI::App &app, int &status);
 void addCompile(CLI::App &app, int &status);
 void addReport(CLI::App &app, int &status);
@@ -19,13 +20,23 @@ void addExport(CLI::App &app, int &status);
 void addProbe(CLI::App &app, int &status);
 void addSchedule(CLI::App &app, int &status);
 
-// MODEL --recipe R --cluster C and the split flags: estimate and compile share them.
-struct RequestOptions {
-  std::string model, recipe, cluster, problemFile, irFolder;
-  std::vector<std::string> overrides;
+// --cluster C and the split flags: all that searches shares them.
+struct SplitOptions {
+  std::string cluster;
   planner::SplitFlags split;
   int64_t top = 0;
   double searchSeconds = 0;
+
+  void add(CLI::App &command);
+  // The search tells its progress on standard error.
+  planner::SearchOptions search() const;
+};
+
+// MODEL --recipe R and the above: estimate and compile share them.
+struct RequestOptions {
+  std::string model, recipe, problemFile, irFolder;
+  std::vector<std::string> overrides;
+  SplitOptions split;
 
   void add(CLI::App &command);
   // Reads the recipe and the cluster.

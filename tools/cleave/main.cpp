@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
   int status = 0;
   using namespace cleave::tool;
   for (auto *add :
-       {addInspect, addEstimate, addCompile, addReport, addRun, addVerify, addExport, addProbe, addSchedule})
+       {addInspect, addEstimate, addPlan, addCompile, addReport, addRun, addVerify, addExport, addProbe, addSchedule})
     add(app, status);
   try {
     app.parse(argc, argv);

@@ -1,4 +1,4 @@
-// What estimate and compile share: reading the recipe and the cluster, errors, output files.
+// What estimate, compile and plan share: reading the recipe and the cluster, errors, output files.
 #include "tools/cleave/commands.h"
 #include <cerrno>
 #include <cstring>
@@ -9,17 +9,9 @@
 
 namespace cleave::tool {
 
-void RequestOptions::add(CLI::App &command) {
-  command.add_option("model", model, "the exported model: .onnx, or a folder of onnxruntime-training's artifacts")
-      ->required();
-  command.add_option("--recipe", recipe, "how it trains (YAML)")->required();
+void SplitOptions::add(CLI::App &command) {
   command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
       ->required();
-  command.add_option("--set", overrides, "KEY=VALUE: override a key of the recipe, e.g. optimizer.lr=1e-3")
-      ->take_all()
-      ->expected(1);
-  command.add_option("--problem", problemFile, "also write the planner's problem, as text");
-  command.add_option("--dump-ir", irFolder, "also write the module after each phase into this folder");
   auto *group = command.add_option_group("split", "What is left out is searched.");
   group->add_option("--mesh", split.mesh, "mesh axes and sizes, e.g. dp=2,tp=2");
   group->add_option("--mesh-order", split.meshOrder,
@@ -55,6 +47,18 @@ void RequestOptions::add(CLI::App &command) {
       ->expected(1);
 }
 
+void RequestOptions::add(CLI::App &command) {
+  command.add_option("model", model, "the exported model: .onnx, or a folder of onnxruntime-training's artifacts")
+      ->required();
+  command.add_option("--recipe", recipe, "how it trains (YAML)")->required();
+  command.add_option("--set", overrides, "KEY=VALUE: override a key of the recipe, e.g. optimizer.lr=1e-3")
+      ->take_all()
+      ->expected(1);
+  command.add_option("--problem", problemFile, "also write the planner's problem, as text; `cleave plan` solves it");
+  command.add_option("--dump-ir", irFolder, "also write the module after each phase into this folder");
+  split.add(command);
+}
+
 namespace {
 
 // The search's state on standard error: one line that is written over on a terminal, else a line every few seconds.
@@ -85,23 +89,29 @@ private:
 
 } // namespace
 
+planner::SearchOptions SplitOptions::search() const {
+  planner::SearchOptions options;
+  options.top = top;
+  options.seconds = searchSeconds;
+  auto line = std::make_shared<ProgressLine>();
+  options.progress = [line](const planner::SearchProgress &progress) { line->tell(progress); };
+  return options;
+}
+
 Result<CompileRequest> RequestOptions::request() const {
   auto parsed = recipe::parseRecipe(recipe, overrides);
   if (!parsed) return parsed.status();
-  auto machines = planner::parseCluster(cluster);
+  auto machines = planner::parseCluster(split.cluster);
   if (!machines) return machines.status();
   auto warn = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
   CompileRequest request{.model = model,
                          .recipe = *parsed,
                          .cluster = *machines,
-                         .split = split,
+                         .split = split.split,
                          .problemFile = problemFile,
                          .irFolder = irFolder,
-                         .warn = warn};
-  request.search.top = top;
-  request.search.seconds = searchSeconds;
-  auto line = std::make_shared<ProgressLine>();
-  request.search.progress = [line](const planner::SearchProgress &progress) { line->tell(progress); };
+                         .warn = warn,
+                         .search = split.search()};
   return request;
 }
 

@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""same_report.py A B: are two reports of one search the same, but for its seconds and for notes on the model?"""
+import json
+import sys
+
+reports = [json.load(open(path)) for path in sys.argv[1:]]
+for report in reports:
+    report["search"].pop("seconds")
+    report.pop("notes")
+for key in reports[0] | reports[1]:
+    if reports[0].get(key) != reports[1].get(key):
+        sys.exit(f"{key}: {reports[0].get(key)} and {reports[1].get(key)}")
