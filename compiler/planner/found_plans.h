@@ -3,7 +3,7 @@
 //   found.record(solution);      // kept if it is the fastest of its mesh that fits
 //   if (bound >= found.worthTrying()) ...   // no plan of that setting is wanted
 #pragma once
-#include "compiler/planner/search.h"
+#include "compiler/planner/search_options.h"
 #include "compiler/planner/solution.h"
 
 namespace cleave::planner {

@@ -1,6 +1,6 @@
 #include "compiler/planner/mesh_order.h"
 #include "compiler/planner/device_presets.h"
-#include "compiler/planner/split_model.h"
+#include "compiler/planner/setting.h"
 #include "compiler/planner/text_reader.h"
 #include <algorithm>
 #include <fmt/format.h>

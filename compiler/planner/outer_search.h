@@ -6,7 +6,7 @@
 // into stages (stage_plan.h). Every setting has a lower bound; it is looked at only while that is below the best plan.
 #pragma once
 #include "compiler/planner/cells.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search_options.h"
 #include "compiler/planner/solution.h"
 
 namespace cleave::planner {

@@ -5,7 +5,7 @@
 //   CLEAVE_RETURN_IF_ERROR(space.gather());
 //   space.settings                              // mesh shapes and orders, microbatches, schedules
 #pragma once
-#include "compiler/planner/search.h"
+#include "compiler/planner/search_options.h"
 #include "compiler/planner/split_model.h"
 #include "compiler/planner/stage_plan.h"
 

@@ -3,7 +3,7 @@
 //
 //   a100-80g:8, batch 16: pp=2,dp=2,tp=2 with 1, 2, 4 or 8 microbatches, schedule 1f1b or zb-h1, ...
 #pragma once
-#include "compiler/planner/search.h"
+#include "compiler/planner/search_options.h"
 #include "compiler/planner/split_model.h"
 
 namespace cleave::planner {
