@@ -16,7 +16,7 @@ namespace {
 // A number that was meant otherwise; and the ways to lay meshes over devices grow with it.
 constexpr int64_t mostDevices = int64_t(1) << 24;
 
-constexpr double mib = 1024.0 * 1024, gib = 1024 * mib;
+constexpr double mib = 1024.0 * 1024;
 
 // Reads a mapping strictly: every key must be asked for, every value have its type.
 class Reader {

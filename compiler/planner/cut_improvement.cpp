@@ -4,9 +4,6 @@
 namespace cleave::planner {
 namespace {
 
-// A cut that is better by less than this is the same one.
-constexpr double leastGain = 1e-9;
-
 // With what memory makes it compute again: bytes of the device that needs most where they are too many, else 0; and
 // seconds.
 using Cost = std::pair<double, double>;

@@ -5,7 +5,7 @@
 namespace cleave::planner {
 namespace {
 
-constexpr double tera = 1e12, giga = 1e9, gib = 1024.0 * 1024 * 1024;
+constexpr double tera = 1e12, giga = 1e9;
 
 struct Row {
   const char *kind;

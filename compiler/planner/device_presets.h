@@ -29,6 +29,8 @@ Link cpuHostLink(int64_t devices);
 // Figures that a cluster file may leave out, by what they describe.
 void fillDefaults(Device &device);
 
+inline constexpr double gib = 1024.0 * 1024 * 1024; // bytes
+
 namespace constants {
 // Bytes of a gradient bucket; PyTorch DDP's default (bucket_cap_mb=25).
 inline constexpr double bucketBytes = 25.0 * (1 << 20);

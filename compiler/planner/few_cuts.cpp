@@ -7,7 +7,7 @@ namespace cleave::planner {
 namespace {
 
 // Cuts that are simulated, and actions of their schedules in all; cuts where simulating them says nothing.
-constexpr double mostCuts = 2e4, mostActions = 4e6, mostUntimed = 300;
+constexpr double mostCuts = 2e4, mostSimulated = 4e6, mostUntimed = 300;
 
 // What sums in another order may differ by.
 constexpr double rounding = 1e-12;
@@ -26,7 +26,7 @@ public:
 
   bool isPossible() const {
     if (!problem.firstUnits.empty() || int(units.size()) < stages) return false;
-    const double most = isTimed ? std::min(mostCuts, mostActions / (2 * microbatches * stages)) : mostUntimed;
+    const double most = isTimed ? std::min(mostCuts, mostSimulated / (2 * microbatches * stages)) : mostUntimed;
     double cuts = 1;
     for (int s = 1; s < stages && cuts <= most; ++s) cuts = cuts * (double(units.size()) - s) / s;
     return cuts <= most;

@@ -6,9 +6,6 @@
 namespace cleave::planner {
 namespace {
 
-// A plan that is better by less than this part is the same one.
-constexpr double leastGain = 1e-9;
-
 // Of no more groups every set is priced with every two stages and every cut; of more they are lowered one after the
 // other, of the plan's stage and another.
 constexpr size_t fewGroups = 6;

@@ -5,9 +5,6 @@
 namespace cleave::planner {
 namespace {
 
-// A plan that is better by less than this is the same one.
-constexpr double leastGain = 1e-9;
-
 class Improvement {
 public:
   Improvement(const StageProblem &stages, const StagePlan &plan, int64_t prices, std::vector<int> &choice,

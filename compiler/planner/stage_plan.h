@@ -119,6 +119,9 @@ struct TiedGradient {
   double bytes = 0, seconds = 0; // sent, to all others; of a step
 };
 
+// A plan whose step is faster by less than this part is the same one.
+inline constexpr double leastGain = 1e-9;
+
 struct PlanEvaluation {
   Predicted predicted; // memory: of the device that needs most
   std::vector<StageDecision> stages;

@@ -13,10 +13,8 @@ namespace {
 constexpr int64_t mostParts = 8, mostStages = 4, mostTensorWays = 8;
 // The slowest stage is made as fast as it can be but for this part.
 constexpr double closeEnough = 1e-3;
-// A plan that is better by less is the same one.
-constexpr double leastGain = 1e-9;
 // Plans that are not so much slower than what they have to beat are improved.
-constexpr double worthImproving = 1.2;
+constexpr double worthChoosing = 1.2;
 
 } // namespace
 
@@ -230,7 +228,7 @@ std::optional<UnequalPlan> UnequalPricing::choose(UnequalPlan plan, double worth
     byMemory(impl->leastOf(least, most, byMemory));
   }
   std::optional<UnequalPlan> priced = impl->price(plan);
-  if (!priced || !priced->fits || priced->seconds >= worthImproving * worth) return std::nullopt;
+  if (!priced || !priced->fits || priced->seconds >= worthChoosing * worth) return std::nullopt;
   impl->improve(*priced, clock);
   return priced->seconds < worth ? priced : std::nullopt;
 }
