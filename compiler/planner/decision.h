@@ -5,7 +5,7 @@
 //   param "layers.0.mlp.up.weight": parameter [{},{tp}], gradient [{},{tp}], state [{dp},{tp}]
 #pragma once
 #include "compiler/planner/problem.h"
-#include "dialects/dist/algebra/factor_rule.h"
+#include "compiler/sharding/factor_rule.h"
 #include "runtime/status.h"
 #include <string>
 #include <tuple>

@@ -6,7 +6,7 @@
 //                                    pp tp dp   as the first, but for whose neighbours are next to each other: the same
 #pragma once
 #include "compiler/planner/cost.h"
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 #include "runtime/status.h"
 #include <array>
 #include <string>

@@ -1,5 +1,5 @@
 #include "compiler/planner/problem.h"
-#include "dialects/dist/algebra/samples.h"
+#include "compiler/sharding/samples.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

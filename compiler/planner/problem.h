@@ -9,7 +9,7 @@
 // gradient has its tensor's layout; a parameter's gradient is partial over the axes that split factors the parameter
 // does not have). `check()` before solving, `verify(problem, decision)` (decision.h) after.
 #pragma once
-#include "dialects/dist/algebra/factor_rule.h"
+#include "compiler/sharding/factor_rule.h"
 #include "runtime/status.h"
 #include <cstdint>
 #include <string>

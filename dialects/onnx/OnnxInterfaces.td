@@ -7,7 +7,7 @@ include "mlir/IR/OpBase.td"
 
 def FactorRuleOpInterface : OpInterface<"FactorRuleOpInterface"> {
   let cppNamespace = "::cleave::onnx";
-  let description = "How the op can be split: see dialects/dist/algebra/factor_rule.h.";
+  let description = "How the op can be split: see compiler/sharding/factor_rule.h.";
   let methods = [InterfaceMethod<"The factor rule at the op's (global) shapes.", "::cleave::dist::FactorRule",
                                  "getFactorRule", (ins)>];
 }

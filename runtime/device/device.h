@@ -8,7 +8,7 @@
 //   Result<std::unique_ptr<PreparedCommand>> matmul = (*device)->prepare(command);
 //   Status s = (*matmul)->run();
 #pragma once
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <cstddef>

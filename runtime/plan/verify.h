@@ -19,7 +19,7 @@
 // and
 //   all devices, simulated together with the message buffers they have, reach the end
 #pragma once
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <functional>

@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/factor_rule.h"
+#include "compiler/sharding/factor_rule.h"
 #include <algorithm>
 
 namespace cleave::dist {

@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/factor_rule.h"
+#include "compiler/sharding/factor_rule.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {

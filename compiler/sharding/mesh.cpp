@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 #include <algorithm>
 
 namespace cleave::dist {

@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/sharding.h"
+#include "compiler/sharding/sharding.h"
 #include <algorithm>
 
 namespace cleave::dist {

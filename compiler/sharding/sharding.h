@@ -4,7 +4,7 @@
 //   [{dp},{},{tp}]             every device holds 4x16x32
 //   [{dp},{},{}] partial(tp)   every device holds 4x16x64; the tensor is the sum over tp
 #pragma once
-#include "dialects/dist/algebra/mesh.h"
+#include "compiler/sharding/mesh.h"
 
 namespace cleave::dist {
 

@@ -7,7 +7,7 @@
 //   step.meet                  one result would be made of several samples other than by a sum over them
 //   step.results[0]            where the samples lie in the first result
 #pragma once
-#include "dialects/dist/algebra/factor_rule.h"
+#include "compiler/sharding/factor_rule.h"
 #include <optional>
 
 namespace cleave::dist {

@@ -7,7 +7,7 @@
 // Splitting a factor over mesh axes (a FactorSharding) says everything: how each operand must lie, how each result
 // comes out, and that results are partial over the axes of a reduced factor.
 #pragma once
-#include "dialects/dist/algebra/sharding.h"
+#include "compiler/sharding/sharding.h"
 
 namespace cleave::dist {
 
@@ -52,8 +52,7 @@ Sharding resultSharding(const FactorRule &rule, const FactorSharding &split, siz
 // `operands`/`results` may be null: unknown.
 FactorSharding inferFactorSharding(const Mesh &mesh, const FactorRule &rule,
                                    const std::vector<const Sharding *> &operands,
-                                   const std::vector<const Sharding *> &results,
-                                   const std::vector<size_t> &priority);
+                                   const std::vector<const Sharding *> &results, const std::vector<size_t> &priority);
 
 // Does splitting `factor` by `axes` divide it evenly, and is it allowed at all?
 bool canSplit(const Mesh &mesh, const FactorRule &rule, int64_t factor, const Axes &axes);

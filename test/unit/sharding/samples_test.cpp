@@ -1,4 +1,4 @@
-#include "dialects/dist/algebra/samples.h"
+#include "compiler/sharding/samples.h"
 #include <gtest/gtest.h>
 
 namespace cleave::dist {
