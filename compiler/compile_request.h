@@ -2,7 +2,7 @@
 //
 //   CompileRequest request{.model = "gpt.onnx", .recipe = *recipe, .cluster = *cluster, .split = {.zero = "3"}};
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/search.h"
 #include "compiler/recipe/recipe.h"

@@ -30,6 +30,7 @@
 // Each phase's own header lists its passes with what they do.
 #include "compiler/pipeline.h"
 #include "compiler/attention/attention.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/import/import.h"
 #include "compiler/import/inspect.h"
@@ -37,7 +38,6 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
-#include "compiler/planner/device_presets.h"
 #include "compiler/planner/stage_plan.h"
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"

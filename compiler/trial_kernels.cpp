@@ -1,7 +1,7 @@
 #include "compiler/trial_kernels.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/kernels/kernels.h"
-#include "compiler/planner/cluster.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
 #include "dialects/plan/Plan.h"

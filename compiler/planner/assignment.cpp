@@ -1,5 +1,5 @@
 #include "compiler/planner/assignment.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <bit>

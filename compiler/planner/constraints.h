@@ -6,7 +6,7 @@
 //                       along the vocabulary (vocabulary.h)
 //   --like 2.5d         tp=8 becomes tp_depth=2, tp_row=2, tp_col=2 (laid_axes.h)
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/mesh_order.h"
 #include "runtime/status.h"

@@ -10,7 +10,7 @@
 //   node "/layers.0/mlp/up/MatMul" Contract x12: 8 2048/tp 8192       factors, with the axes that split them
 //   parameter "layers.0.mlp.up.weight" x12: [-,tp] gradient [-,tp] state [-,tp]
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/decision.h"
 #include <string>
 

@@ -1,5 +1,5 @@
 #include "compiler/planner/fusion.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include <algorithm>
 #include <map>
 #include <numeric>

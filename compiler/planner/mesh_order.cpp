@@ -1,5 +1,5 @@
 #include "compiler/planner/mesh_order.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/setting.h"
 #include "compiler/planner/text_reader.h"
 #include <algorithm>

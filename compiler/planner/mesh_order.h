@@ -5,7 +5,7 @@
 //                                    tp pp dp   pp and dp inside a node, half of tp
 //                                    pp tp dp   as the first, but for whose neighbours are next to each other: the same
 #pragma once
-#include "compiler/planner/cost.h"
+#include "compiler/cluster/cost.h"
 #include "compiler/sharding/mesh.h"
 #include "runtime/status.h"
 #include <array>

@@ -1,4 +1,4 @@
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_plan.h"
 #include <algorithm>

@@ -1,5 +1,5 @@
 #include "compiler/planner/pricing.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/split_candidates.h"
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "compiler/planner/search.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/names/glob.h"
-#include "compiler/planner/device_presets.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/search_clock.h"
 #include "compiler/planner/search_space.h"

@@ -8,7 +8,7 @@
 //
 // When nothing fits the status is ErrorKind::NoFit and its message lists the smallest changes that would.
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/constraints.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/problem.h"

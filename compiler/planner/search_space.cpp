@@ -1,5 +1,5 @@
 #include "compiler/planner/search_space.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/found_plans.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/settings.h"

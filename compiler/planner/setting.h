@@ -3,8 +3,8 @@
 //
 //   a100-80g:8, dp=2,tp=4 zero 1 microbatches 8: batchWays() 2, group(tp) four devices of one node
 #pragma once
+#include "compiler/cluster/cost.h"
 #include "compiler/planner/constraints.h"
-#include "compiler/planner/cost.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/mesh_order.h"
 #include <string>

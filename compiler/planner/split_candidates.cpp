@@ -1,6 +1,6 @@
 #include "compiler/planner/split_candidates.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/names/glob.h"
-#include "compiler/planner/device_presets.h"
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -6,7 +6,7 @@
 //
 // Nodes of repeated blocks share one variable. A Flow is a tensor between its producer's choice and its readers'.
 #pragma once
-#include "compiler/planner/cost.h"
+#include "compiler/cluster/cost.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/fusion.h"
 #include "compiler/planner/gradients.h"

@@ -1,6 +1,6 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/gradients.h"
 #include "compiler/planner/laid_axes.h"
 #include "compiler/planner/residual.h"

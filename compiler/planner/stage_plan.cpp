@@ -1,5 +1,5 @@
 #include "compiler/planner/stage_plan.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/schedule/simulate.h"
 #include "compiler/planner/stage_messages.h"

@@ -1,5 +1,5 @@
 #include "compiler/planner/step_evaluation.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/update_bytes.h"
 #include <algorithm>

@@ -1,5 +1,5 @@
 #include "compiler/planner/unit_costs.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include <algorithm>
 
 namespace cleave::planner {

@@ -1,5 +1,5 @@
 #include "compiler/planner/whole_units.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/stage_transfers.h"
 #include "compiler/planner/whole_recomputation.h"

@@ -5,7 +5,7 @@
 //   std::string packed = packSource(problem, cluster);
 //   Result<PricingSource> source = unpackSource(packed);      // source->problem.text() == problem.text()
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/problem.h"
 #include "runtime/status.h"
 #include <string>

@@ -1,5 +1,5 @@
 #include "compiler/report/report.h"
-#include "compiler/planner/cost.h"
+#include "compiler/cluster/cost.h"
 #include "compiler/planner/search.h"
 #include "compiler/report/pricing_source.h"
 #include <algorithm>

@@ -6,8 +6,8 @@
 //   plan.set_report_json(renderJson(report));
 //   ... later: Result<Report> again = fromJson(plan.report_json());   renderText(*again), explain(*again, "up/MatMul")
 #pragma once
+#include "compiler/cluster/cluster.h"
 #include "compiler/planner/breakdown.h"
-#include "compiler/planner/cluster.h"
 #include "compiler/planner/decision.h"
 #include "compiler/planner/memory_over_time.h"
 #include "plan/plan.pb.h"

@@ -7,7 +7,7 @@
 // evaluator; the others by a plan (on_device.h): `cpu`, `emulation`, `cuda`, `fake-cuda`. --gpu: the kind of GPU that a
 // plan is for, as in a cluster file. EXPECTATIONS names the tests that do not pass (expectations.h). --verbose tells
 // what became of every test.
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/device_presets.h"
 #include "test/conformance/expectations.h"
 #include "test/conformance/node_test.h"
 #include "test/conformance/on_device.h"

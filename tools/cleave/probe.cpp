@@ -1,7 +1,7 @@
 // cleave probe -o cluster.yaml: measure this machine as the runtime uses it, its GPUs where there are any, and write
 // the cluster file for it.
+#include "compiler/calibrate/machine_cluster.h"
 #include "compiler/gpu_trials.h"
-#include "compiler/planner/machine_cluster.h"
 #include "compiler/trial_kernels.h"
 #include "runtime/probe/idle_cores.h"
 #include "runtime/probe/machine.h"

@@ -10,7 +10,7 @@
 //
 // Clusters are presets or files, problems what `cleave estimate --problem` writes. What cannot be priced gives
 // {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
-#include "compiler/planner/cost.h"
+#include "compiler/cluster/cost.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search.h"
 #include <fstream>

@@ -1,6 +1,6 @@
 // Every GPU that a cluster preset exists for has a compute capability to compile for; CPUs and unknown kinds have none.
-#include "compiler/planner/cluster.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/cluster.h"
+#include "compiler/cluster/device_presets.h"
 #include <gtest/gtest.h>
 
 namespace cleave::planner {

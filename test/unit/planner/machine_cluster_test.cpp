@@ -1,7 +1,7 @@
 // Figures that follow a known law give its constants back.
-#include "compiler/planner/cost.h"
-#include "compiler/planner/machine_cluster.h"
-#include "compiler/planner/product_fit.h"
+#include "compiler/calibrate/machine_cluster.h"
+#include "compiler/calibrate/product_fit.h"
+#include "compiler/cluster/cost.h"
 #include <cmath>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/decided_model.h"
-#include "compiler/planner/device_presets.h"
 #include "compiler/planner/mesh_order.h"
 #include "compiler/planner/outer_search.h"
 #include "compiler/planner/settings.h"

@@ -1,8 +1,8 @@
-#include "compiler/planner/machine_cluster.h"
-#include "compiler/planner/cost.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/calibrate/machine_cluster.h"
+#include "compiler/calibrate/product_fit.h"
+#include "compiler/cluster/cost.h"
+#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/product_fit.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 //   MachineFigures figures = *MachineProbe{.devices = 2}.measure();
 //   Cluster cluster = clusterOf(figures);        // cluster.yaml() is what `cleave probe` writes
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "runtime/probe/gpu_machine.h"
 
 namespace cleave::planner {

@@ -1,5 +1,5 @@
-#include "compiler/planner/cluster.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/cluster.h"
+#include "compiler/cluster/device_presets.h"
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 //   GroupShape tp{8, 8};                            // 8 ranks, all in one node
 //   collectiveSeconds(cluster, Collective::AllReduce, tp, 64e6)   // 64 MB on every rank before and after
 #pragma once
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include <compare>
 #include <span>
 

@@ -1,5 +1,5 @@
-#include "compiler/planner/cost.h"
-#include "compiler/planner/device_presets.h"
+#include "compiler/cluster/cost.h"
+#include "compiler/cluster/device_presets.h"
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -2,8 +2,8 @@
 //
 //   Device d = devicePreset("a100-80g").value();   // 80 GiB, 19.5 TFLOP/s fp32, 2039 GB/s
 #pragma once
+#include "compiler/cluster/cluster.h"
 #include "compiler/elements/buffer_alignment.h"
-#include "compiler/planner/cluster.h"
 #include <cmath>
 #include <optional>
 

@@ -1,5 +1,5 @@
-#include "compiler/planner/product_fit.h"
-#include "compiler/planner/cost.h"
+#include "compiler/calibrate/product_fit.h"
+#include "compiler/cluster/cost.h"
 #include "compiler/planner/infinity.h"
 #include <algorithm>
 #include <array>
