@@ -7,7 +7,7 @@
 #include "compiler/normalize/normalize.h"
 #include "compiler/pipeline.h"
 #include "compiler/planner/schedule/schedule.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/glob.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -3,8 +3,8 @@
 //   CompileRequest request{.model = "gpt.onnx", .recipe = *recipe, .cluster = *cluster, .split = {.zero = "3"}};
 #pragma once
 #include "compiler/cluster/cluster.h"
-#include "compiler/planner/constraints.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/problem/constraints.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/recipe.h"
 #include <functional>
 #include <string>

@@ -38,7 +38,7 @@
 #include "compiler/partition/partition.h"
 #include "compiler/partition/passes.h"
 #include "compiler/passes.h"
-#include "compiler/planner/stage_plan.h"
+#include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/repeated_blocks.h"
 #include "compiler/training/ExportReference.h"
 #include "compiler/training/parameter_names.h"

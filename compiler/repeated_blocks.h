@@ -7,7 +7,7 @@
 // exporters give some tensors names without a path ("val_43"), which do not count.
 #pragma once
 #include "compiler/import/inspect.h"
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/problem.h"
 
 namespace cleave {
 

@@ -8,8 +8,8 @@
 // After:                %p = onnx.Contract %x, %w : (tensor<4x32xf32>, tensor<32x256xf32>) -> tensor<4x256xf32>
 //                       %y = dist.all_reduce %p {axes = ["tp"], reduce = "sum", why = "..."}
 #pragma once
-#include "compiler/planner/decision.h"
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/decision.h"
+#include "compiler/planner/problem/problem.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"

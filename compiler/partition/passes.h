@@ -1,6 +1,6 @@
 // The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
 #pragma once
-#include "compiler/planner/decision.h"
+#include "compiler/planner/problem/decision.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>

@@ -6,7 +6,7 @@
 //   split by rows     each device makes its rows of s, q and x, and gathers x and s
 //   split by columns  each has a part of the sum s, which is combined; q is made by all
 #pragma once
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/problem.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
 

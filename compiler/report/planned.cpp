@@ -1,6 +1,6 @@
 // What the report says of an emitted plan, in place of what was predicted: memory and collectives.
 #include "compiler/cluster/cost.h"
-#include "compiler/planner/collective_sums.h"
+#include "compiler/planner/explain/collective_sums.h"
 #include "compiler/report/report.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"

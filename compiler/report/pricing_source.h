@@ -6,7 +6,7 @@
 //   Result<PricingSource> source = unpackSource(packed);      // source->problem.text() == problem.text()
 #pragma once
 #include "compiler/cluster/cluster.h"
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/problem.h"
 #include "runtime/status.h"
 #include <string>
 

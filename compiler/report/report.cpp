@@ -1,6 +1,6 @@
 #include "compiler/report/report.h"
 #include "compiler/cluster/cost.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/report/pricing_source.h"
 #include <algorithm>
 #include <cmath>

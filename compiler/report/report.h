@@ -7,9 +7,9 @@
 //   ... later: Result<Report> again = fromJson(plan.report_json());   renderText(*again), explain(*again, "up/MatMul")
 #pragma once
 #include "compiler/cluster/cluster.h"
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/decision.h"
-#include "compiler/planner/memory_over_time.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/memory_over_time.h"
+#include "compiler/planner/problem/decision.h"
 #include "plan/plan.pb.h"
 #include "runtime/status.h"
 #include <string>

@@ -1,8 +1,8 @@
 // What each single choice of one report would be worth in another one's place.
 #include "compiler/report/single_changes.h"
-#include "compiler/planner/decided_model.h"
-#include "compiler/planner/search.h"
-#include "compiler/planner/search_space.h"
+#include "compiler/planner/explain/decided_model.h"
+#include "compiler/planner/search/driver/search.h"
+#include "compiler/planner/search/space/search_space.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/tables.h"
 #include <algorithm>

@@ -1,6 +1,6 @@
 // cleave plan X.problem: the search by itself, on a problem that `cleave estimate --problem` or `compile` wrote.
-#include "compiler/planner/decision_summary.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/explain/decision_summary.h"
+#include "compiler/planner/search/driver/search.h"
 #include "tools/cleave/commands.h"
 #include <array>
 #include <cerrno>

@@ -12,7 +12,7 @@
 // {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
 #include "compiler/cluster/cost.h"
 #include "compiler/planner/schedule/schedule.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include <fstream>
 #include <iostream>
 #include <map>

@@ -2,7 +2,7 @@
 // executable preset, on simulated devices against one device. Losses, gradient norms, parameters and optimizer state
 // must agree after each of three steps.
 #include "compiler/partition/partition.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/recipe/recipe.h"
 #include "compiler/training/training.h"
 #include "mlir/Parser/Parser.h"

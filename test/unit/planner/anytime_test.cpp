@@ -1,13 +1,13 @@
 // Searches whose time is over at once: a plan comes out all the same, with a bound that holds; and a limit that is not
 // reached changes nothing.
-#include "compiler/planner/few_cuts.h"
+#include "compiler/planner/certify/stage_bound.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/mixed_zero.h"
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/plan_improvement.h"
-#include "compiler/planner/search_space.h"
-#include "compiler/planner/stage_bound.h"
-#include "compiler/planner/unequal_stages.h"
+#include "compiler/planner/pipeline/few_cuts.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/driver/unequal_stages.h"
+#include "compiler/planner/search/moves/mixed_zero.h"
+#include "compiler/planner/search/moves/plan_improvement.h"
+#include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>

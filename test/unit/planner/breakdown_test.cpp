@@ -1,7 +1,7 @@
 // Where a step's seconds go, and what twice the rate of one thing brings.
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/memory_over_time.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/memory_over_time.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <map>

@@ -1,8 +1,8 @@
 // What the search prices once for many settings, against pricing it anew for each.
-#include "compiler/planner/cells.h"
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/setting_trials.h"
-#include "compiler/planner/settings.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/space/cells.h"
+#include "compiler/planner/search/space/setting_trials.h"
+#include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #include "compiler/cluster/cluster.h"
 #include "compiler/cluster/cost.h"
 #include "compiler/cluster/device_presets.h"
-#include "compiler/planner/constraints.h"
+#include "compiler/planner/problem/constraints.h"
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>

@@ -1,6 +1,6 @@
 // The collectives that a decision implies: how often each tensor is brought together in a step.
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <map>

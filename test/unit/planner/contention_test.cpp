@@ -1,7 +1,7 @@
 // Collectives that run beside a step's passes, and those that the passes wait for, on the same link.
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/search.h"
-#include "compiler/planner/step_evaluation.h"
+#include "compiler/planner/cost/step_evaluation.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-#include "compiler/planner/factor_graph.h"
 #include "compiler/planner/infinity.h"
+#include "compiler/planner/search/space/factor_graph.h"
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <random>

@@ -4,8 +4,8 @@
 //   split.stages.memoryLimit = 1e9;
 //   planCut(split.stages, {0})
 #pragma once
-#include "compiler/planner/settings.h"
-#include "compiler/planner/stage_plan.h"
+#include "compiler/planner/pipeline/stage_plan.h"
+#include "compiler/planner/search/space/settings.h"
 #include <limits>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 // What fusion leaves in memory, and what the host's dispatch does to a pass, against hand counts.
-#include "compiler/planner/activity_costs.h"
+#include "compiler/planner/cost/activity_costs.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Gradients that wait and those that a halved backward pass holds, counted by hand; slots of a schedule's stages.
-#include "compiler/planner/gradients.h"
-#include "compiler/planner/pricing.h"
-#include "compiler/planner/schedule_profile.h"
+#include "compiler/planner/facts/gradients.h"
+#include "compiler/planner/pipeline/schedule_profile.h"
+#include "compiler/planner/split/pricing.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 #include <numeric>

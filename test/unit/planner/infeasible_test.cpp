@@ -1,4 +1,4 @@
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,9 +1,9 @@
 // The splits that 2D, 2.5D and 3D tensor parallelism and expert parallelism are known by, against the papers' layouts.
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/decided_model.h"
-#include "compiler/planner/laid_axes.h"
-#include "compiler/planner/search.h"
-#include "compiler/planner/settings.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/decided_model.h"
+#include "compiler/planner/search/driver/search.h"
+#include "compiler/planner/search/space/settings.h"
+#include "compiler/planner/split/laid_axes.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gmock/gmock.h>
 #include <map>

@@ -1,5 +1,5 @@
 // What bounds say that passes wait for links, against hide(), which says what they wait.
-#include "compiler/planner/least_contention.h"
+#include "compiler/planner/cost/least_contention.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>

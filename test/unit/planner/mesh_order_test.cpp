@@ -1,9 +1,9 @@
 // Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
 #include "compiler/cluster/device_presets.h"
-#include "compiler/planner/decided_model.h"
-#include "compiler/planner/mesh_order.h"
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/settings.h"
+#include "compiler/planner/explain/decided_model.h"
+#include "compiler/planner/problem/mesh_order.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <cmath>

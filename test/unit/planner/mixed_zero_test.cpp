@@ -1,9 +1,9 @@
 // ZeRO stages by group of parameters against every way to give two stages to the parameters of small models.
-#include "compiler/planner/decided_model.h"
+#include "compiler/planner/certify/stage_bound.h"
+#include "compiler/planner/explain/decided_model.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/search_space.h"
-#include "compiler/planner/stage_bound.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
 #include <gtest/gtest.h>

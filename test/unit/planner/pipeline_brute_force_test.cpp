@@ -1,9 +1,9 @@
 // The whole search (stages, schedules, ZeRO, microbatches, recomputation, shardings) against plain enumeration of every
 // plan of small models.
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/search_space.h"
-#include "compiler/planner/settings.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/space/search_space.h"
+#include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>

@@ -4,7 +4,7 @@
 //   int x = b.input("x", {32, 64});
 //   int y = b.op("up", "Contract", "bk,kn->bn", {x, b.parameter("w", {64, 128})});
 #pragma once
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/problem.h"
 
 namespace cleave::planner::testing {
 

@@ -1,5 +1,5 @@
-#include "compiler/planner/problem.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/problem/problem.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gmock/gmock.h>
 #include <random>

@@ -1,5 +1,5 @@
 // Attention on a ring of devices against its formula: each device's queries meet the keys of one device at a time.
-#include "compiler/planner/split_model.h"
+#include "compiler/planner/split/split_model.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 

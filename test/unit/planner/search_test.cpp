@@ -1,7 +1,7 @@
-#include "compiler/planner/breakdown.h"
-#include "compiler/planner/memory_over_time.h"
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/memory_over_time.h"
 #include "compiler/planner/schedule/schedule.h"
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <array>
 #include <ctime>

@@ -1,8 +1,8 @@
 // The certificate for cuts against every cut, with every recomputation, of small models.
+#include "compiler/planner/certify/stage_bound.h"
+#include "compiler/planner/certify/whole_units.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/settings.h"
-#include "compiler/planner/stage_bound.h"
-#include "compiler/planner/whole_units.h"
+#include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"

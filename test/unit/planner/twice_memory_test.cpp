@@ -1,6 +1,6 @@
 // A search for devices of another memory may use what a microbatch costs from the search before it.
-#include "compiler/planner/outer_search.h"
-#include "compiler/planner/search_space.h"
+#include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // Pipelines of stages with different device counts: priced as equal ones are, and searched against every one of them.
-#include "compiler/planner/cells.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/search_space.h"
-#include "compiler/planner/settings.h"
-#include "compiler/planner/unequal_stages.h"
+#include "compiler/planner/search/driver/unequal_stages.h"
+#include "compiler/planner/search/space/cells.h"
+#include "compiler/planner/search/space/search_space.h"
+#include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/problem_builder.h"
 #include <functional>

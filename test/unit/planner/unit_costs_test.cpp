@@ -1,6 +1,6 @@
 // A device's memory: the same sum for a step without stages as for a plan of one stage; buckets, and what is in hand.
 #include "compiler/cluster/device_presets.h"
-#include "compiler/planner/update_bytes.h"
+#include "compiler/planner/cost/update_bytes.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <cmath>

@@ -1,7 +1,7 @@
 // What saving memory takes: whole units against every way for each of them, and parts of savings against every order.
+#include "compiler/planner/facts/whole_recomputation.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/whole_recomputation.h"
-#include "compiler/planner/zero_mixes.h"
+#include "compiler/planner/pipeline/zero_mixes.h"
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>

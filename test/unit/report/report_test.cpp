@@ -1,4 +1,4 @@
-#include "compiler/planner/search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/report/pricing_source.h"
 #include "compiler/report/report.h"
 #include "compiler/report/single_changes.h"

@@ -1,0 +1,509 @@
+#include "compiler/planner/certify/whole_units.h"
+#include "compiler/cluster/device_presets.h"
+#include "compiler/planner/facts/whole_recomputation.h"
+#include "compiler/planner/infinity.h"
+#include "compiler/planner/pipeline/stage_transfers.h"
+#include <algorithm>
+#include <cmath>
+
+namespace cleave::planner {
+namespace {
+
+// A bound that misses its goal is sought in so many halvings.
+constexpr int halvings = 14;
+
+// What a unit of one kind costs at least, and what computing it again saves.
+struct KindCosts {
+  UnitActivity plain;
+  struct Way {
+    double seconds = 0, saved = 0, savedOfLast = 0, beside = 0; // beyond the plain way's seconds; bytes
+    double less = 0;                                            // LeastContention::less(), with ZeRO stages mixed
+  };
+  std::vector<Way> ways;                        // of computing it again
+  double compute = 0;                           // seconds that collectives may hide behind, the plain way
+  double backwardInput = 0, backwardWeight = 0; // the least; the most, of any way
+  double less = 0;                              // the plain way's
+};
+
+// What a rank's units add up to.
+struct RankSum {
+  std::vector<std::pair<int, double>> kinds; // and how many units
+  std::vector<size_t> shared;                // parameters that several units read
+  std::vector<std::vector<double>> slots;    // of a given cut: beside `kinds`, of each unit's stage
+  UnitState state;
+  UnitActivity plain;
+  double compute = 0, weights = 0;
+};
+
+struct RankTimes {
+  double seconds = infinity;       // of one microbatch, with what must be computed again
+  double forward = 0, weights = 0; // of `seconds`; weights' gradients at most
+  double again = infinity;         // of `seconds`: computed again
+  double atEnd = 0;                // what a rank does once a step
+};
+
+class WholeUnits {
+public:
+  explicit WholeUnits(const StageProblem &problem)
+      : problem(problem), model(*problem.model), layout(*model.layout), units(layout.units),
+        ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed),
+        microbatches(double(model.setting.microbatches)), stages(problem.stages()), least(leastTransfers(problem)),
+        share(chainShare(model.cluster->device, problem.ranks())) {
+    splits = problem.profile && problem.profile->splitsBackward;
+    if (problem.isGiven()) givenWays();
+    gatherKinds();
+    gatherCopies();
+    lessOfSends = planner::lessOfSends(problem);
+    const std::vector<LeastHeld> held = leastHeld(problem);
+    sendsBefore.assign(1, {});
+    for (int s = 0; s + 1 < stages; ++s)
+      sendsBefore.push_back({sendsBefore.back().forward + least.sendForward[size_t(s)],
+                             sendsBefore.back().backward + least.sendBackward[size_t(s) + 1]});
+    heldOfRank.assign(size_t(problem.ranks()), 0.0);
+    for (int s = 0; s < stages; ++s) heldOfRank[size_t(problem.rankOf(s))] += held[size_t(s)].seconds;
+  }
+
+  double bound(double goal) {
+    if (int(units.size()) < stages) return infinity;
+    if (!problem.firstUnits.empty()) return boundOfCut();
+    double low = 0, high = goal;
+    auto isPossible = [&](double seconds) { return stages == problem.ranks() ? canCut(seconds) : canCount(seconds); };
+    if (goal == infinity) {
+      high = std::max(1e-9, before.back().forward + before.back().backward) * microbatches;
+      for (int doublings = 0; !isPossible(high); ++doublings) {
+        if (doublings == 8) return infinity; // eight times as slow as one device: nothing fits
+        low = high;
+        high *= 4;
+      }
+    } else if (!isPossible(high))
+      return high;
+    for (int i = 0; i < halvings; ++i) {
+      const double middle = (low + high) / 2;
+      (isPossible(middle) ? high : low) = middle;
+    }
+    return low;
+  }
+
+  std::vector<double> leastAgainOfCut() const {
+    std::vector<double> again;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      int first = -1, end = 0, firstStage = 0;
+      again.push_back(timesOfCut(rank, first, end, firstStage).again);
+    }
+    return again;
+  }
+
+private:
+  struct Sums {                       // of all units before one, at least
+    double forward = 0, backward = 0; // backward: what the unit before waits for
+  };
+
+  void givenWays() {
+    ways.clear();
+    const std::vector<Recompute> &given = problem.ofStage.empty() ? problem.ofUnit : problem.ofStage;
+    for (Recompute how : {Recompute::None, Recompute::Selective, Recompute::Full})
+      if (std::find(given.begin(), given.end(), how) != given.end()) ways.push_back(how);
+  }
+
+  double lessOf(int kind, const UnitActivity &work) const {
+    if (!problem.mixes) return 0;
+    return problem.mixes->contention().less(model, PassSeconds::of(work, microbatches), problem.mixes->crowdOf(kind));
+  }
+
+  void gatherKinds() {
+    for (int kind = 0; kind < layout.kinds; ++kind) {
+      KindCosts one;
+      one.plain = problem.activity->of(kind, ways.front());
+      one.compute = one.plain.compute();
+      one.backwardInput = infinity;
+      double beside = infinity, leaving = infinity;
+      for (Recompute how : ways) {
+        const UnitActivity &other = problem.activity->of(kind, how);
+        one.backwardInput = std::min(one.backwardInput, other.backwardInput);
+        one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
+        beside = std::min(beside, other.beside);
+        leaving = std::min(leaving, other.largestLeaving);
+        if (other.compute() > 0) leastForward = std::min(leastForward, other.computeForward() / other.compute());
+        const double once = other.keptOfLast - one.plain.keptOfLast +
+                            2 * (other.keptOnHost - one.plain.keptOnHost) / constants::hostBuckets;
+        if (other.kept < one.plain.kept || once < 0)
+          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once,
+                              other.beside, lessOf(kind, other)});
+      }
+      one.less = lessOf(kind, one.plain);
+      one.plain.beside = beside;
+      one.plain.largestLeaving = leaving;
+      kinds.push_back(std::move(one));
+    }
+    before.push_back({});
+    leastUnit = {infinity, infinity};
+    for (const Unit &unit : units) {
+      const KindCosts &one = kinds[size_t(unit.kind)];
+      Sums sum = before.back();
+      sum.forward += one.plain.forward;
+      sum.backward += one.backwardInput;
+      if (!splits) sum.backward += problem.activity->of(unit.kind, ways.front()).backwardWeight;
+      leastUnit.forward = std::min(leastUnit.forward, sum.forward - before.back().forward);
+      leastUnit.backward = std::min(leastUnit.backward, sum.backward - before.back().backward);
+      before.push_back(sum);
+      double fastest = infinity;
+      for (Recompute how : ways) fastest = std::min(fastest, problem.activity->of(unit.kind, how).seconds());
+      busy += fastest * microbatches / double(problem.ranks());
+    }
+  }
+
+  void gatherCopies() {
+    const size_t count = units.size();
+    if (problem.ranks() == 1) return;
+    // The first and the last rank have copies of a parameter that their units share.
+    if (problem.rankOf(0) == problem.rankOf(stages - 1)) return;
+    const GroupShape pair = pairOfEnds(problem);
+    for (size_t p = 0; p < layout.shared.size(); ++p) {
+      const std::vector<int> &readers = layout.shared[p].units;
+      if (readers.front() == 0 && readers.back() == int(count) - 1)
+        sumOfCopies +=
+            collectiveSeconds(*model.cluster, Collective::AllReduce, pair, problem.state->shared[p].gradients);
+    }
+  }
+
+  void add(RankSum &sum, int kind, double count) const {
+    const KindCosts &one = kinds[size_t(kind)];
+    auto found =
+        std::find_if(sum.kinds.begin(), sum.kinds.end(), [&](const auto &other) { return other.first == kind; });
+    if (found == sum.kinds.end())
+      sum.kinds.emplace_back(kind, count);
+    else
+      found->second += count;
+    sum.state.add(problem.state->kinds[size_t(kind)], count);
+    sum.plain.add(one.plain, count);
+    sum.compute += one.compute * count;
+    sum.weights += one.backwardWeight * count;
+  }
+
+  // Parameters that several units read are on the rank of each of them.
+  void addShared(RankSum &sum, int unit, std::vector<bool> &seen) const {
+    for (size_t p = 0; p < layout.shared.size(); ++p) {
+      const std::vector<int> &readers = layout.shared[p].units;
+      if (seen[p] || std::find(readers.begin(), readers.end(), unit) == readers.end()) continue;
+      seen[p] = true;
+      sum.shared.push_back(p);
+      sum.state += problem.state->shared[p];
+    }
+  }
+
+  using Savings = std::vector<ZeroMixes::Saving>;
+
+  // What computing units of a kind again saves, each byte at the price of its segment of the lower hull of the ways
+  // that stand beside no more than `beside` bytes; `costOf` a way: seconds, none below 0.
+  template <typename CostOf>
+  void addWays(Savings &savings, int kind, double count, double live, double beside, CostOf costOf) const {
+    double bytes = 0, at = 0;
+    while (true) {
+      double price = infinity, nextBytes = 0, nextAt = 0;
+      for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
+        const double saved = live * way.saved - way.savedOfLast, seconds = costOf(kind, way);
+        if (way.beside > beside || saved <= bytes) continue;
+        if (const double now = (seconds - at) / (saved - bytes); now < price)
+          price = now, nextBytes = saved, nextAt = seconds;
+      }
+      if (price == infinity) return;
+      savings.push_back({std::max(0.0, price), (nextBytes - bytes) * count});
+      bytes = nextBytes;
+      at = nextAt;
+    }
+  }
+
+  // What saving `over` bytes costs at least, by the ways to compute units again, which may be computed in parts, and by
+  // `others`. Of a given cut the units of the commonest kind are whole.
+  template <typename CostOf>
+  double leastCost(const RankSum &sum, double live, double over, const Savings &others, CostOf costOf) const {
+    double best = infinity;
+    const size_t whole = wholeKind(sum);
+    // The largest of what stands beside the rest while it is computed again; none is.
+    auto attempt = [&](double beside, double left) {
+      Savings savings = others;
+      std::vector<AgainChoice> choices = {{}};
+      for (size_t k = 0; k < sum.kinds.size(); ++k) {
+        auto [kind, count] = sum.kinds[k];
+        if (k != whole) {
+          addWays(savings, kind, count, live, beside, costOf);
+          continue;
+        }
+        std::vector<AgainWay> open;
+        for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
+          if (way.beside <= beside) open.push_back({costOf(kind, way), std::max(0.0, way.saved), way.savedOfLast});
+        }
+        choices = wholeRecomputation(std::move(open), sum.slots[k]);
+      }
+      const ZeroMixes::SortedSavings sorted(std::move(savings));
+      for (const AgainChoice &choice : choices) {
+        if (choice.seconds >= best) continue;
+        const ZeroMixes::Spent spent = sorted.spend(left - choice.saved);
+        if (spent.left <= 1e-9 * problem.memoryLimit) best = std::min(best, choice.seconds + spent.seconds);
+      }
+    };
+    if (!others.empty()) attempt(-1, over);
+    for (auto [limitKind, unused] : sum.kinds)
+      for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways)
+        attempt(limit.beside, over + std::max(0.0, limit.beside - sum.plain.beside));
+    return best;
+  }
+
+  // Which of the rank's kinds has most units; none where the cut is open.
+  static size_t wholeKind(const RankSum &sum) {
+    if (sum.slots.empty()) return sum.kinds.size();
+    const auto most = std::ranges::max_element(sum.kinds, {}, [](const auto &kind) { return kind.second; });
+    return size_t(most - sum.kinds.begin());
+  }
+
+  // With ZeRO stages mixed: seconds of a rank that are no less than those of its passes, of which `again` a microbatch
+  // are computed again, and of what comes after them; `bytes` with the least that its parameters take.
+  double leastOfMixes(const RankSum &sum, int rank, double live, double bytes) const {
+    double most = 0;
+    for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
+      const ZeroMixes::Weights &weights = ZeroMixes::weights[at];
+      const double hides = weights.hides(hidingOf(problem.mixes->lower), hidingOf(problem.mixes->all));
+      const double weight = microbatches * (share - hides);
+      if (weight < 0) continue; // what is computed again would hide more than it takes
+      // What is computed again may also leave more room beside the passes.
+      auto lessOf = [&](int kind) {
+        double less = weights.links * kinds[size_t(kind)].less;
+        for (const KindCosts::Way &way : kinds[size_t(kind)].ways)
+          less = std::max(less, weights.links * way.less - weight * way.seconds);
+        return less;
+      };
+      auto costOf = [&](int kind, const KindCosts::Way &way) {
+        return weight * way.seconds - weights.links * way.less + lessOf(kind);
+      };
+      double seconds = -microbatches * hides * sum.compute - weights.links * lessOfSends[size_t(rank)];
+      double over = bytes - problem.memoryLimit;
+      Savings savings;
+      auto add = [&](const ZeroMixes::Costs &costs, double count) {
+        seconds += count * costs.seconds;
+        over += count * costs.bytes;
+        for (const ZeroMixes::Saving &saving : costs.savings) savings.push_back({saving.price, count * saving.bytes});
+      };
+      for (auto [kind, count] : sum.kinds) {
+        add(problem.mixes->of(kind, at), count);
+        seconds -= count * lessOf(kind);
+      }
+      for (size_t p : sum.shared) {
+        add(problem.mixes->ofShared(p, at), 1);
+        seconds -= weights.links * problem.mixes->contention().less(model, {}, problem.mixes->crowdOfShared(p));
+      }
+      if (over > 0) seconds += leastCost(sum, live, over, savings, costOf);
+      most = std::max(most, seconds);
+    }
+    return most;
+  }
+
+  RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
+    const UnitActivity &plain = sum.plain;
+    const double live = problem.leastLive(rank);
+    double kept = live * problem.kept(plain);
+    if (const size_t whole = wholeKind(sum); whole < sum.kinds.size())
+      for (double slots : sum.slots[whole])
+        kept += (slots - live) * problem.kept(kinds[size_t(sum.kinds[whole].first)].plain);
+    const double bytes = deviceMemory(model.setting, sum.state, plain, kept, buffers).total();
+    double again = 0;
+    auto secondsOf = [](int, const KindCosts::Way &way) { return way.seconds; };
+    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, {}, secondsOf);
+    RankTimes times;
+    if (again == infinity) return times;
+    times.seconds = plain.seconds() + again + heldOfRank[size_t(rank)];
+    times.again = again;
+    times.forward = plain.forward;
+    times.weights = sum.weights;
+    if (problem.mixes) {
+      times.atEnd = leastOfMixes(sum, rank, live, bytes) - share * microbatches * again;
+    } else {
+      const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
+      times.atEnd = sum.state.update + sum.state.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
+    }
+    if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
+    return times;
+  }
+
+  // Without stages it is known what links make the passes wait if nothing is computed again. A second of computing
+  // again, which is counted elsewhere, leaves more room: t = shared / turn falls by t / turn at most, t no more than
+  // what is late.
+  double lateAsItIs(const RankSum &sum, double again) const {
+    if (problem.ranks() > 1) return 0;
+    const UnitState &state = sum.state;
+    const PassSeconds passes = PassSeconds::of(sum.plain, microbatches);
+    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
+    const double late = state.hideable - hidden.seconds + hidden.contention;
+    const Window window = windowOf(model, model.setting.zero, passes);
+    const double turn = window.turn(), steepest = turn > 0 ? std::max(1.0, late / turn) : 1;
+    return late - steepest * microbatches * again;
+  }
+
+  // Compute hides backward for the most part: at most this part of a unit's, whatever others are beside it.
+  double hidingOf(Overlap overlap) const {
+    return std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
+  }
+
+  // Of a rank whose first stage, `stage`, begins with unit `first` and whose last stage ends before `end`.
+  double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, int stage) const {
+    if (times.seconds == infinity) return infinity;
+    // Of a path to the end of a rank, and what that does after it.
+    auto ofPath = [&](double passes, double after) {
+      return std::max(share * passes + after, leastOnSharedCores(model.cluster->device, problem.ranks(), passes, busy));
+    };
+    if (problem.profile && !problem.profile->isFlushed()) return ofPath(microbatches * times.seconds, times.atEnd);
+    const Sums &sends = sendsBefore[size_t(stage)], &allSends = sendsBefore.back();
+    const double work = microbatches * times.seconds, there = first.forward + sends.forward;
+    const double done = splits ? microbatches * (times.seconds - times.weights) : work;
+    const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
+    const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
+    const double back = first.backward + sends.backward;
+    double seconds = std::max(ofPath(there + work, times.atEnd), ofPath(there + done + back, atEndOfFirst));
+    if (stages != problem.ranks() || followsTimes(model.setting.schedule)) return seconds;
+    // The first gradient comes back when a microbatch has gone through all stages; before that the rank has done no
+    // more forward passes than it keeps activations of.
+    const double forward = std::min(microbatches, problem.leastLive(rank));
+    const double turn = before.back().forward + allSends.forward + before.back().backward - end.backward +
+                        allSends.backward - sends.backward;
+    return std::max({seconds, ofPath(turn + work - forward * times.forward, times.atEnd),
+                     ofPath(turn + done - forward * times.forward + back, atEndOfFirst)});
+  }
+
+  bool canCut(double limit) const {
+    int end = int(units.size());
+    for (int stage = stages - 1; stage >= 0; --stage) {
+      const int rank = problem.rankOf(stage);
+      const double buffers = least.bytesOf(problem, stage);
+      RankSum sum;
+      std::vector<bool> seen(layout.shared.size(), false);
+      int start = end;
+      while (start > stage) {
+        add(sum, units[size_t(start) - 1].kind, 1);
+        addShared(sum, start - 1, seen);
+        RankTimes times = timesOf(sum, rank, buffers);
+        if (seconds(times, rank, before[size_t(start) - 1], before[size_t(end)], stage) > limit) break;
+        --start;
+      }
+      if (start == end) return false;
+      end = start;
+    }
+    return end == 0;
+  }
+
+  // What surely is on a rank that has several stages: the first unit, the last unit.
+  RankSum surely(int rank, std::vector<bool> &seen) const {
+    RankSum sum;
+    const int last = int(units.size()) - 1;
+    for (int unit : {0, last})
+      if (problem.rankOf(unit == 0 ? 0 : stages - 1) == rank) {
+        add(sum, units[size_t(unit)].kind, 1);
+        addShared(sum, unit, seen);
+        if (last == 0) break;
+      }
+    return sum;
+  }
+
+  bool canCount(double limit) const {
+    int common = 0, left = 0;
+    double most = -1;
+    for (int kind = 0; kind < layout.kinds; ++kind)
+      if (double all = kinds[size_t(kind)].plain.seconds() * layout.sizeOfKind[size_t(kind)]; all > most) {
+        most = all;
+        common = kind;
+      }
+    left = layout.sizeOfKind[size_t(common)];
+    left -= units.front().kind == common;
+    left -= units.size() > 1 && units.back().kind == common;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      std::vector<bool> seen(layout.shared.size(), false);
+      const RankSum fixed = surely(rank, seen);
+      int firstStage = stages;
+      double buffers = 0;
+      for (int s = stages; s-- > 0;)
+        if (problem.rankOf(s) == rank) {
+          firstStage = s;
+          buffers += least.bytesOf(problem, s);
+        }
+      // A unit in every stage before it.
+      Sums first = firstStage == 0 ? Sums{} : before[1];
+      for (int s = 1; s < firstStage; ++s) {
+        first.forward += leastUnit.forward;
+        first.backward += leastUnit.backward;
+      }
+      auto fits = [&](int count) {
+        RankSum sum = fixed;
+        if (count > 0) add(sum, common, double(count));
+        return seconds(timesOf(sum, rank, buffers), rank, first, {}, firstStage) <= limit;
+      };
+      if (!fits(0)) return false;
+      int low = 0, high = left + 1;
+      while (high - low > 1) (fits((low + high) / 2) ? low : high) = (low + high) / 2;
+      left -= low;
+      if (left <= 0) return true;
+    }
+    return false;
+  }
+
+  double boundOfCut() const {
+    double bound = 0;
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      int first = -1, end = 0, firstStage = 0;
+      const RankTimes times = timesOfCut(rank, first, end, firstStage);
+      bound = std::max(bound, seconds(times, rank, before[size_t(first)], before[size_t(end)], firstStage));
+    }
+    return bound;
+  }
+
+  // With the units of the rank's stages; `first`, `end`: of its first stage, after its last.
+  RankTimes timesOfCut(int rank, int &first, int &end, int &firstStage) const {
+    RankSum sum;
+    std::vector<bool> seen(layout.shared.size(), false);
+    double buffers = 0;
+    for (int s = 0; s < stages; ++s) {
+      if (problem.rankOf(s) != rank) continue;
+      const int begin = problem.firstUnits[size_t(s)];
+      end = s + 1 < stages ? problem.firstUnits[size_t(s) + 1] : int(units.size());
+      if (first < 0) {
+        first = begin;
+        firstStage = s;
+      }
+      buffers += transferBytes(problem, s, begin, end);
+      for (int unit = begin; unit < end; ++unit) {
+        const int kind = units[size_t(unit)].kind;
+        add(sum, kind, 1);
+        addShared(sum, unit, seen);
+        sum.slots.resize(sum.kinds.size());
+        const auto at = std::ranges::find(sum.kinds, kind, [](const auto &one) { return one.first; });
+        sum.slots[size_t(at - sum.kinds.begin())].push_back(problem.live(s));
+      }
+    }
+    return timesOf(sum, rank, buffers);
+  }
+
+  const StageProblem &problem;
+  const SplitModel &model;
+  const UnitLayout &layout;
+  const std::vector<Unit> &units;
+  std::vector<Recompute> ways;
+  double microbatches;
+  int stages;
+  bool splits = false;
+  std::vector<KindCosts> kinds;
+  std::vector<Sums> before;
+  Sums leastUnit;
+  std::vector<Sums> sendsBefore; // messages between the first stage and each
+  double leastForward = 1;       // part of compute
+  LeastTransfers least;
+  double share;    // chainShare()
+  double busy = 0; // seconds that a rank's passes take at least, on average
+  double sumOfCopies = 0;
+  std::vector<double> lessOfSends; // by rank
+  std::vector<double> heldOfRank;  // seconds of a microbatch
+};
+
+} // namespace
+
+std::vector<double> leastAgainOfCut(const StageProblem &problem) { return WholeUnits(problem).leastAgainOfCut(); }
+
+double boundOfWholeUnits(const StageProblem &problem, double goal) { return WholeUnits(problem).bound(goal); }
+
+} // namespace cleave::planner

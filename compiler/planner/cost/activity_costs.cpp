@@ -1,0 +1,333 @@
+#include "compiler/planner/cost/activity_costs.h"
+#include "compiler/cluster/device_presets.h"
+#include "compiler/planner/cost/update_bytes.h"
+#include "compiler/planner/infinity.h"
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace cleave::planner {
+namespace {
+
+// The part of a node's backward pass that makes gradients of weights.
+double weightPart(const SplitModel &model, const Node &node) {
+  int weights = 0, others = 0;
+  for (int tensor : node.operands) {
+    const Tensor &operand = model.problem->tensors[size_t(tensor)];
+    if (operand.kind == TensorKind::Parameter)
+      weights += operand.trainable;
+    else if (operand.kind == TensorKind::Activation)
+      ++others;
+  }
+  return weights == 0 ? 0 : double(weights) / double(weights + others);
+}
+
+// Seconds a host needs for one kernel. Processes do not hand kernels over in step: of a group that waits for each other
+// in every unit, the slowest counts.
+double dispatchSeconds(const SplitModel &model) {
+  const double group = double(model.setting.tp * model.setting.gridDevices() * model.setting.cp * model.setting.ep);
+  return model.cluster->device.dispatchSeconds * (1 + constants::hostPace * std::log2(group));
+}
+
+// Seconds the host needs to hand over what a unit's passes launch.
+struct UnitDispatch {
+  double forward = 0, backwardInput = 0, backwardWeight = 0, again = 0;
+};
+
+// Passes that the host cannot feed fast enough wait for it.
+void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
+  double device = unit.seconds();
+  double again = std::max(unit.again, host.again);
+  unit.forward = std::max(unit.forward, host.forward);
+  unit.backwardInput = std::max(unit.backwardInput - unit.again, host.backwardInput) + again;
+  unit.backwardWeight = std::max(unit.backwardWeight, host.backwardWeight);
+  unit.again = again;
+  unit.waiting = unit.seconds() - device;
+}
+
+// One of the microbatches is not computed again: times are means over all.
+void keepLast(ActivityCosts &costs, double microbatches) {
+  for (std::array<UnitActivity, 3> &kind : costs.kinds)
+    for (Recompute how : {Recompute::Selective, Recompute::Full}) {
+      UnitActivity &one = kind[size_t(how)];
+      const UnitActivity &plain = kind[size_t(Recompute::None)];
+      auto mean = [&](double &value, double other) { value += (other - value) / microbatches; };
+      mean(one.backwardInput, plain.backwardInput);
+      mean(one.backwardWeight, plain.backwardWeight);
+      mean(one.communication, plain.communication);
+      mean(one.links.node, plain.links.node);
+      mean(one.links.network, plain.links.network);
+      mean(one.waiting, plain.waiting);
+      mean(one.again, 0);
+    }
+}
+
+} // namespace
+
+ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choice) {
+  const UnitLayout &layout = *given.layout;
+  ActivityCosts costs;
+  costs.kinds.resize(size_t(layout.kinds));
+  costs.forwardCrossing.assign(layout.units.size() + 1, 0.0);
+  costs.backwardCrossing = costs.forwardCrossing;
+  SplitModel model = given;
+  const double microbatches = double(model.setting.microbatches), dispatch = dispatchSeconds(model);
+  constexpr std::array<Recompute, 3> ways = {Recompute::None, Recompute::Selective, Recompute::Full};
+  std::array<std::vector<UnitDispatch>, 3> host;
+  host.fill(std::vector<UnitDispatch>(costs.kinds.size()));
+  auto partOf = [&](const UnitShare &share) {
+    return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+  };
+  auto launch = [&](const Variable &variable, const Candidate &candidate, double weights, Recompute how, bool again) {
+    for (const UnitShare &share : variable.shares) {
+      UnitDispatch &sum = host[size_t(how)][size_t(share.kind)];
+      const double seconds = dispatch * partOf(share);
+      sum.forward += seconds * candidate.forwardLaunches;
+      sum.backwardInput += seconds * candidate.backwardLaunches * (1 - weights);
+      sum.backwardWeight += seconds * candidate.backwardLaunches * weights;
+      if (again) sum.again += seconds * candidate.forwardLaunches;
+    }
+  };
+  auto add = [&](const std::vector<UnitShare> &shares, const UnitActivity &one, Recompute how) {
+    for (const UnitShare &share : shares) {
+      UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
+      const double times = partOf(share);
+      sum.forward += times * one.forward;
+      sum.backwardInput += times * one.backwardInput;
+      sum.backwardWeight += times * one.backwardWeight;
+      sum.communication += times * one.communication;
+      sum.communicationForward += times * one.communicationForward;
+      sum.links.add(one.links, times);
+      sum.linksForward.add(one.linksForward, times);
+      sum.again += times * one.again;
+    }
+  };
+  // A thing costs one of two prices, by whether a way of recomputation does it again.
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (variable.isHome) continue;
+    const size_t chosen = size_t(choice[v]);
+    const double times = double(variable.count) * microbatches;
+    const double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
+    std::array<std::optional<UnitActivity>, 2> known;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      std::optional<UnitActivity> &one = known[size_t(isComputedAgain(model, variable))];
+      if (!one) {
+        const Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
+        one.emplace();
+        one->again = price.again / times;
+        one->forward = (price.forward + exchange.exposedForward) / times - one->again;
+        const double backward = price.backward / times;
+        one->backwardWeight = backward * weights;
+        one->backwardInput =
+            backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one->again;
+        one->communication = exchange.exposed / times;
+        one->communicationForward = exchange.exposedForward / times;
+        one->links.add(exchange.exposedLinks, 1 / times);
+        one->linksForward.add(exchange.exposedForwardLinks, 1 / times);
+      }
+      add(variable.shares, *one, how);
+      launch(variable, variable.candidates[chosen], weights, how, one->again > 0);
+    }
+  }
+  for (const Flow &flow : model.flows) {
+    const Layout produced = producedLayout(model, flow, choice);
+    const UseSet uses = usesOf(model, flow, choice);
+    const double times = double(flow.count) * microbatches;
+    std::array<std::optional<UnitActivity>, 2> known;
+    for (Recompute how : ways) {
+      model.setting.recompute = how;
+      std::optional<UnitActivity> &one = known[size_t(isSentAgain(model, flow))];
+      if (!one) {
+        const Price price = transferPrice(model, flow, produced, uses);
+        one.emplace();
+        one->forward = price.exposedForward / times;
+        one->backwardInput = (price.exposed - price.exposedForward) / times;
+        one->communication = price.exposed / times;
+        one->communicationForward = one->forward;
+        one->links.add(price.exposedLinks, 1 / times);
+        one->linksForward.add(price.exposedForwardLinks, 1 / times);
+      }
+      add(flow.shares, *one, how);
+    }
+  }
+  for (Recompute how : ways) {
+    model.setting.recompute = how;
+    const std::vector<UnitMemory> memory = unitMemory(model, choice);
+    for (size_t kind = 0; kind < costs.kinds.size(); ++kind) {
+      UnitActivity &one = costs.kinds[kind][size_t(how)];
+      static_cast<UnitMemory &>(one) = memory[kind];
+      waitForHost(one, host[size_t(how)][kind]);
+    }
+  }
+  if (model.setting.exceptLast) keepLast(costs, microbatches);
+  for (const UnitLayout::Passing &passing : layout.passing)
+    costs.passing.push_back(sentBytes(model, model.flows[size_t(passing.flow)], choice));
+  for (size_t border = 1; border < layout.units.size(); ++border) {
+    if (layout.crossings[border] == layout.crossings[border - 1]) { // between repetitions of a block
+      costs.forwardCrossing[border] = costs.forwardCrossing[border - 1];
+      costs.backwardCrossing[border] = costs.backwardCrossing[border - 1];
+      continue;
+    }
+    for (int index : layout.crossings[border]) {
+      const Flow &flow = model.flows[size_t(index)];
+      const double bytes = sentBytes(model, flow, choice);
+      costs.forwardCrossing[border] += bytes;
+      if (flow.gradient) costs.backwardCrossing[border] += bytes * flow.gradientRatio;
+    }
+  }
+  return costs;
+}
+
+bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice) {
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    if (model.variables[v].isHome) continue;
+    for (const Exchange &exchange : model.variables[v].candidates[size_t(choice[v])].exchanges)
+      if (exchange.isOverBatch() || exchange.onceAStep) return true;
+  }
+  // A parameter's gradient is combined once a step.
+  return std::ranges::any_of(model.flows, [&](const Flow &flow) {
+    if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient) return false;
+    return transferPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice)).exposed > 0;
+  });
+}
+
+double leastPassSeconds(const SplitModel &model, Recompute how) {
+  struct Least {
+    UnitActivity device;
+    UnitDispatch host;
+    double together = 0; // of candidates that are fast in both directions
+  };
+  std::vector<Least> kinds(size_t(model.layout->kinds));
+  double dispatch = dispatchSeconds(model);
+  for (const Variable &variable : model.variables) {
+    if (variable.isHome || variable.candidates.empty()) continue;
+    double forward = infinity, backward = infinity, together = infinity;
+    double forwardLaunches = infinity, backwardLaunches = infinity;
+    bool again =
+        variable.inSegment && (how == Recompute::Full || (how == Recompute::Selective && variable.inAttention));
+    for (const Candidate &candidate : variable.candidates) {
+      forward = std::min(forward, candidate.forward);
+      backward = std::min(backward, candidate.backward);
+      forwardLaunches = std::min(forwardLaunches, candidate.forwardLaunches);
+      backwardLaunches = std::min(backwardLaunches, candidate.backwardLaunches);
+      together = std::min(together, candidate.forward * (again ? 2 : 1) + candidate.backward);
+    }
+    double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
+    for (const UnitShare &share : variable.shares) {
+      Least &sum = kinds[size_t(share.kind)];
+      double times = double(share.count);
+      sum.together += times * together;
+      sum.device.forward += times * forward;
+      sum.device.again += again ? times * forward : 0;
+      sum.device.backwardInput += times * (backward * (1 - weights) + (again ? forward : 0));
+      sum.device.backwardWeight += times * backward * weights;
+      sum.host.forward += times * dispatch * forwardLaunches;
+      sum.host.again += again ? times * dispatch * forwardLaunches : 0;
+      sum.host.backwardInput += times * dispatch * backwardLaunches * (1 - weights);
+      sum.host.backwardWeight += times * dispatch * backwardLaunches * weights;
+    }
+  }
+  double seconds = 0;
+  for (Least &sum : kinds) {
+    waitForHost(sum.device, sum.host);
+    seconds += std::max(sum.together, sum.device.seconds());
+  }
+  return seconds * double(model.setting.microbatches);
+}
+
+double leastUpdateSeconds(const SplitModel &model) {
+  double seconds = stepPrice(model).exposed;
+  const Overlap overlap = overlapOf(model);
+  const bool hides = overlap.forward > 0 || overlap.backward > 0;
+  for (const Variable &variable : model.variables) {
+    if (!variable.isHome) continue;
+    double least = infinity;
+    for (size_t home = 0; home < variable.domain(); ++home) {
+      Price price = homePrice(model, variable, home);
+      least = std::min(least, price.update + price.exposed + (hides ? 0 : price.hideable));
+    }
+    seconds += least;
+  }
+  return seconds;
+}
+
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
+  const StepPrice ofStep = stepPrice(model);
+  StateCosts costs = costState(model, choice, ofStep.exposed);
+  costs.ofOtherRanks = ofStep.ofEachRank;
+  return costs;
+}
+
+StateCosts costState(const SplitModel &model, const std::vector<int> &choice, double ofStep) {
+  const UnitLayout &layout = *model.layout;
+  StateCosts costs;
+  costs.kinds.resize(size_t(layout.kinds));
+  auto one = [&](size_t v) {
+    const Variable &variable = model.variables[v];
+    Price price = homePrice(model, variable, size_t(choice[v]));
+    const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
+    double largest = model.gatheredBytes(variable.index, variable.homes[size_t(choice[v])]);
+    double count = double(variable.count);
+    UnitState state{price.parameters / count,
+                    price.gradients / count,
+                    price.optimizer / count,
+                    price.update / count,
+                    price.exposed / count,
+                    price.hideable / count,
+                    price.hideableLower / count,
+                    LinkSeconds().add(price.hideableLinks, 1 / count),
+                    price.host / count,
+                    price.hostSeconds / count,
+                    price.hostExposed / count,
+                    largest,
+                    0,
+                    double(tensor.elements()),
+                    model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
+                    price.means / count,
+                    updateBytes(model, variable.index, variable.homes[size_t(choice[v])]),
+                    price.host / count};
+    return state;
+  };
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome || variable.shares.empty()) continue;
+    UnitState state = one(v);
+    for (const UnitShare &share : variable.shares) {
+      UnitState &sum = costs.kinds[size_t(share.kind)];
+      double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
+      sum.parameters += times * state.parameters;
+      sum.gradients += times * state.gradients;
+      sum.means += times * state.means;
+      sum.optimizer += times * state.optimizer;
+      sum.host += times * state.host;
+      sum.hostSeconds += times * state.hostSeconds;
+      sum.hostExposed += times * state.hostExposed;
+      sum.update += times * state.update;
+      sum.exposed += times * state.exposed;
+      sum.hideable += times * state.hideable;
+      sum.hideableLower += times * state.hideableLower;
+      sum.hideableLinks.add(state.hideableLinks, times);
+      sum.elements += times * state.elements;
+      sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
+      sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
+      sum.largestUpdate = std::max(sum.largestUpdate, state.largestUpdate);
+      sum.largestState = std::max(sum.largestState, state.largestState);
+    }
+  }
+  const auto last = size_t(layout.units.back().kind); // the loss
+  costs.kinds[last].exposed += ofStep / double(layout.sizeOfKind[last]);
+  const std::vector<double> sums = sumsOfShared(model, choice);
+  for (size_t i = 0; i < layout.shared.size(); ++i) {
+    costs.shared.push_back(one(size_t(layout.shared[i].variable)));
+    costs.shared.back().sums = sums[i];
+  }
+  if (model.setting.zero >= 3) {
+    const std::vector<double> gathered = gatheredAgain(model, choice);
+    for (size_t kind = 0; kind < costs.kinds.size(); ++kind) costs.kinds[kind].gatheredAgain = gathered[kind];
+  }
+  return costs;
+}
+
+} // namespace cleave::planner

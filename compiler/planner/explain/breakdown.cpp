@@ -1,0 +1,452 @@
+#include "compiler/planner/explain/breakdown.h"
+#include "compiler/planner/explain/collective_sums.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+// What all names in [first, end) begin with, cut where a part of a name ends.
+std::string commonPath(const Problem &problem, int first, int end) {
+  std::string prefix = problem.nodes[size_t(first)].name;
+  for (int i = first; i < end; ++i) {
+    const std::string &name = problem.nodes[size_t(i)].name;
+    size_t same = size_t(std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end()).first - prefix.begin());
+    prefix.resize(same);
+  }
+  size_t cut = prefix.find_last_of("/.");
+  return cut == std::string::npos ? "" : prefix.substr(0, cut);
+}
+
+// A name for every node's part; repetitions of a block have one. What recurs without a weight is no block: halves of a
+// norm that look alike.
+std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats,
+                                      const UnitLayout &layout) {
+  std::vector<std::string> parts(problem.nodes.size());
+  auto between = [&](int begin, int end) {
+    if (begin >= end) return;
+    int largest = begin;
+    for (int i = begin; i < end; ++i)
+      if (problem.nodes[size_t(i)].flops > problem.nodes[size_t(largest)].flops) largest = i;
+    for (int i = begin; i < end; ++i) parts[size_t(i)] = "around " + problem.nodes[size_t(largest)].name;
+  };
+  int at = 0;
+  for (const Repeat &repeat : repeats) {
+    if (!layout.units[size_t(layout.unitOfNode[size_t(repeat.first)])].isBlock) continue;
+    between(at, repeat.first);
+    std::string name = commonPath(problem, repeat.first, repeat.first + repeat.period);
+    std::string last = commonPath(problem, repeat.end() - repeat.period, repeat.end());
+    if (name.empty() || last.empty())
+      name = fmt::format("block of {} operations", repeat.period);
+    else if (last != name)
+      name += " .. " + last;
+    for (int i = repeat.first; i < repeat.end(); ++i) parts[size_t(i)] = fmt::format("{} ({} x)", name, repeat.count);
+    at = repeat.end();
+  }
+  between(at, int(problem.nodes.size()));
+  return parts;
+}
+
+// Goes through what a step of all ranks does, one operation, flow and parameter at a time, each with the recomputation
+// of its place.
+class TimeLedger {
+public:
+  explicit TimeLedger(const DecidedModel &decided)
+      : evaluation(decided.evaluate()), problem(*decided.model.problem), decision(*decided.decision), decided(decided),
+        model(decided.model), parts(partsOfNodes(problem, decided.facts->repeats, *model.layout)),
+        recomputeOfKind(size_t(model.layout->kinds)) {
+    for (size_t u = 0; u < model.layout->units.size(); ++u)
+      ++recomputeOfKind[size_t(model.layout->units[u].kind)][decided.plan.recompute[u]];
+  }
+
+  std::vector<TimePart> list() {
+    addNodes();
+    addFlows();
+    addParameters();
+    addTied();
+    addWaiting();
+    addHeld();
+    hide();
+    for (TimePart &row : rows) {
+      row.computeSeconds /= double(model.setting.pp);
+      row.communicationSeconds /= double(model.setting.pp);
+      row.besideSeconds /= double(model.setting.pp);
+    }
+    return std::move(rows);
+  }
+  const PlanEvaluation evaluation;
+  // What list() has met.
+  CollectiveSink collectives;
+  double hiddenPart = 0; // of what may hide
+
+private:
+  TimePart &row(int node, const std::string &op) {
+    const std::string &part = node >= 0 ? parts[size_t(node)] : nowhere;
+    auto [found, isNew] = indices.try_emplace({part, op}, rows.size());
+    if (isNew) rows.push_back({part, op});
+    return rows[found->second];
+  }
+
+  void addNodes() {
+    for (size_t i = 0; i < problem.nodes.size(); ++i) {
+      const auto v = size_t(model.variableOfNode[i]), candidate = size_t(decided.choice[v]);
+      const Variable &variable = model.variables[v];
+      model.setting.recompute = decision.nodes[i].recompute;
+      Price price = nodePrice(model, variable, candidate);
+      price += exchangePrice(model, variable, candidate, &collectives);
+      scaleNew(1 / double(variable.count));
+      ++row(int(i), problem.nodes[i].op).count;
+      TimePart &time = row(int(i), servedBy(int(i)));
+      time.computeSeconds += (price.forward + price.backward) / double(variable.count);
+      time.communicationSeconds += price.exposed / double(variable.count);
+    }
+  }
+
+  void addFlows() {
+    for (const Flow &flow : model.flows) {
+      int node = decided.facts->producers[size_t(flow.tensor)];
+      if (node < 0) node = firstReader(flow.tensor);
+      for (auto [how, part] : partsByRecompute(flow)) {
+        model.setting.recompute = how;
+        Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
+                                usesOf(model, flow, decided.choice), &collectives);
+        const double behind = scaleNew(part);
+        if (price.exposed + behind <= 0 || node < 0) continue;
+        TimePart &time = row(node, servedBy(node));
+        time.communicationSeconds += part * price.exposed;
+        behindProducts.resize(rows.size());
+        behindProducts[size_t(&time - rows.data())] += behind;
+      }
+    }
+  }
+
+  // A flow stands for all repetitions of a block: the part of them that is computed again in each way.
+  std::map<Recompute, double> partsByRecompute(const Flow &flow) const {
+    std::map<Recompute, double> parts;
+    double all = 0;
+    for (const UnitShare &share : flow.shares)
+      for (auto [how, units] : recomputeOfKind[size_t(share.kind)]) {
+        const double here = double(share.count * units) / double(model.layout->sizeOfKind[size_t(share.kind)]);
+        parts[how] += here;
+        all += here;
+      }
+    if (all <= 0) return {{decision.recompute, 1.0}};
+    for (auto &[how, part] : parts) part /= all;
+    return parts;
+  }
+
+  void addParameters() {
+    for (size_t v = 0; v < model.variables.size(); ++v) {
+      const Variable &variable = model.variables[v];
+      if (!variable.isHome) continue;
+      const double copies = double(copiesOf(int(v)));
+      Price price = homePrice(model, variable, size_t(decided.choice[v]), &collectives);
+      scaleNew(copies);
+      if (price.update + price.exposed + price.hideable <= 0) continue;
+      TimePart &time = row(firstReader(variable.index), "optimizer");
+      time.count += variable.count;
+      time.computeSeconds += copies * price.update;
+      time.communicationSeconds += copies * price.exposed;
+      time.besideSeconds += copies * price.hideable;
+    }
+    addStepSums();
+  }
+
+  // Where the last unit of each rank is; what one rank does alone is done where the loss is.
+  void addStepSums() {
+    const StageProblem stages = decided.stages();
+    const StepPrice price = stepPrice(model, &collectives);
+    for (; scaled < collectives.size(); ++scaled) {
+      const double times = collectives[scaled].isOfEachRank ? double(stages.ranks()) : 1.0;
+      collectives[scaled].seconds *= times;
+      collectives[scaled].times *= times;
+    }
+    std::map<int, int> lastNodes; // by rank
+    for (int stage = 0; stage < stages.stages(); ++stage) {
+      const size_t next = size_t(stage) + 1 < decided.plan.firstUnits.size()
+                              ? size_t(decided.plan.firstUnits[size_t(stage) + 1])
+                              : model.layout->units.size();
+      lastNodes[stages.rankOf(stage)] = model.layout->units[next - 1].end - 1;
+    }
+    for (auto [rank, node] : lastNodes) {
+      const double seconds = rank == stages.rankOf(stages.stages() - 1) ? price.exposed : price.ofEachRank;
+      if (seconds > 0) row(node, "optimizer").communicationSeconds += seconds;
+    }
+  }
+
+  // Ranks of a pipeline that have a parameter: several where it is tied over stages.
+  int64_t copiesOf(int variable) const {
+    const StageProblem stages = decided.stages();
+    std::set<int> ranks;
+    for (const UnitLayout::SharedParameter &shared : model.layout->shared)
+      for (int unit : shared.variable == variable ? shared.units : std::vector<int>{}) {
+        auto next = std::ranges::upper_bound(decided.plan.firstUnits, unit);
+        ranks.insert(stages.rankOf(std::max(0, int(next - decided.plan.firstUnits.begin()) - 1)));
+      }
+    return std::max<int64_t>(1, int64_t(ranks.size()));
+  }
+
+  void addTied() {
+    for (const TiedGradient &tied : evaluation.tied)
+      row(firstReader(model.variables[size_t(tied.variable)].index), "optimizer").communicationSeconds += tied.seconds;
+  }
+
+  // The device is through with a unit before the host has handed the next one over.
+  void addWaiting() {
+    const std::vector<Unit> &units = model.layout->units;
+    for (size_t u = 0; u < units.size(); ++u) {
+      double waiting = decided.activity.of(units[u].kind, decided.plan.recompute[u]).waiting;
+      if (waiting <= 0) continue;
+      TimePart &time = row(units[u].first, "waiting for the host");
+      ++time.count;
+      time.computeSeconds += waiting * double(model.setting.microbatches);
+    }
+  }
+
+  // What stages send holds up what they wait for.
+  void addHeld() {
+    for (size_t s = 0; s < evaluation.stages.size(); ++s) {
+      const double held = evaluation.stages[s].heldBySends * double(model.setting.microbatches);
+      const int first = model.layout->units[size_t(decided.plan.firstUnits[s])].first;
+      if (held > 0) row(first, "waiting for links").communicationSeconds += held;
+    }
+  }
+
+  // Of what may hide behind compute there is room for a part. What passes wait longer for it is its own.
+  void hide() {
+    double hideable = 0;
+    for (const TimePart &time : rows) hideable += time.besideSeconds;
+    const double hidden = evaluation.predicted.hiddenCommunicationSeconds * double(model.setting.pp);
+    if (hideable > 0) hiddenPart = std::min(1.0, hidden / hideable);
+    const double held = hideable > 0 ? evaluation.contention * double(model.setting.pp) / hideable : 0;
+    for (TimePart &time : rows) {
+      time.communicationSeconds += (1 - hiddenPart + held) * time.besideSeconds;
+      time.besideSeconds *= hiddenPart;
+    }
+    for (size_t i = 0; i < behindProducts.size(); ++i) rows[i].besideSeconds += behindProducts[i];
+  }
+
+  // Of the collectives that the last price has: they stand for so many. Gives their seconds behind products.
+  double scaleNew(double times) {
+    double behind = 0;
+    for (; scaled < collectives.size(); ++scaled) {
+      collectives[scaled].seconds *= times;
+      collectives[scaled].times *= times;
+      behind += collectives[scaled].behindProducts *= times;
+    }
+    return behind;
+  }
+
+  // A kernel's bytes are priced where they are read and written, which in 16 bits are its casts: they count as the
+  // operation whose result they narrow, or which reads what they widen.
+  const std::string &servedBy(int node) const {
+    const int cluster = decided.facts->fused[size_t(node)].cluster;
+    auto isOther = [&](int other) { return other >= 0 && decided.facts->fused[size_t(other)].cluster == cluster; };
+    auto isCast = [&](int other) { return problem.nodes[size_t(other)].op == "Cast"; };
+    int before = node, after = node;
+    while (cluster >= 0 && isCast(before)) {
+      const int producer = decided.facts->producers[size_t(problem.nodes[size_t(before)].operands[0])];
+      if (!isOther(producer)) break;
+      before = producer;
+    }
+    while (cluster >= 0 && isCast(before) && isCast(after)) {
+      const auto &readers = decided.facts->readers[size_t(problem.nodes[size_t(after)].results[0])];
+      auto reader = std::ranges::find_if(readers, [&](const auto &read) { return isOther(read.first); });
+      if (reader == readers.end()) break;
+      after = reader->first;
+    }
+    return problem.nodes[size_t(isCast(before) ? after : before)].op;
+  }
+
+  int firstReader(int tensor) const {
+    const auto &readers = decided.facts->readers[size_t(tensor)];
+    return readers.empty() ? -1 : readers[0].first;
+  }
+
+  const Problem &problem;
+  const Decision &decision;
+  const DecidedModel &decided;
+  SplitModel model; // with the recomputation of the node that is priced
+  std::vector<std::string> parts;
+  std::vector<std::map<Recompute, int>> recomputeOfKind; // units of each kind, by what they compute again
+  const std::string nowhere = "read by nothing";
+  std::map<std::pair<std::string, std::string>, size_t> indices;
+  std::vector<TimePart> rows;
+  std::vector<double> behindProducts; // by row: seconds
+  size_t scaled = 0;                  // collectives that are
+};
+
+// A parameter's or input's own name; else that of the node which makes it.
+const std::string &nameOf(const DecidedModel &decided, int tensor) {
+  const Problem &problem = *decided.model.problem;
+  const int producer = decided.facts->producers[size_t(tensor)];
+  return producer >= 0 ? problem.nodes[size_t(producer)].name : problem.tensors[size_t(tensor)].name;
+}
+
+// Of bytes that several tensors are moved with each has its part.
+std::vector<MovedTensor> movedBy(const DecidedModel &decided, const ImpliedCollective &one, double bytes) {
+  if (one.tensors.empty()) return {{"gradients' norm", 1, bytes}};
+  const SplitModel &model = decided.model;
+  auto sizeOf = [&](int tensor) {
+    return model.localBytes(tensor) * (model.contextSplit[size_t(tensor)] ? double(model.setting.cp) : 1.0);
+  };
+  double all = 0;
+  for (int tensor : one.tensors) all += sizeOf(tensor);
+  std::vector<MovedTensor> moved;
+  moved.reserve(one.tensors.size());
+  for (int tensor : one.tensors)
+    moved.push_back(
+        {nameOf(decided, tensor), one.alike, one.tensors.size() == 1 ? bytes : bytes * sizeOf(tensor) / all});
+  return moved;
+}
+
+void addTo(CollectiveSums &sums, const DecidedModel &decided, const ImpliedCollective &one, bool isHidden) {
+  const Setting &setting = decided.model.setting;
+  const dist::Axes axes = setting.namesOf(one.axes);
+  const double turns = double(setting.cp - 1);
+  const double bytes = one.bytes * one.times * (one.isOnRing ? turns / double(setting.cp) : 1.0);
+  const std::vector<MovedTensor> tensors = movedBy(decided, one, bytes);
+  if (one.isOnRing) // keys and values, each a shift a turn, of what one device has
+    sums.add("shift", axes, one.why, {bytes, one.seconds, 2 * turns * one.times, false}, tensors);
+  else
+    sums.add(name(one.collective), axes, one.why, {bytes, one.seconds, one.times, isHidden}, tensors);
+}
+
+// What stages send each other, forward or backward.
+class StageSends {
+public:
+  StageSends(const DecidedModel &decided, bool isBackward) : decided(decided), isBackward(isBackward) {}
+
+  // Over the border before a unit, for every microbatch.
+  void add(int border, double bytes, double seconds) {
+    if (bytes <= 0) return;
+    const SplitModel &model = decided.model;
+    const double times = double(model.setting.microbatches);
+    share.bytes += bytes * times;
+    share.seconds += seconds * times;
+    share.times += times;
+    double all = 0;
+    auto crossing = [&](auto take) {
+      for (int index : model.layout->crossings[size_t(border)])
+        if (const Flow &flow = model.flows[size_t(index)]; !isBackward || flow.gradient)
+          take(index, sentBytes(model, flow, decided.choice));
+    };
+    crossing([&](int, double one) { all += one; });
+    crossing([&](int index, double one) {
+      const int tensor = lastBefore(model.flows[size_t(index)], model.layout->units[size_t(border)].first);
+      auto [entry, isNew] = moved.try_emplace(index, MovedTensor{nameOf(decided, tensor), 0, 0});
+      instances[index].insert(tensor);
+      entry->second.alike = int64_t(instances[index].size());
+      entry->second.bytes += bytes * times * one / all;
+    });
+  }
+  void addTo(CollectiveSums &sums, const char *why) const {
+    if (share.times == 0) return;
+    std::vector<MovedTensor> tensors;
+    tensors.reserve(moved.size());
+    for (const auto &[flow, tensor] : moved) tensors.push_back(tensor);
+    sums.add("send", {"pp"}, why, share, tensors);
+  }
+
+private:
+  // Of the repetitions that a flow stands for the one that is made last before a node.
+  int lastBefore(const Flow &flow, int node) const {
+    const int first = decided.facts->producers[size_t(flow.tensor)];
+    for (const Repeat &repeat : decided.facts->repeats)
+      if (flow.count > 1 && repeat.first <= first && first < repeat.end()) {
+        const int last = (repeat.end() - 1 - first) / repeat.period, before = (node - 1 - first) / repeat.period;
+        const int made = first + std::min(last, before) * repeat.period;
+        return decided.model.problem->nodes[size_t(made)].results[flow.result];
+      }
+    return flow.tensor;
+  }
+
+  const DecidedModel &decided;
+  const bool isBackward;
+  CollectiveSums::Share share{0, 0, 0, true};
+  std::map<int, MovedTensor> moved;       // by flow
+  std::map<int, std::set<int>> instances; // tensors
+};
+
+} // namespace
+
+std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
+  TimeLedger ledger(decided);
+  ledger.list();
+  CollectiveSums sums;
+  for (const ImpliedCollective &one : ledger.collectives)
+    addTo(sums, decided, one, (one.isHideable && ledger.hiddenPart > 0.5) || one.behindProducts > one.seconds / 2);
+  const PlanEvaluation &evaluation = ledger.evaluation;
+  for (const TiedGradient &tied : evaluation.tied)
+    sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
+             {tied.bytes, tied.seconds, 1, false},
+             {{nameOf(decided, decided.model.variables[size_t(tied.variable)].index), 1, tied.bytes}});
+  // What the next stage of the same rank gets is on the device already.
+  const std::vector<StageDecision> &stages = evaluation.stages;
+  StageSends forward(decided, false), backward(decided, true);
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    if (stages[s].rank == stages[s + 1].rank) continue;
+    const int border = decided.plan.firstUnits[s + 1];
+    forward.add(border, stages[s].bytesForward, stages[s].sendForward);
+    backward.add(border, stages[s + 1].bytesBackward, stages[s + 1].sendBackward);
+  }
+  forward.addTo(sums, "activations pass to the next stage");
+  backward.addTo(sums, "gradients pass to the stage before");
+  return sums.list(double(decided.model.setting.pp));
+}
+
+std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }
+
+double hiddenBehindProducts(const DecidedModel &decided) {
+  TimeLedger ledger(decided);
+  ledger.list();
+  double seconds = 0;
+  for (const ImpliedCollective &one : ledger.collectives) seconds += one.behindProducts;
+  return seconds / double(decided.model.setting.pp);
+}
+
+double contentionOf(const DecidedModel &decided) {
+  const PlanEvaluation evaluation = decided.evaluate();
+  double held = 0; // of all ranks
+  for (const StageDecision &stage : evaluation.stages) held += stage.heldBySends;
+  const Setting &setting = decided.model.setting;
+  return evaluation.contention + held * double(setting.microbatches) / double(setting.pp);
+}
+
+Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {
+  const Cluster &cluster = *decided.model.cluster;
+  const std::pair<const char *, std::function<void(Cluster &)>> changes[] = {
+      {"compute",
+       [](Cluster &c) {
+         for (auto &[precision, flops] : c.device.flops) flops *= 2;
+         for (double &seconds : c.device.elementSeconds) seconds /= 2;
+       }},
+      {"memory bandwidth",
+       [](Cluster &c) {
+         c.device.memoryBandwidth *= 2;
+         for (CacheLevel &level : c.device.caches) level.bandwidth *= 2;
+       }},
+      {"bandwidth inside a node",
+       [](Cluster &c) {
+         c.node.bandwidth *= 2;
+         c.node.cacheBandwidth *= 2;
+       }},
+      {"network bandwidth", [](Cluster &c) {
+         c.network.bandwidth *= 2;
+         for (NetworkLevel &level : c.levels) level.bandwidth *= 2;
+       }}};
+  std::vector<Sensitivity> rows;
+  for (const auto &[what, change] : changes) {
+    if (std::string(what) == "network bandwidth" && cluster.nodes == 1) continue;
+    Cluster better = cluster;
+    change(better);
+    Result<DecidedModel> there = decided.on(better);
+    if (!there) return there.status();
+    rows.push_back({what, there->evaluate().predicted.stepSeconds});
+  }
+  return rows;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,43 @@
+#include "compiler/planner/explain/collective_sums.h"
+#include <algorithm>
+
+namespace cleave::planner {
+
+void CollectiveSums::add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
+                         const std::vector<MovedTensor> &tensors) {
+  Sum &sum = sums[{op, axes, why}];
+  sum.bytes += share.bytes;
+  sum.seconds += share.seconds;
+  sum.times += share.times;
+  if (share.isBeside) sum.besideBytes += share.bytes;
+  for (const MovedTensor &tensor : tensors) {
+    MovedTensor &known = sum.tensors.try_emplace(tensor.name, MovedTensor{tensor.name, 1, 0}).first->second;
+    known.alike = std::max(known.alike, tensor.alike);
+    known.bytes += tensor.bytes;
+  }
+}
+
+std::vector<CollectiveTotal> CollectiveSums::list(double ranks) const {
+  std::vector<CollectiveTotal> result;
+  for (const auto &[key, sum] : sums) {
+    CollectiveTotal &total = result.emplace_back();
+    std::tie(total.op, total.axes, total.why) = key;
+    total.bytes = sum.bytes / ranks;
+    total.seconds = sum.seconds / ranks;
+    total.count = std::max<int64_t>(1, int64_t(sum.times / ranks + 0.5));
+    total.hidden = sum.besideBytes > sum.bytes / 2;
+    for (const auto &[name, tensor] : sum.tensors) total.tensors.push_back({name, tensor.alike, tensor.bytes / ranks});
+    std::sort(total.tensors.begin(), total.tensors.end(), [](const MovedTensor &a, const MovedTensor &b) {
+      return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
+    });
+    if (total.tensors.size() <= mostMovedTensors) continue;
+    total.tensorsMore = int64_t(total.tensors.size() - mostMovedTensors);
+    total.tensors.resize(mostMovedTensors);
+  }
+  std::sort(result.begin(), result.end(), [](const CollectiveTotal &a, const CollectiveTotal &b) {
+    return std::tie(b.seconds, b.bytes, a.op, a.why) < std::tie(a.seconds, a.bytes, b.op, b.why);
+  });
+  return result;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,34 @@
+// The collectives of a step summed by kind, axes and reason: of a decision as it is estimated, or of a plan's commands.
+//
+//     CollectiveSums sums;
+//     sums.add("all_reduce", {"dp"}, "gradients", {.bytes = 4e6, .seconds = 1e-3, .times = 12, .isBeside = true},
+//              {{"h.0.up.weight", 12, 4e6}});
+//     sums.list(4)      // means of 4 ranks, what takes longest first
+#pragma once
+#include "compiler/planner/explain/breakdown.h"
+#include <map>
+#include <tuple>
+
+namespace cleave::planner {
+
+class CollectiveSums {
+public:
+  struct Share {
+    double bytes = 0, seconds = 0; // of all times together
+    double times = 1;
+    bool isBeside = false; // compute
+  };
+  // `tensors`: what they move; of those with one name bytes add up.
+  void add(const std::string &op, const dist::Axes &axes, const std::string &why, const Share &share,
+           const std::vector<MovedTensor> &tensors);
+  std::vector<CollectiveTotal> list(double ranks) const;
+
+private:
+  struct Sum {
+    double bytes = 0, seconds = 0, times = 0, besideBytes = 0;
+    std::map<std::string, MovedTensor> tensors; // by name
+  };
+  std::map<std::tuple<std::string, dist::Axes, std::string>, Sum> sums;
+};
+
+} // namespace cleave::planner

@@ -1,0 +1,156 @@
+#include "compiler/planner/facts/gradients.h"
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace cleave::planner {
+namespace {
+
+// Tensors whose gradients are one and the same.
+class SameGradients {
+public:
+  explicit SameGradients(const Problem &problem) : parent(problem.tensors.size()) {
+    std::iota(parent.begin(), parent.end(), 0);
+    std::vector<int> readers(problem.tensors.size(), 0);
+    for (const Node &node : problem.nodes)
+      for (int tensor : node.operands) ++readers[size_t(tensor)];
+    for (const Node &node : problem.nodes) {
+      if (node.results.size() != 1 || (node.op != "Add" && node.op != "Sum" && node.op != "Reshape")) continue;
+      const Tensor &result = problem.tensors[size_t(node.results[0])];
+      for (int tensor : node.operands) {
+        const Tensor &operand = problem.tensors[size_t(tensor)];
+        if (operand.kind == TensorKind::Activation && readers[size_t(tensor)] == 1 &&
+            operand.elements() == result.elements())
+          parent[size_t(of(tensor))] = of(node.results[0]);
+      }
+    }
+  }
+  int of(int tensor) const {
+    while (parent[size_t(tensor)] != tensor) tensor = parent[size_t(tensor)];
+    return tensor;
+  }
+
+private:
+  std::vector<int> parent;
+};
+
+} // namespace
+
+namespace {
+
+// The terms that wait: all but that of the first kernel, where there are several.
+void addTerms(const Problem &problem, const std::vector<int> &kernels, const std::vector<int> &readers,
+              WaitingGradients::One &gradient) {
+  std::map<int, WaitingGradients::One::Term> ofKernel;
+  for (int reader : readers) {
+    const Node &node = problem.nodes[size_t(reader)];
+    auto [term, isNew] = ofKernel.try_emplace(kernels[size_t(reader)]);
+    const bool isAsResult = node.op == "Concat" || (node.op == "Slice" && isNew);
+    term->second = {reader, isAsResult ? node.results[0] : -1};
+  }
+  for (const auto &[kernel, term] : ofKernel) gradient.terms.push_back(term);
+  std::ranges::sort(gradient.terms, {}, &WaitingGradients::One::Term::at);
+  if (gradient.terms.size() > 1) gradient.terms.erase(gradient.terms.begin());
+}
+
+} // namespace
+
+WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
+                                  const std::vector<int> &kernels) {
+  SameGradients same(problem);
+  std::vector<bool> needsGradient = problem.needsGradient();
+  std::vector<int> made = problem.producers();
+  // Of each gradient: the first node that makes one of its tensors, and the last one that reads one.
+  std::vector<WaitingGradients::One> gradients(problem.tensors.size(), {{}, int(problem.nodes.size()), -1});
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    if (made[t] < 0 || !needsGradient[t]) continue;
+    WaitingGradients::One &gradient = gradients[size_t(same.of(int(t)))];
+    gradient.first = std::min(gradient.first, made[t]);
+    if (inMemory[t]) gradient.tensors.push_back(int(t));
+  }
+  WaitingGradients result;
+  std::vector<std::vector<int>> readers(problem.tensors.size());
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    for (int tensor : problem.nodes[i].operands) {
+      if (made[size_t(tensor)] < 0 || !needsGradient[size_t(tensor)]) continue;
+      gradients[size_t(same.of(tensor))].last = int(i);
+      // What passes the gradient of its result on makes no term.
+      const bool passes =
+          std::ranges::any_of(problem.nodes[i].results, [&](int result) { return same.of(result) == same.of(tensor); });
+      if (!passes && !problem.nodes[i].stopsGradient) readers[size_t(same.of(tensor))].push_back(int(i));
+    }
+    result.hasBackward.push_back(
+        std::ranges::any_of(problem.nodes[i].results, [&](int tensor) { return needsGradient[size_t(tensor)]; }));
+  }
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    std::vector<bool> &waits = result.waitsForOperand.emplace_back();
+    for (int tensor : problem.nodes[i].operands) {
+      WaitingGradients::One &gradient = gradients[size_t(same.of(tensor))];
+      waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last &&
+                      problem.nodes[i].op != "Slice");
+      if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != int(i)))
+        gradient.readers.push_back(int(i));
+    }
+  }
+  for (size_t t = 0; t < gradients.size(); ++t) {
+    WaitingGradients::One &gradient = gradients[t];
+    if (gradient.last <= gradient.first + 1 || gradient.tensors.empty()) continue;
+    addTerms(problem, kernels, readers[t], gradient);
+    result.all.push_back(std::move(gradient));
+  }
+  return result;
+}
+
+std::vector<double> WaitingGradients::past(const std::function<double(int)> &bytes) const {
+  std::vector<double> change(hasBackward.size() + 1, 0.0), own(hasBackward.size(), 0.0);
+  for (const One &gradient : all) {
+    double most = 0;
+    for (int tensor : gradient.tensors) most = std::max(most, bytes(tensor));
+    for (const One::Term &term : gradient.terms) {
+      const double size = term.like >= 0 ? bytes(term.like) : most;
+      change[size_t(gradient.first) + 1] += size;
+      change[size_t(term.at)] -= size;
+    }
+    for (int reader : gradient.readers) own[size_t(reader)] += most;
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  change.pop_back();
+  for (size_t i = 0; i < change.size(); ++i) change[i] = hasBackward[i] ? change[i] - own[i] : 0;
+  return change;
+}
+
+std::vector<double> gradientRatios(const Problem &problem) {
+  const std::vector<bool> isWeight = problem.areWeights(true);
+  std::vector<double> ratios(problem.tensors.size(), 1.0);
+  for (size_t t = 0; t < problem.tensors.size(); ++t)
+    if (const Tensor &tensor = problem.tensors[t]; tensor.kind == TensorKind::Parameter)
+      ratios[t] = double(tensor.gradientBytes) / double(tensor.elementBytes);
+  for (const Node &node : problem.nodes)
+    for (int result : node.results)
+      for (int operand : node.operands)
+        if (isWeight[size_t(result)] && isWeight[size_t(operand)])
+          ratios[size_t(result)] = std::max(ratios[size_t(result)], ratios[size_t(operand)]);
+  return ratios;
+}
+
+std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept) {
+  SameGradients same(problem);
+  const std::vector<bool> isWeight = problem.areWeights(true);
+  std::vector<HeldForWeights> held(problem.nodes.size());
+  std::set<int> counted;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    const bool trains = std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); });
+    if (!trains || node.results.size() != 1 || isWeight[size_t(node.results[0])]) continue;
+    held[i].gradient = counted.insert(same.of(node.results[0])).second;
+    if (node.rule.linearity == dist::FactorRule::LinearJointly) continue;
+    for (int tensor : node.operands)
+      if (problem.tensors[size_t(tensor)].kind == TensorKind::Activation && !isWeight[size_t(tensor)] &&
+          !kept[size_t(tensor)])
+        held[i].operand = tensor;
+  }
+  return held;
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,420 @@
+#include "compiler/cluster/device_presets.h"
+#include "compiler/planner/pipeline/stage_plan.h"
+#include "compiler/planner/schedule/simulate.h"
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace cleave::planner {
+namespace {
+
+// Longer schedules are simulated up to here; the rest repeats at the pace of the slowest rank.
+constexpr double mostActions = 4e5;
+
+struct RankCosts {
+  const SplitModel *model = nullptr;
+  UnitState state;
+  UnitActivity work;  // of one microbatch
+  double kept = 0;    // bytes of all microbatches in flight
+  double onHost = 0;  // likewise, in the host's memory
+  double buffers = 0; // of transfers
+  PassSeconds sends;  // what it sends other stages of one microbatch; no compute
+};
+
+// Of a table on shared cores: what is known of its passes if backward ones were longer, as computing again makes them.
+struct SharedPasses {
+  double share = 1;               // leastShare()
+  double makespan = 0, begun = 0; // seconds, as simulated: of all; until the first backward pass begins
+  double filled = 0, busy = 0;    // seconds that count until then; a rank's passes after it, on average
+  double pace = 0;                // seconds of microbatches that are not simulated
+  std::vector<double> ends;       // of ranks, as simulated
+
+  // What a second counts where the passes take so much longer. Until `begun` nothing is another; after it all ranks
+  // have their work to do, and that by which they take longer. Falls with `longer`; times it, it grows.
+  double turns(double longer) const {
+    const double all = busy + (longer - makespan) / double(ends.size());
+    const double after = std::max(share * (longer - begun), all);
+    return constants::unfilledWaits + (1 - constants::unfilledWaits) * (filled + after) / longer;
+  }
+
+  // Of a step, with what each rank does after its passes: the later all passes end, the better waits are filled.
+  double least(const std::vector<double> &tails) const {
+    if (makespan <= 0) return 0;
+    const double after = *std::ranges::min_element(tails);
+    auto ofLast = [&](double longer) { return turns(longer) * longer + pace + after; };
+    auto ofEach = [&](double longer) {
+      double most = 0;
+      for (size_t r = 0; r < ends.size(); ++r) most = std::max(most, turns(longer) * ends[r] + pace + tails[r]);
+      return most;
+    };
+    double low = makespan, high = makespan;
+    while (ofLast(high) < ofEach(high)) low = std::exchange(high, 2 * high);
+    for (int i = 0; i < 40 && high - low > 1e-9 * high; ++i) {
+      const double middle = (low + high) / 2;
+      (ofLast(middle) < ofEach(middle) ? low : high) = middle;
+    }
+    return std::max(ofLast(low), ofEach(high));
+  }
+};
+
+class PlanEvaluator {
+public:
+  PlanEvaluator(std::span<const StageProblem> ofStage, const StagePlan &plan)
+      : ofStage(ofStage), problem(ofStage[0]), plan(plan), cluster(*problem.model->cluster),
+        layout(*problem.model->layout), microbatches(double(problem.model->setting.microbatches)),
+        meets(problem.model->problem->meetsAtUpdate) {}
+
+  PlanEvaluation evaluate() {
+    sumStages();
+    double end = 0, onHost = 0;
+    std::vector<double> tails; // seconds that ranks take after their passes
+    std::vector<double> ends = simulatedEnds();
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const double live = slots.empty() ? problem.live(int(s)) : slots[s];
+      const double here = problem.profile && live <= 1 ? nearOfStage[s] : 0;
+      ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live + here;
+      ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live - here;
+    }
+    int64_t devices = 0;
+    for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
+    PlanEvaluation result;
+    Predicted &predicted = result.predicted;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const RankCosts &rank = ranks[r];
+      const SplitModel &model = *rank.model;
+      PassSeconds passes = PassSeconds::of(rank.work, microbatches);
+      passes.add(rank.sends, microbatches);
+      const UnitState &state = rank.state;
+      const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
+      const double notHidden = state.hideable - hidden.seconds + hidden.contention;
+      Predicted host;
+      double late = addHostTime(model, state.hostSeconds, state.hostExposed, rank.work.keptOnHost, passes.forward,
+                                passes.backward, host);
+      const double tail = notHidden + state.exposed + state.update + late;
+      const double last = ends[r] + tail;
+      tails.push_back(tail);
+      result.notHidden = std::max(result.notHidden, notHidden);
+      end = std::max(end, last);
+      // What a device does on average; what it does not, it waits.
+      const double part = double(problem.devices(int(r))) / double(devices);
+      predicted.computeSeconds += part * (rank.work.compute() * microbatches + state.update);
+      predicted.hiddenCommunicationSeconds += part * hidden.seconds;
+      predicted.exposedCommunicationSeconds +=
+          part * (rank.work.communication * microbatches + notHidden + state.exposed + late);
+      result.contention += part * hidden.contention;
+      predicted.hostSeconds += part * host.hostSeconds;
+      predicted.exposedHostSeconds += part * host.exposedHostSeconds;
+      MemoryBreakdown memory = deviceMemory(model.setting, rank.state, rank.work, rank.kept, rank.buffers);
+      memory.host += rank.onHost;
+      onHost = std::max(onHost, memory.host);
+      if (memory.total() > predicted.memory.total()) predicted.memory = memory;
+      for (size_t s = 0; s < stages.size(); ++s)
+        if (problem.rankOf(int(s)) == int(r)) stages[s].memory = memory;
+    }
+    predicted.memory.host = onHost; // another device may have more there
+    // Nor do they end before all work is done: what a rank does after its last pass takes a core from others.
+    const double busy = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
+    if (cluster.device.coreShare < 1) end = std::max(end, busy);
+    predicted.stepSeconds = end;
+    result.least = cluster.device.coreShare < 1 ? std::max(busy, shared.least(tails)) : end;
+    predicted.bubbleSeconds = std::max(0.0, end - busy);
+    if (!problem.profile) predicted.bubbleSeconds = 0;
+    fillRate(*problem.model, devices, predicted);
+    double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
+    result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
+    result.stages = std::move(stages);
+    result.tied = std::move(tied);
+    return result;
+  }
+
+private:
+  void sumStages() {
+    ranks.resize(size_t(problem.ranks()));
+    std::vector<std::vector<bool>> seen(ranks.size(), std::vector<bool>(layout.shared.size(), false));
+    int count = problem.stages();
+    for (int s = 0; s < count; ++s) {
+      const StageProblem &own = of(s);
+      int first = plan.firstUnits[size_t(s)];
+      int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
+      RankCosts &rank = ranks[size_t(problem.rankOf(s))];
+      UnitActivity work;
+      UnitState state;
+      if (!rank.model && problem.rankOf(count - 1) != problem.rankOf(s)) state.exposed += own.state->ofOtherRanks;
+      rank.model = own.model;
+      StageDecision stage;
+      for (int u = first; u < end; ++u) {
+        const Unit &unit = layout.units[size_t(u)];
+        Recompute how = plan.recompute[size_t(u)];
+        work += own.activity->of(unit.kind, how);
+        state += own.state->kinds[size_t(unit.kind)];
+        stage.nodes += unit.end - unit.first;
+        stage.blocks += unit.isBlock;
+        stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
+        stage.recomputedBlocks += unit.isBlock && how == Recompute::Full;
+      }
+      for (size_t p = 0; p < layout.shared.size(); ++p) {
+        const std::vector<int> &readers = layout.shared[p].units;
+        bool here = false;
+        std::set<int> others;                              // ranks
+        double gradients = own.state->shared[p].gradients; // that the device with the largest part has
+        for (int unit : readers) {
+          here |= unit >= first && unit < end;
+          const int stage = stageOfUnit(unit);
+          if (problem.rankOf(stage) != problem.rankOf(s)) others.insert(problem.rankOf(stage));
+          gradients = std::max(gradients, of(stage).state->shared[p].gradients);
+        }
+        if (gradients == 0) others.clear(); // of what does not train nothing is summed
+        meets |= here && !others.empty();
+        if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
+        seen[size_t(problem.rankOf(s))][p] = true;
+        state += own.state->shared[p];
+        // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
+        if (!others.empty()) {
+          Tier farthest = inNode;
+          for (int other : others) farthest = std::max(farthest, problem.tierBetween(problem.rankOf(s), other));
+          const double seconds = collectiveSeconds(cluster, Collective::AllReduce, pairAcross(farthest), gradients);
+          const double sent = double(others.size()) * gradients;
+          tied.push_back({layout.shared[p].variable, sent, seconds});
+          state.exposed += seconds;
+          rank.buffers += sent;
+          work.beside = std::max(work.beside, gradients);
+        }
+      }
+      // The side of a border with fewer devices has more on each.
+      double out = s + 1 < count ? std::max(own.activity->forwardCrossing[size_t(end)],
+                                            of(s + 1).activity->forwardCrossing[size_t(end)])
+                                 : 0;
+      double back = s > 0 ? std::max(own.activity->backwardCrossing[size_t(first)],
+                                     of(s - 1).activity->backwardCrossing[size_t(first)])
+                          : 0;
+      bool sends = problem.ranks() > 1;
+      stage.rank = problem.rankOf(s);
+      stage.devices = problem.devices(stage.rank);
+      stage.parameters = state.elements;
+      LinkSeconds sent;
+      auto send = [&](int other, double bytes, double &waited, LinkSeconds &links, int &link) {
+        if (!sends || bytes <= 0) return 0.0;
+        const Tier tier = problem.tierBetween(stage.rank, problem.rankOf(other));
+        const double seconds = sendSeconds(cluster, tier, bytes);
+        if (problem.rankOf(other) == stage.rank) return seconds; // it stays where it is
+        const LinkSeconds busy = linkSeconds(cluster, tier, bytes);
+        waited += seconds;
+        links.add(busy);
+        sent.add(busy);
+        link = problem.linkBetween(stage.rank, problem.rankOf(other));
+        return seconds;
+      };
+      stage.sendForward = send(s + 1, out, rank.sends.waitedForward, rank.sends.linksForward, stage.linkForward);
+      stage.sendBackward = send(s - 1, back, rank.sends.waitedBackward, rank.sends.linksBackward, stage.linkBackward);
+      if (sends) {
+        stage.bytesForward = out;
+        stage.bytesBackward = back;
+      }
+      stage.heldBySends = holdBySends(cluster, sent, work);
+      stage.forward = work.forward;
+      stage.backwardInput = work.backwardInput;
+      stage.backwardWeight = work.backwardWeight;
+      stage.communication = work.communication;
+      stage.recompute = work.again;
+      stage.reduction = state.hideable + state.exposed;
+      stage.update = state.update;
+      stages.push_back(stage);
+      rank.buffers += transferBytes(own, s, first, end);
+      addPassing(own, s, first, end);
+      rank.state += state;
+      keptOfStage.push_back(problem.kept(work));
+      onHostOfStage.push_back(work.keptOnHost);
+      nearOfStage.push_back(readAgainSoon(own, first, end));
+      rank.work += work;
+    }
+  }
+
+  // What a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its gradient
+  // likewise: buffers for all microbatches in flight, where transferBytes() has two. All terms of a gradient are
+  // received before they are added up.
+  void addPassing(const StageProblem &own, int stage, int first, int end) {
+    const int rank = problem.rankOf(stage);
+    for (size_t p = 0; p < layout.passing.size() && problem.ranks() > 1; ++p) {
+      const UnitLayout::Passing &passing = layout.passing[p];
+      if (passing.from < first || passing.from >= end) continue;
+      const Flow &flow = own.model->flows[size_t(passing.flow)];
+      std::set<int> readers;
+      for (int unit : passing.readers)
+        if (unit >= end) readers.insert(stageOfUnit(unit));
+      double buffers = 0;
+      for (int reader : readers) {
+        const bool waits = reader > stage + 1 || problem.rankOf(reader) == rank;
+        const double count = waits ? std::max(2.0, problem.live(stage)) : 2;
+        buffers += count;
+        if (flow.gradient)
+          ranks[size_t(problem.rankOf(reader))].buffers +=
+              (count - 2) * flow.gradientRatio * of(reader).activity->passing[p];
+      }
+      // Each reader sends a term of its gradient; transferBytes() has one of them.
+      if (flow.gradient && readers.size() > 1)
+        ranks[size_t(rank)].buffers +=
+            double(readers.size() - 1) * problem.live(stage) * flow.gradientRatio * own.activity->passing[p];
+      if (buffers > 2) ranks[size_t(rank)].buffers += (buffers - 2) * own.activity->passing[p];
+    }
+  }
+
+  // Bytes that would leave for the host's memory and come back at once, were it not for other microbatches in between:
+  // of the stage's last units, what has less than `leastWayBack` of its operations behind it.
+  double readAgainSoon(const StageProblem &own, int first, int end) const {
+    const double nodes = double(layout.units[size_t(end) - 1].end - layout.units[size_t(first)].first);
+    double behind = 0, bytes = 0;
+    for (int u = end; u-- > first && behind * constants::leastWayBack < nodes;) {
+      const Unit &unit = layout.units[size_t(u)];
+      bytes += own.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
+      behind += double(unit.end - unit.first);
+    }
+    return bytes;
+  }
+
+  const StageProblem &of(int stage) const { return ofStage[ofStage.size() == 1 ? 0 : size_t(stage)]; }
+
+  int stageOfUnit(int unit) const {
+    auto next = std::upper_bound(plan.firstUnits.begin(), plan.firstUnits.end(), unit);
+    return std::max(0, int(next - plan.firstUnits.begin()) - 1);
+  }
+
+  // When each rank is done with its last action.
+  std::vector<double> simulatedEnds() {
+    if (!problem.profile) return {ranks[0].work.seconds() * microbatches};
+    std::vector<StageTimes> times;
+    double slowest = 0;
+    times.reserve(stages.size());
+    for (const StageDecision &stage : stages) times.push_back(timesOf(stage));
+    for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
+    std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
+    std::vector<double> ends(ranks.size(), 0.0);
+    if (!schedule) return ends;
+    if (followsTimes(problem.model->setting.schedule)) slots = slotsOf(schedule->table);
+    Simulation simulation = simulate(schedule->table, times, meets);
+    const bool isOneStep = problem.profile->isFlushed() || meets;
+    const double simulated = microbatches - double(schedule->rest);
+    const double share = cluster.device.coreShare, unfilled = constants::unfilledWaits;
+    double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
+    if (share < 1 && simulation.makespan > 0) {
+      double mean = 0; // of a microbatch
+      for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
+      const int64_t count = problem.ranks();
+      pace = leastOnSharedCores(cluster.device, count, slowest, mean);
+      // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
+      const double least = leastOnSharedCores(cluster.device, count, simulation.makespan, mean * simulated);
+      turns = isOneStep ? unfilled + (1 - unfilled) * makespanOnSharedCores(simulation, share) / simulation.makespan
+                        : least / simulation.makespan;
+      if (problem.profile->isFlushed()) shared = sharedPasses(*schedule, simulation, pace);
+    }
+    for (size_t r = 0; r < ends.size(); ++r) {
+      if (isOneStep)
+        for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
+      else // ranks are one after the other, all in the same step's time: its own work, and what all wait
+        ends[r] = ranks[r].work.seconds() * simulated + simulation.makespan - slowest * simulated;
+      ends[r] = turns * ends[r] + pace * double(schedule->rest);
+    }
+    return ends;
+  }
+
+  SharedPasses sharedPasses(const SimulatedSchedule &schedule, const Simulation &simulation, double pace) const {
+    const int64_t count = problem.ranks();
+    const double share = cluster.device.coreShare;
+    SharedPasses passes{leastShare(cluster.device, count),
+                        simulation.makespan,
+                        simulation.makespan,
+                        0,
+                        0,
+                        pace * double(schedule.rest),
+                        std::vector<double>(size_t(count), 0.0)};
+    for (size_t r = 0; r < simulation.actions.size(); ++r)
+      for (size_t a = 0; a < simulation.actions[r].size(); ++a) {
+        const ActionTime &action = simulation.actions[r][a];
+        passes.ends[r] = std::max(passes.ends[r], action.end);
+        if (schedule.table.rows[r][a].kind != ActionKind::Forward) passes.begun = std::min(passes.begun, action.start);
+      }
+    Simulation begun = simulation; // until then
+    for (std::vector<ActionTime> &rank : begun.actions)
+      for (ActionTime &action : rank) {
+        const double before = std::min(action.end, passes.begun);
+        passes.busy += (action.end - std::max(before, action.start)) / double(count);
+        action = {std::min(action.start, passes.begun), before};
+      }
+    passes.filled = makespanOnSharedCores(begun, share);
+    return passes;
+  }
+
+  std::span<const StageProblem> ofStage; // one, or one a stage
+  const StageProblem &problem;           // the first: of what they agree in
+  const StagePlan &plan;
+  const Cluster &cluster;
+  const UnitLayout &layout;
+  double microbatches;
+  std::vector<RankCosts> ranks;
+  std::vector<StageDecision> stages;
+  std::vector<TiedGradient> tied;
+  std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
+  std::vector<double> nearOfStage;                // of the latter, if the stage has no other microbatch meanwhile
+  std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
+  SharedPasses shared;       // on shared cores
+  bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
+};
+
+} // namespace
+
+StageTimes timesOf(const StageDecision &stage) {
+  const double sends = stage.sendForward + stage.sendBackward, later = sends > 0 ? 1 + stage.heldBySends / sends : 1;
+  return {stage.forward,
+          stage.backwardInput,
+          stage.backwardWeight,
+          later * stage.sendForward,
+          later * stage.sendBackward,
+          stage.linkForward,
+          stage.linkBackward};
+}
+
+StageTimes scheduleTimes(std::span<const StageTimes> stages) {
+  return stages.empty() ? StageTimes{} : stages[stages.size() / 2];
+}
+
+StageTimes scheduleTimes(const std::vector<StageDecision> &stages) {
+  if (stages.empty()) return {};
+  return timesOf(stages[stages.size() / 2]);
+}
+
+std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages) {
+  const Setting &setting = problem.model->setting;
+  int64_t simulated = setting.microbatches;
+  if (double(simulated) * double(stages.size()) * 3 > mostActions) {
+    int64_t count = std::max<int64_t>(6, int64_t(mostActions / 3 / double(stages.size())) / problem.ranks());
+    simulated = std::min(simulated, count * problem.ranks() + simulated % problem.ranks());
+  }
+  Result<PipelineSchedule> schedule = makeSchedule(setting.schedule, problem.ranks(), simulated, scheduleTimes(stages));
+  if (!schedule) return std::nullopt;
+  return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
+}
+
+int64_t StageProblem::devices(int rank) const {
+  if (!devicesOfRank.empty()) return devicesOfRank[size_t(rank)];
+  return model->setting.devices() / model->setting.pp;
+}
+
+Tier StageProblem::tierBetween(int from, int to) const {
+  if (devicesOfRank.empty()) return model->setting.tierBetweenRanks(*model->cluster, from, to);
+  // Ranks stand one after the other.
+  auto before = [&](int rank) {
+    return std::accumulate(devicesOfRank.begin(), devicesOfRank.begin() + rank, int64_t(0));
+  };
+  const int64_t first = before(std::min(from, to)), last = before(std::max(from, to) + 1) - 1;
+  return planner::tierBetween(*model->cluster, first, last);
+}
+
+PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {
+  return evaluatePlan({&problem, 1}, plan);
+}
+
+PlanEvaluation evaluatePlan(std::span<const StageProblem> ofStage, const StagePlan &plan) {
+  return PlanEvaluator(ofStage, plan).evaluate();
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,360 @@
+#include "compiler/planner/problem/constraints.h"
+#include "compiler/planner/problem/text_reader.h"
+#include "compiler/planner/schedule/schedule.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::planner {
+namespace {
+
+Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
+
+std::optional<int64_t> *axisSlot(Constraints &constraints, const std::string &axis) {
+  for (auto [name, slot] : {std::pair{"dp", &constraints.dp},
+                            {"fsdp", &constraints.fsdp},
+                            {"tp", &constraints.tp},
+                            {"pp", &constraints.pp},
+                            {"cp", &constraints.cp},
+                            {"ep", &constraints.ep}})
+    if (axis == name) return slot;
+  return nullptr;
+}
+
+Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &constraints) {
+  int64_t product = 1;
+  std::vector<std::string> seen;
+  for (const std::string &entry : splitAt(text, ',')) {
+    size_t equals = entry.find('=');
+    std::string axis = entry.substr(0, equals);
+    if (equals == std::string::npos || axis.empty())
+      return usage(fmt::format("--mesh {}: '{}' is not AXIS=SIZE", text, entry));
+    if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+      return usage(fmt::format("--mesh {}: axis '{}' twice", text, axis));
+    seen.push_back(axis);
+    std::string size = entry.substr(equals + 1);
+    if (size == "?" || size == "*") continue; // a hole: searched
+    int64_t value = 0;
+    if (!parseInteger(size, value) || value < 1)
+      return usage(fmt::format("--mesh {}: size '{}' of axis '{}' is not a number from 1 up", text, size, axis));
+    std::optional<int64_t> *slot = axisSlot(constraints, axis);
+    if (!slot) return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
+    *slot = value;
+    if (product > cluster.numDevices() / value)
+      product = cluster.numDevices() + 1; // too many; said below
+    else
+      product *= value;
+  }
+  if (product > cluster.numDevices() || cluster.numDevices() % product != 0)
+    return usage(
+        fmt::format("--mesh {}: the sizes must divide the {} devices of {}", text, cluster.numDevices(), cluster.name));
+  return Status::ok();
+}
+
+Status parseCut(const std::string &text, Constraints &constraints) {
+  StageCut cut{text, text, false};
+  for (auto [suffix, after] : {std::pair{":before", false}, {":after", true}})
+    if (text.ends_with(suffix)) {
+      cut.glob = text.substr(0, text.size() - std::string(suffix).size());
+      cut.after = after;
+    }
+  if (cut.glob.empty()) return usage(fmt::format("--split-at {}: not GLOB, GLOB:before or GLOB:after", text));
+  constraints.cuts.push_back(std::move(cut));
+  return Status::ok();
+}
+
+Status parseBalance(const std::string &text, Constraints &constraints) {
+  for (const std::string &entry : splitAt(text, ',')) {
+    int64_t value = 0;
+    if (!parseInteger(entry, value) || value < 1)
+      return usage(fmt::format("--balance {}: '{}' is not a number from 1 up", text, entry));
+    constraints.balance.push_back(value);
+  }
+  return Status::ok();
+}
+
+Status parsePipeline(const SplitFlags &flags, Constraints &constraints) {
+  for (const std::string &cut : flags.splitAt) CLEAVE_RETURN_IF_ERROR(parseCut(cut, constraints));
+  if (!flags.balance.empty()) CLEAVE_RETURN_IF_ERROR(parseBalance(flags.balance, constraints));
+  if (!constraints.cuts.empty() && !constraints.balance.empty())
+    return usage("--split-at and --balance both say where the stages are");
+  if (!flags.schedule.empty()) constraints.schedule = flags.schedule;
+  std::string schedule = constraints.schedule.value_or("1f1b");
+  if (schedule == "none") {
+    if (constraints.pp.value_or(1) > 1 || !constraints.cuts.empty() || !constraints.balance.empty())
+      return usage("--schedule none is the one without pipeline stages");
+    constraints.pp = 1;
+    return Status::ok();
+  }
+  int64_t stages = constraints.stages();
+  // How many ranks so many stages lie on, or the other way round.
+  int64_t ranks = constraints.pp.value_or(2);
+  Result<ScheduleShape> shape = scheduleShape(schedule, int(ranks));
+  if (!shape) return shape.status();
+  int64_t chunks = shape->stages / std::max<int64_t>(1, ranks);
+  if (stages > 1 && !constraints.pp && stages % chunks == 0) constraints.pp = stages / chunks;
+  if (stages > 1 && constraints.pp.value_or(ranks) * chunks != stages)
+    return usage(fmt::format("{} stages are asked for, --schedule {} has {} on pp={}: ask for as many stages (a number "
+                             "for each in --balance, or one --split-at fewer), or for another --mesh pp",
+                             stages, schedule, ranks * chunks, ranks));
+  return Status::ok();
+}
+
+Status parsePin(const std::string &text, Constraints &constraints) {
+  size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0)
+    return usage(fmt::format("--pin {}: not GLOB=dp,-,tp with one entry a dimension", text));
+  Pin pin{text, text.substr(0, equals), {}};
+  std::vector<std::string> seen;
+  for (const std::string &entry : splitAt(text.substr(equals + 1), ',')) {
+    pin.dims.emplace_back();
+    if (entry == "-") continue;
+    for (const std::string &axis : splitAt(entry, '+')) {
+      if (axis != "dp" && axis != "tp" && axis != "fsdp")
+        return usage(fmt::format("--pin {}: '{}' is neither '-' nor an axis dp, fsdp, tp (joined by '+')", text, axis));
+      if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+        return usage(fmt::format("--pin {}: axis '{}' twice", text, axis));
+      seen.push_back(axis);
+      pin.dims.back().push_back(axis);
+    }
+  }
+  constraints.pins.push_back(std::move(pin));
+  return Status::ok();
+}
+
+// "full", or an entry a stage or block "full,full,selective,none"; with ":except-last" the last microbatch keeps all.
+Status parseRecomputation(const std::string &text, Constraints &constraints) {
+  constexpr std::string_view suffix = ":except-last";
+  std::string modes = text == suffix.substr(1) ? "full:except-last" : text;
+  if (modes.ends_with(suffix)) {
+    constraints.exceptLast = true;
+    constraints.leastRanks = 2;
+    modes.resize(modes.size() - suffix.size());
+  }
+  for (const std::string &entry : splitAt(modes, ',')) {
+    Recompute mode;
+    if (!parseRecompute(entry, mode))
+      return usage(
+          fmt::format("--recompute {}: '{}' must be none, selective or full: one for all, or one for each stage "
+                      "or block (full,selective,none); ':except-last' behind it keeps the last microbatch's",
+                      text, entry));
+    constraints.recomputeOf.push_back(mode);
+  }
+  if (constraints.exceptLast &&
+      std::ranges::all_of(constraints.recomputeOf, [](Recompute mode) { return mode == Recompute::None; }))
+    return usage(fmt::format("--recompute {}: nothing is computed again that the last microbatch could keep", text));
+  if (constraints.recomputeOf.size() > 1) return Status::ok();
+  constraints.recompute = constraints.recomputeOf.front();
+  constraints.recomputeOf.clear();
+  return Status::ok();
+}
+
+// A preset sets what is still open and contradicts what is set otherwise.
+template <typename T> Status fix(std::optional<T> &slot, T value, const std::string &like, const char *what) {
+  if (slot && *slot != value) return usage(fmt::format("--like {} and the given {} contradict each other", like, what));
+  slot = value;
+  return Status::ok();
+}
+
+// 2d: side * side devices; 2.5d: `depth` such planes, at most as many as the side (Tesseract), more than one where it
+// goes; 3d: side planes. False when so many devices form no such grid.
+bool formGrid(const std::string &like, int64_t devices, int64_t &side, int64_t &depth) {
+  for (int64_t s = 2; s * s <= devices; ++s) {
+    if (devices % (s * s) != 0) continue;
+    int64_t d = devices / (s * s);
+    bool fits = like == "2d" ? d == 1 : like == "3d" ? d == s : d <= s;
+    if (!fits || (side > 1 && d == 1)) continue; // 2.5d: planes of their own rather than one large one
+    side = s;
+    depth = d;
+  }
+  return side > 1;
+}
+
+Status applyGrid(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.cp, 1, like, "--mesh cp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.ep, 1, like, "--mesh ep"));
+  // Parameters lie in parts on one of the grid's axes and are gathered where they are used, as under ZeRO-3.
+  CLEAVE_RETURN_IF_ERROR(fix(constraints.zero, 3, like, "--zero"));
+  if (constraints.sequenceSplit == SequenceSplit::On)
+    return usage(fmt::format("--like {} splits features and samples; leave --sequence-parallel out", like));
+  int64_t devices = cluster.numDevices() / (constraints.pp.value_or(1) * constraints.dp.value_or(1));
+  // Without a number: as large as it can be inside a node; if no grid is so small, as small as it can be.
+  bool forms = false;
+  auto attempt = [&](int64_t tp) {
+    if (forms || devices % tp != 0) return;
+    forms = formGrid(like, tp, constraints.gridSide, constraints.gridDepth);
+    if (forms) constraints.tp = tp;
+  };
+  if (constraints.tp)
+    forms = formGrid(like, *constraints.tp, constraints.gridSide, constraints.gridDepth);
+  else {
+    for (int64_t tp = std::min(devices, cluster.devicesPerNode); tp > 1; --tp) attempt(tp);
+    for (int64_t tp = 2; tp <= devices; ++tp) attempt(tp);
+  }
+  if (!forms)
+    return usage(fmt::format("--like {} needs tp = {}; {}={} is not, give --mesh tp=... and the rest to dp", like,
+                             like == "2d"     ? "q*q (4, 9, 16, ...)"
+                             : like == "2.5d" ? "d*q*q with d up to q (4, 8, 16, 18, ...)"
+                                              : "q*q*q (8, 27, ...)",
+                             constraints.tp ? "tp" : "devices", constraints.tp.value_or(devices)));
+  constraints.grid = like == "3d" ? TensorGrid::Cube : TensorGrid::Plane;
+  constraints.tensorSplit = TensorSplit::None;
+  constraints.sequenceSplit = SequenceSplit::Off;
+  return Status::ok();
+}
+
+Status applyPreset(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  int64_t devices = cluster.numDevices();
+  auto dataParallel = [&](int zero) -> Status {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.dp, devices, like, "--mesh dp"));
+    constraints.tensorSplit = TensorSplit::None;
+    return fix(constraints.zero, zero, like, "--zero");
+  };
+  if (like == "ddp") return dataParallel(0);
+  if (like == "zero1") return dataParallel(1);
+  if (like == "zero2") return dataParallel(2);
+  if (like == "zero3" || like == "fsdp") return dataParallel(3);
+  if (like == "zero2-offload" || like == "zero3-offload") { // Ren et al. 2021: state in the hosts' memory
+    CLEAVE_RETURN_IF_ERROR(fix(constraints.offload, Offload::Optimizer, like, "--offload"));
+    return dataParallel(like == "zero2-offload" ? 2 : 3);
+  }
+  if (like == "hsdp") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    // Shards inside a node, replicas between nodes; on one node two replicas, where it divides.
+    int64_t inside = cluster.nodes > 1 ? cluster.devicesPerNode : devices % 2 == 0 ? devices / 2 : devices;
+    if (!constraints.fsdp) constraints.fsdp = constraints.dp ? devices / *constraints.dp : inside;
+    if (!constraints.dp) constraints.dp = devices / *constraints.fsdp;
+    if (*constraints.dp * *constraints.fsdp != devices)
+      return usage("--like hsdp: dp times fsdp must be the number of devices");
+    constraints.tensorSplit = TensorSplit::None;
+    return fix(constraints.zero, 3, like, "--zero");
+  }
+  if (like == "megatron" || like == "megatron-sp") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    // Tensor parallel inside a node unless the mesh says otherwise; between nodes pipeline and data parallel, as the
+    // memory asks for.
+    if (!constraints.tp) {
+      const int64_t ways = devices / (constraints.dp.value_or(1) * constraints.pp.value_or(1));
+      int64_t tp = constraints.dp ? ways : std::min(ways, cluster.devicesPerNode);
+      while (tp > 1 && ways % tp != 0) --tp;
+      constraints.tp = std::max<int64_t>(1, tp);
+    }
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.tensorSplit = TensorSplit::Megatron;
+    if (like == "megatron") {
+      if (constraints.sequenceSplit == SequenceSplit::On)
+        return usage("--like megatron with --sequence-parallel is --like megatron-sp");
+      constraints.sequenceSplit = SequenceSplit::Off;
+    } else
+      constraints.sequenceSplit = SequenceSplit::On;
+    return Status::ok();
+  }
+  if (like == "gpipe") {
+    // Huang et al. 2019: pipeline stages that run all forward passes first, copies of the pipeline beside it.
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    CLEAVE_RETURN_IF_ERROR(fix(constraints.schedule, std::string("gpipe"), like, "--schedule"));
+    if (constraints.pp == 1) return usage("--like gpipe needs pipeline stages, and pp is 1");
+    constraints.leastRanks = 2;
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.tensorSplit = TensorSplit::None;
+    return Status::ok();
+  }
+  if (like == "ulysses" || like == "ring") {
+    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+    if (!constraints.tp) constraints.tp = 1;
+    // The sequence inside a node, data parallel between nodes, unless the mesh says otherwise.
+    int64_t ways = devices / (constraints.pp.value_or(1) * *constraints.tp);
+    if (!constraints.cp)
+      constraints.cp = constraints.dp ? ways / *constraints.dp : std::min(ways, cluster.devicesPerNode);
+    if (!constraints.dp && ways % *constraints.cp == 0) constraints.dp = ways / *constraints.cp;
+    if (!constraints.zero) constraints.zero = 0;
+    constraints.attentionSplit = like == "ring" ? AttentionSplit::Ring : AttentionSplit::Ulysses;
+    return Status::ok();
+  }
+  if (like == "2d" || like == "2.5d" || like == "3d") return applyGrid(like, cluster, constraints);
+  return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));
+}
+
+} // namespace
+
+const std::vector<std::string> &presetNames() {
+  static const std::vector<std::string> names = {
+      "ddp",   "zero1",   "zero2", "zero3", "fsdp", "hsdp", "megatron",      "megatron-sp",
+      "gpipe", "ulysses", "ring",  "2d",    "2.5d", "3d",   "zero2-offload", "zero3-offload"};
+  return names;
+}
+
+Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &cluster) {
+  Constraints constraints;
+  constraints.like = flags.like;
+  if (!flags.mesh.empty()) CLEAVE_RETURN_IF_ERROR(parseMesh(flags.mesh, cluster, constraints));
+  if (!flags.meshOrder.empty()) {
+    Result<std::vector<Axis>> order = parseAxisOrder(flags.meshOrder);
+    if (!order) return order.status();
+    constraints.order = std::move(*order);
+  }
+  int64_t number = 0;
+  if (!flags.zero.empty()) {
+    if (!parseInteger(flags.zero, number) || number < 0 || number > 3)
+      return usage(fmt::format("--zero {}: must be 0, 1, 2 or 3", flags.zero));
+    constraints.zero = int(number);
+  }
+  if (!flags.microbatches.empty()) {
+    if (!parseInteger(flags.microbatches, number) || number < 1)
+      return usage(fmt::format("--microbatches {}: must be a number from 1 up", flags.microbatches));
+    constraints.microbatches = number;
+  }
+  if (!flags.recompute.empty()) CLEAVE_RETURN_IF_ERROR(parseRecomputation(flags.recompute, constraints));
+  if (!flags.offload.empty() && !parseOffload(flags.offload, constraints.offload.emplace()))
+    return usage(fmt::format("--offload {}: must be none, optimizer, activations or all", flags.offload));
+  CLEAVE_RETURN_IF_ERROR(parsePipeline(flags, constraints));
+  if (constraints.exceptLast && (constraints.pp == 1 || cluster.numDevices() == 1))
+    return usage(fmt::format("--recompute {}: without pipeline stages the last microbatch alone would need the memory "
+                             "that is to be saved; leave ':except-last' out or ask for stages (--mesh pp=N)",
+                             flags.recompute));
+  if (constraints.exceptLast && constraints.microbatches == 1)
+    return usage(
+        fmt::format("--recompute {} --microbatches 1: the last microbatch is the only one, and nothing would be "
+                    "computed again; leave ':except-last' out or ask for more microbatches",
+                    flags.recompute));
+  if (constraints.exceptLast && constraints.offload && movesActivations(*constraints.offload))
+    return usage(fmt::format("--recompute {} --offload {}: what the last microbatch keeps is not offloaded yet; leave "
+                             "':except-last' out or offload the optimizer only",
+                             flags.recompute, flags.offload));
+  if (flags.sequenceParallel) constraints.sequenceSplit = SequenceSplit::On;
+  for (const std::string &pin : flags.pins) CLEAVE_RETURN_IF_ERROR(parsePin(pin, constraints));
+  if (!flags.like.empty()) CLEAVE_RETURN_IF_ERROR(applyPreset(flags.like, cluster, constraints));
+  return constraints;
+}
+
+std::string Constraints::str() const {
+  std::vector<std::string> parts;
+  std::string mesh;
+  for (auto [axis, size] : {std::pair{"pp", &pp}, {"dp", &dp}, {"fsdp", &fsdp}, {"cp", &cp}, {"ep", &ep}, {"tp", &tp}})
+    if (*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, **size);
+  if (!like.empty()) parts.push_back("like " + like);
+  if (!mesh.empty()) parts.push_back("mesh " + mesh);
+  std::string outermost;
+  for (Axis axis : order) outermost += (outermost.empty() ? "" : ",") + std::string(name(axis));
+  if (!order.empty()) parts.push_back("mesh-order " + outermost);
+  if (zero) parts.push_back(fmt::format("zero {}", *zero));
+  if (microbatches) parts.push_back(fmt::format("microbatches {}", *microbatches));
+  std::vector<std::string> modes;
+  for (Recompute mode : recomputeOf) modes.emplace_back(name(mode));
+  if (recompute) modes.emplace_back(name(*recompute));
+  if (!modes.empty())
+    parts.push_back(fmt::format("recompute {}{}", fmt::join(modes, ","), exceptLast ? ":except-last" : ""));
+  if (offload) parts.push_back(fmt::format("offload {}", name(*offload)));
+  if (schedule) parts.push_back("schedule " + *schedule);
+  for (const StageCut &cut : cuts) parts.push_back("split-at " + cut.text);
+  if (!balance.empty()) parts.push_back(fmt::format("balance {}", fmt::join(balance, ",")));
+  if (sequenceSplit == SequenceSplit::On) parts.push_back("sequence-parallel");
+  for (const Pin &pin : pins) parts.push_back("pin " + pin.text);
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+} // namespace cleave::planner

@@ -1,0 +1,53 @@
+#include "compiler/planner/search/moves/cut_improvement.h"
+#include <utility>
+
+namespace cleave::planner {
+namespace {
+
+// With what memory makes it compute again: bytes of the device that needs most where they are too many, else 0; and
+// seconds.
+using Cost = std::pair<double, double>;
+
+Cost costOf(const StageProblem &stages, const std::vector<int> &firstUnits) {
+  const PlanEvaluation evaluation = evaluatePlan(stages, planCut(stages, firstUnits));
+  return {evaluation.fits ? 0 : evaluation.predicted.memory.total(), evaluation.predicted.stepSeconds};
+}
+
+bool isBetter(const Cost &one, const Cost &other) {
+  if (one.first < other.first) return true;
+  return one.first == other.first && one.second < other.second * (1 - leastGain);
+}
+
+// One unit less in stage `from`, one more in stage `to`; nothing where the former has only one.
+bool move(std::vector<int> &firstUnits, int units, int from, int to) {
+  const int end = size_t(from) + 1 < firstUnits.size() ? firstUnits[size_t(from) + 1] : units;
+  if (end - firstUnits[size_t(from)] < 2) return false;
+  for (int s = from + 1; s <= to; ++s) --firstUnits[size_t(s)];
+  for (int s = to + 1; s <= from; ++s) ++firstUnits[size_t(s)];
+  return true;
+}
+
+} // namespace
+
+std::vector<int> improvedCut(const StageProblem &stages, std::vector<int> firstUnits, int64_t mostPrices,
+                             const SearchClock &clock) {
+  const int units = int(stages.model->layout->units.size()), count = stages.stages();
+  Cost best = costOf(stages, firstUnits);
+  for (bool improved = true; improved;) {
+    improved = false;
+    for (int from = 0; from < count; ++from)
+      for (int to = 0; to < count; ++to) {
+        std::vector<int> other = firstUnits;
+        if (from == to || !move(other, units, from, to)) continue;
+        if (mostPrices-- <= 0 || clock.isOver()) return firstUnits;
+        const Cost cost = costOf(stages, other);
+        if (!isBetter(cost, best)) continue;
+        best = cost;
+        firstUnits = std::move(other);
+        improved = true;
+      }
+  }
+  return firstUnits;
+}
+
+} // namespace cleave::planner

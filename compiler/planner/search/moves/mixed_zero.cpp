@@ -1,0 +1,211 @@
+#include "compiler/planner/search/moves/mixed_zero.h"
+#include "compiler/planner/infinity.h"
+#include "compiler/planner/pipeline/few_cuts.h"
+#include <algorithm>
+
+namespace cleave::planner {
+namespace {
+
+// Of no more groups every set is priced with every two stages and every cut; of more they are lowered one after the
+// other, of the plan's stage and another.
+constexpr size_t fewGroups = 6;
+
+// Of each group that can be cut its first parameter.
+std::vector<int> groupsOf(const SplitModel &model, const std::vector<int> &choice) {
+  std::vector<int> tensors;
+  for (size_t v = 0; v < model.variables.size(); ++v) {
+    const Variable &variable = model.variables[v];
+    if (!variable.isHome || !model.problem->tensors[size_t(variable.index)].trainable) continue;
+    if (model.zeroDimension(variable.index, variable.homes[size_t(choice[v])]) >= 0) tensors.push_back(variable.index);
+  }
+  return tensors;
+}
+
+class Mixing {
+public:
+  const bool isSmall; // every set of groups is priced
+
+  // `worth`: seconds; plans that are not faster are of no interest.
+  Mixing(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice, int64_t prices,
+         double worth, const StagePlan &given, const SearchClock &clock)
+      : isSmall(groupsOf(*stages.model, choice).size() <= fewGroups), stages(stages), choice(choice),
+        pricesLeft(prices), given(given), clock(clock) {
+    if (isSmall && stages.ranks() > 1) cuts = openCuts(open, worth);
+  }
+
+  struct Mix {
+    SplitModel model;
+    StagePlan plan;
+    PlanEvaluation evaluation;
+    double seconds() const { return evaluation.predicted.stepSeconds; }
+    double bytes() const { return evaluation.predicted.memory.total(); }
+  };
+
+  // Does memory keep the plan from this stage for all parameters, or make it compute something again that a higher
+  // stage would leave room for?
+  bool isWanted(const SplitModel &model, int zero, double seconds) {
+    if (zero > model.setting.zero) {
+      auto isAgain = [&](Recompute how) { return !stages.allowed.empty() && how != stages.allowed.front(); };
+      return !stages.recompute && std::ranges::any_of(given.recompute, isAgain);
+    }
+    SplitModel other = model;
+    other.setting.zero = zero;
+    std::optional<Mix> mix = priced(other, infinity);
+    return mix && mix->seconds() < seconds * (1 - leastGain);
+  }
+
+  // The fastest that was found for these two stages, if one is faster than `worth` seconds; `model`: of the plan to
+  // improve.
+  std::optional<Mix> mix(const SplitModel &model, int lower, int upper, double worth) {
+    SplitModel mixed = model;
+    mixed.setting.zero = upper;
+    mixed.setting.lowerZero = lower;
+    mixed.lowers.edit().assign(model.problem->tensors.size(), false);
+    std::optional<Mix> best = priced(mixed, stages.memoryLimit, worth, true);
+    if (!best || !best->evaluation.fits) return std::nullopt;
+    const std::vector<int> tensors = groupsOf(mixed, choice);
+    if (isSmall) return bestOfAll(tensors, std::move(*best), worth);
+    // What each group by itself gains, and takes.
+    struct Group {
+      int tensor;
+      double gain;
+    };
+    std::vector<Group> groups;
+    for (int tensor : tensors) {
+      std::optional<Mix> one = withLowered(*best, tensor);
+      if (!one) return best;
+      const double saved = best->seconds() - one->seconds(), bytes = std::max(1.0, one->bytes() - best->bytes());
+      // Of one that does not fit by itself the time is not known: it comes last.
+      groups.push_back({tensor, one->evaluation.fits ? saved / bytes : -1});
+    }
+    std::stable_sort(groups.begin(), groups.end(), [](const Group &a, const Group &b) { return a.gain > b.gain; });
+    for (const Group &group : groups) {
+      std::optional<Mix> one = withLowered(*best, group.tensor);
+      if (!one) break;
+      if (one->evaluation.fits && one->seconds() < best->seconds() * (1 - leastGain)) best = std::move(one);
+    }
+    return best;
+  }
+
+private:
+  // Every set of groups; `best` has none of them lowered.
+  std::optional<Mix> bestOfAll(const std::vector<int> &tensors, Mix best, double worth) {
+    SplitModel model = best.model;
+    for (unsigned set = 1; set < 1U << tensors.size(); ++set) {
+      for (size_t t = 0; t < tensors.size(); ++t) model.lowers.edit()[size_t(tensors[t])] = set & (1U << t);
+      std::optional<Mix> one = priced(model, stages.memoryLimit, std::min(worth, best.seconds()));
+      if (!one) break;
+      if (one->evaluation.fits && one->seconds() < best.seconds() * (1 - leastGain)) best = std::move(*one);
+    }
+    return best;
+  }
+
+  std::optional<Mix> withLowered(const Mix &mix, int tensor) {
+    SplitModel model = mix.model;
+    model.lowers.edit()[size_t(tensor)] = true;
+    return priced(model, stages.memoryLimit);
+  }
+
+  // Nothing when no more may be priced. Of other cuts, where there are few, only those that may take less than `worth`
+  // seconds are looked at; all where nothing fits otherwise and it is asked for.
+  std::optional<Mix> priced(const SplitModel &model, double limit, double worth = infinity, bool anyThatFits = false) {
+    if (pricesLeft-- <= 0 || clock.isOver()) return std::nullopt;
+    Mix mix{model, {}, {}};
+    const ActivityCosts activity = costActivity(mix.model, choice); // sums of gradients lie as the stage says
+    const StateCosts state = costState(mix.model, choice);
+    StageProblem problem = stages;
+    problem.model = &mix.model;
+    problem.activity = &activity;
+    problem.state = &state;
+    problem.memoryLimit = limit;
+    mix.plan = planCut(problem, given.firstUnits);
+    mix.evaluation = evaluatePlan(problem, mix.plan);
+    // With other bytes another cut may be better.
+    auto offer = [&](StagePlan other) {
+      PlanEvaluation evaluation = evaluatePlan(problem, other);
+      if (std::pair(!evaluation.fits, evaluation.predicted.stepSeconds) >=
+          std::pair(!mix.evaluation.fits, mix.seconds()))
+        return;
+      mix.plan = std::move(other);
+      mix.evaluation = std::move(evaluation);
+    };
+    if (problem.ranks() > 1) {
+      if (std::optional<StagePlan> other = planStages(problem)) offer(std::move(*other));
+      const bool isLast = anyThatFits && !mix.evaluation.fits;
+      if (std::optional<TimedCut> other = fastestThatFits(problem, isLast ? infinity : worth))
+        offer(planCut(problem, other->firstUnits));
+    }
+    mix.plan.bound = given.bound;
+    return mix;
+  }
+
+  // Of cuts that some mix may be worth it with; with no limit of all.
+  std::optional<TimedCut> fastestThatFits(const StageProblem &problem, double worth) const {
+    if (!cuts) return std::nullopt;
+    const std::vector<TimedCut> timed = worth < infinity
+                                            ? timeCuts(problem, *cuts, worth, clock)
+                                            : timeEachCut(problem, infinity, clock).value_or(std::vector<TimedCut>());
+    const auto found = std::ranges::find_if(timed, &TimedCut::fits);
+    return found == timed.end() ? std::nullopt : std::optional(*found);
+  }
+
+  // The cuts that may take less than `worth` seconds whatever stages of these the parameters have, as if the memory
+  // were enough; nothing where there are more than can be looked at. The others are timed once, not for every set of
+  // groups.
+  std::optional<std::vector<std::vector<int>>> openCuts(const std::vector<int> &open, double worth) const {
+    SplitModel any = *stages.model;
+    any.lowers.edit().clear();
+    any.setting.zero = 0;
+    for (int zero : open) any.setting.anyZero |= zeroBit(zero);
+    const ActivityCosts activity = costActivity(any, choice);
+    const StateCosts state = costState(any, choice);
+    StageProblem problem = stages;
+    problem.model = &any;
+    problem.activity = &activity;
+    problem.state = &state;
+    problem.memoryLimit = infinity;
+    const std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, worth, clock);
+    if (!timed) return std::nullopt;
+    std::vector<std::vector<int>> result;
+    for (const TimedCut &cut : *timed) result.push_back(cut.firstUnits);
+    std::ranges::sort(result); // of equally fast ones the first is chosen
+    return result;
+  }
+
+  const StageProblem &stages;
+  const std::vector<int> &choice;
+  int64_t pricesLeft;
+  const StagePlan &given;
+  const SearchClock &clock;
+  std::optional<std::vector<std::vector<int>>> cuts; // as openCuts() has them
+};
+
+} // namespace
+
+void mixZero(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice,
+             int64_t mostPrices, double worth, std::shared_ptr<SplitModel> &model, StagePlan &plan,
+             PlanEvaluation &evaluation, const SearchClock &clock) {
+  const StagePlan given = plan;
+  const SplitModel from = *model;
+  auto most = [&] { return std::min(worth, evaluation.predicted.stepSeconds); };
+  Mixing mixing(stages, open, choice, mostPrices, most(), given, clock);
+  auto mix = [&](int lower, int upper) {
+    std::optional<Mixing::Mix> found = mixing.mix(from, lower, upper, most());
+    if (!found || !(found->seconds() < most() * (1 - leastGain))) return;
+    model = std::make_shared<SplitModel>(std::move(found->model));
+    plan = std::move(found->plan);
+    evaluation = std::move(found->evaluation);
+  };
+  if (mixing.isSmall) {
+    for (int lower : open)
+      for (int upper : open)
+        if (lower < upper) mix(lower, upper);
+    return;
+  }
+  const double seconds = evaluation.predicted.stepSeconds;
+  for (int other : open)
+    if (other != from.setting.zero && mixing.isWanted(from, other, seconds))
+      mix(std::min(other, from.setting.zero), std::max(other, from.setting.zero));
+}
+
+} // namespace cleave::planner

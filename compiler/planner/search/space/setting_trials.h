@@ -1,0 +1,97 @@
+// Tries a setting: each ZeRO stage with each of its cell's shardings, cut into stages; what may be the best of its mesh
+// is simulated and recorded. Without pipeline, where the space is small, shardings are solved exactly too.
+#pragma once
+#include "compiler/planner/infinity.h"
+#include "compiler/planner/pipeline/few_cuts.h"
+#include "compiler/planner/schedule/critical_path.h"
+#include "compiler/planner/search/space/cells.h"
+#include "compiler/planner/search/space/found_plans.h"
+#include "compiler/planner/search/space/search_space.h"
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace cleave::planner {
+
+// The search tells plans by their formula apart from plans by their simulation: those within these parts of the best
+// are simulated, and are worth improving or showing beside it.
+inline constexpr double worthSimulating = 1.03, worthRefining = 1.05, worthImproving = 1.25;
+// Without pipeline a mix of ZeRO stages may be so much faster than the best of one stage for all (mixed_zero.h).
+inline constexpr double worthMixing = 2;
+
+// Shardings of a setting that may be faster than the best plan, cut and recomputed otherwise than was tried.
+struct OpenPlan {
+  double bound = 0;
+  Setting setting;
+  Cell *cell = nullptr;
+  size_t variant = 0;
+  bool isOnlySplit = false; // no operation can be split otherwise
+  size_t zeroPair = 0;      // where stages are mixed: of ZeroMixes::pairs
+};
+
+class SettingTrials {
+public:
+  SettingTrials(const SearchSpace &space, Cells &cells, FoundPlans &found, const SearchClock &clock)
+      : space(space), cells(cells), found(found), clock(clock) {}
+
+  // `known`: a bound of the setting. When the clock is over and a plan that fits is known, what is left of it counts
+  // with that. `least`: as below, if that is known. Error: what was asked for contradicts it.
+  Status trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least = {});
+  // For each of the cell's variants seconds that no plan of the setting with it is below: with the memory that it needs
+  // at least, whatever ZeRO stages its parameters have. Empty where nothing is known for less than trying.
+  std::vector<double> leastOfVariants(const Setting &setting, Cell &cell);
+  // Returns a bound of the setting with these shardings. `isTight`: memory makes it slower, leaner ones may be better.
+  double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight);
+  // The first of them in any case, the others until the clock is over.
+  void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
+               const std::vector<TimedCut> &cuts);
+  // Of the setting's table.
+  KnownPaths &pathsOf(const Setting &setting) { return paths[{setting.schedule, setting.pp, setting.microbatches}]; }
+  // Shardings solved for their own setting, without pipeline.
+  void offer(const SplitModel &model, const Assignment &assignment);
+
+  std::vector<OpenPlan> open;  // the bound does not count them yet
+  std::vector<OpenPlan> mixes; // with ZeRO stages mixed
+  double bound = infinity;     // of the settings tried but for these
+  // Of settings tried, however their operations are split; the splits that were looked at are in `open` or `bound` too.
+  double boundOfSplits = infinity;
+  bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
+  int64_t candidates = 0;         // priced
+  std::set<std::string> refusals; // why schedules have no table for settings that were to be tried
+
+private:
+  void consider(const StageProblem &stages, const std::vector<int> &choice, bool isExact, const StagePlan &plan);
+  bool isSettledBy(const Setting &setting, const SplitModel &model) const;
+  bool solvesSplits(const Setting &setting, const SplitModel &model) const;
+  double leastOfVariant(const Setting &setting, Cell &cell, size_t variant, const std::vector<int> &zeros);
+  double worthKeeping(const Setting &setting) const;
+  double worthPlanning(const Setting &setting) const;
+  double worthCutting(const Setting &setting) const;
+  double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
+  double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
+  double leastOfAnyMemory(SplitModel &model) const;
+  void openBlocks(const SplitModel &model, const Assignment &assignment);
+
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+  const SearchClock &clock;
+  std::map<std::tuple<std::string, int64_t, int64_t>, KnownPaths> paths; // by schedule, ranks and microbatches
+};
+
+// What is done with settings that were tried works on these.
+class Refinement {
+public:
+  Refinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials, const SearchClock &clock)
+      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
+
+protected:
+  const SearchSpace &space;
+  Cells &cells;
+  FoundPlans &found;
+  SettingTrials &trials;
+  const SearchClock &clock;
+};
+
+} // namespace cleave::planner

@@ -1,0 +1,107 @@
+// Prices of the inner problem's choices, one variable or flow at a time: seconds a step and bytes a device.
+// step_evaluation.h adds them up.
+#pragma once
+#include "compiler/planner/split/split_model.h"
+
+namespace cleave::planner {
+
+// Of one step on one device.
+struct Price {
+  double forward = 0, backward = 0;              // compute
+  double again = 0;                              // part of `forward`: computed again
+  double update = 0;                             // optimizer
+  double exposed = 0;                            // communication that nothing hides
+  double exposedForward = 0;                     // its part in the first forward pass
+  double hideable = 0;                           // gradient reductions and ZeRO-3 gathers
+  double hideableLower = 0;                      // of these: of parameters with lowerZero
+  LinkSeconds exposedLinks, exposedForwardLinks; // of what the passes wait for
+  LinkSeconds hideableLinks;
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
+  double means = 0; // bytes of gradients as the update reads them, where they do not lie where they were summed: with
+                    // ZeRO of shards where the parameter can be cut
+  double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
+
+  double memory() const { return parameters + gradients + optimizer + activations; }
+  Price &operator+=(const Price &other);
+};
+
+// Which uses the readers of a tensor make of it: bit 0 whole, 1 whole with a partial gradient, 2 partial sum,
+// 3 + d split in dimension d.
+using UseSet = uint64_t;
+UseSet bit(const Use &use);
+
+// A collective that an assignment implies, for reports. `times` a step.
+struct ImpliedCollective {
+  Collective collective;
+  AxisSet axes = 0;
+  bool isOnRing = false;   // carried out as so many shifts as the group has other members, of keys and of values
+  bool isHideable = false; // runs beside compute
+  double bytes = 0, seconds = 0, times = 0;
+  std::vector<int> tensors; // that it moves, each for the first of its repetitions
+  int64_t alike = 1;        // repetitions
+  const char *why = "";
+  double behindProducts = 0; // of its seconds: hidden behind the products that it stands beside (Device::tensorOverlap)
+  bool isOfEachRank = false; // of a pipeline; else of those that have its node or parameter
+};
+using CollectiveSink = std::vector<ImpliedCollective>;
+
+Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
+// `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
+Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
+                bool isChoice = false);
+// What devices tell each other once a step, in seconds that nothing hides. The rank that has the loss sums up the
+// step's results (the loss, and of how many labels it is the mean, together, which were summed up over the microbatches
+// before); every rank the squares of gradients of which each device has a part, for their norm, and with the other
+// ranks the results and the norm, one after the other.
+struct StepPrice {
+  double exposed = 0;    // of the rank that has the loss
+  double ofEachRank = 0; // of this: what every rank does
+};
+StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
+// What one node and its backward have in hand at once: bytes. The largest counts. `handedOn`: gradients of its operands
+// as other nodes want them, beside how it makes them.
+double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn = 0);
+// Of that: one operand's, bytes. It is handed on in another layout than it is made in, and stands in both; all-reduces
+// are done where they lie.
+double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,
+                     size_t candidate);
+// What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
+// computed again, of one segment.
+struct KeptBytes {
+  double here = 0, onHost = 0;
+};
+KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// What the sum of a parameter's gradients takes more, in bytes, than the parameter lies: it is made of gradients as the
+// readers' backward passes leave them, whole and partial sums too, and combined at the step's end.
+double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// And what tp combines beside it: partial sums that all get the whole of, what comes back split along another
+// dimension.
+double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// Of a parameter that lies split over tp and is read otherwise: what it is gathered to, for each pass that it is
+// gathered for; bytes.
+double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
+// Of a flow, so many do not leave for the host's memory: they are read again too soon.
+int nearLossOf(const Setting &setting, const Flow &flow);
+// `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
+// `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
+Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
+                double unwanted = 1);
+// The same without what is kept.
+Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
+                    CollectiveSink *sink = nullptr, double unwanted = 1);
+Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+// Of a microbatch, where one stage hands it another: bytes that a device sends.
+double sentBytes(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
+// Is an activation that was gathered for an operation gathered again in the backward pass instead of kept? On a grid,
+// which is there to keep parts; and where communication can run beside compute, behind the product of the other
+// gradient (Korthikanti et al. 2022, section 4.2.2). The plan does what is priced (Decision::gathersAgain).
+bool gathersAgain(const SplitModel &model);
+// Is the operation computed again in the backward pass?
+bool isComputedAgain(const SplitModel &model, const Variable &variable);
+// Are the collectives of this flow's forward pass carried out again in the backward pass?
+bool isSentAgain(const SplitModel &model, const Flow &flow);
+// Is what this flow carries computed again in the backward pass? Then it is kept for one segment at a time.
+bool isRecomputed(const SplitModel &model, const Flow &flow);
+
+} // namespace cleave::planner
