@@ -41,7 +41,6 @@ public:
   Status save(const State &state);
   // Waits for the last snapshot. Error: it was not written.
   Status finish();
-  int64_t lastStep() const { return begunStep; } // of the last save(); -1: none
   // The lowest of the folder's snapshots and of save(); none: no snapshot says its loss.
   std::optional<double> bestLoss() const { return best; }
 

@@ -138,7 +138,7 @@ Status PlanTrainer::openState() {
   return Status::ok();
 }
 
-// Of the snapshots and of what the processes have in memory; null: neither is there.
+// The newest state that snapshots and the processes' memory have; null: neither has one.
 Result<std::unique_ptr<Snapshot>> PlanTrainer::newestState(bool goesOn) {
   std::unique_ptr<Snapshot> newest;
   if (goesOn) {
@@ -311,7 +311,7 @@ Status PlanTrainer::runToTheEnd() {
                             : "nothing is saved (there was no --snapshot DIR)")};
 }
 
-// Of several processes, each writes its own devices': all but the first beside the file that was asked for.
+// Each process writes its own devices': all but the first beside the file that was asked for.
 Status PlanTrainer::writeRecords() {
   const std::string own = isFirstProcess() ? "" : fmt::format(".rank-{}", engine->devices().front());
   Status status;
