@@ -12,6 +12,7 @@
 // Sums are made in the order of the group's members, element by element, whatever the timing and the transport: the
 // bits of a run are the same in one process and under MPI.
 #pragma once
+#include "runtime/comm/watch_line.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/collective_parts.h"
 #include "runtime/plan/message_routes.h"
@@ -59,6 +60,8 @@ public:
   virtual Status share(std::span<std::byte> bytes) = 0;
   // Ends the run everywhere. Waits then return false; a fabric of several processes ends the others too.
   virtual void abort(const std::string &message, int exitStatus) = 0;
+  // To the other processes; null: there are none, or they are watched otherwise.
+  virtual WatchLine *watchLine() { return nullptr; }
   // A process of the run that is seen to have ended, without waiting; -1: none.
   virtual int64_t lostProcess() { return -1; }
   // Rings when what a command of this device waited for (issue() gave false) may have happened: one thread then issues

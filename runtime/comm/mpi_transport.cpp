@@ -19,13 +19,75 @@ namespace cleave::runtime {
 namespace {
 
 constexpr int mailTag = 30000; // and above, by channel: beyond those of collectives, below the 32767 of every MPI
+constexpr int watchTag = 29999;
 
 int isOver(const void *patience) { return static_cast<const Patience *>(patience)->isOver(); }
 
+// The watch line (watch_line.h): of each peer one word on its way, each way.
+class MpiWatchLine final : public WatchLine {
+public:
+  explicit MpiWatchLine(const CleaveMpiTransport &plugin) : plugin(plugin), links(static_cast<size_t>(plugin.size)) {
+    for (int peer = 0; peer < plugin.size; ++peer)
+      if (peer != plugin.rank && (peer == 0 || plugin.rank == 0)) expect(peer);
+  }
+  ~MpiWatchLine() override {
+    for (Link &link : links)
+      if (link.receiving) plugin.cancel(link.receiving);
+  }
+  int rank() const override { return plugin.rank; }
+  int size() const override { return plugin.size; }
+  void send(int peer, const WatchWord &word) override {
+    Link &link = links[static_cast<size_t>(peer)];
+    if (link.sending && !isDone(link.sending)) return;
+    link.out = word;
+    char error[256] = "";
+    link.sending = plugin.start(1, watchTag, {peer, &link.out, sizeof link.out}, error, sizeof error);
+  }
+  bool receive(int &peer, WatchWord &word) override {
+    for (int from = 0; from < size(); ++from) {
+      Link &link = links[static_cast<size_t>(from)];
+      if (!link.receiving || !isDone(link.receiving)) continue;
+      peer = from, word = link.in;
+      word.host[sizeof word.host - 1] = word.text[sizeof word.text - 1] = 0;
+      expect(from);
+      return true;
+    }
+    return false;
+  }
+  bool hasEnded(int) const override { return false; } // MPI ends all processes then
+  void rest(std::chrono::milliseconds most) override { std::this_thread::sleep_for(most); }
+  int64_t movedBytes() const override { return 0; } // MPI tells of whole exchanges only
+
+private:
+  struct Link {
+    WatchWord in, out;
+    void *receiving = nullptr, *sending = nullptr;
+  };
+  void expect(int peer) {
+    Link &link = links[static_cast<size_t>(peer)];
+    char error[256] = "";
+    link.receiving = plugin.start(0, watchTag, {peer, &link.in, sizeof link.in}, error, sizeof error);
+  }
+  bool isDone(void *&request) {
+    int64_t bytes = 0;
+    char error[256] = "";
+    if (plugin.test(request, &bytes, error, sizeof error) == 0) return false;
+    request = nullptr;
+    return true;
+  }
+  const CleaveMpiTransport &plugin;
+  std::vector<Link> links; // by peer
+};
+
 class MpiTransport final : public Transport {
 public:
-  explicit MpiTransport(const CleaveMpiTransport &plugin) : plugin(plugin) {}
-  ~MpiTransport() override { plugin.finish(); }
+  explicit MpiTransport(const CleaveMpiTransport &plugin)
+      : plugin(plugin), watch(std::make_unique<MpiWatchLine>(plugin)) {}
+  ~MpiTransport() override {
+    watch.reset();
+    plugin.finish();
+  }
+  WatchLine &watchLine() override { return *watch; }
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }
   Status exchange(int, int channel, std::span<const Piece> sends, std::span<const Piece> receives,
@@ -90,6 +152,7 @@ public:
 
 private:
   const CleaveMpiTransport &plugin;
+  std::unique_ptr<MpiWatchLine> watch;
 };
 
 // Beside this library or executable, in ../lib of it, or where the loader looks.

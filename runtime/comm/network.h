@@ -23,8 +23,8 @@ struct NetworkOptions {
 using SecretKey = std::array<std::byte, 32>;
 
 struct Network {
-  std::optional<SecretKey> secret;
-  std::string interface; // empty: the one that reaches rank 0
+  std::optional<SecretKey> secret = {};
+  std::string interface = {}; // empty: the one that reaches rank 0
   bool isInsecure = false;
   double meetingSeconds = 120;
 };

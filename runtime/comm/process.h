@@ -31,6 +31,7 @@ public:
   std::vector<std::string> hosts() const override { return transport->hosts(); }
   Status share(std::span<std::byte> bytes) override;
   void abort(const std::string &message, int exitStatus) override;
+  WatchLine *watchLine() override { return &transport->watchLine(); }
   int64_t lostProcess() override { return transport->lostPeer(); }
 
 private:

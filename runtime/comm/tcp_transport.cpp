@@ -1,6 +1,7 @@
 // One socket for every pair of ranks and lane (tcp/meeting.h). A rank that dies closes its sockets, which its peers see
 // at once.
 #include "runtime/comm/tcp/meeting.h"
+#include "runtime/comm/tcp/tcp_watch_line.h"
 #include "runtime/comm/transport.h"
 #include <algorithm>
 #include <cerrno>
@@ -34,6 +35,7 @@ public:
     uint64_t one = 1;
     if (::write(bell, &one, sizeof one) < 0) return; // full: it is rung already
   }
+  WatchLine &watchLine() override { return *watch; }
   int lostPeer() override {
     for (int peer = 0; peer < count; ++peer) {
       if (peer == self) continue;
@@ -51,15 +53,17 @@ public:
     return all;
   }
   void abort(const std::string &, int) override {
-    for (auto &lane : sockets)
-      for (int socket : lane)
-        if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
+    for (int lane = 0; lane < lanes; ++lane) // the watch line may still say why
+      for (int socket : sockets[static_cast<size_t>(lane)])
+        if (socket >= 0 && lane != Transport::watchLane) ::shutdown(socket, SHUT_RDWR);
   }
 
 private:
   int self = 0, count = 1;
   int bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); // wakes the courier
   tcp::Sockets sockets;                                // by lane and peer
+  std::atomic<int64_t> moved{0};                       // bytes, by all lanes
+  std::unique_ptr<tcp::TcpWatchLine> watch;
   // Progress of an exchange, by peer: which pieces of the list are its, and how far. Kept to allocate nothing later.
   struct Queue {
     std::vector<const Piece *> pieces;
@@ -101,6 +105,7 @@ Status TcpTransport::connect(const Launch &launch, const Network &network, const
   Result<tcp::Sockets> met = tcp::meet(launch, network, plan);
   if (!met) return met.status();
   sockets = std::move(*met);
+  watch = std::make_unique<tcp::TcpWatchLine>(self, sockets[Transport::watchLane], moved);
   return Status::ok();
 }
 
@@ -119,12 +124,13 @@ Status TcpTransport::exchange(int lane, int, std::span<const Piece> sends, std::
     while (pending(queue)) {
       const Piece &piece = *queue.pieces[queue.next];
       auto left = static_cast<size_t>(piece.bytes - queue.done);
-      ssize_t moved = send ? ::send(socket, piece.data + queue.done, left, MSG_NOSIGNAL)
+      ssize_t count = send ? ::send(socket, piece.data + queue.done, left, MSG_NOSIGNAL)
                            : ::recv(socket, piece.data + queue.done, left, 0);
-      if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-      if (moved < 0 && errno == EINTR) continue;
-      if (moved <= 0) return false;
-      queue.done += moved;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return false;
+      moved.fetch_add(count, std::memory_order_relaxed);
+      queue.done += count;
       if (queue.done == piece.bytes) ++queue.next, queue.done = 0;
     }
     return true;
@@ -172,6 +178,7 @@ bool TcpTransport::moveMail(Mailbox &box, bool send, void *data, int64_t bytes, 
       return false;
     }
     done += count;
+    moved.fetch_add(count, std::memory_order_relaxed);
     box.moved = true;
   }
   return true;
@@ -244,15 +251,15 @@ void TcpTransport::receiveMail(Mailbox &box) {
 
 bool TcpTransport::carry(std::span<MailRoute> routes) {
   if (mailboxes.empty()) openMail(routes);
-  bool moved = false;
+  bool any = false;
   for (Mailbox &box : mailboxes) {
     if (box.routes.empty() || !box.isOpen) continue;
     box.moved = false;
     sendMail(box);
     receiveMail(box);
-    moved |= box.moved;
+    any |= box.moved;
   }
-  return moved;
+  return any;
 }
 
 void TcpTransport::rest(std::span<const MailRoute>, int64_t) {

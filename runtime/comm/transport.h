@@ -11,6 +11,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/message_ring.h"
 #include "runtime/comm/network.h"
+#include "runtime/comm/watch_line.h"
 #include "runtime/status.h"
 #include "runtime/threads/wait.h"
 #include <cstddef>
@@ -42,7 +43,7 @@ struct MailRoute {
 
 class Transport {
 public:
-  // Compute thread, communication thread, control, mail, and what ranks tell rank 0 of themselves (watch line).
+  // Compute thread, communication thread, control, mail, and the watch line (watch_line.h).
   static constexpr int lanes = 5;
   static constexpr int controlLane = 2, mailLane = 3, watchLane = 4;
   virtual ~Transport() = default;
@@ -65,6 +66,8 @@ public:
   virtual void abort(const std::string &message, int exitStatus) = 0;
   // Where the ranks are, as others reach them; empty: MPI knows.
   virtual std::vector<std::string> hosts() const { return {}; }
+  // Lasts as long as the transport.
+  virtual WatchLine &watchLine() = 0;
   // A rank whose connection has ended, without waiting; -1: none, or the transport ends this process by itself then.
   virtual int lostPeer() { return -1; }
 };

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/open_gpus.h"
 #include "runtime/device/null/null_device.h"
 #include "runtime/executor/stream_engine.h"
+#include "runtime/executor/watch.h"
 #include "runtime/plan/coordinate.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/routine.h"
@@ -28,13 +29,21 @@ int64_t processesOnTheseCores() {
   Result<Launch> launch = readLaunch();
   return launch ? launch->localSize : 1;
 }
+
+// A plan for GPUs whose kernels were also made for this CPU runs here when no GPU is.
+bool isForGpus(const plan::Plan &plan, const ExecutorOptions &options) {
+  return plan.has_cuda() && !options.null && (plan.kernel_object().empty() || cuda::hasGpu());
+}
 } // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const plan::Plan &plan, std::unique_ptr<Fabric> fabric,
                                                    ExecutorOptions options) {
   std::unique_ptr<Executor> executor(new Executor(plan));
   executor->connection = std::move(fabric);
-  CLEAVE_RETURN_IF_ERROR(executor->open(options));
+  if (Status opened = executor->open(options); !opened) {
+    if (executor->watch) executor->watch->announce(opened.message());
+    return opened;
+  }
   return executor;
 }
 
@@ -49,6 +58,7 @@ Status Executor::open(ExecutorOptions options) {
   // Ranks of several processes have a second busy thread, which communicates.
   int64_t busy = static_cast<int64_t>(local.size()) * (threads + (connection->bell(local.front()) ? 0 : 1));
   setThreadsOutnumberCores(busy * processesOnTheseCores() > availableCores());
+  if (!options.null && !isForGpus(source, options)) startWatch(options);
   if (options.traceRecords && !options.null) trace = std::make_unique<Trace>(source.mesh(), options.traceRecords);
   CLEAVE_RETURN_IF_ERROR(openDevices(options));
   for (const plan::Routine &routine : source.programs(0).routines())
@@ -72,14 +82,32 @@ Status Executor::open(ExecutorOptions options) {
     ranks.push_back(std::make_unique<Rank>(*program, ranks.empty() && !runsOn(source)));
   for (std::unique_ptr<Rank> &rank : ranks)
     rank->start(trace.get(), [this](int64_t id, int64_t step, const Status &status) { noteFailure(id, step, status); });
+  areRanksReady = true;
   return Status::ok();
+}
+
+void Executor::startWatch(const ExecutorOptions &options) {
+  if (meshOfPlan.numDevices() == 1) return;
+  WatchOptions of{.timeoutSeconds = options.timeoutSeconds, .aborted = &connection->abortFlag(), .tell = options.tell};
+  for (int64_t device = 0; device < meshOfPlan.numDevices(); ++device)
+    of.groups.push_back(programOf(source, meshOfPlan, device));
+  for (int64_t device : connection->localDevices()) of.local.push_back(static_cast<int>(device));
+  of.reports = [this] { return reports(); };
+  of.onEnd = [this](const std::string &cause) { endBecause(cause); };
+  watch = std::make_unique<Watch>(connection->watchLine(), std::move(of));
+}
+
+std::vector<RankReport> Executor::reports() const {
+  if (!areRanksReady) return std::vector<RankReport>(connection->localDevices().size());
+  std::vector<RankReport> all;
+  for (const std::unique_ptr<Rank> &rank : ranks) all.push_back(rank->report());
+  return all;
 }
 
 // Devices with their arenas, the fabric between them, and their programs, yet to be prepared.
 Status Executor::openDevices(const ExecutorOptions &options) {
   std::vector<int64_t> local = connection->localDevices();
-  // A plan for GPUs whose kernels were also made for this CPU runs here when no GPU is.
-  bool onGpus = source.has_cuda() && !options.null && (source.kernel_object().empty() || cuda::hasGpu());
+  const bool onGpus = isForGpus(source, options);
   std::shared_ptr<const KernelObject> kernels;
   std::vector<std::shared_ptr<cuda::Gpu>> gpus;
   if (onGpus) {
@@ -145,18 +173,37 @@ Executor::Executor(const plan::Plan &plan) : source(plan) {}
 
 Executor::~Executor() {
   while (!begun.empty()) (void)finish(); // ranks wait for each other, until all are done or one has failed
-  ranks.clear();                         // their threads end first
+  watch.reset();
+  ranks.clear(); // their threads end first
   streams.reset();
 }
 
 std::vector<int64_t> Executor::devices() const { return connection->localDevices(); }
 
 void Executor::noteFailure(int64_t rank, int64_t step, const Status &status) {
+  // A process that has ended because of another one is seen first by its neighbours.
+  std::string cause = watch && connection->lostProcess() >= 0 ? watch->awaitCause() : "";
   std::lock_guard guard(failureLock);
   if (!failure || connection->abortFlag().raised()) return; // others only stop because of the first
   std::string message = fmt::format("rank {}, step {}, {}", rank, step + 1, status.message());
+  if (!cause.empty()) message += "; " + cause;
   failure = runError(message);
-  connection->abort(message, failure.exitStatus());
+  giveUp(failure);
+}
+
+// Another rank ends the run, or keeps it from going on.
+void Executor::endBecause(const std::string &cause) {
+  std::lock_guard guard(failureLock);
+  if (!failure) return;
+  std::string where = reports().front().where;
+  failure = runError(
+      fmt::format("rank {}, {}: {}", devices().front(), where.empty() ? "before its first step" : where, cause));
+  connection->abort(failure.message(), failure.exitStatus());
+}
+
+void Executor::giveUp(const Status &why) {
+  if (watch) watch->announce(why.message());
+  connection->abort(why.message(), why.exitStatus());
 }
 
 const PreparedProgram *Executor::program(int64_t device) const {

@@ -18,14 +18,17 @@
 namespace cleave::runtime {
 
 class StreamEngine;
+class Watch;
 
 struct ExecutorOptions {
-  bool null = false;           // devices that execute nothing: static verification
-  int threads = 0;             // a device; 0: the plan's, or cores / devices of this host
-  size_t traceRecords = 0;     // commands and actions kept for the trace, a lane; 0: no trace
-  bool debug = false;          // GPUs: waits for every command, so that an error is found where it happens
-  bool graphs = true;          // GPUs: routines are captured and launched as one
-  double timeoutSeconds = 600; // GPUs: a routine that takes longer is stuck
+  bool null = false;       // devices that execute nothing: static verification
+  int threads = 0;         // a device; 0: the plan's, or cores / devices of this host
+  size_t traceRecords = 0; // commands and actions kept for the trace, a lane; 0: no trace
+  bool debug = false;      // GPUs: waits for every command, so that an error is found where it happens
+  bool graphs = true;      // GPUs: routines are captured and launched as one
+  // GPUs: a routine that takes longer is stuck. CPUs: so long a rank may keep others waiting without coming further.
+  double timeoutSeconds = 600;
+  std::function<void(const std::string &)> tell = {}; // of ranks that are slower than others; null: nobody
 };
 
 class Executor {
@@ -69,6 +72,8 @@ public:
   int64_t peakBytes() const;                            // allocated on the fullest of devices()
   int64_t hostBytes() const;                            // of the host's memory, most for one of devices()
   const Status &lastFailure() const { return failure; } // of a run, or of a shard's bytes on their way
+  // Ends the run everywhere and tells the other processes why.
+  void giveUp(const Status &why);
   int threadsPerDevice() const { return threads; }
   std::vector<Traffic> traffic(int64_t device) const; // sent so far by one of devices(); only between runs
   Status writeTrace(const std::string &path) const;
@@ -78,6 +83,9 @@ private:
   explicit Executor(const plan::Plan &plan);
   Status open(ExecutorOptions options);
   Status openDevices(const ExecutorOptions &options);
+  void startWatch(const ExecutorOptions &options);
+  std::vector<RankReport> reports() const;
+  void endBecause(const std::string &cause);
   void noteFailure(int64_t rank, int64_t step, const Status &status);
   const PreparedProgram *program(int64_t device) const;
 
@@ -88,6 +96,8 @@ private:
   std::unique_ptr<Fabric> connection;                     // between them: on GPUs it holds events and memory of theirs
   std::vector<std::unique_ptr<PreparedProgram>> programs; // likewise
   std::vector<std::unique_ptr<Rank>> ranks;               // what runs them on the CPU
+  std::atomic<bool> areRanksReady{false};                 // all are made
+  std::unique_ptr<Watch> watch;                           // over them, and those of other processes
   std::unique_ptr<StreamEngine> streams;                  // what runs them on GPUs
   std::map<std::string, size_t> inputCounts;              // of a routine, over all its microbatches
   int threads = 1;

@@ -6,6 +6,23 @@
 
 namespace cleave::runtime {
 
+namespace {
+bool isExchange(const LaneItem &item) { return item.source->has_collective() || item.source->has_transfer(); }
+} // namespace
+
+// Counts what the compute lane waits for others; ranks in one process share its cores, which tells nothing.
+template <typename Wait> auto Rank::timed(int lane, bool waits, Wait wait) {
+  struct Timer {
+    int64_t *into, began;
+    ~Timer() {
+      if (into) *into += nowNanoseconds() - began;
+    }
+  };
+  bool counts = waits && lane == computeLane && !bell;
+  Timer timer{counts ? &waited : nullptr, counts ? nowNanoseconds() : 0};
+  return wait();
+}
+
 void Rank::start(Trace *trace, std::function<void(int64_t, int64_t, const Status &)> onFailure) {
   failed = std::move(onFailure);
   int most = 0;
@@ -76,13 +93,23 @@ void Rank::laneThread(int lane) {
 void Rank::runNext(int lane, uint32_t count) {
   Work &work = works[count % mostWaiting];
   if (lane != computeLane) awaitLane(computeLane, count);
+  if (lane == computeLane) {
+    stepNow.store(work.step, std::memory_order_relaxed);
+    state.store(RankReport::Waiting, std::memory_order_relaxed);
+  }
   Status status = bell ? issueRoutine(work) : runRoutine(work, lane);
   if (!status) failed(id, work.step, status); // at once: the other lanes may wait for what this one will not do
   if (lane == computeLane) {                  // it ends a routine for all
-    for (int other = 0; other < numLanes; ++other)
-      if (other != computeLane) awaitLane(other, count + 1);
+    timed(lane, true, [&] {
+      for (int other = 0; other < numLanes; ++other)
+        if (other != computeLane) awaitLane(other, count + 1);
+    });
     if (!prepared.fabric.abortFlag().raised())
       if (Status read = prepared.readOutputs(work.routine, work.outputs); !read) failed(id, work.step, read);
+  }
+  if (lane == computeLane) {
+    state.store(RankReport::Outside, std::memory_order_relaxed);
+    countStep(work);
   }
   Lane &own = lanes[static_cast<size_t>(lane)];
   own.done.store(count + 1, std::memory_order_release);
@@ -102,12 +129,18 @@ Status Rank::runRoutine(const Work &work, int lane) {
     std::vector<LaneItem> &items = action.fragment->lanes[l];
     for (size_t i = 0; i < items.size(); ++i) {
       for (; wait != end && wait->item <= static_cast<int>(i); ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, *wait));
-      for (Event *event : items[i].waits)
-        if (!event->wait(work.generationOf(number), prepared.fabric.abortFlag()))
-          return runError("the run was aborted");
+      for (Event *event : items[i].waits) {
+        uint32_t generation = work.generationOf(number);
+        bool isThere = event->has(generation) ||
+                       timed(lane, true, [&] { return event->wait(generation, prepared.fabric.abortFlag()); });
+        if (!isThere) return runError("the run was aborted");
+      }
       if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
       int64_t began = timeOf(lane);
-      CLEAVE_RETURN_IF_ERROR(done(items[i], items[i].command->run()));
+      enter(lane, action, items[i]);
+      CLEAVE_RETURN_IF_ERROR(
+          done(items[i], timed(lane, isExchange(items[i]), [&] { return items[i].command->run(); })));
+      leave(lane);
       if (items[i].record) items[i].record->set(work.generationOf(number));
       note(work, action, lane, i, began);
     }
@@ -118,7 +151,9 @@ Status Rank::runRoutine(const Work &work, int lane) {
 
 Status Rank::waitFor(const Work &work, const ActionWait &wait) {
   uint32_t generation = work.generationOf(static_cast<size_t>(wait.action));
-  bool isDone = lanes[static_cast<size_t>(wait.lane)].progress.wait(generation, prepared.fabric.abortFlag());
+  const Event &progress = lanes[static_cast<size_t>(wait.lane)].progress;
+  bool isDone = progress.has(generation) ||
+                timed(computeLane, true, [&] { return progress.wait(generation, prepared.fabric.abortFlag()); });
   return isDone ? Status::ok() : runError("the run was aborted");
 }
 
@@ -170,9 +205,11 @@ Status Rank::advance(const Work &work, int lane, bool &moved) {
         if (!event->has(work.generationOf(own.action))) return Status::ok();
       if (prepared.fabric.abortFlag().raised()) return runError("the run was aborted");
       if (own.began < 0) own.began = timeOf(lane);
+      enter(lane, action, item);
       Result<bool> isDone = item.command->issue();
       CLEAVE_RETURN_IF_ERROR(done(item, isDone.status()));
       if (!*isDone) return Status::ok();
+      leave(lane);
       if (item.record) item.record->mark(work.generationOf(own.action));
       note(work, action, lane, own.item, own.began);
       own.began = -1;
@@ -229,6 +266,51 @@ void Rank::note(const Work &work, const PreparedAction &action, int lane, size_t
   own.trace->add({item.source, action.source, action.fragment->source, step, began, end});
   if (lane == computeLane && number + 1 == items.size())
     own.trace->add({nullptr, action.source, action.fragment->source, step, own.actionBegan, end});
+}
+
+void Rank::enter(int lane, const PreparedAction &action, const LaneItem &item) {
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  own.fragment.store(action.fragment, std::memory_order_relaxed);
+  own.current.store(&item, std::memory_order_release);
+}
+
+void Rank::leave(int lane) {
+  Lane &own = lanes[static_cast<size_t>(lane)];
+  own.current.store(nullptr, std::memory_order_relaxed);
+  own.commands.store(own.commands.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+// The first step, which touches memory and makes code, is in no window.
+void Rank::countStep(const Work &work) {
+  const std::string &name = program().routines(work.routine).name();
+  if (bell || (name != "step" && name != "drain")) return;
+  int64_t now = nowNanoseconds();
+  if (stepsSeen > 0 && stepsSeen % stepsOfWindow == 0) {
+    ownSeconds.store(static_cast<double>(now - windowBegan - waited) / 1e9 / stepsOfWindow, std::memory_order_relaxed);
+    window.store(stepsSeen / stepsOfWindow, std::memory_order_release);
+  }
+  if (stepsSeen++ % stepsOfWindow == 0) windowBegan = now, waited = 0;
+}
+
+RankReport Rank::report() const {
+  RankReport report{.state = state.load(std::memory_order_relaxed), .window = window.load(std::memory_order_acquire)};
+  report.ownSeconds = ownSeconds.load(std::memory_order_relaxed);
+  const LaneItem *shown = nullptr;
+  const PreparedFragment *fragment = nullptr;
+  for (const Lane &lane : lanes) {
+    report.progress += lane.commands.load(std::memory_order_relaxed);
+    const LaneItem *item = lane.current.load(std::memory_order_acquire);
+    if (!item) continue;
+    bool isBusy = report.state != RankReport::Outside && !isExchange(*item);
+    if (isBusy) report.state = RankReport::Busy;
+    if (!shown || isBusy) shown = item, fragment = lane.fragment.load(std::memory_order_relaxed);
+  }
+  if (report.state == RankReport::Starting) return report;
+  report.where = fmt::format("step {}", stepNow.load(std::memory_order_relaxed) + 1);
+  if (shown && fragment)
+    report.where += fmt::format(", command '{}' ({}) of {}", shown->source->name(), kindName(*shown->source),
+                                fragment->source->name());
+  return report;
 }
 
 } // namespace cleave::runtime

@@ -9,8 +9,11 @@
 //
 //   rank.begin(step 0); rank.begin(step 1);   rank.finish() -> outputs of step 0, while step 1 runs
 #pragma once
+#include "runtime/executor/liveness.h"
 #include "runtime/executor/prepared_program.h"
+#include "runtime/executor/stragglers.h"
 #include "runtime/executor/trace.h"
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -32,6 +35,8 @@ public:
   // next begin().
   std::span<const double> finish();
   const plan::Program &program() const { return prepared.program(); }
+  // How it is now; for any thread, without the host.
+  RankReport report() const;
 
   const int64_t id;
 
@@ -59,6 +64,12 @@ private:
   void note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began);
   Status waitFor(const Work &work, const ActionWait &wait);
   void awaitLane(int lane, uint32_t count);
+  // For report(): what a lane does, and that it has done it.
+  void enter(int lane, const PreparedAction &action, const LaneItem &item);
+  void leave(int lane);
+  // For report(): how long this rank works on its own, over a window of steps.
+  template <typename Wait> auto timed(int lane, bool waits, Wait wait);
+  void countStep(const Work &work);
 
   PreparedProgram &prepared;
   const bool computesInFinish;
@@ -76,12 +87,20 @@ private:
   struct alignas(64) Lane {
     std::atomic<uint32_t> done{0};
     Event progress;
+    std::atomic<const LaneItem *> current{nullptr}; // what it does, or waits for in an exchange
+    std::atomic<const PreparedFragment *> fragment{nullptr};
+    std::atomic<int64_t> commands{0}; // done
     TraceLane *trace = nullptr;
     int64_t actionBegan = 0; // nanoseconds, where it is traced
     bool isUsed = false;     // has a thread, or is the compute lane
     std::thread thread;
   };
   std::array<Lane, numLanes> lanes;
+  // Of the compute lane, for others to read.
+  std::atomic<RankReport::State> state{RankReport::Starting};
+  std::atomic<int64_t> stepNow{0}, window{0};
+  std::atomic<double> ownSeconds{0};                  // a step, of the last window
+  int64_t stepsSeen = 0, windowBegan = 0, waited = 0; // waited: nanoseconds for others since the window began
   std::atomic<bool> stopping{false};
 };
 

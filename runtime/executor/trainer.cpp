@@ -39,7 +39,7 @@ public:
   int64_t stepsRun() const { return done - resumedAt; }
   // Tells the other processes why this one ends.
   void giveUp(const Status &why) {
-    if (engine) engine->fabric().abort(why.message(), why.exitStatus());
+    if (engine) engine->giveUp(why);
   }
   // All steps from here on, until a process is asked to stop.
   Status runToTheEnd();
@@ -99,7 +99,8 @@ Status PlanTrainer::open() {
   ExecutorOptions engineOptions{.threads = options.threads,
                                 .traceRecords = options.trace.empty() ? 0u : 100'000u,
                                 .debug = options.debug,
-                                .timeoutSeconds = options.stepTimeout};
+                                .timeoutSeconds = options.stepTimeout,
+                                .tell = options.onNote};
   Result<std::unique_ptr<Executor>> made = Executor::create(source, std::move(*fabric), engineOptions);
   if (!made) return made.status();
   engine = std::move(*made);

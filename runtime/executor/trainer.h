@@ -40,7 +40,7 @@ struct TrainOptions {
   std::string counters = {};   // JSON file: what every device sent, counted as it was sent
   std::string model = {};      // ONNX file to read weights from instead of the plan's model_path
   int threads = 0;             // a device; 0: as the plan says
-  double stepTimeout = 600;    // seconds: a step on GPUs, a rank that others wait for at a snapshot are given up
+  double stepTimeout = 600;    // seconds: a step on GPUs, a rank that others wait for are given up
   bool debug = false;          // GPUs: every command is waited for, so that an error names the command that did it
   NetworkOptions network = {}; // how processes meet over TCP
   std::string runFolder = {};  // of this process, for the next attempt of the run (mirror.h): the processes' hosts

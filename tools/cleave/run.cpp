@@ -186,8 +186,8 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--debug", train.debug, "GPUs: wait for every command, so that an error names the one that did it");
   command
       ->add_option("--step-timeout", train.stepTimeout,
-                   "seconds after which a step on GPUs is given up, with the last exchanges of every rank, and at "
-                   "snapshots a rank that others wait for")
+                   "seconds after which the run ends because a rank that others wait for is stopped or comes no "
+                   "further, which is named; on GPUs: that a step may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--secret-file", train.network.secretFile,

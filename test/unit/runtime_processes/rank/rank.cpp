@@ -1,7 +1,9 @@
 // Trains the MLP plan of test/unit/runtime and prints the bits of every loss and of the parameters that device 0 holds.
-//   runtime_rank DP TP STEPS [die RANK STEP | nan]
+//   runtime_rank DP TP STEPS [MODE]
 // Or the hand-made pipeline, with weights as the plan draws them:
-//   runtime_rank SCHEDULE RANKS DP STEPS [die RANK STEP | nan]
+//   runtime_rank SCHEDULE RANKS DP STEPS [MODE]
+// Modes: `nan`; before a step a rank is killed, stopped, or sleeps: `die RANK STEP`, `stop RANK STEP TIMEOUT`,
+// `sleep RANK STEP TIMEOUT`; or sleeps a little before every step: `slow RANK MILLISECONDS`.
 #include "runtime/comm/open_fabric.h"
 #include "runtime/executor/executor.h"
 #include "runtime/state/weights.h"
@@ -35,8 +37,9 @@ void printParameters(Executor &executor) {
 }
 
 struct Mode {
-  bool nan = false;
-  int dieRank = -1, dieStep = 0;
+  std::string name;
+  int rank = -1, step = 0; // of `slow`: milliseconds
+  double timeout = 600;
 };
 
 // Trains and prints; `fill` gives the parameters their first values.
@@ -45,14 +48,22 @@ int train(const plan::Plan &plan, const std::vector<const std::byte *> &inputs, 
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
   Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, plan.SerializeAsString());
   if (!fabric) return fail(fabric.status());
-  Result<std::unique_ptr<Executor>> made = Executor::create(plan, std::move(*fabric), {.threads = 1});
+  Result<std::unique_ptr<Executor>> made = Executor::create(
+      plan, std::move(*fabric), {.threads = 1, .timeoutSeconds = mode.timeout, .tell = [](const std::string &text) {
+                                   std::fprintf(stderr, "told: %s\n", text.c_str());
+                                 }});
   if (!made) return fail(made.status());
   Executor &executor = **made;
   if (Result<bool> agreed = executor.fabric().agree(42); !agreed || !*agreed) return fail(agreed.status());
   if (Status filled = fill(executor); !filled) return fail(filled);
   int64_t first = executor.devices().front();
   for (int step = 0; step < steps; ++step) {
-    if (first == mode.dieRank && step == mode.dieStep) ::kill(::getpid(), SIGKILL);
+    if (first == mode.rank && mode.name == "slow") ::usleep(static_cast<useconds_t>(mode.step) * 1000);
+    if (first == mode.rank && step == mode.step) {
+      if (mode.name == "die") ::kill(::getpid(), SIGKILL);
+      if (mode.name == "stop") ::kill(::getpid(), SIGSTOP);
+      if (mode.name == "sleep") ::sleep(60);
+    }
     auto outputs = executor.run("step", inputs, step);
     if (!outputs) return fail(outputs.status());
     if (first == 0) std::printf("loss %a\n", outputs->at("loss"));
@@ -69,12 +80,13 @@ int main(int argc, char **argv) {
   int rest = pipeline ? 5 : 4;
   Mode mode;
   std::string what = argc > rest ? argv[rest] : "";
-  mode.nan = what == "nan";
-  if (what == "die") mode.dieRank = std::atoi(argv[rest + 1]), mode.dieStep = std::atoi(argv[rest + 2]);
+  mode.name = what;
+  if (argc > rest + 2) mode.rank = std::atoi(argv[rest + 1]), mode.step = std::atoi(argv[rest + 2]);
+  if (argc > rest + 3) mode.timeout = std::atof(argv[rest + 3]);
   int steps = std::atoi(argv[rest - 1]);
   if (pipeline) {
     test::PipelineShape shape{.ranks = std::atoi(argv[2]), .dp = std::atoi(argv[3]), .schedule = argv[1]};
-    if (mode.nan) shape.lr = 1e30f;
+    if (mode.name == "nan") shape.lr = 1e30f;
     plan::Plan plan = test::pipelinePlan(shape);
     test::PipelineData data = test::pipelineData(shape);
     return train(plan, data.pointers(shape), steps, mode, [&](Executor &executor) {
@@ -90,7 +102,7 @@ int main(int argc, char **argv) {
     });
   }
   test::MlpShape shape{.dp = std::atoi(argv[1]), .tp = std::atoi(argv[2])};
-  if (mode.nan) shape.lr = 1e30;
+  if (mode.name == "nan") shape.lr = 1e30;
   test::MlpData data = test::mlpData(shape);
   return train(test::mlpPlan(shape),
                {reinterpret_cast<const std::byte *>(data.x.data()), reinterpret_cast<const std::byte *>(data.t.data())},

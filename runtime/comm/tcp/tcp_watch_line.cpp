@@ -1,0 +1,63 @@
+#include "runtime/comm/tcp/tcp_watch_line.h"
+#include <cerrno>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace cleave::runtime::tcp {
+
+TcpWatchLine::TcpWatchLine(int rank, std::vector<int> sockets, const std::atomic<int64_t> &moved)
+    : self(rank), links(sockets.size()), moved(moved) {
+  for (size_t peer = 0; peer < links.size(); ++peer) links[peer].socket = sockets[peer];
+}
+
+void TcpWatchLine::flush(Link &link) {
+  while (link.unsent > 0 && !link.hasEnded) {
+    const char *from = reinterpret_cast<const char *>(&link.out) + (sizeof link.out - link.unsent);
+    ssize_t sent = ::send(link.socket, from, link.unsent, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return; // full, or gone: receive() sees that
+    link.unsent -= static_cast<size_t>(sent);
+  }
+}
+
+void TcpWatchLine::send(int peer, const WatchWord &word) {
+  Link &link = links[static_cast<size_t>(peer)];
+  if (link.socket < 0 || link.hasEnded) return;
+  flush(link);
+  if (link.unsent > 0) return;
+  link.out = word, link.unsent = sizeof word;
+  flush(link);
+}
+
+bool TcpWatchLine::receive(int &peer, WatchWord &word) {
+  for (size_t turn = 0; turn < links.size(); ++turn, next = (next + 1) % links.size()) {
+    Link &link = links[next];
+    while (link.socket >= 0 && !link.hasEnded) {
+      char *to = reinterpret_cast<char *>(&link.in) + link.received;
+      ssize_t got = ::recv(link.socket, to, sizeof link.in - link.received, 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EAGAIN) break;
+      link.hasEnded = got <= 0;
+      if (link.hasEnded) break;
+      link.received += static_cast<size_t>(got);
+      if (link.received < sizeof link.in) continue;
+      link.received = 0;
+      peer = static_cast<int>(next), word = link.in;
+      word.host[sizeof word.host - 1] = word.text[sizeof word.text - 1] = 0;
+      return true;
+    }
+  }
+  return false;
+}
+
+void TcpWatchLine::rest(std::chrono::milliseconds most) {
+  std::vector<pollfd> polls;
+  for (const Link &link : links)
+    if (link.socket >= 0 && !link.hasEnded)
+      polls.push_back({link.socket, static_cast<short>(link.unsent > 0 ? POLLIN | POLLOUT : POLLIN), 0});
+  ::poll(polls.data(), polls.size(), static_cast<int>(most.count()));
+  for (Link &link : links)
+    if (link.socket >= 0) flush(link);
+}
+
+} // namespace cleave::runtime::tcp

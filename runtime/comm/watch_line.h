@@ -1,0 +1,39 @@
+// Words that rank 0 and the others exchange beside what their lanes do, to tell how they are (executor/watch.h): each
+// of the same size, never waited for, and dropped where the other side does not take them.
+//
+//   line->send(0, word);
+//   while (line->receive(peer, word)) ...;
+//   line->rest(std::chrono::milliseconds(100));     // until something may have arrived
+//
+// Used by one thread at a time. Only rank 0 has more than one peer: all others; theirs is rank 0.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave::runtime {
+
+struct WatchWord {
+  enum Kind : int32_t { Beat, End, Bye }; // how it is; why the run ends; that it leaves
+  int32_t kind = Beat;
+  int32_t state = 0;    // of a beat, see executor/liveness.h
+  int64_t progress = 0; // grows with all that the rank does
+  int64_t window = 0;   // of steps, and its own seconds a step in it (stragglers.h)
+  double ownSeconds = 0;
+  char host[64] = {}, text[412] = {}; // "node1"; "step 3, command 'x' (all_reduce)"; each ends with a zero
+};
+
+class WatchLine {
+public:
+  virtual ~WatchLine() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void send(int peer, const WatchWord &word) = 0;
+  virtual bool receive(int &peer, WatchWord &word) = 0; // false: none is there
+  virtual bool hasEnded(int peer) const = 0;            // its connection; what it said before has been received
+  virtual void rest(std::chrono::milliseconds most) = 0;
+  // Bytes that the lanes of this process have moved so far: within one exchange, too.
+  virtual int64_t movedBytes() const = 0;
+};
+
+} // namespace cleave::runtime
