@@ -18,6 +18,7 @@ config.environment["PATH"] = os.pathsep.join(
 for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CLEAVE_CPU"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+config.environment["CLEAVE_STATE_DIR"] = os.path.join(build, "test", "state")  # which plans are ours
 config.environment["CUDA_VISIBLE_DEVICES"] = ""  # the same on a machine with a GPU: ./dev test --gpu is for those
 config.substitutions.append(("%root", root))
 config.substitutions.append(("%build", build))

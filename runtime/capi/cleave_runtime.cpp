@@ -2,8 +2,8 @@
 #include "runtime/device/strided_copy.h"
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/dtype.h"
-#include "runtime/plan/plan_file.h"
 #include "runtime/plan/routine.h"
+#include "runtime/plan/trust.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -57,7 +57,8 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
     std::memcpy(&options, given, given->size);
   }
-  Result<plan::Plan> plan = readPlanFile(path);
+  Result<plan::Plan> plan =
+      readTrustedPlan(path, {.keys = options.trust_keys ? options.trust_keys : "", .code = options.trust_code != 0});
   if (!plan) return plan.status();
   training.plan = std::move(*plan);
   TrainOptions train;
@@ -66,6 +67,7 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
   train.snapshots = options.snapshots ? options.snapshots : "";
   train.resume = options.resume != 0;
   train.threads = options.threads;
+  train.checkWeights = options.check_weights != 0;
   if (options.step_timeout > 0) train.stepTimeout = options.step_timeout;
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(training.plan, std::move(train));
   if (!trainer) return trainer.status();

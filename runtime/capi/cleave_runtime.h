@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 2
+#define CLEAVE_RUNTIME_VERSION 3
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -36,6 +36,10 @@ typedef struct {
   int resume;            /* begin from the newest snapshot in that folder, if there is one */
   int threads;           /* a device */
   double step_timeout;   /* seconds: as `cleave run --step-timeout` */
+  /* A plan is a program: it is opened if this user has compiled it here, or else by one of these (docs/trust.md). */
+  const char *trust_keys; /* file of public keys; one of them must have signed the plan */
+  int trust_code;         /* this plan is trusted, now and later: the caller knows where it comes from */
+  int check_weights;      /* as `cleave run --check-weights` */
 } cleave_options;
 
 typedef struct {
@@ -51,7 +55,8 @@ typedef struct {
   int64_t peak_bytes_per_device;
 } cleave_metrics;
 
-/* Loads a plan, reads the parameters this process holds, gets ready to step. Null on failure: cleave_error(NULL). */
+/* Loads a trusted plan, reads the parameters this process holds, gets ready to step. Null on failure:
+ * cleave_error(NULL). */
 cleave_training *cleave_open(const char *plan_path, const cleave_options *options);
 void cleave_close(cleave_training *training);
 

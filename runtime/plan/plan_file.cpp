@@ -1,4 +1,5 @@
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/digest.h"
 #include "runtime/plan/mapped_file.h"
 #include <bit>
 #include <cerrno>
@@ -55,6 +56,8 @@ uint64_t requiredFeatures(const plan::Plan &plan) {
   return features;
 }
 
+constexpr size_t trailerBytes = publicKeyBytes + signatureBytes;
+
 std::string systemError() { return std::strerror(errno); }
 
 struct File {
@@ -104,10 +107,13 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
   if (uint64_t unknown = header.features & ~knownPlanFeatures)
     return refuse(
         fmt::format("it needs features this runtime does not have (bits {:#x}): use a newer cleave", unknown));
+  const uint64_t trailer = header.features & FeatureSigned ? trailerBytes : 0;
   uint64_t payload = bytes.size() - planHeaderBytes;
+  if (payload < trailer) return refuse("truncated: its signature is not whole");
+  payload -= trailer;
   if (header.payloadBytes > payload)
-    return refuse(
-        fmt::format("truncated: {} of {} bytes are there", bytes.size(), header.payloadBytes + planHeaderBytes));
+    return refuse(fmt::format("truncated: {} of {} bytes are there", bytes.size(),
+                              header.payloadBytes + planHeaderBytes + trailer));
   if (header.payloadBytes < payload)
     return refuse(fmt::format("corrupt: {} bytes follow the plan's end", payload - header.payloadBytes));
   const char *body = bytes.data() + planHeaderBytes;
@@ -116,6 +122,27 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
   plan::Plan plan;
   if (!plan.ParseFromArray(body, static_cast<int>(payload))) return refuse("corrupt: not a valid plan message");
   return plan;
+}
+
+void signPlan(std::string &encoded, const SecretKey &key) {
+  const Signature made = sign(identityOf(encoded).digest, key);
+  Header header;
+  std::memcpy(&header, encoded.data(), sizeof header);
+  header.features |= FeatureSigned;
+  header.headerChecksum = headerChecksum(header);
+  std::memcpy(encoded.data(), &header, sizeof header);
+  encoded += made.key + made.bytes;
+}
+
+PlanIdentity identityOf(std::string_view bytes) {
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const size_t payload = header.payloadBytes;
+  PlanIdentity known{Digest().add(bytes.substr(planHeaderBytes, payload)).finish(), {}};
+  if (header.features & FeatureSigned)
+    known.signature = Signature{std::string(bytes.substr(planHeaderBytes + payload, publicKeyBytes)),
+                                std::string(bytes.substr(planHeaderBytes + payload + publicKeyBytes, signatureBytes))};
+  return known;
 }
 
 Status writeFileAtomically(std::string_view bytes, const std::string &path) {

@@ -8,6 +8,7 @@
 //         32..35  CRC-32 of the payload
 //         36..39  0
 //         40..    plan.Plan
+//   then, of a signed plan, 32 bytes of the signer's public key and 64 of the signature over the digest (signature.h)
 //
 // A reader refuses what it does not know: a newer format version, an unknown feature bit, a wrong length or checksum.
 //
@@ -15,7 +16,9 @@
 //   Result<plan::Plan> p = readPlanFile("gpt.plan");  // error: "gpt.plan: truncated: 1200 of 4096 bytes ..."
 #pragma once
 #include "plan/plan.pb.h"
+#include "runtime/plan/signature.h"
 #include "runtime/status.h"
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,12 +29,22 @@ constexpr size_t planHeaderBytes = 40;
 
 enum PlanFeature : uint64_t {
   FeatureStages = 1, // more than one program, or transfers
+  FeatureSigned = 2, // a signature follows
 };
-constexpr uint64_t knownPlanFeatures = FeatureStages;
+constexpr uint64_t knownPlanFeatures = FeatureStages | FeatureSigned;
 
 Result<std::string> encodePlan(const plan::Plan &plan);
 // `name` is cited in errors.
 Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name);
+
+// Signs what encodePlan has made.
+void signPlan(std::string &encoded, const SecretKey &key);
+// What a plan's bytes are known by; of bytes that decodePlan takes.
+struct PlanIdentity {
+  std::string digest;                 // 32 bytes (digest.h), of the message
+  std::optional<Signature> signature; // as it stands there
+};
+PlanIdentity identityOf(std::string_view bytes);
 
 Status writePlanFile(const plan::Plan &plan, const std::string &path);
 Result<plan::Plan> readPlanFile(const std::string &path);

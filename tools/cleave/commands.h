@@ -19,6 +19,7 @@ void addVerify(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);
 void addProbe(CLI::App &app, int &status);
 void addSchedule(CLI::App &app, int &status);
+void addKeygen(CLI::App &app, int &status);
 
 // --cluster C and the split flags: all that searches shares them.
 struct SplitOptions {
@@ -45,9 +46,19 @@ struct RequestOptions {
 
 // What `cleave --version` prints.
 std::string versionText();
+// --trust and --trust-code: run and verify share them.
+struct TrustOptions {
+  std::string keys, code;
+
+  void add(CLI::App &command);
+  Result<plan::Plan> read(const std::string &plan) const; // runtime::readTrustedPlan
+};
+
+// Text that may hold names out of files, to a terminal: what a terminal would obey is shown (runtime/plan/printable.h).
+void print(std::FILE *to, const std::string &text);
 // Prints "cleave: error: ..." to standard error; returns the exit status.
 int fail(const Status &status);
-// Writes text to a file, or to standard output for "-" or "".
+// Writes text to a file, or as print does to standard output for "-" or "".
 Status writeText(const std::string &path, const std::string &text);
 
 } // namespace cleave::tool

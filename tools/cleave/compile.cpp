@@ -1,18 +1,20 @@
 // cleave estimate, cleave compile: choose the split (or price the given one); compile also writes the plan.
 #include "runtime/plan/plan_file.h"
+#include "runtime/plan/trust.h"
 #include "runtime/plan/verify.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <fmt/core.h>
 #include <memory>
+#include <optional>
 
 namespace cleave::tool {
 namespace {
 
 struct CompileOptions {
   RequestOptions request;
-  std::string output, cpu;
-  bool json = false, emulate = false;
+  std::string output, cpu, signingKey;
+  bool json = false, emulate = false, checkWeights = false;
 };
 
 int runEstimate(const CompileOptions &options) {
@@ -24,19 +26,33 @@ int runEstimate(const CompileOptions &options) {
   return written ? 0 : fail(written);
 }
 
-// To standard output where it is called "-".
-Status writePlan(const plan::Plan &plan, const std::string &output) {
-  if (output != "-") return runtime::writePlanFile(plan, output);
+// To standard output where it is called "-"; signed where a key is given. This user trusts it from then on.
+Status writePlan(const plan::Plan &plan, const std::string &output, const std::optional<runtime::SecretKey> &key) {
   Result<std::string> bytes = runtime::encodePlan(plan);
-  return bytes ? writeText(output, *bytes) : bytes.status();
+  if (!bytes) return bytes.status();
+  if (key) runtime::signPlan(*bytes, *key);
+  if (output != "-")
+    CLEAVE_RETURN_IF_ERROR(runtime::writeFileAtomically(*bytes, output));
+  else if (std::fwrite(bytes->data(), 1, bytes->size(), stdout) != bytes->size() || std::fflush(stdout) != 0)
+    return inputError("cannot write to standard output");
+  if (Status trusted = runtime::trustPlan(*bytes); !trusted && !key)
+    print(stderr, fmt::format("note: `cleave run` will ask for --trust-code: {}\n", trusted.message()));
+  return Status::ok();
 }
 
 int runCompile(const CompileOptions &options) {
   if (options.json && options.output == "-")
     return fail({ErrorKind::Usage, "--json and -o - both want standard output: give the plan a file"});
+  std::optional<runtime::SecretKey> key;
+  if (!options.signingKey.empty()) {
+    auto read = runtime::readSecretKey(options.signingKey);
+    if (!read) return fail(read.status());
+    key = *read;
+  }
   auto request = options.request.request();
   if (!request) return fail(request.status());
   request->emulate = options.emulate;
+  request->checkWeights = options.checkWeights;
   if (!options.cpu.empty()) request->cluster.device.cpu = options.cpu;
   std::vector<std::string> told;
   request->warn = [&told, warn = request->warn](const std::string &text) {
@@ -47,18 +63,20 @@ int runCompile(const CompileOptions &options) {
   if (!compiled) return fail(compiled.status());
   // What the runtime would refuse is not written.
   if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
-  Status written = writePlan(compiled->plan, options.output);
+  Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);
   std::FILE *beside = options.output == "-" ? stderr : stdout;
   if (options.json)
     written = writeText("-", report::renderJson(compiled->report));
   else
-    fmt::print(beside, "{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device{}\n", options.output,
-               compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
-               1e3 * compiled->report.predicted.stepSeconds, compiled->report.predicted.memory.total() / 1048576.0,
-               options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output));
+    print(beside,
+          fmt::format("{}: {} for {} devices, predicted {:.3g} ms a step, {:.1f} MiB a device{}\n", options.output,
+                      compiled->report.mesh.str(), compiled->report.mesh.numDevices(),
+                      1e3 * compiled->report.predicted.stepSeconds,
+                      compiled->report.predicted.memory.total() / 1048576.0,
+                      options.output == "-" ? "" : fmt::format("; `cleave report {}` says why", options.output)));
   for (const std::string &note : compiled->report.notes)
-    if (!options.json && std::ranges::find(told, note) == told.end()) fmt::print(beside, "note: {}\n", note);
+    if (!options.json && std::ranges::find(told, note) == told.end()) print(beside, fmt::format("note: {}\n", note));
   if (const plan::Plan &plan = compiled->plan; !options.json && plan.has_cuda())
     fmt::print(beside, "{} GPU kernels for {}, {}\n", plan.kernels_size(), plan.cuda().target(),
                plan.cuda().cubin().empty() ? "as PTX: no ptxas was found, the driver will assemble them"
@@ -87,6 +105,10 @@ void addCompile(CLI::App &app, int &status) {
                    "whose instructions kernels for CPUs may use: native (this machine), x86-64-v2, x86-64-v3, "
                    "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
       ->envname("CLEAVE_CPU");
+  command->add_option("--sign", options->signingKey,
+                      "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere (docs/trust.md)");
+  command->add_flag("--check-weights", options->checkWeights,
+                    "the plan holds digests of all of the weight files, not of samples: for `run --check-weights`");
   command->add_flag("--json", options->json, "print the report for programs");
   command->add_flag("--emulate", options->emulate,
                     "of a plan for GPUs: `cleave run` and `verify` execute its kernels on this CPU, thread by thread");

@@ -50,7 +50,7 @@ void addExport(CLI::App &app, int &status) {
     request.tiedCopies = options->tiedCopies == "all";
     std::vector<std::string> notes;
     auto written = exportSnapshot(request, notes);
-    for (const std::string &note : notes) fmt::print(stderr, "note: {}\n", note);
+    for (const std::string &note : notes) print(stderr, fmt::format("note: {}\n", note));
     if (!written) {
       status = fail(written.status());
       return;

@@ -19,8 +19,8 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
     size_t equals = text.find('=');
     int64_t size = 0;
     const char *end = text.data() + text.size();
-    if (equals == std::string::npos || equals == 0 ||
-        std::from_chars(text.data() + equals + 1, end, size).ptr != end || size < 1)
+    if (equals == std::string::npos || equals == 0 || std::from_chars(text.data() + equals + 1, end, size).ptr != end ||
+        size < 1)
       return Status(ErrorKind::Usage, fmt::format("--dim wants NAME=SIZE, got '{}'", text));
     dims[text.substr(0, equals)] = size;
   }

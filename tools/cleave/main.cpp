@@ -27,21 +27,21 @@ int main(int argc, char **argv) {
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
   using namespace cleave::tool;
-  for (auto *add :
-       {addInspect, addEstimate, addPlan, addCompile, addReport, addRun, addVerify, addExport, addProbe, addSchedule})
+  for (auto *add : {addInspect, addEstimate, addPlan, addCompile, addReport, addRun, addVerify, addExport, addProbe,
+                    addSchedule, addKeygen})
     add(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
-    fmt::print(stderr, "cleave: error: {}\n", faultOf(app, error));
+    print(stderr, fmt::format("cleave: error: {}\n", faultOf(app, error)));
     fmt::print(stderr, "See `cleave --help` and `cleave COMMAND --help`.\n");
     return 2;
   } catch (const std::bad_alloc &) {
     fmt::print(stderr, "cleave: error: out of memory\n");
     return 1;
   } catch (const std::exception &error) {
-    fmt::print(stderr, "cleave: internal error: {}\n", error.what());
+    print(stderr, fmt::format("cleave: internal error: {}\n", error.what()));
     return 1;
   }
   return status;

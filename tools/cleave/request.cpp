@@ -1,4 +1,5 @@
 // What estimate, compile and plan share: reading the recipe and the cluster, errors, output files.
+#include "runtime/plan/printable.h"
 #include "tools/cleave/commands.h"
 #include <cerrno>
 #include <cstring>
@@ -72,7 +73,8 @@ public:
                            ? fmt::format("best {:.4g} s, at most {:.1f} % from the optimum", progress.best,
                                          100 * (1 - std::min(1.0, progress.bound / progress.best)))
                            : "no plan fits yet";
-    const std::string doing = progress.doing.empty() ? fmt::format("{} settings left", progress.left) : progress.doing;
+    const std::string doing =
+        progress.doing.empty() ? fmt::format("{} settings left", progress.left) : runtime::printable(progress.doing);
     fmt::print(stderr, "{}cleave: search {:.0f} s: {} priced, {}, {}{}", isTerminal ? "\r\033[K" : "", progress.seconds,
                progress.candidates, doing, best, isTerminal ? "" : "\n");
     if (isTerminal) std::fflush(stderr);
@@ -103,7 +105,7 @@ Result<CompileRequest> RequestOptions::request() const {
   if (!parsed) return parsed.status();
   auto machines = planner::parseCluster(split.cluster);
   if (!machines) return machines.status();
-  auto warn = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
+  auto warn = [](const std::string &text) { print(stderr, fmt::format("cleave: warning: {}\n", text)); };
   CompileRequest request{.model = model,
                          .recipe = *parsed,
                          .cluster = *machines,
@@ -115,17 +117,22 @@ Result<CompileRequest> RequestOptions::request() const {
   return request;
 }
 
+void print(std::FILE *to, const std::string &text) {
+  const std::string shown = runtime::printable(text);
+  std::fwrite(shown.data(), 1, shown.size(), to);
+}
+
 int fail(const Status &status) {
   const bool isStopped = status.exitStatus() == static_cast<int>(ErrorKind::Stopped);
-  fmt::print(stderr, "cleave: {}{}\n", isStopped ? "" : "error: ", status.message());
+  print(stderr, fmt::format("cleave: {}{}\n", isStopped ? "" : "error: ", status.message()));
   return status.exitStatus();
 }
 
 Status writeText(const std::string &path, const std::string &text) {
   if (path.empty() || path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-      return inputError("cannot write to standard output");
-    return Status::ok();
+    print(stdout, text);
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? Status::ok()
+                                                                : inputError("cannot write to standard output");
   }
   std::ofstream file(path, std::ios::binary);
   file << text;

@@ -4,7 +4,6 @@
 #include "runtime/executor/mirror.h"
 #include "runtime/executor/trainer.h"
 #include "runtime/plan/coordinate.h"
-#include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
@@ -21,6 +20,7 @@ namespace {
 
 struct RunOptions {
   std::string plan, data;
+  TrustOptions trust;
   runtime::TrainOptions train;
   int maxRestarts = 0;
   bool quiet = false, elastic = false;
@@ -59,7 +59,7 @@ Result<int64_t> processesStarted() {
 }
 
 int train(RunOptions &options) {
-  auto plan = runtime::readPlanFile(options.plan);
+  auto plan = options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
   if (options.elastic) {
     Result<int64_t> processes = processesStarted();
@@ -75,8 +75,8 @@ int train(RunOptions &options) {
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
   if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
-  if (!options.quiet) options.train.onNote = [](const std::string &text) { fmt::print(stderr, "{}\n", text); };
-  options.train.onWarning = [](const std::string &text) { fmt::print(stderr, "cleave: warning: {}\n", text); };
+  if (!options.quiet) options.train.onNote = [](const std::string &text) { print(stderr, text + "\n"); };
+  options.train.onWarning = [](const std::string &text) { print(stderr, "cleave: warning: " + text + "\n"); };
   noteStopSignals();
   options.train.stopAsked = stopSignal;
   std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
@@ -204,6 +204,9 @@ void addRun(CLI::App &app, int &status) {
       ->capture_default_str();
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
+  command->add_flag("--check-weights", train.checkWeights,
+                    "compare all of the weight files, not samples, with what the plan was compiled for");
+  options->trust.add(*command);
   command
       ->add_option(
           "--threads", train.threads,

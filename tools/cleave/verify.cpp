@@ -12,18 +12,19 @@ namespace {
 
 struct VerifyOptions {
   std::string plan;
+  TrustOptions trust;
   runtime::CompareOptions compare;
   bool onlyStatic = false, json = false;
 };
 
 int runVerify(const VerifyOptions &options) {
-  auto plan = runtime::readPlanFile(options.plan);
+  auto plan = options.onlyStatic ? runtime::readPlanFile(options.plan) : options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
   Status valid = options.onlyStatic ? runtime::rehearse(*plan) : runtime::verifyPlan(*plan);
   if (!valid) return fail(inputError(options.plan + ": " + valid.message()));
   if (!options.json)
-    fmt::print("{}: static checks passed: buffers, events, order of collectives, transfers{}\n", options.plan,
-               options.onlyStatic ? "; a step without memory" : "");
+    print(stdout, fmt::format("{}: static checks passed: buffers, events, order of collectives, transfers{}\n",
+                              options.plan, options.onlyStatic ? "; a step without memory" : ""));
   if (options.onlyStatic) {
     if (options.json) fmt::print("{{\"static\": true}}\n");
     return 0;
@@ -41,10 +42,13 @@ void addVerify(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("verify", "Prove that a plan computes what the unsplit model computes");
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
-  command->add_flag("--static", options->onlyStatic, "only what can be checked without running");
+  command->add_flag("--static", options->onlyStatic, "only what can be checked without running any of the plan");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
+  command->add_flag("--check-weights", options->compare.checkWeights,
+                    "compare all of the weight files, not samples, with what the plan was compiled for");
+  options->trust.add(*command);
   command->add_flag("--json", options->json, "for programs");
   command->callback([options, &status] { status = runVerify(*options); });
 }

@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.snapshots = argv[2];
+  options.trust_code = 1; /* the caller's own plan */
   options.resume = argc > 4 && strcmp(argv[4], "resume") == 0;
   cleave_training *training = cleave_open(argv[1], &options);
   if (!training) return fail(NULL);
