@@ -33,13 +33,13 @@ class Seeds:
     def __init__(self, folder):
         self.folder, self.seen = folder, set()
 
-    def add(self, target, data):
+    def add(self, target, data, name=None):
         if len(data) > LARGEST.get(target, USUALLY) or (target, data) in self.seen:
             return
         to = self.folder / target
         to.mkdir(parents=True, exist_ok=True)
         self.seen.add((target, data))
-        (to / hashlib.sha1(data).hexdigest()).write_bytes(data)
+        (to / (name or hashlib.sha1(data).hexdigest())).write_bytes(data)
 
 
 def joined(parts):
@@ -103,7 +103,8 @@ def data(seeds):
         seeds.add("images", path.read_bytes())
 
 
-UNREAD = (5, 9, 10, 11, 12)  # of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml
+# Of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml, model_path.
+UNREAD = (5, 9, 10, 11, 12, 13)
 
 
 def varint(data, at):
@@ -151,8 +152,8 @@ def compiled(seeds, cleave):
             recipe.write_text("dims: {batch: 8}\nloss: {kind: %s}\noptimizer: {kind: adamw, lr: 0.01}\nclip_norm: 1.0\n"
                               "data: {kind: synthetic}\n" % loss)
             subprocess.run([sys.executable, TEST / "cli" / "Inputs" / "make_models.py", model, onnx], check=True)
-            subprocess.run([cleave, "compile", onnx, "--recipe", recipe, *split.split(), "-o", plan, "--problem", problem],
-                           check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([cleave.resolve(), "compile", onnx.name, "--recipe", recipe.name, *split.split(), "-o", plan.name,
+                            "--problem", problem.name], check=True, stdout=subprocess.DEVNULL, cwd=work)
             seeds.add("plan", what_is_verified(plan.read_bytes()))
             seeds.add("problem", problem.read_bytes())
             for target, number in (("recipe", 11), ("cluster", 12)):
@@ -167,19 +168,31 @@ def safetensors(values, begin):
     return struct.pack("<Q", len(header)) + header + values.tobytes()
 
 
-def snapshots(seeds):
-    for rows, axis in ((4, 0), (2, 1)):
-        values = numpy.arange(rows * 6, dtype=numpy.float32).reshape(rows, 6)
-        halves = numpy.split(values, 2, axis)
-        begins = ["0,0", f"{rows // 2},0" if axis == 0 else "0,3"]
-        files = [safetensors(half, begin) for half, begin in zip(halves, begins)]
-        tensor = {"dtype": "f32", "shape": [rows, 6], "original_shape": [rows, 6], "aliases": ["v"], "role": "PARAMETER"}
-        if axis:
-            tensor["pieces"] = [{"name": f"w.{i}", "original_shape": [6]} for i in range(rows)]
-        manifest = {"format": 1, "step": 3, "data": {"epoch": 0, "position": 24}, "seed": 7, "fingerprint": "00ff",
-                    "model": "/m.onnx", "recipe": "", "ranks": 2, "file_bytes": [len(file) for file in files],
-                    "tensors": {"w": tensor}}
-        seeds.add("snapshot", joined([json.dumps(manifest, indent=1).encode(), *files]))
+def snapshot(rows, columns, axis, begins):
+    values = numpy.arange(rows * columns, dtype=numpy.float32).reshape(rows, columns)
+    files = [safetensors(half, begin) for half, begin in zip(numpy.split(values, 2, axis), begins)]
+    tensor = {"dtype": "f32", "shape": values.shape, "original_shape": values.shape, "aliases": ["v"], "role": "PARAMETER"}
+    if axis:
+        tensor["pieces"] = [{"name": f"w.{i}", "original_shape": [columns]} for i in range(rows)]
+    manifest = {"format": 1, "step": 3, "data": {"epoch": 0, "position": 24}, "seed": 7, "fingerprint": "00ff",
+                "model": "/m.onnx", "recipe": "", "ranks": 2, "file_bytes": [len(file) for file in files],
+                "tensors": {"w": tensor}}
+    return joined([json.dumps(manifest, indent=1).encode(), *files])
+
+
+def faults(seeds):
+    """Inputs that found something, by what it was."""
+    seeds.add("recipe", b"dims: {batch: }\nloss: {kind: mse}\n", "dimension_without_size")
+    seeds.add("schedule", b"0F0,0B0\n,\n", "rank_without_action")
+    seeds.add("tokens", b"\x04ab\x80cdefghijkl", "no_utf8")
+    seeds.add("arrays", joined([npy(numpy.zeros((0, 4), numpy.float32)), npy(numpy.zeros(0, int))]), "no_samples")
+    seeds.add("snapshot", snapshot(4, 6, 0, ["0,0", f"{2**63 - 1},0"]), "box_beyond_numbers")
+    archive = bytearray(npz(numpy.savez, x=numpy.zeros((64, 4), numpy.float32)))
+    end = archive.rindex(b"PK\x05\x06")
+    entry = archive.index(b"PK\x01\x02")
+    twice = archive[:end] + archive[entry:end] + archive[end:]
+    struct.pack_into("<HHI", twice, len(twice) - 14, 2, 2, 2 * (end - entry))
+    seeds.add("arrays", bytes(twice), "entries_share_bytes")
 
 
 def main():
@@ -191,7 +204,9 @@ def main():
     texts(seeds)
     models(seeds)
     data(seeds)
-    snapshots(seeds)
+    seeds.add("snapshot", snapshot(4, 6, 0, ["0,0", "2,0"]))
+    seeds.add("snapshot", snapshot(2, 6, 1, ["0,0", "0,3"]))
+    faults(seeds)
     if args.cleave:
         compiled(seeds, args.cleave)
     print(f"{len(seeds.seen)} inputs")
