@@ -16,20 +16,20 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
-Result<SecretKey> keyOf(std::string_view secret, const std::string &from) {
+Result<RunSecret> keyOf(std::string_view secret, const std::string &from) {
   secret = trimmed(secret);
   if (secret.size() < leastSecret || secret.size() > longestSecret)
     return inputError(
         fmt::format("{} holds a secret of {} characters; {} to {} are taken, such as those of `openssl rand "
                     "-hex 16`",
                     from, secret.size(), leastSecret, longestSecret));
-  SecretKey key;
+  RunSecret key;
   crypto_generichash(reinterpret_cast<unsigned char *>(key.data()), key.size(),
                      reinterpret_cast<const unsigned char *>(secret.data()), secret.size(), nullptr, 0);
   return key;
 }
 
-Result<SecretKey> keyInFile(const std::string &path) {
+Result<RunSecret> keyInFile(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(longestSecret + 64, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -55,7 +55,7 @@ Result<Network> readNetwork(const NetworkOptions &options, const std::function<c
     return inputError("CLEAVE_SECRET and CLEAVE_SECRET_FILE are both set: one of them tells the secret");
   if (!options.secretFile.empty()) path = options.secretFile;
   if (path.empty() && secret.empty()) return network;
-  Result<SecretKey> key = path.empty() ? keyOf(secret, "CLEAVE_SECRET") : keyInFile(path);
+  Result<RunSecret> key = path.empty() ? keyOf(secret, "CLEAVE_SECRET") : keyInFile(path);
   if (!key) return key.status();
   network.secret = *key;
   return network;

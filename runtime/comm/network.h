@@ -20,10 +20,10 @@ struct NetworkOptions {
   double meetingSeconds = 120; // for all processes to come
 };
 
-using SecretKey = std::array<std::byte, 32>;
+using RunSecret = std::array<std::byte, 32>;
 
 struct Network {
-  std::optional<SecretKey> secret = {};
+  std::optional<RunSecret> secret = {};
   std::string interface = {}; // empty: the one that reaches rank 0
   bool isInsecure = false;
   double meetingSeconds = 120;

@@ -1,5 +1,6 @@
 // One socket for every pair of ranks and lane (tcp/meeting.h). A rank that dies closes its sockets, which its peers see
 // at once.
+#include "runtime/comm/tcp/address.h"
 #include "runtime/comm/tcp/meeting.h"
 #include "runtime/comm/tcp/tcp_watch_line.h"
 #include "runtime/comm/transport.h"

@@ -57,7 +57,7 @@ Digest digestOf(const std::string &text) {
   return digest;
 }
 
-Greeting Greeting::asJoiner(const SecretKey &key, const Self &self, int32_t peer, int32_t lane, uint16_t port) {
+Greeting Greeting::asJoiner(const RunSecret &key, const Self &self, int32_t peer, int32_t lane, uint16_t port) {
   Greeting greeting(key, self);
   greeting.isJoiner = true;
   greeting.due = Due::Answer;
@@ -68,7 +68,7 @@ Greeting Greeting::asJoiner(const SecretKey &key, const Self &self, int32_t peer
   return greeting;
 }
 
-Greeting Greeting::asListener(const SecretKey &key, const Self &self) {
+Greeting Greeting::asListener(const RunSecret &key, const Self &self) {
   Greeting greeting(key, self);
   greeting.due = Due::Hello;
   randombytes_buf(greeting.mine.data(), greeting.mine.size());
@@ -128,7 +128,7 @@ Greeting::Mac Greeting::macOf(bool ofJoiner) const {
   over.planOfJoiner = isJoiner ? self.plan : theirPlan, over.planOfListener = isJoiner ? theirPlan : self.plan;
   over.nonceOfJoiner = isJoiner ? mine : other, over.nonceOfListener = isJoiner ? other : mine;
   Mac mac;
-  static_assert(sizeof(Mac) == crypto_auth_hmacsha256_BYTES && sizeof(SecretKey) == crypto_auth_hmacsha256_KEYBYTES);
+  static_assert(sizeof(Mac) == crypto_auth_hmacsha256_BYTES && sizeof(RunSecret) == crypto_auth_hmacsha256_KEYBYTES);
   crypto_auth_hmacsha256(reinterpret_cast<unsigned char *>(mac.data()), reinterpret_cast<const unsigned char *>(&over),
                          sizeof over, reinterpret_cast<const unsigned char *>(key.data()));
   return mac;

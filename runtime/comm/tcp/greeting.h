@@ -37,8 +37,8 @@ public:
   enum class Refusal : uint32_t { None, Secret, Plan, Size, Taken };
 
   // `port`: where the joiner listens, 0 where it does not matter.
-  static Greeting asJoiner(const SecretKey &key, const Self &self, int32_t peer, int32_t lane, uint16_t port);
-  static Greeting asListener(const SecretKey &key, const Self &self);
+  static Greeting asJoiner(const RunSecret &key, const Self &self, int32_t peer, int32_t lane, uint16_t port);
+  static Greeting asListener(const RunSecret &key, const Self &self);
 
   State state() const { return at; }
   Refusal refusal() const { return why; }
@@ -60,7 +60,7 @@ private:
   enum class Due { Hello, Answer, Proof, Verdict, Nothing };
   using Nonce = std::array<std::byte, 32>;
   using Mac = std::array<std::byte, 32>;
-  Greeting(const SecretKey &key, const Self &self) : key(key), self(self) {}
+  Greeting(const RunSecret &key, const Self &self) : key(key), self(self) {}
   void put(const void *data, size_t bytes);
   Mac macOf(bool ofJoiner) const;
   void takeHello();
@@ -70,7 +70,7 @@ private:
   Refusal misfit() const;
   void end(State state, Refusal refusal);
 
-  SecretKey key;
+  RunSecret key;
   Self self;
   bool isJoiner = false, taken = false, proved = false;
   Due due = Due::Nothing;

@@ -41,7 +41,7 @@ class Meeting {
 public:
   Meeting(const Launch &launch, const Network &network, const std::string &plan)
       : launch(launch), network(network), self{launch.rank, launch.size, digestOf(plan)},
-        reception(network.secret.value_or(SecretKey{}), self), noteDue(Clock::now() + firstNote),
+        reception(network.secret.value_or(RunSecret{}), self), noteDue(Clock::now() + firstNote),
         deadline(Clock::now() +
                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(network.meetingSeconds))),
         sockets(Transport::lanes, std::vector<int>(static_cast<size_t>(launch.size), -1)),

@@ -36,7 +36,7 @@ public:
     size_t attempt = 0;
   };
 
-  Reception(const SecretKey &key, const Self &self) : key(key), self(self) {}
+  Reception(const RunSecret &key, const Self &self) : key(key), self(self) {}
   ~Reception();
   Reception(const Reception &) = delete;
 
@@ -74,7 +74,7 @@ private:
   Status refused(Guest &guest);
   void leave(Guest &guest, const std::string &why);
 
-  const SecretKey key;
+  const RunSecret key;
   const Self self;
   int listener = -1;
   std::deque<Guest> guests;

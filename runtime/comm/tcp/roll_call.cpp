@@ -69,7 +69,7 @@ Result<Launch> RollCall::launchOf(const std::vector<int32_t> &ranks, int leader)
 }
 
 Result<Launch> RollCall::lead() {
-  Reception reception(network.secret.value_or(SecretKey{}), self);
+  Reception reception(network.secret.value_or(RunSecret{}), self);
   prepare(reception);
   Result<std::vector<Address>> own = resolve(hosts[static_cast<size_t>(self.rank)], launch.port);
   if (!own) return own.status();
@@ -113,7 +113,7 @@ std::optional<std::vector<int32_t>> RollCall::receive(int socket) const {
 }
 
 Result<std::optional<Launch>> RollCall::joinAt(int leader) {
-  Reception reception(network.secret.value_or(SecretKey{}), self);
+  Reception reception(network.secret.value_or(RunSecret{}), self);
   prepare(reception);
   Result<std::vector<Address>> to = resolve(hosts[static_cast<size_t>(leader)], launch.port);
   if (!to) return std::optional<Launch>();

@@ -12,8 +12,8 @@ using State = Greeting::State;
 using Refusal = Greeting::Refusal;
 using Bytes = std::vector<std::byte>;
 
-SecretKey keyOf(int number) {
-  SecretKey key{};
+RunSecret keyOf(int number) {
+  RunSecret key{};
   key[0] = static_cast<std::byte>(number);
   return key;
 }
