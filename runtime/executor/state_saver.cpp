@@ -96,8 +96,8 @@ Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
 }
 
 Status StateSaver::save(const State &state) {
-  CLEAVE_RETURN_IF_ERROR(writing.valid() ? settle() : meet(options.seconds));
   begunStep = state.step;
+  CLEAVE_RETURN_IF_ERROR(writing.valid() ? settle() : meet(options.seconds));
   SnapshotManifest manifest = manifestOf(source);
   manifest.step = state.step, manifest.sampler = state.sampler, manifest.evalLoss = state.evalLoss;
   if (state.evalLoss && !(best && *best <= *state.evalLoss)) best = state.evalLoss;
