@@ -11,7 +11,7 @@
  * Functions that return int give 0, or the exit status of `cleave` for the same failure: 1 the input is wrong, 2 wrong
  * use, 4 the run failed; cleave_error says why. After status 4 only cleave_close is of use. A training is used by one
  * thread at a time. Under mpirun, srun or torchrun-style variables every process is one rank and calls the same
- * functions.
+ * functions; over TCP with the network's variables, CLEAVE_SECRET above all (docs/network.md).
  */
 #ifndef CLEAVE_RUNTIME_H
 #define CLEAVE_RUNTIME_H

@@ -1,4 +1,4 @@
-"""Compares metrics files: both have the steps 1, 2, ... once each, at least 200 of them, with equal losses.
+"""Compares metrics files: both have the steps 1, 2, ... once each, at least 200 of them, with equal losses; prints how many.
 
     same_losses.py ONE OTHER
 """
@@ -16,3 +16,4 @@ if len(one) < 200 or [step for step, _ in one] != list(range(1, len(one) + 1)):
     sys.exit(f"{sys.argv[1]} has the steps {[step for step, _ in one]}")
 if one != other:
     sys.exit(f"they differ: {[pair for pair in zip(one, other) if pair[0] != pair[1]][:3]}, {len(other)} steps")
+print(f"{len(one)} steps with the same losses")
