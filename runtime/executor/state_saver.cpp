@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 namespace cleave::runtime {
 
@@ -86,11 +85,13 @@ Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
   const std::vector<int64_t> devices = engine.devices();
   Status status;
   for (size_t i = 0; i < devices.size() && status; ++i) status = writer.writeRank(devices[i], boxes[i]);
-  if (isFirst()) {
-    Status committed = writer.commit(
-        {.seconds = options.seconds, .isAborted = [this] { return engine.fabric().abortFlag().raised(); }});
-    if (status) status = committed;
-  }
+  // Others that cannot write leave a mark; one that cannot even do that is given up when nothing grows any more.
+  constexpr double quiet = 60;
+  if (isFirst() && status)
+    status = writer.commit({.seconds = std::min(options.seconds, quiet + writingSeconds()),
+                            .isAborted = [this] { return engine.fabric().abortFlag().raised(); }});
+  else if (isFirst())
+    writer.discard();
   if (!status && options.onWarning) options.onWarning(status.message() + "; earlier snapshots stay as they are");
   return status;
 }
@@ -112,10 +113,7 @@ Status StateSaver::save(const State &state) {
     written.set_value(writeAll(*writer, *own));
     return Status::ok();
   }
-  writing = std::async(std::launch::async, [this, writer, own = std::move(*own)] {
-    ::setpriority(PRIO_PROCESS, 0, 10); // of this thread: the step has the cores
-    return writeAll(*writer, own);
-  });
+  writing = std::async(std::launch::async, [this, writer, own = std::move(*own)] { return writeAll(*writer, own); });
   return Status::ok();
 }
 

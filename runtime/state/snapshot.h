@@ -115,6 +115,7 @@ public:
   Status writeRank(int64_t rank, std::span<const HeldBox> boxes);
   // Error: a rank's file is missing, and why; nothing of this snapshot is left then.
   Status commit(const CommitPatience &patience = {});
+  void discard() const; // what is there of it
 
 private:
   std::string partial() const; // the folder it is written to until it is whole

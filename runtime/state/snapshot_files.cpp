@@ -232,7 +232,7 @@ Status SnapshotWriter::commit(const CommitPatience &patience) {
   if (missing) missing = writeManifest(partial(), manifest);
   if (missing) missing = syncFolder(partial());
   if (!missing) {
-    fs::remove_all(partial(), failure); // its bytes may be those that the disk lacks
+    discard();
     return missing;
   }
   fs::path final = fs::path(folder) / name;
@@ -249,6 +249,12 @@ Status SnapshotWriter::commit(const CommitPatience &patience) {
   CLEAVE_RETURN_IF_ERROR(syncFolder(folder));
   removeOld(final);
   return Status::ok();
+}
+
+// Its bytes may be those that the disk lacks.
+void SnapshotWriter::discard() const {
+  std::error_code failure;
+  fs::remove_all(partial(), failure);
 }
 
 // All but those that are kept; with the best one its link.

@@ -1,5 +1,6 @@
 // Searches whose time is over at once: a plan comes out all the same, with a bound that holds; and a limit that is not
 // reached changes nothing.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/certify/stage_bound.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"

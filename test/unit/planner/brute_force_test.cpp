@@ -1,4 +1,5 @@
 // The solvers against plain enumeration of every assignment, on random problems.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/driver/outer_search.h"
 #include "compiler/planner/search/space/assignment.h"

@@ -1,4 +1,5 @@
 // What the search prices once for many settings, against pricing it anew for each.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/driver/outer_search.h"
 #include "compiler/planner/search/space/cells.h"
 #include "compiler/planner/search/space/setting_trials.h"

@@ -1,4 +1,5 @@
 // Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/explain/decided_model.h"
 #include "compiler/planner/problem/mesh_order.h"

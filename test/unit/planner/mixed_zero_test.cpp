@@ -1,4 +1,5 @@
 // ZeRO stages by group of parameters against every way to give two stages to the parameters of small models.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/certify/stage_bound.h"
 #include "compiler/planner/explain/decided_model.h"
 #include "compiler/planner/infinity.h"

@@ -1,4 +1,5 @@
 // Pipelines of stages with different device counts: priced as equal ones are, and searched against every one of them.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/driver/unequal_stages.h"
 #include "compiler/planner/search/space/cells.h"

@@ -1,4 +1,5 @@
 // Batches that do not divide over the devices: what they cost is what their largest part costs.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/driver/uneven_batch.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
