@@ -1,5 +1,5 @@
 // Clusters: read or refused with a word; what is read writes itself as YAML that is read as the same.
-#include "compiler/planner/cluster.h"
+#include "compiler/cluster/cluster.h"
 #include "test/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

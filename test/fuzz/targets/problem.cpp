@@ -1,6 +1,6 @@
 // Planning problems: read or refused with a word; what is read can be asked everything, and writes itself as a text
 // that is read as the same.
-#include "compiler/planner/problem.h"
+#include "compiler/planner/problem/problem.h"
 #include "test/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
