@@ -1,6 +1,5 @@
 #include "compiler/recipe/yaml_reader.h"
 #include "compiler/names/glob.h"
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
@@ -40,12 +39,11 @@ MapReader::MapReader(Source &source, std::string path, YAML::Node node)
   if (!self.IsMap())
     throw Fault{fmt::format("{}: {} must be a map of keys and values, is {}", source.where(this->path, self),
                             this->path.empty() ? "the recipe" : "'" + this->path + "'", typeName(self))};
-  std::set<std::string> seen;
   for (const auto &entry : self) {
     if (!entry.first.IsScalar())
       throw Fault{fmt::format("{}: a key must be a word", source.where(this->path, entry.first))};
     std::string key = entry.first.Scalar();
-    if (!seen.insert(key).second)
+    if (!entries.emplace(key, entry.second).second)
       throw Fault{fmt::format("{}: the key '{}' is there twice", source.where(dotted(key), entry.first), dotted(key))};
     (*source.lines)[dotted(key)] = source.where(dotted(key), entry.first);
     if (!entry.second.IsNull()) source.given->insert(dotted(key));
@@ -60,11 +58,9 @@ std::vector<std::string> MapReader::keys() const {
 }
 
 YAML::Node MapReader::node(const std::string &key) {
-  if (std::find(known.begin(), known.end(), key) == known.end()) known.push_back(key);
-  if (self.IsMap())
-    for (const auto &entry : self)
-      if (entry.first.Scalar() == key) return entry.second;
-  return YAML::Node(YAML::NodeType::Undefined);
+  if (asked.insert(key).second) known.push_back(key);
+  auto found = entries.find(key);
+  return found == entries.end() ? YAML::Node(YAML::NodeType::Undefined) : found->second;
 }
 
 bool MapReader::has(const std::string &key) {
@@ -160,7 +156,7 @@ void MapReader::finish() {
   if (!self.IsMap()) return;
   for (const auto &entry : self) {
     std::string key = entry.first.Scalar();
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (asked.count(key)) continue;
     std::string nearest = names::nearest(key, known);
     throw Fault{fmt::format("{}: unknown key '{}'; {}", source.where(dotted(key), entry.first), dotted(key),
                             nearest.empty() ? fmt::format("known here: {}", fmt::join(known, ", "))

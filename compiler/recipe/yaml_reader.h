@@ -78,7 +78,9 @@ private:
   Source &source;
   std::string path;
   YAML::Node self;
-  std::vector<std::string> known; // asked for
+  std::map<std::string, YAML::Node> entries;
+  std::vector<std::string> known; // asked for, in that order
+  std::set<std::string> asked;    // the same
 };
 
 } // namespace cleave::recipe
