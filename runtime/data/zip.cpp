@@ -75,6 +75,7 @@ Result<std::vector<ZipEntry>> readZip(std::string_view archive, const std::strin
     }
   }
   std::vector<ZipEntry> entries;
+  uint64_t room = archive.size(); // that entries before have not taken
   for (uint64_t i = 0; i < count && !reader.outside; ++i) {
     if (reader.at<uint32_t>(at) != centralSignature) return inputError(path + ": the archive's directory is damaged");
     uint16_t flags = reader.at<uint16_t>(at + 8), method = reader.at<uint16_t>(at + 10);
@@ -100,6 +101,10 @@ Result<std::vector<ZipEntry>> readZip(std::string_view archive, const std::strin
     uint64_t data = local + 30 + reader.at<uint16_t>(local + 26) + reader.at<uint16_t>(local + 28);
     entry.stored = reader.range(data, compressed);
     if (reader.outside) break;
+    // Or a small archive could unpack the same bytes thousands of times.
+    if (compressed > room)
+      return inputError(fmt::format("{}: entry '{}' is damaged: entries share their bytes", path, entry.name));
+    room -= compressed;
     if (flags & 1) return inputError(fmt::format("{}: entry '{}' is encrypted", path, entry.name));
     if (method == 8) {
       if (size > (uint64_t(1) << 40) || size / 1100 > compressed + 1) // deflate packs at most 1032 to 1

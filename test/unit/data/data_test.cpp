@@ -161,6 +161,14 @@ TEST_F(DataTest, ArrayFaultsNameWhatIsWrong) {
   write("big.npz", zip("x.npy", npy(">f4", "(2, 3)", bytesOf(std::vector<float>(6))), false));
   EXPECT_THAT(fault("{kind: arrays, path: " + folder.string() + "/big.npz}", {{"x", plan::F32, {3}}}),
               HasSubstr("numpy type"));
+  // A second entry of the directory with the bytes of the first: thousands of them would unpack into terabytes.
+  std::string shared = zip("x.npy", npy("<f4", "(64, 3)", bytesOf(std::vector<float>(192))), false);
+  const size_t directory = shared.rfind("PK\x01\x02"), end = shared.rfind("PK\x05\x06");
+  shared.insert(end, shared.substr(directory, end - directory));
+  shared[shared.size() - 12] = 2; // entries
+  write("shared.npz", shared);
+  EXPECT_THAT(fault("{kind: arrays, path: " + folder.string() + "/shared.npz}", {{"x", plan::F32, {3}}}),
+              HasSubstr("entries share their bytes"));
 }
 
 TEST_F(DataTest, CharsAreMinGptsCharDataset) {
