@@ -133,7 +133,8 @@ Status SafetensorsFile::parse(const std::string &path) {
   std::memcpy(&length, bytes.data(), 8);
   if (length > bytes.size() - 8) return inputError(path + ": is not a safetensors file, or is cut off");
   const char *text = bytes.data() + 8;
-  Json header = Json::parse(text, text + length, nullptr, false);
+  // Not the ordered kind, whose time grows with the square of the keys.
+  const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
   if (!header.is_object()) return inputError(path + ": its header is damaged");
   uint64_t room = bytes.size() - 8 - length;
   try {

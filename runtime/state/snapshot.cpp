@@ -133,7 +133,7 @@ Status Snapshot::read(const std::string &name, plan::DType dtype, std::span<cons
   int64_t unit = byteSize(dtype), wanted = elementCount(box.size), copied = 0;
   bool inside = box.begin.size() == shape.size() && box.size.size() == shape.size();
   for (size_t i = 0; inside && i < shape.size(); ++i)
-    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] + box.size[i] <= shape[i];
+    inside = box.begin[i] >= 0 && box.size[i] >= 0 && box.begin[i] <= shape[i] - box.size[i];
   if (!inside || wanted < 0 || static_cast<int64_t>(out.size()) != wanted * unit)
     return fail("was asked for a part that it does not have");
   if (auto found = boxes.find(name); found != boxes.end())
@@ -163,7 +163,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::load(const std::string &path, Snapsh
                   tensor->second.dtype == view.dtype && tensor->second.shape.size() == view.shape.size() &&
                   parseBegin(begin->second, view.shape.size(), stored.box.begin);
       for (size_t i = 0; fits && i < view.shape.size(); ++i)
-        fits = stored.box.begin[i] >= 0 && stored.box.begin[i] + view.shape[i] <= tensor->second.shape[i];
+        fits = stored.box.begin[i] >= 0 && stored.box.begin[i] <= tensor->second.shape[i] - view.shape[i];
       if (!fits) return inputError(fmt::format("{}: tensor '{}' does not fit the manifest", file, name));
       snapshot->boxes[name].push_back(std::move(stored));
     }

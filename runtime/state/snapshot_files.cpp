@@ -111,7 +111,7 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
   const fs::path path = folder;
   std::ifstream file(path / "manifest.json", std::ios::binary);
   if (!file) return inputError(path.string() + ": is not a snapshot (it has no manifest.json)");
-  Json json = Json::parse(file, nullptr, false);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object()) return inputError(path.string() + ": its manifest.json is damaged");
   SnapshotManifest manifest;
   try {
@@ -134,7 +134,7 @@ Result<SnapshotManifest> readManifest(const std::string &folder, bool checkFiles
       tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
       tensor.originalShape = entry.at("original_shape").get<std::vector<int64_t>>();
       tensor.aliases = entry.at("aliases").get<std::vector<std::string>>();
-      for (const Json &piece : entry.value("pieces", Json::array()))
+      for (const auto &piece : entry.value("pieces", nlohmann::json::array()))
         tensor.pieces.push_back(
             {piece.at("name").get<std::string>(), piece.at("original_shape").get<std::vector<int64_t>>()});
       if (!plan::Parameter::Role_Parse(entry.at("role").get<std::string>(), &tensor.role) ||
