@@ -87,12 +87,12 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
       return inputError("query, key, value and output differ in their elements");
   if (c.pass() != plan::Attention::BACKWARD) return form;
   if (!c.has_stats()) return inputError("a backward pass without stats");
-  for (const plan::Buffer *buffer : {&c.output_gradient(), &c.query_gradient(), &c.key_gradient(), &c.value_gradient()})
-    if (buffer->dtype() != c.query().dtype()) return inputError("gradients differ in their elements from the query");
   CLEAVE_RETURN_IF_ERROR(expect("output_gradient", c.output_gradient(), {b, h, s, e}));
   CLEAVE_RETURN_IF_ERROR(expect("query_gradient", c.query_gradient(), {b, h, s, d}));
   CLEAVE_RETURN_IF_ERROR(expect("key_gradient", c.key_gradient(), {b, g, t, d}));
   CLEAVE_RETURN_IF_ERROR(expect("value_gradient", c.value_gradient(), {b, g, t, e}));
+  for (const plan::Buffer *buffer : {&c.output_gradient(), &c.query_gradient(), &c.key_gradient(), &c.value_gradient()})
+    if (buffer->dtype() != c.query().dtype()) return inputError("gradients differ in their elements from the query");
   return form;
 }
 
