@@ -21,6 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test/cli/Inputs"))
 from free_port import free_port  # noqa: E402
+from kept_state import full_disks, going_on, kills  # noqa: E402
 from strangers import run_among  # noqa: E402
 
 MLP = ROOT / "test/golden/data/mlp/model.onnx"
@@ -172,7 +173,8 @@ def stopped_ranks(bench):
     yield from rows_of_signal(bench, f"stopped ranks, --step-timeout {TIMEOUT}", signal.SIGSTOP, 20)
 
 
-PARTS = {"strangers": strangers, "lost-ranks": lost_ranks, "stopped-ranks": stopped_ranks}
+PARTS = {"strangers": strangers, "lost-ranks": lost_ranks, "stopped-ranks": stopped_ranks, "going-on": going_on,
+         "kills": kills, "full-disks": full_disks}
 
 
 def table(rows):

@@ -52,7 +52,7 @@ texts = "".join(text.read_text() for text in said)
 print("\n".join(line for line in texts.splitlines() if "left and go on" in line))
 step = int(re.search(r"resumed from step (\d+)", texts).group(1))
 print("went on in memory" if re.search(r"resumed from step \d+ in /dev/shm", texts) else "went on otherwise",
-      "within 10 s" if took < 10 else f"after {took:.1f} s")
+      "within 10 s," if took < 10 else "late,", f"after {took:.1f} s")
 with open(metrics) as entries:
     steps = [json.loads(entry)["step"] for entry in entries]
 print("steps lost:", "at most one" if steps == list(range(1, len(steps) + 1)) else steps)
