@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fmt/core.h>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <unistd.h>
 
@@ -30,23 +31,36 @@ struct RunOptions {
 class Progress {
 public:
   void operator()(const runtime::StepMetrics &metrics) {
+    std::lock_guard guard(lock);
     line = fmt::format("step {}  loss {:.4f}", metrics.step, metrics.loss);
     if (metrics.gradNorm) line += fmt::format("  grad norm {:.3g}", *metrics.gradNorm);
     line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
                         metrics.samplesPerSecond);
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
     if (terminal) fmt::print(stderr, "\r\033[K{}", line);
-    if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) finish();
+    if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) end();
     first = false;
   }
   // The line so far stays.
   void finish() {
+    std::lock_guard guard(lock);
+    end();
+  }
+  // A line of its own; from any thread.
+  void note(const std::string &text) {
+    std::lock_guard guard(lock);
+    end();
+    fmt::print(stderr, "{}\n", text);
+  }
+
+private:
+  void end() {
     if (line.empty()) return;
     fmt::print(stderr, "{}\n", terminal ? "" : line);
     line.clear();
   }
 
-private:
+  std::mutex lock;
   bool terminal = isatty(STDERR_FILENO) != 0, first = true;
   std::string line; // not ended yet
 };
@@ -75,8 +89,8 @@ int train(RunOptions &options) {
   if (!options.data.empty()) options.train.data = options.data;
   Progress progress;
   if (!options.quiet) options.train.onStep = [&](const runtime::StepMetrics &metrics) { progress(metrics); };
-  if (!options.quiet) options.train.onNote = [](const std::string &text) { print(stderr, text + "\n"); };
-  options.train.onWarning = [](const std::string &text) { print(stderr, "cleave: warning: " + text + "\n"); };
+  if (!options.quiet) options.train.onNote = [&](const std::string &text) { progress.note(text); };
+  options.train.onWarning = [&](const std::string &text) { progress.note("cleave: warning: " + text); };
   noteStopSignals();
   options.train.stopAsked = stopSignal;
   std::signal(SIGPIPE, SIG_IGN); // who reads the metrics may go
