@@ -4,15 +4,13 @@
 """
 import struct
 import sys
-import zlib
 
-source, target, old, new = sys.argv[1], sys.argv[2], sys.argv[3].encode(), sys.argv[4].encode()
+from plan_file import HEADER, seal
+
+old, new = sys.argv[3].encode(), sys.argv[4].encode()
 assert len(old) == len(new), "another length would not be a message"
-whole = open(source, "rb").read()
-header, payload = bytearray(whole[:40]), whole[40:]
-assert old in payload, f"no {old} in the plan"
-payload = payload.replace(old, new)
-length = struct.unpack_from("<Q", header, 24)[0]
-struct.pack_into("<I", header, 32, zlib.crc32(payload[:length]))
-struct.pack_into("<I", header, 12, zlib.crc32(bytes(header[:12]), zlib.crc32(bytes(header[16:]))))
-open(target, "wb").write(bytes(header) + payload)
+whole = open(sys.argv[1], "rb").read()
+end = HEADER + struct.unpack_from("<Q", whole, 24)[0]  # a signature may follow
+assert old in whole[HEADER:end], f"no {old} in the plan"
+changed = bytearray(whole[:HEADER] + whole[HEADER:end].replace(old, new))
+open(sys.argv[2], "wb").write(bytes(seal(changed)) + whole[end:])
