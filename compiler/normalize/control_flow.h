@@ -11,6 +11,9 @@ inline bool isControlFlow(llvm::StringRef domain, llvm::StringRef op) {
   return domain.empty() && (op == "If" || op == "Loop");
 }
 
+// A Loop, some of whose iterations stand in front of it.
+bool isBeingWrittenOut(onnx::NodeOp node);
+
 // Puts the nodes that an If or a Loop runs next in front of it. An If, and a Loop that has come to its end, is replaced
 // by its results; any other Loop stays, with what its next iteration reads. Fails where that depends on data.
 void expandControlFlow(Node &n);

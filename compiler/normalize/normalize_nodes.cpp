@@ -78,7 +78,8 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
   bool rewrite(onnx::NodeOp node, FunctionState &state) {
     OpBuilder builder(node);
     Rule rule = Rules::all().find(node.getDomain(), node.getOpType());
-    for (Value operand : node.getInputs()) {
+    const bool isChecked = isBeingWrittenOut(node); // a Loop comes again after each of its iterations
+    for (Value operand : isChecked ? ValueRange() : ValueRange(node.getInputs())) {
       auto type = dyn_cast<RankedTensorType>(operand.getType());
       if (operand.getDefiningOp<onnx::NoneOp>()) continue;
       if (type && type.hasStaticShape() && elementsWithin(type.getShape())) continue;
@@ -89,7 +90,9 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
     CoreBuilder b(builder, node.getLoc());
     b.budget = &state.constants;
     Node view(node, b, state);
-    if (auto fault = faultOf(node, [&](Value value) { return state.sequences.contains(value); })) view.fail(*fault);
+    if (auto fault =
+            isChecked ? std::nullopt : faultOf(node, [&](Value value) { return state.sequences.contains(value); }))
+      view.fail(*fault);
     if (!rule && isControlFlow(node.getDomain(), node.getOpType())) {
       expandControlFlow(view);
       return false;

@@ -78,3 +78,21 @@ func.func @model(%x: tensor<2xf32>) -> tensor<*xf32> {
   }
   return %r : tensor<*xf32>
 }
+
+// -----
+// What many iterations give is stacked in their order, a block of them at a time.
+// CHECK-LABEL: func.func @model
+// CHECK: onnx.Constant dense<[0, 510, 512, 1022, 1024, 1198]>
+// CHECK: return
+func.func @model() -> tensor<*xi64> {
+  %trips = onnx.Constant dense<600> : tensor<i64>
+  %yes = onnx.Constant dense<true> : tensor<i1>
+  %at = onnx.Constant dense<[0, 255, 256, 511, 512, 599]> : tensor<6xi64>
+  %all = onnx.node "Loop"(%trips, %yes) attributes {domain = "", version = 20 : i64, node_name = "loop", onnx_attributes = {body = 0 : i64}} : (tensor<i64>, tensor<i1>) -> tensor<*xi64> {
+  ^bb0(%i: tensor<i64>, %c: tensor<i1>):
+    onnx.node "yield"(%c, %i) attributes {domain = "cleave", version = 1 : i64, node_name = "", onnx_attributes = {}} : (tensor<i1>, tensor<i64>) -> ()
+  }
+  %shifted = onnx.node "Add"(%all, %all) attributes {domain = "", version = 14 : i64, node_name = "twice", onnx_attributes = {}} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %r = onnx.node "Gather"(%shifted, %at) attributes {domain = "", version = 13 : i64, node_name = "some", onnx_attributes = {}} : (tensor<*xi64>, tensor<6xi64>) -> tensor<*xi64>
+  return %r : tensor<*xi64>
+}
