@@ -50,7 +50,7 @@ public:
   void note(const std::string &text) {
     std::lock_guard guard(lock);
     end();
-    fmt::print(stderr, "{}\n", text);
+    print(stderr, text + "\n");
   }
 
 private:
