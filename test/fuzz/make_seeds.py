@@ -180,6 +180,17 @@ def snapshot(rows, columns, axis, begins):
     return joined([json.dumps(manifest, indent=1).encode(), *files])
 
 
+def greetings(seeds):
+    """Bytes that begin as a greeting does (greeting.h), and changes of those on their way."""
+    magic, version = 0x434C5643, 2
+    hello = struct.pack("<IIiiiiI", magic, version, 3, 0, 2, 4, 4242) + bytes(64)
+    proof = struct.pack("<I", magic) + bytes(32)
+    seeds.add("greeting", b"\0" + hello + proof)
+    seeds.add("greeting", b"\1" + struct.pack("<IIii", magic, version, 0, 4) + bytes(64) + struct.pack("<II", magic, 0) + bytes(32))
+    seeds.add("greeting", b"\2")
+    seeds.add("greeting", b"\2" + bytes([0, 8, 1, 1, 100, 255]))
+
+
 def faults(seeds):
     """Inputs that found something, by what it was."""
     seeds.add("recipe", b"dims: {batch: }\nloss: {kind: mse}\n", "dimension_without_size")
@@ -206,6 +217,7 @@ def main():
     data(seeds)
     seeds.add("snapshot", snapshot(4, 6, 0, ["0,0", "2,0"]))
     seeds.add("snapshot", snapshot(2, 6, 1, ["0,0", "0,3"]))
+    greetings(seeds)
     faults(seeds)
     if args.cleave:
         compiled(seeds, args.cleave)
