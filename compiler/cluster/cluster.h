@@ -10,6 +10,7 @@
 //
 // or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
 #pragma once
+#include "compiler/sharding/operation_kind.h"
 #include "runtime/status.h"
 #include <array>
 #include <cstdint>
@@ -19,19 +20,9 @@
 
 namespace cleave::planner {
 
-// What a memory-bound operation does with each element, apart from moving it.
-enum class ElementWork : uint8_t {
-  None,       // moves only
-  Arithmetic, // adds, multiplies, compares, selects, ...
-  Division,   // also roots
-  Function,   // exponentials, logarithms, error functions, ...
-  Reduction,  // sums and extrema
-  Random,     // draws
-  Window      // elements of the windows of pooling
-};
-inline constexpr size_t elementWorks = 7;
-inline constexpr const char *elementWorkNames[elementWorks] = {"none",      "arithmetic", "division", "function",
-                                                               "reduction", "random",     "window"};
+using dist::ElementWork;
+using dist::elementWorkNames;
+using dist::elementWorks;
 
 // Bytes that are touched again after so many others move so fast.
 struct CacheLevel {

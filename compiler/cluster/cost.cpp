@@ -298,24 +298,6 @@ Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &sh
   return blocked;
 }
 
-ElementWork elementWorkOf(const std::string &op) {
-  static const std::map<std::string, ElementWork> known = {
-      {"Div", ElementWork::Division},         {"Sqrt", ElementWork::Division},
-      {"Rsqrt", ElementWork::Division},       {"Reciprocal", ElementWork::Division},
-      {"Mod", ElementWork::Division},         {"Exp", ElementWork::Function},
-      {"Log", ElementWork::Function},         {"Log1p", ElementWork::Function},
-      {"Tanh", ElementWork::Function},        {"Sigmoid", ElementWork::Function},
-      {"Erf", ElementWork::Function},         {"Sin", ElementWork::Function},
-      {"Cos", ElementWork::Function},         {"Pow", ElementWork::Function},
-      {"ReduceSum", ElementWork::Reduction},  {"ReduceMax", ElementWork::Reduction},
-      {"ReduceMin", ElementWork::Reduction},  {"CumSum", ElementWork::Reduction},
-      {"RandomUniform", ElementWork::Random}, {"MaxPool", ElementWork::Window},
-      {"AveragePool", ElementWork::Window},
-  };
-  auto found = known.find(op);
-  return found == known.end() ? ElementWork::Arithmetic : found->second;
-}
-
 double edgeFactor(const Product &product, double lost) {
   return (1 + lost / product.m) * (1 + lost / product.n) * (1 + lost / product.k);
 }

@@ -131,9 +131,6 @@ struct Blocked {
 };
 Blocked blockedBy(double block, ConvolutionPass pass, const ConvolutionShape &shape);
 
-// What an operation of this name does with an element of its result (of a reduction: of its operand).
-ElementWork elementWorkOf(const std::string &op);
-
 // By how much a product takes longer for the `lost` elements of each edge.
 double edgeFactor(const Product &product, double lost);
 

@@ -81,11 +81,6 @@ bool isWidening(Operation *op) {
   return cast && bytesOf(cast.getX().getType()) < bytesOf(cast.getY().getType());
 }
 
-bool isHeavy(Operation *op) {
-  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::ScaledAttentionOp,
-             onnx::ScaledAttentionGradOp>(op);
-}
-
 } // namespace
 
 FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options) {
@@ -140,8 +135,11 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
     node.name = nameOf[&op];
     node.op = op.getName().stripDialect().str();
     node.rule = rules.getFactorRule();
-    if (auto cost = dyn_cast<onnx::CostOpInterface>(op)) node.flops = cost.getFlops();
-    node.cheap = !isHeavy(&op);
+    if (auto cost = dyn_cast<onnx::CostOpInterface>(op)) {
+      node.flops = cost.getFlops();
+      node.kind = cost.getKind();
+    }
+    node.cheap = !node.kind.isHeavy();
     node.stopsGradient = isa<onnx::StopGradientOp>(op) || !isa<onnx::GradientOpInterface>(op);
     int gradients = 0;
     for (Value operand : op.getOperands()) {
@@ -152,7 +150,7 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
       gradients += needsGradient.contains(operand);
     }
     if (node.stopsGradient) gradients = 0;
-    node.backwardFlops = isHeavy(&op) ? gradients * node.flops : (gradients ? node.flops : 0);
+    node.backwardFlops = node.kind.isHeavy() ? gradients * node.flops : (gradients ? node.flops : 0);
     for (Value result : op.getResults()) {
       int id = state.addTensor(node.name, TensorKind::Activation, result.getType());
       planner::Tensor &kept = problem.tensors[isWidening(&op) ? node.operands[0] : id];

@@ -11,9 +11,8 @@ FloatingValues::FloatingValues(func::FuncOp function) {
 }
 
 bool FloatingValues::isHeavy(Operation *op) {
-  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::MaxPoolOp,
-             onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp, onnx::AttentionOp,
-             onnx::AttentionGradOp, onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op);
+  return onnx::isHeavy(op) || isa<onnx::MaxPoolOp, onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp,
+                                  onnx::AttentionOp, onnx::AttentionGradOp>(op);
 }
 
 std::optional<FloatingValues::Kind> FloatingValues::kindOf(Operation *op) const {

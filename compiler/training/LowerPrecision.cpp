@@ -37,11 +37,6 @@ bool isUpdate(Operation *op) {
   return phase && phase == phaseText(Phase::Update);
 }
 
-bool isProduct(Operation *op) {
-  return isa<onnx::ContractOp, onnx::ConvOp, onnx::ConvGradInputOp, onnx::ConvGradWeightOp, onnx::ScaledAttentionOp,
-             onnx::ScaledAttentionGradOp>(op);
-}
-
 // Gives elements of its operands, and zeros: rounding before it is rounding after it.
 bool isMovement(Operation *op) {
   if (auto pad = dyn_cast<onnx::PadOp>(op)) return pad.getValue().isZero();
@@ -65,7 +60,7 @@ public:
   void run() {
     SmallVector<Operation *> products;
     for (Operation &op : function.front())
-      if (isProduct(&op) && !isUpdate(&op) && isFull(op.getResult(0)) && llvm::all_of(op.getOperands(), isFull))
+      if (onnx::isHeavy(&op) && !isUpdate(&op) && isFull(op.getResult(0)) && llvm::all_of(op.getOperands(), isFull))
         products.push_back(&op);
     for (Operation *op : products)
       if (isa<onnx::ScaledAttentionOp, onnx::ScaledAttentionGradOp>(op))

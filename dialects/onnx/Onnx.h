@@ -1,6 +1,7 @@
 // The onnx dialect: onnx.node, persistent tensors, and the core ops with their facets. See OnnxCoreOps.td.
 #pragma once
 #include "compiler/sharding/factor_rule.h"
+#include "compiler/sharding/operation_kind.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -27,3 +28,8 @@ template <typename ConcreteOp> class PerElement : public mlir::OpTrait::TraitBas
 #include "dialects/onnx/OnnxInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/onnx/OnnxOps.h.inc"
+
+namespace cleave::onnx {
+// Is it bound by arithmetic: a product, a convolution, an attention in one?
+bool isHeavy(mlir::Operation *op);
+} // namespace cleave::onnx

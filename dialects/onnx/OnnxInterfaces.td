@@ -26,8 +26,12 @@ def GradientOpInterface : OpInterface<"GradientOpInterface"> {
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::cleave::onnx";
-  let description = "Arithmetic of one execution at the op's shapes.";
-  let methods = [InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "double", "getFlops", (ins)>];
+  let description = "What kind of operation it is, and the arithmetic of one execution at the op's shapes.";
+  let methods = [
+    InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "double", "getFlops", (ins)>,
+    InterfaceMethod<"What it is beyond its factor rule: see compiler/sharding/operation_kind.h.",
+                    "::cleave::dist::OperationKind", "getKind", (ins)>
+  ];
 }
 
 def LoweringOpInterface : OpInterface<"LoweringOpInterface"> {

@@ -244,7 +244,7 @@ private:
   const std::string &servedBy(int node) const {
     const int cluster = decided.facts->fused[size_t(node)].cluster;
     auto isOther = [&](int other) { return other >= 0 && decided.facts->fused[size_t(other)].cluster == cluster; };
-    auto isCast = [&](int other) { return problem.nodes[size_t(other)].op == "Cast"; };
+    auto isCast = [&](int other) { return problem.nodes[size_t(other)].kind.form == dist::Form::Cast; };
     int before = node, after = node;
     while (cluster >= 0 && isCast(before)) {
       const int producer = decided.facts->producers[size_t(problem.nodes[size_t(before)].operands[0])];

@@ -8,12 +8,9 @@
 namespace cleave::planner {
 namespace {
 
-// Results that a kernel computes from indices or reads again from their source: nothing is stored.
-bool isView(const Node &node) {
-  return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
-}
+using dist::Form;
 
-bool isPool(const Node &node) { return node.op == "MaxPool" || node.op == "AveragePool"; }
+bool isPool(const Node &node) { return node.kind.form == Form::Pool; }
 
 // Per node: copies what stands in memory to where it is to stand, or pools it, which is the library's. Two halves that
 // elementwise operations read are not copied but selected from where they are read (codegen/kernels/select_halves.cpp).
@@ -23,15 +20,16 @@ std::vector<bool> findCopies(const Problem &problem) {
   for (size_t i = problem.nodes.size(); i-- > 0;) { // readers stand behind what they read
     const Node &node = problem.nodes[i];
     auto isLeft = [&](int result) { return inMemory[size_t(result)] || !isRead[size_t(result)]; };
-    const bool isLook = node.op == "Transpose" || node.op == "Slice" || node.op == "Broadcast";
+    const Form form = node.kind.form;
+    const bool isLook = form == Form::Transpose || form == Form::Slice || form == Form::Broadcast;
     const bool readsMemory =
-        !node.cheap || node.reduces() || node.op == "Reshape" || isPool(node) || (isLook && isLeft(node.results[0]));
+        !node.cheap || node.reduces() || form == Form::Reshape || isPool(node) || (isLook && isLeft(node.results[0]));
     for (int tensor : node.operands) {
       isRead[size_t(tensor)] = true;
       if (readsMemory) inMemory[size_t(tensor)] = true;
     }
     if (isPool(node)) copies[i] = true;
-    if (node.op != "Concat") continue;
+    if (form != Form::Concat) continue;
     auto dims = [&](size_t operand) { return problem.tensors[size_t(node.operands[operand])].dims; };
     copies[i] = node.operands.size() != 2 || dims(0) != dims(1) || isLeft(node.results[0]);
   }
@@ -39,7 +37,7 @@ std::vector<bool> findCopies(const Problem &problem) {
 }
 
 // Operations that read of an operand only what they give.
-bool readsPart(const Node &node) { return node.op == "Slice" || node.op == "Gather"; }
+bool readsPart(const Node &node) { return node.kind.form == Form::Slice || node.kind.form == Form::Gather; }
 
 class Clusters {
 public:
@@ -85,7 +83,8 @@ public:
   bool isFused(int node) const { return !breaks[size_t(root(node))]; }
   // The tensor that stands in memory for one that views make, and -1 for values computed from indices.
   int stored(int tensor) const {
-    for (int p = producers[size_t(tensor)]; p >= 0 && isView(problem.nodes[size_t(p)]); p = producers[size_t(tensor)]) {
+    for (int p = producers[size_t(tensor)]; p >= 0 && problem.nodes[size_t(p)].kind.isView();
+         p = producers[size_t(tensor)]) {
       if (problem.nodes[size_t(p)].operands.empty()) return -1;
       tensor = problem.nodes[size_t(p)].operands[0];
     }
@@ -126,7 +125,7 @@ void addColumnSums(const Problem &problem, const Clusters &clusters, std::vector
   std::map<std::pair<int, Side>, std::vector<size_t>> readers; // of trained parameters
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
-    if (!node.cheap || isView(node) || !sumsRows.contains(clusters.root(int(i)))) continue;
+    if (!node.cheap || node.kind.isView() || !sumsRows.contains(clusters.root(int(i)))) continue;
     auto isTrained = [&](int tensor) {
       const int source = clusters.stored(tensor);
       return source >= 0 && problem.tensors[size_t(source)].kind == TensorKind::Parameter &&
@@ -151,7 +150,7 @@ public:
         int source = clusters.stored(tensor);
         if (source < 0) continue;
         bool isRead =
-            !node.cheap || (!isView(node) && !(clusters.isFused(int(i)) && clusters.isInside(int(i), source)));
+            !node.cheap || (!node.kind.isView() && !(clusters.isFused(int(i)) && clusters.isInside(int(i), source)));
         if (isRead) isWritten[size_t(source)] = true;
       }
     }
@@ -163,7 +162,7 @@ public:
     keepConstants();
     // Of a wider copy what it is a copy of is marked as saved.
     for (const Node &node : problem.nodes)
-      if (node.op == "Cast" && isSavedNarrower(node) && !kept[size_t(node.results[0])])
+      if (node.kind.form == Form::Cast && isSavedNarrower(node) && !kept[size_t(node.results[0])])
         madeAgain[size_t(node.results[0])] = true;
     return {std::move(kept), std::move(madeAgain)};
   }
@@ -255,7 +254,7 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
       int source = clusters.stored(tensor);
       if (source < 0) continue;
       bool inside = node.cheap && clusters.isFused(int(i)) && clusters.isInside(int(i), source);
-      if (!inside && (!node.cheap || !isView(node)))
+      if (!inside && (!node.cheap || !node.kind.isView()))
         leaves[size_t(source)].insert(node.cheap ? clusters.root(int(i)) : -1);
     }
   }
@@ -269,7 +268,7 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
     if (!node.cheap) continue;
     mine.isFused = clusters.isFused(int(i));
     mine.cluster = clusters.root(int(i));
-    if (isView(node)) continue;
+    if (node.kind.isView()) continue;
     double made = 0;
     for (int tensor : node.results) made += bytes(tensor);
     for (size_t o = 0; o < node.operands.size(); ++o) {
@@ -294,7 +293,7 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
   }
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
-    if (!node.cheap || isView(node) || own[i] <= 0) continue;
+    if (!node.cheap || node.kind.isView() || own[i] <= 0) continue;
     work[i].kernels = clusters.copies[i] ? double(node.operands.size())
                       : work[i].isFused  ? own[i] / traffic[clusters.root(int(i))]
                                          : 1;

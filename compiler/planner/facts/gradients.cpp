@@ -5,6 +5,9 @@
 #include <set>
 
 namespace cleave::planner {
+
+using dist::Form;
+
 namespace {
 
 // Tensors whose gradients are one and the same.
@@ -16,7 +19,8 @@ public:
     for (const Node &node : problem.nodes)
       for (int tensor : node.operands) ++readers[size_t(tensor)];
     for (const Node &node : problem.nodes) {
-      if (node.results.size() != 1 || (node.op != "Add" && node.op != "Sum" && node.op != "Reshape")) continue;
+      const Form form = node.kind.form;
+      if (node.results.size() != 1 || (form != Form::Accumulation && form != Form::Reshape)) continue;
       const Tensor &result = problem.tensors[size_t(node.results[0])];
       for (int tensor : node.operands) {
         const Tensor &operand = problem.tensors[size_t(tensor)];
@@ -46,7 +50,7 @@ void addTerms(const Problem &problem, const std::vector<int> &kernels, const std
   for (int reader : readers) {
     const Node &node = problem.nodes[size_t(reader)];
     auto [term, isNew] = ofKernel.try_emplace(kernels[size_t(reader)]);
-    const bool isAsResult = node.op == "Concat" || (node.op == "Slice" && isNew);
+    const bool isAsResult = node.kind.form == Form::Concat || (node.kind.form == Form::Slice && isNew);
     term->second = {reader, isAsResult ? node.results[0] : -1};
   }
   for (const auto &[kernel, term] : ofKernel) gradient.terms.push_back(term);
@@ -88,7 +92,7 @@ WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool
     for (int tensor : problem.nodes[i].operands) {
       WaitingGradients::One &gradient = gradients[size_t(same.of(tensor))];
       waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last &&
-                      problem.nodes[i].op != "Slice");
+                      problem.nodes[i].kind.form != Form::Slice);
       if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != int(i)))
         gradient.readers.push_back(int(i));
     }

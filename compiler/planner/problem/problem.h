@@ -1,7 +1,7 @@
 // What the planner decides about: the forward operations of one step, their tensors and parameters. Text in, text out:
 // a problem can be saved, solved, checked and diffed without the model or the compiler.
 //
-//   cleave-problem 1
+//   cleave-problem 2
 //   batch 32 samples 32 precision fp32
 //   tensor 0 input f32... see problem_text.cpp
 //
@@ -10,6 +10,7 @@
 // does not have). `check()` before solving, `verify(problem, decision)` (decision.h) after.
 #pragma once
 #include "compiler/sharding/factor_rule.h"
+#include "compiler/sharding/operation_kind.h"
 #include "runtime/status.h"
 #include <cstdint>
 #include <string>
@@ -58,7 +59,8 @@ struct Tensor {
 
 struct Node {
   std::string name;
-  std::string op;
+  std::string op; // its name, for people
+  dist::OperationKind kind;
   dist::FactorRule rule;
   std::vector<int> operands, results; // indices into Problem::tensors
   double flops = 0;                   // forward, global, at `samples`

@@ -1,6 +1,6 @@
 // The text form of a problem, a line a thing; entries of a tensor's dimensions are factors joined by '.', '-' for none:
 //
-//   cleave-problem 1
+//   cleave-problem 2
 //   name "mlp"
 //   batch 32 samples 32 precision fp32
 //   meets_at_update             Problem::meetsAtUpdate, and so with writes_attention
@@ -8,7 +8,8 @@
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
 //     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
 //   tensor 2 activation "y" 4 [32,128] saved
-//   node "matmul" "Contract" flops 524288 backward 1048576
+//   node "matmul" "Contract" form product flops 524288 backward 1048576
+//     and "work KIND" of each element: OperationKind
 //     factors 32 64:sum 128
 //     linear one 11
 //     reads 0 0 1
@@ -86,6 +87,7 @@ Status readNode(TextReader &reader, std::vector<Node> &nodes) {
   Node node;
   CLEAVE_RETURN_IF_ERROR(reader.quoted(node.name));
   CLEAVE_RETURN_IF_ERROR(reader.quoted(node.op));
+  int64_t index = 0;
   while (reader.more()) {
     std::string word;
     CLEAVE_RETURN_IF_ERROR(reader.word(word));
@@ -97,7 +99,13 @@ Status readNode(TextReader &reader, std::vector<Node> &nodes) {
       node.cheap = true;
     else if (word == "stops-gradient")
       node.stopsGradient = true;
-    else
+    else if (word == "form") {
+      CLEAVE_RETURN_IF_ERROR(reader.choice(dist::formNames, index));
+      node.kind.form = dist::Form(index);
+    } else if (word == "work") {
+      CLEAVE_RETURN_IF_ERROR(reader.choice(dist::elementWorkNames, index));
+      node.kind.work = dist::ElementWork(index);
+    } else
       return reader.error(fmt::format("unknown word '{}' of a node", word));
   }
   nodes.push_back(std::move(node));
@@ -165,7 +173,7 @@ Status readLinear(TextReader &reader, dist::FactorRule &rule) {
 } // namespace
 
 std::string Problem::text() const {
-  std::string out = fmt::format("cleave-problem 1\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
+  std::string out = fmt::format("cleave-problem 2\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
                                 samples, precision);
   if (meetsAtUpdate) out += "meets_at_update\n";
   if (writesAttention) out += "writes_attention\n";
@@ -187,8 +195,13 @@ std::string Problem::text() const {
     out += "\n";
   }
   for (const Node &node : nodes) {
-    out += fmt::format("node {} {} flops {} backward {}{}{}\n  factors", quote(node.name), quote(node.op), node.flops,
-                       node.backwardFlops, node.cheap ? " cheap" : "", node.stopsGradient ? " stops-gradient" : "");
+    out += fmt::format("node {} {}", quote(node.name), quote(node.op));
+    if (node.kind.form != dist::Form::Elementwise)
+      out += fmt::format(" form {}", dist::formNames[size_t(node.kind.form)]);
+    if (node.kind.work != dist::ElementWork::Arithmetic)
+      out += fmt::format(" work {}", dist::elementWorkNames[size_t(node.kind.work)]);
+    out += fmt::format(" flops {} backward {}{}{}\n  factors", node.flops, node.backwardFlops,
+                       node.cheap ? " cheap" : "", node.stopsGradient ? " stops-gradient" : "");
     for (const dist::Factor &factor : node.rule.factors) out += " " + factorText(factor);
     out += fmt::format("\n  linear {} ", linearities[size_t(node.rule.linearity)]);
     for (bool bit : node.rule.linearOperands) out += bit ? '1' : '0';
@@ -205,7 +218,7 @@ std::string Problem::text() const {
 Result<Problem> Problem::parse(const std::string &text, const std::string &file) {
   Problem problem;
   TextReader reader(text, file);
-  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-problem", 1));
+  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-problem", 2));
   while (reader.nextLine()) {
     std::string word;
     CLEAVE_RETURN_IF_ERROR(reader.word(word));

@@ -72,8 +72,8 @@ Product productOf(const Node &node, const LocalSizes &local) {
 // Which pass of a convolution a node is; none: it is a product, or a device's convolutions are products.
 std::optional<ConvolutionPass> passOf(const Node &node, const Device &device) {
   if (device.convolutions.block <= 0 || node.results.size() != 1) return std::nullopt;
-  if (node.op == "Conv") return ConvolutionPass::Forward;
-  if (node.op == "ConvGradInput") return ConvolutionPass::GradInput; // transposed
+  if (node.kind.form == dist::Form::Convolution) return ConvolutionPass::Forward;
+  if (node.kind.form == dist::Form::TransposedConvolution) return ConvolutionPass::GradInput;
   return std::nullopt;
 }
 
@@ -256,7 +256,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   }
   // What a device does beside moving bytes; the operation's arithmetic is one an element.
   if (node.cheap && !fusedCore) {
-    work.work = elementWorkOf(node.op);
+    work.work = node.kind.work;
     work.elements = node.flops * part;
   }
   candidate.forward = operationSeconds(cluster, problem.precision, work);

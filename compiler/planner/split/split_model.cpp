@@ -124,7 +124,7 @@ private:
     const double rate = device.flopsAt(problem.precision) * device.computeEfficiency;
     double seconds = 0;
     for (const Node &node : problem.nodes)
-      seconds += node.cheap ? 3 * node.flops * device.elementSeconds[size_t(elementWorkOf(node.op))]
+      seconds += node.cheap ? 3 * node.flops * device.elementSeconds[size_t(node.kind.work)]
                             : (node.flops + node.backwardFlops) / rate;
     const double share = double(problem.batch) / double(problem.samples) / double(model.setting.devices());
     return seconds * share / double(model.setting.microbatches);

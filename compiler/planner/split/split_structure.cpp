@@ -251,7 +251,7 @@ private:
       flow.gradient = facts.needsGradient[t];
       flow.gradientRatio = facts.gradientRatios[t];
       flow.saved = facts.kept[t];
-      const bool isView = producer >= 0 && looksThrough(problem.nodes[size_t(producer)]);
+      const bool isView = producer >= 0 && problem.nodes[size_t(producer)].kind.isView();
       flow.savedWhereSmall = tensor.saved && producer >= 0 && !isView;
       flow.madeAgain = isView ? tensor.saved : bool(facts.madeAgain[t]);
       flow.isSlice = facts.kept[t] && producer >= 0 && baseOf(int(t)) != int(t);
@@ -321,8 +321,10 @@ private:
       auto isHere = [&](int tensor) { return bool(atHand[size_t(tensor)]); };
       const bool computes =
           std::ranges::any_of(node.operands, [&](int tensor) { return bool(ofParameter[size_t(tensor)]); });
+      const dist::Form form = node.kind.form;
+      using dist::Form;
       const bool laysOut =
-          node.op == "Transpose" || node.op == "Reshape" || node.op == "Cast" || node.op == "Broadcast";
+          form == Form::Transpose || form == Form::Reshape || form == Form::Cast || form == Form::Broadcast;
       if (!node.cheap || (computes && !laysOut) || !std::ranges::all_of(node.operands, isHere)) continue;
       for (int tensor : node.results) {
         atHand[size_t(tensor)] = true;
@@ -335,7 +337,7 @@ private:
   // Makes gradients of parameters from its other operands, or is another view of one for an operation that does.
   bool trains(int index) const {
     const Node &node = problem.nodes[size_t(index)];
-    if (looksThrough(node))
+    if (node.kind.isView())
       return std::ranges::any_of(node.results, [&](int result) {
         return std::ranges::any_of(facts.readers[size_t(result)], [&](auto reader) { return trains(reader.first); });
       });
@@ -348,15 +350,11 @@ private:
     int base = tensor;
     for (int p = facts.producers[size_t(base)]; p >= 0; p = facts.producers[size_t(base)]) {
       const Node &node = problem.nodes[size_t(p)];
-      if (node.operands.empty() || (node.op != "Slice" && !(base != tensor && looksThrough(node)))) break;
+      if (node.operands.empty() || (node.kind.form != dist::Form::Slice && !(base != tensor && node.kind.isView())))
+        break;
       base = node.operands[0];
     }
     return facts.producers[size_t(base)] >= 0 ? base : tensor;
-  }
-
-  // Its result is read from where its operand lies.
-  static bool looksThrough(const Node &node) {
-    return node.op == "Broadcast" || node.op == "Iota" || node.op == "Reshape" || node.op == "StopGradient";
   }
 
   // Of a node; -1 without one.

@@ -2,6 +2,41 @@
 #include <map>
 
 namespace cleave::planner::testing {
+namespace {
+
+using dist::ElementWork;
+using dist::Form;
+
+// As the core operators of these names say; of all others elementwise arithmetic.
+const std::map<std::string, dist::OperationKind> kinds = {
+    {"Contract", {Form::Product}},
+    {"Conv", {Form::Convolution}},
+    {"Add", {Form::Accumulation}},
+    {"Sum", {Form::Accumulation}},
+    {"Cast", {Form::Cast}},
+    {"Reshape", {Form::Reshape}},
+    {"Broadcast", {Form::Broadcast}},
+    {"Iota", {Form::Iota}},
+    {"StopGradient", {Form::Identity}},
+    {"Transpose", {Form::Transpose}},
+    {"Slice", {Form::Slice}},
+    {"Concat", {Form::Concat}},
+    {"Gather", {Form::Gather}},
+    {"MaxPool", {Form::Pool, ElementWork::Window}},
+    {"AveragePool", {Form::Pool, ElementWork::Window}},
+    {"ReduceSum", {Form::Elementwise, ElementWork::Reduction}},
+    {"ReduceMax", {Form::Elementwise, ElementWork::Reduction}},
+    {"Exp", {Form::Elementwise, ElementWork::Function}},
+    {"Log", {Form::Elementwise, ElementWork::Function}},
+    {"Tanh", {Form::Elementwise, ElementWork::Function}},
+    {"Sigmoid", {Form::Elementwise, ElementWork::Function}},
+    {"Erf", {Form::Elementwise, ElementWork::Function}},
+    {"Div", {Form::Elementwise, ElementWork::Division}},
+    {"Sqrt", {Form::Elementwise, ElementWork::Division}},
+    {"Rsqrt", {Form::Elementwise, ElementWork::Division}},
+};
+
+} // namespace
 
 ProblemBuilder::ProblemBuilder(std::string name, int64_t batch) {
   problem.name = std::move(name);
@@ -28,6 +63,7 @@ int ProblemBuilder::op(const std::string &name, const std::string &op, const std
   Node node;
   node.name = name;
   node.op = op;
+  if (auto known = kinds.find(op); known != kinds.end()) node.kind = known->second;
   node.operands = operands;
   bool isProduct = op == "Contract";
   node.cheap = !isProduct && op != "Gather";

@@ -23,15 +23,15 @@ TEST(Problem, TextReadsBack) {
 TEST(Problem, ErrorsNameFileAndLine) {
   auto message = [](const std::string &text) { return Problem::parse(text, "p.txt").status().message(); };
   EXPECT_THAT(message(""), HasSubstr("p.txt:1"));
-  EXPECT_THAT(message("cleave-problem 2\n"), HasSubstr("reads version 1"));
-  EXPECT_THAT(message("cleave-problem 1\ntensor 1 input \"x\" 4 [2]\n"),
+  EXPECT_THAT(message("cleave-problem 9\n"), HasSubstr("reads version 2"));
+  EXPECT_THAT(message("cleave-problem 2\ntensor 1 input \"x\" 4 [2]\n"),
               HasSubstr("p.txt:2: tensor 1 stands where 0 is due"));
-  EXPECT_THAT(message("cleave-problem 1\ntensor 0 thing \"x\" 4 [2]\n"), HasSubstr("none of parameter, input"));
-  EXPECT_THAT(message("cleave-problem 1\ntensor 0 input \"x\" 4 [2\n"), HasSubstr("no list"));
-  EXPECT_THAT(message("cleave-problem 1\ntensor 0 input \"x 4 [2]\n"), HasSubstr("closing quote"));
-  EXPECT_THAT(message("cleave-problem 1\nfactors 3\n"), HasSubstr("outside a node"));
-  EXPECT_THAT(message("cleave-problem 1\nnode \"n\" \"Add\" fast\n"), HasSubstr("unknown word 'fast'"));
-  EXPECT_THAT(message("cleave-problem 1\nnode \"n\" \"Add\"\n  reads 7 0\n  factors 2\n"), HasSubstr("tensor 7 of 0"));
+  EXPECT_THAT(message("cleave-problem 2\ntensor 0 thing \"x\" 4 [2]\n"), HasSubstr("none of parameter, input"));
+  EXPECT_THAT(message("cleave-problem 2\ntensor 0 input \"x\" 4 [2\n"), HasSubstr("no list"));
+  EXPECT_THAT(message("cleave-problem 2\ntensor 0 input \"x 4 [2]\n"), HasSubstr("closing quote"));
+  EXPECT_THAT(message("cleave-problem 2\nfactors 3\n"), HasSubstr("outside a node"));
+  EXPECT_THAT(message("cleave-problem 2\nnode \"n\" \"Add\" fast\n"), HasSubstr("unknown word 'fast'"));
+  EXPECT_THAT(message("cleave-problem 2\nnode \"n\" \"Add\"\n  reads 7 0\n  factors 2\n"), HasSubstr("tensor 7 of 0"));
 }
 
 // A mean over the samples that each sample is then compared with; the loss alone is no such thing.
@@ -105,6 +105,7 @@ TEST(Problem, WhatIsBroadcastToTheSamplesIsSplitWithThem) {
   Node broadcast;
   broadcast.name = "broadcast";
   broadcast.op = "Broadcast";
+  broadcast.kind.form = dist::Form::Broadcast;
   broadcast.cheap = true;
   int64_t b = broadcast.rule.add(32), n = broadcast.rule.add(128);
   broadcast.rule.operands = {{{n}}};

@@ -14,20 +14,20 @@ using ::testing::Not;
 
 // y = x w, summed: two nodes.
 planner::Problem product() {
-  auto problem = planner::Problem::parse(R"(cleave-problem 1
+  auto problem = planner::Problem::parse(R"(cleave-problem 2
 name "product"
 batch 32 samples 32 precision fp32
 tensor 0 input "x" 4 [32,256] batch 0
 tensor 1 parameter "w" 4 [256,512] trainable optimizer 8
 tensor 2 activation "y" 4 [32,512] saved
 tensor 3 activation "loss" 4 []
-node "matmul" "Contract" flops 8388608 backward 16777216
+node "matmul" "Contract" form product flops 8388608 backward 16777216
   factors 32 256:sum 512
   linear one 11
   reads 0 0 1
   reads 1 1 2
   makes 2 0 2
-node "total<&>" "ReduceSum" flops 16384 backward 16384 cheap
+node "total<&>" "ReduceSum" work reduction flops 16384 backward 16384 cheap
   factors 32:sum 512:sum
   linear jointly 1
   reads 2 0 1
