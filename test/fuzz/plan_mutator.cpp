@@ -6,10 +6,12 @@
 namespace cleave::fuzz {
 namespace {
 
-MutatorOptions options() {
+MutatorOptions options(bool keepsDigest) {
   return {.isFixed =
-              [](const google::protobuf::FieldDescriptor &field) {
-                return field.name() == "kernel_object" || field.name() == "cubin" || field.name() == "ptx";
+              [keepsDigest](const google::protobuf::FieldDescriptor &field) {
+                const std::string &name = field.name();
+                if (name == "kernel_object" || name == "cubin" || name == "ptx") return true;
+                return keepsDigest && (name == "kernels" || name == "code_digest" || name == "reference_graph");
               },
           .word = [](const google::protobuf::FieldDescriptor &, Chance &chance) -> std::string {
             constexpr const char *words[] = {"dp", "tp", "pp", "cp", "step", "fill", "drain", "evaluate"};
@@ -31,10 +33,10 @@ std::optional<Result<plan::Plan>> planOf(const uint8_t *data, size_t size) {
   return runtime::decodePlan(bytes, "plan");
 }
 
-size_t mutatePlan(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
-  static const MutatorOptions choices = options();
+size_t mutatePlan(uint8_t *data, size_t size, size_t maxSize, unsigned seed, bool keepsDigest) {
+  static const MutatorOptions choices[] = {options(false), options(true)};
   plan::Plan plan;
-  return mutateMessage(plan, choices, data, size, maxSize, seed);
+  return mutateMessage(plan, choices[keepsDigest], data, size, maxSize, seed);
 }
 
 } // namespace cleave::fuzz

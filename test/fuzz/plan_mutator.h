@@ -12,6 +12,7 @@ namespace cleave::fuzz {
 
 // None: the bytes are no message. Error: the plan's reader refuses it.
 std::optional<Result<plan::Plan>> planOf(const uint8_t *data, size_t size);
-size_t mutatePlan(uint8_t *data, size_t size, size_t maxSize, unsigned seed);
+// `keepsDigest`: what the plan says of its code stays, too, for a plan that says something else is refused.
+size_t mutatePlan(uint8_t *data, size_t size, size_t maxSize, unsigned seed, bool keepsDigest);
 
 } // namespace cleave::fuzz

@@ -14,5 +14,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
-  return fuzz::mutatePlan(data, size, maxSize, seed);
+  return fuzz::mutatePlan(data, size, maxSize, seed, seed % 2 == 0);
 }
