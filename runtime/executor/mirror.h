@@ -28,7 +28,7 @@ public:
   // the launcher gave this one.
   static std::string folderOf(const Launch &launch);
   static void remove(const std::string &folder);
-  // Of all its processes on this host, those that were lost, too.
+  // Removes the folders of all its processes on this host, those that were lost, too.
   static void removeRun(const std::string &folder);
   // Where the processes are, for the next attempt; of the first attempt, whose ranks are the launcher's.
   static Status noteHosts(const std::string &folder, const std::vector<std::string> &hosts);

@@ -86,8 +86,8 @@ private:
   std::vector<Field> fields;
   DataSource data;
   std::unique_ptr<Sampler> sampler;
-  // Of the step that runs; where steps run into each other, of the one that ends, the next, and what it is ahead of;
-  // and of the next one that is read beside them, where data is slow.
+  // One for the step that runs; where steps run into each other, for the one that ends, the next, and what it is ahead
+  // of; and one for the next step, which is read beside them, where data is slow.
   std::vector<Feeds> stepFeeds;
   Feeds evaluateFeeds;
   int64_t drawn = 0; // steps whose samples are taken

@@ -21,7 +21,7 @@ class Stragglers {
 public:
   explicit Stragglers(std::vector<int> groups) : groups(std::move(groups)), own(this->groups.size()) {}
   void heard(int rank, int64_t window, double ownSeconds);
-  // Of the newest windows, when all ranks have ended one since the last time; else none.
+  // Looks at the newest windows, when all ranks have ended one since the last time; else gives none.
   std::vector<Straggler> found();
 
 private:

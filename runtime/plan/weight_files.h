@@ -20,7 +20,7 @@ bool staysInFolder(const std::string &path);
 // model's folder, by its path or by a link.
 Result<std::string> weightPath(const std::string &model, const std::string &path);
 
-// Of the files of plan.model_path that are there. `whole`: also the digest of all of each. Error: one cannot be read.
+// Records the files of plan.model_path that are there. `whole`: also the digest of all of each. Error: one cannot be read.
 Status recordWeightFiles(plan::Plan &plan, bool whole);
 
 struct WeightCheck {

@@ -29,7 +29,7 @@ Result<std::vector<Address>> resolve(const std::string &host, int port);
 // An interface's first address, IPv4 first, or the address itself where `interface` is one of this host's; port 0.
 // Error: it is neither; the message names the interfaces that are up.
 Result<Address> addressOfInterface(const std::string &interface);
-// Of a connected or listening socket: its own end, the other end.
+// A connected or listening socket's own end, and the other end.
 Address ownAddress(int socket);
 Address peerAddress(int socket);
 // A socket that listens at the address; non-blocking. With port 0 the kernel chooses (ownAddress). -1: errno says why.
