@@ -78,14 +78,14 @@ def full_disks(bench, count=50):
             if turn % 10 == 9:
                 print(f"full disks: {turn + 1}, {good} whole, ended with {statuses}", flush=True)
         ends = ", ".join(f"{number} with {status}" for status, number in sorted(statuses.items()))
-        yield [f"disk full at a random byte ({ends}); then on with --resume", "threads", count, good, 0, named, "", ""]
+        yield [f"disk full at a random byte (ends {ends}); then on with --resume", "threads", count, good, 0, named, "", ""]
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 def fill_once(bench, disk, turn):
     folder, metrics, filler = disk / f"snapshots-{turn}", disk / f"metrics-{turn}.jsonl", disk / "filler"
-    process = go_on(bench, folder, metrics, "--steps", "300")
+    process = go_on(bench, folder, metrics, "--steps", "3000")
     time.sleep(0.1 + random.random() / 2)
     free = os.statvfs(disk)
     left = random.randrange(300_000)
@@ -94,15 +94,15 @@ def fill_once(bench, disk, turn):
     said = process.communicate(timeout=120)[1]
     status = process.returncode
     filler.unlink()
-    again = go_on(bench, folder, metrics, "--steps", "350")
+    again = go_on(bench, folder, metrics, "--steps", "3050")
     again.communicate(timeout=120)
     entries = losses(metrics)
     # Lines that the disk did not take are missing; those that are there are right.
-    undisturbed = bench.folder / "undisturbed-350.jsonl"
+    undisturbed = bench.folder / "undisturbed-3050.jsonl"
     if not undisturbed.exists():
-        subprocess.run(bench.command(undisturbed, "--steps", "350"), check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(bench.command(undisturbed, "--steps", "3050"), check=True, stderr=subprocess.DEVNULL)
     right = dict(losses(undisturbed))
-    whole = again.returncode == 0 and all(right[step] == loss for step, loss in entries) and entries[-1][0] == 350
+    whole = again.returncode == 0 and all(right[step] == loss for step, loss in entries) and entries[-1][0] == 3050
     for path in [*folder.rglob("*"), metrics]:
         if path.is_file():
             path.unlink()
