@@ -56,7 +56,7 @@ int64_t takeNumber(std::string_view &text) {
 } // namespace
 
 Mirror::Mirror(const plan::Plan &plan, Executor &executor, std::string folder, double seconds)
-    : source(plan), engine(executor), folder(std::move(folder)), seconds(seconds),
+    : source(plan), engine(executor), ofPlan(manifestOf(plan)), folder(std::move(folder)), seconds(seconds),
       self(static_cast<int>(engine.devices().front())), processes(static_cast<int>(engine.mesh().numDevices())) {}
 
 std::string Mirror::folderOf(const Launch &launch) {
@@ -126,7 +126,9 @@ Status Mirror::writeFile(const std::string &into, int64_t owner) const {
   return writeRankFile(into, owner, boxes);
 }
 
-Status Mirror::keep(SnapshotManifest manifest) {
+Status Mirror::keep(int64_t step, const SamplerState &sampler) {
+  SnapshotManifest manifest = ofPlan;
+  manifest.step = step, manifest.sampler = sampler;
   std::error_code failure;
   const std::string partial = stepFolder(manifest.step, true), whole = stepFolder(manifest.step, false);
   fs::remove_all(partial, failure);

@@ -1,7 +1,7 @@
 // The state of a training in the memory of two processes, so that a run goes on without a disk when one is lost.
 //
 //   Mirror mirror(plan, executor, Mirror::folderOf(launch), 600);
-//   Status s = mirror.keep(manifest);                // every process, after the same step: copies, and passes them on
+//   Status s = mirror.keep(step, sampler);           // every process, after the same step: copies, and passes them on
 //   Result<std::string> found = mirror.collect();    // in a later attempt, perhaps on fewer processes
 //   Snapshot::open(*found);                          // empty: nothing whole is left
 //
@@ -35,7 +35,7 @@ public:
   static std::vector<std::string> notedHosts(const std::string &folder);
 
   // Error: no room, a process that does not answer.
-  Status keep(SnapshotManifest manifest);
+  Status keep(int64_t step, const SamplerState &sampler);
   // Brings the files of the newest step that the processes have together into this one's folder, those that it needs
   // and lacks, and gives it: a snapshot. Empty: there is none. Error: a process does not answer, no room.
   Result<std::string> collect();
@@ -53,6 +53,7 @@ private:
 
   const plan::Plan &source;
   Executor &engine;
+  const SnapshotManifest ofPlan; // all that is the same at every step: its fingerprint is a hash of the whole plan
   const std::string folder;
   const double seconds;
   const int self, processes;

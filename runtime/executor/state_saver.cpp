@@ -8,7 +8,7 @@
 namespace cleave::runtime {
 
 StateSaver::StateSaver(const plan::Plan &plan, Executor &executor, SaveOptions options)
-    : source(plan), engine(executor), options(std::move(options)) {
+    : source(plan), engine(executor), ofPlan(manifestOf(plan)), options(std::move(options)) {
   for (const plan::Parameter &parameter : source.parameters()) {
     if (!parameter.snapshot()) continue;
     bytes += elementCount(parameter.shape()) * byteSize(parameter.dtype());
@@ -99,7 +99,7 @@ Status StateSaver::writeAll(SnapshotWriter &writer, const Boxes &boxes) {
 Status StateSaver::save(const State &state) {
   begunStep = state.step;
   CLEAVE_RETURN_IF_ERROR(writing.valid() ? settle() : meet(options.seconds));
-  SnapshotManifest manifest = manifestOf(source);
+  SnapshotManifest manifest = ofPlan;
   manifest.step = state.step, manifest.sampler = state.sampler, manifest.evalLoss = state.evalLoss;
   if (state.evalLoss && !(best && *best <= *state.evalLoss)) best = state.evalLoss;
   auto writer = std::make_shared<SnapshotWriter>(options.folder, std::move(manifest), options.keep);

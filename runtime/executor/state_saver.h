@@ -56,6 +56,7 @@ private:
 
   const plan::Plan &source;
   Executor &engine;
+  const SnapshotManifest ofPlan; // all that is the same in every snapshot: its fingerprint is a hash of the whole plan
   const SaveOptions options;
   int64_t bytes = 0, ownBytes = 0; // of a snapshot; of this process' part
   Arena copy;                      // of the own part; kept, since fresh memory costs more than copying

@@ -30,8 +30,8 @@ public:
   Status bind(const std::string &input, const void *data, int64_t bytes);
 
   int64_t stepsOfEpoch() const; // 0 without data
-  bool isEvaluationDue(int64_t step) const { return evaluateEvery > 0 && data.evaluation && step % evaluateEvery == 0; }
   bool evaluates() const { return evaluateEvery > 0 && data.evaluation; }
+  bool isEvaluationDue(int64_t step) const { return evaluates() && step % evaluateEvery == 0; }
 
   // All samples of the step are read and checked.
   Status ready(int64_t step);

@@ -61,7 +61,6 @@ private:
   }
   bool isMirrorDue(int64_t step) const { return mirror && step < total && step % options.mirrorEvery == 0; }
   Status save(std::optional<double> evalLoss);
-  Status keepInMemory();
   bool isBest(const StepMetrics &step) const;
   void tell(const StepMetrics &step);
   Status writeRecords();
@@ -90,10 +89,11 @@ Status PlanTrainer::open() {
   CLEAVE_RETURN_IF_ERROR(checkSchedule(training.lr()));
   Result<dist::Mesh> mesh = meshOf(source.mesh());
   if (!mesh) return mesh.status();
-  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, planFingerprint(source), options.network);
+  const std::string fingerprint = planFingerprint(source);
+  Result<std::unique_ptr<Fabric>> fabric = openFabric(*mesh, fingerprint, options.network);
   if (!fabric) return fabric.status();
   // Before anything that all processes do as their plan says: of different plans some would wait for ever.
-  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(planFingerprint(source)));
+  Result<bool> agreed = (*fabric)->agree(std::hash<std::string>{}(fingerprint));
   if (!agreed) return agreed.status();
   if (!*agreed) return inputError("the processes of this run were given different plans");
   ExecutorOptions engineOptions{.threads = options.threads,
@@ -209,12 +209,6 @@ Status PlanTrainer::save(std::optional<double> evalLoss) {
   return saver->save({.step = done, .sampler = data->before(done), .evalLoss = evalLoss});
 }
 
-Status PlanTrainer::keepInMemory() {
-  SnapshotManifest manifest = manifestOf(source);
-  manifest.step = done, manifest.sampler = data->before(done);
-  return mirror->keep(std::move(manifest));
-}
-
 Status PlanTrainer::snapshot() {
   if (!saver) return inputError("no snapshot folder was given");
   CLEAVE_RETURN_IF_ERROR(save({}));
@@ -298,7 +292,7 @@ Status PlanTrainer::runToTheEnd() {
       // Where steps run into each other, the next has begun.
       if (signal != 0) total = std::min(total, std::max(done, begun + (isFilled ? 1 : 0)));
     }
-    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(keepInMemory());
+    if (isMirrorDue(done)) CLEAVE_RETURN_IF_ERROR(mirror->keep(done, data->before(done)));
     if (isSnapshotDue(done) || isBest(*taken)) CLEAVE_RETURN_IF_ERROR(save(taken->evalLoss));
   }
   if (saver) CLEAVE_RETURN_IF_ERROR(saver->finish());

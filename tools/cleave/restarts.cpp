@@ -1,5 +1,6 @@
 #include "tools/cleave/restarts.h"
 #include "runtime/status.h"
+#include "tools/cleave/stop_signals.h"
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -14,7 +15,6 @@ namespace cleave::tool {
 namespace {
 
 constexpr int runFailed = static_cast<int>(ErrorKind::RunFailed);
-constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGUSR1};
 volatile sig_atomic_t child = 0, stopped = 0;
 
 void passOn(int signal) {

@@ -1,5 +1,4 @@
 #include "tools/cleave/stop_signals.h"
-#include <csignal>
 #include <ctime>
 
 namespace cleave::tool {
@@ -28,10 +27,8 @@ void noteStopSignals() {
   struct sigaction action{};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-    sigaddset(&action.sa_mask, signal); // one at a time
-  }
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+  for (int signal : stopSignals) sigaddset(&action.sa_mask, signal); // one at a time
+  for (int signal : stopSignals) sigaction(signal, &action, nullptr);
 }
 
 int stopSignal() { return noted; }

@@ -21,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "test/cli/Inputs"))
 from free_port import free_port  # noqa: E402
-from kept_state import full_disks, going_on, kills  # noqa: E402
+from kept_state import full_disks, going_on, kills, lines, losses  # noqa: E402
 from strangers import run_among  # noqa: E402
 
 MLP = ROOT / "test/golden/data/mlp/model.onnx"
@@ -47,14 +47,6 @@ class Bench:
 
     def command(self, metrics, *options):
         return [self.cleave, "run", self.plan(), "--threads", "1", "--quiet", "--metrics", metrics, *options]
-
-
-def losses(path):
-    return [(line["step"], line["loss"]) for line in map(json.loads, path.read_text().splitlines())]
-
-
-def lines(path):
-    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def seconds_of(numbers):
