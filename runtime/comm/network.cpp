@@ -1,5 +1,7 @@
 #include "runtime/comm/network.h"
+#include "runtime/plan/digest.h"
 #include <cstdlib>
+#include <cstring>
 #include <fmt/format.h>
 #include <fstream>
 #include <sodium.h>
@@ -24,8 +26,7 @@ Result<RunSecret> keyOf(std::string_view secret, const std::string &from) {
                     "-hex 16`",
                     from, secret.size(), leastSecret, longestSecret));
   RunSecret key;
-  crypto_generichash(reinterpret_cast<unsigned char *>(key.data()), key.size(),
-                     reinterpret_cast<const unsigned char *>(secret.data()), secret.size(), nullptr, 0);
+  std::memcpy(key.data(), Digest().add(secret).finish().data(), key.size());
   return key;
 }
 

@@ -96,7 +96,7 @@ private:
     std::thread thread;
   };
   std::array<Lane, numLanes> lanes;
-  // Of the compute lane, for others to read.
+  // The compute lane's, for others to read.
   std::atomic<RankReport::State> state{RankReport::Starting};
   std::atomic<int64_t> stepNow{0}, window{0};
   std::atomic<double> ownSeconds{0};                  // a step, of the last window

@@ -34,7 +34,7 @@ Watch::Watch(WatchLine *line, WatchOptions given)
     : line(line), options(std::move(given)), period(periodFor(options.timeoutSeconds)),
       liveness(static_cast<int>(options.groups.size()), options.timeoutSeconds, !line || line->rank() == 0),
       stragglers(options.groups), toldAgo(options.groups.size(), secondsBetweenNotes) {
-  // Of the others, a rank knows of rank 0 only, which knows of all.
+  // A rank knows of rank 0 only, which knows of all.
   for (int rank = 1; line && line->rank() != 0 && rank < line->size(); ++rank)
     if (rank != line->rank()) liveness.left(rank);
   thread = std::thread([this] { run(); });

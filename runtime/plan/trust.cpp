@@ -65,7 +65,7 @@ Status trustDigest(const std::string &digest) {
   return Status::ok();
 }
 
-// Of a recipe's `data` map: where its path is, for a person.
+// Where the path of a recipe's `data` map is, for a person.
 std::string dataLine(const plan::Plan &plan) {
   const std::string &yaml = plan.training().data_yaml();
   const size_t at = yaml.find("path:");

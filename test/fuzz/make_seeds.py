@@ -103,7 +103,7 @@ def data(seeds):
         seeds.add("images", path.read_bytes())
 
 
-# Of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml, model_path.
+# Fields of plan.proto's Plan: kernel_object, report_json, reference_graph, recipe_yaml, cluster_yaml, model_path.
 UNREAD = (5, 9, 10, 11, 12, 13)
 
 

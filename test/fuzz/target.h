@@ -1,4 +1,4 @@
-// Of a fuzz target (targets/NAME.cpp): libFuzzer calls LLVMFuzzerTestOneInput with one input after the other, and
+// A fuzz target (targets/NAME.cpp): libFuzzer calls LLVMFuzzerTestOneInput with one input after the other, and
 // LLVMFuzzerCustomMutator, where a target has one, to change an input. A target ends a bad input's run by a crash; it
 // crashes itself where Cleave's answer is wrong.
 //

@@ -71,7 +71,7 @@ private:
   std::map<Place, size_t> members;
 };
 
-// Of every node its place and block.
+// Each node's place and block.
 std::vector<std::pair<Place, int64_t>> placesOf(const Problem &problem) {
   std::vector<std::pair<Place, int64_t>> places(problem.nodes.size());
   for (size_t i = 0; i < places.size(); ++i) places[i].first.offset = int64_t(i);

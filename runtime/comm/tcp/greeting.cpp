@@ -1,4 +1,5 @@
 #include "runtime/comm/tcp/greeting.h"
+#include "runtime/plan/digest.h"
 #include <cstring>
 #include <sodium.h>
 
@@ -11,13 +12,13 @@ struct HelloMessage {
   uint32_t magic, version;
   int32_t rank, peer, lane, size;
   uint32_t port;
-  Digest plan;
+  PlanDigest plan;
   std::array<std::byte, 32> nonce;
 };
 struct AnswerMessage {
   uint32_t magic, version;
   int32_t rank, size;
-  Digest plan;
+  PlanDigest plan;
   std::array<std::byte, 32> nonce;
 };
 struct ProofMessage {
@@ -36,7 +37,7 @@ struct Transcript {
   uint32_t version = protocolVersion, ofJoiner = 0;
   int32_t joiner = 0, listener = 0, lane = 0, sizeOfJoiner = 0, sizeOfListener = 0;
   uint32_t port = 0;
-  Digest planOfJoiner{}, planOfListener{};
+  PlanDigest planOfJoiner{}, planOfListener{};
   std::array<std::byte, 32> nonceOfJoiner{}, nonceOfListener{};
 };
 static_assert(sizeof(HelloMessage) == 7 * 4 + 64 && sizeof(AnswerMessage) == 4 * 4 + 64);
@@ -50,10 +51,9 @@ template <typename Message> Message messageOf(const std::vector<std::byte> &byte
 
 } // namespace
 
-Digest digestOf(const std::string &text) {
-  Digest digest;
-  crypto_hash_sha256(reinterpret_cast<unsigned char *>(digest.data()),
-                     reinterpret_cast<const unsigned char *>(text.data()), text.size());
+PlanDigest digestOf(const std::string &text) {
+  PlanDigest digest;
+  std::memcpy(digest.data(), Digest().add(text).finish().data(), digest.size());
   return digest;
 }
 

@@ -22,13 +22,13 @@
 
 namespace cleave::runtime::tcp {
 
-using Digest = std::array<std::byte, 32>;
-Digest digestOf(const std::string &text);
+using PlanDigest = std::array<std::byte, 32>;
+PlanDigest digestOf(const std::string &text);
 
 // Who a process is.
 struct Self {
   int32_t rank = 0, size = 1;
-  Digest plan{};
+  PlanDigest plan{};
 };
 
 class Greeting {
@@ -78,7 +78,7 @@ private:
   Refusal why = Refusal::None;
   int32_t theirs = -1, laneOfBoth = 0, theirSize = 0;
   uint16_t portOfJoiner = 0;
-  Digest theirPlan{};
+  PlanDigest theirPlan{};
   Nonce mine{}, other{};
   std::vector<std::byte> in, out;
 };

@@ -9,7 +9,7 @@
 
 namespace cleave::runtime::test {
 
-// Of each buffer: so many elements a unit of the extent, where all launches agree on that; else the fewest.
+// Each buffer's elements: so many a unit of the extent, where all launches agree on that; else the fewest.
 inline void describeKernels(plan::Plan &plan) {
   std::map<int32_t, std::vector<const plan::Launch *>> launches;
   for (const plan::Program &program : plan.programs())

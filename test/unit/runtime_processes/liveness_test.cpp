@@ -106,7 +106,7 @@ TEST(Stragglers, NoiseOfShortStepsIsNotTold) {
   EXPECT_TRUE(stragglers.found().empty());
 }
 
-// Of ranks that are threads of one process.
+// For ranks that are threads of one process.
 TEST(Watches, ARankInOneProcessThatComesNoFurtherEndsTheRun) {
   AbortFlag aborted;
   std::mutex lock;

@@ -131,7 +131,7 @@ TEST_F(StateTest, ChangedWeightsAreRefused) {
   EXPECT_THAT(read(), HasSubstr("outside of the model's folder"));
 }
 
-// Of a large file blocks are looked at, of all of it where that is asked for.
+// Looks at blocks of a large file, at all of it where that is asked for.
 TEST_F(StateTest, LargeWeightsAreSampled) {
   plan::Plan plan = planWith({{"dp", 1}});
   constexpr int64_t bytes = (int64_t(80) << 20) + 12;
