@@ -115,8 +115,6 @@ std::string renderHtml(const Report &report) {
   std::string out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta "
                                 "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n<h1>{0}</h1>\n",
                                 title, style);
-  if (const std::string fastest = fastestText(report); !fastest.empty())
-    out += fmt::format("<p><b>Fastest:</b> {}</p>\n", escape(fastest));
   out += fmt::format(
       "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
       "step</p>\n",

@@ -35,8 +35,7 @@ Json alternativeJson(const Alternative &row) {
           {"memory_bytes_per_device", row.memoryBytes},
           {"fits", row.fits},
           {"why_not", row.whyNot},
-          {"offload", planner::name(row.offload)},
-          {"executable", row.isExecutable}};
+          {"offload", planner::name(row.offload)}};
 }
 
 planner::StepPart stepPartOf(const std::string &name) {
@@ -58,7 +57,6 @@ Alternative alternativeOf(const Json &json) {
   row.fits = json.at("fits");
   row.whyNot = json.at("why_not");
   planner::parseOffload(json.value("offload", "none"), row.offload);
-  row.isExecutable = json.value("executable", true);
   return row;
 }
 
@@ -229,7 +227,6 @@ Report reportOf(const Json &json) {
 } // namespace
 
 std::string renderJson(const Report &report) {
-  const Alternative *faster = fasterThanTheChoice(report);
   const planner::Predicted &predicted = report.predicted;
   Json json = {
       {"model", report.model},
@@ -268,7 +265,6 @@ std::string renderJson(const Report &report) {
       {"collectives", Json::array()},
       {"collectives_are_planned", report.collectivesArePlanned},
       {"alternatives", Json::array()},
-      {"fastest", faster ? faster->name : "choice"},
       {"time", Json::array()},
       {"memory_over_time", Json::array()},
       {"sensitivity", Json::array()},

@@ -61,14 +61,6 @@ std::string formatSeconds(double seconds) {
   return scaled(seconds * 1e6, 1000, {"us", "ms"});
 }
 
-const planner::Alternative *fasterThanTheChoice(const Report &report) {
-  const planner::Alternative *fastest = nullptr;
-  double seconds = report.predicted.stepSeconds;
-  for (const planner::Alternative &row : report.alternatives)
-    if (!row.isExecutable && row.fits && row.stepSeconds < seconds) seconds = row.stepSeconds, fastest = &row;
-  return fastest;
-}
-
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision) {
   Report report;
   report.model = problem.name;
@@ -141,7 +133,6 @@ std::string comparedPlans(const Report &report) {
   std::string plans = "plans with one ZeRO stage for all parameters";
   plans += report.gapIsOfAllSplits ? ", or with stages by group and operations split in the ways that were looked at"
                                    : ", or with stages by group";
-  plans += ", as many devices in every stage, samples that divide";
   if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";
   return plans;

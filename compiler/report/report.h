@@ -64,8 +64,6 @@ struct Report {
   std::string source; // problem and cluster it was made from (pricing_source.h), for --diff
 };
 
-// The fastest plan of all that fit, where nothing executes it yet; null where it is the choice.
-const planner::Alternative *fasterThanTheChoice(const Report &report);
 // Never fails: what cannot be explained becomes a note.
 Report makeReport(const planner::Problem &problem, const planner::Cluster &cluster, const planner::Decision &decision);
 // Replaces predicted memory and collectives by those of the plan: memory of the device that needs most, and of each

@@ -125,14 +125,4 @@ std::vector<Row> alternativeRows(const Report &report) {
   return rows;
 }
 
-std::string fastestText(const Report &report) {
-  const planner::Alternative *row = fasterThanTheChoice(report);
-  if (!row) return "";
-  return fmt::format("{}, mesh {}, zero {}, microbatches {}, recompute {}{}: {}, {} a device; {}. What follows is the "
-                     "fastest that can be",
-                     row->name, row->mesh.str(), row->zero, row->microbatches, planner::name(row->recompute),
-                     row->schedule == "none" ? "" : ", schedule " + row->schedule, formatSeconds(row->stepSeconds),
-                     formatBytes(row->memoryBytes), row->whyNot);
-}
-
 } // namespace cleave::report

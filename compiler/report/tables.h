@@ -25,8 +25,6 @@ std::vector<Row> alternativeRows(const Report &report);
 std::string recomputeText(const Report &report);
 // "3", "3 (of some parameters 1)".
 std::string zeroText(const Report &report);
-// Of fasterThanTheChoice(): what it is, its time and memory; empty without one.
-std::string fastestText(const Report &report);
 std::string percent(double part, double all); // "12 %"; of nothing: empty
 
 } // namespace cleave::report

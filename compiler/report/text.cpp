@@ -113,7 +113,6 @@ std::string renderText(const Report &report) {
   const planner::MemoryBreakdown &memory = predicted.memory;
   std::string out = fmt::format("{} on {} ({} device{})\n\n", report.model, report.cluster, report.devices,
                                 report.devices == 1 ? "" : "s");
-  if (const std::string fastest = fastestText(report); !fastest.empty()) out += "fastest    " + fastest + "\n";
   out += fmt::format("split      mesh {}, zero {}, microbatches {}, recompute {}{}{}{}\n", report.mesh.str(),
                      zeroText(report), report.microbatches, recomputeText(report),
                      report.offload == "none" ? "" : ", offload " + report.offload,

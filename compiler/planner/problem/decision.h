@@ -73,7 +73,6 @@ struct Alternative {
   bool fits = false;
   std::string whyNot; // empty for the chosen one
   Offload offload = Offload::None;
-  bool isExecutable = true; // false: nothing compiles it yet
 };
 
 // What a node shares a tensor with, and what bringing it from the one to the other takes, a step.

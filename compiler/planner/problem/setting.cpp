@@ -56,7 +56,7 @@ GroupShape Setting::group(const Cluster &cluster, AxisSet axes) const {
     add(Axis::Row);
     add(Axis::Depth);
   }
-  return groupAlong(cluster, {places.data(), count}, isOneOfUnequal ? devices() / pp : cluster.numDevices());
+  return groupAlong(cluster, {places.data(), count}, cluster.numDevices());
 }
 
 AxisSet Setting::batchSet() const {

@@ -25,7 +25,6 @@ inline constexpr unsigned anyZeroStage = zeroBit(0) | zeroBit(1) | zeroBit(2) | 
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
   int64_t pp = 1;                      // pipeline ranks
-  bool isOneOfUnequal = false;         // a stage in a node or on whole nodes, the others have other numbers of devices
   int64_t cp = 1, ep = 1;              // parts of the sequence; of the experts
   TensorGrid grid = TensorGrid::None;  // then tp is 1
   int64_t gridSide = 1, gridDepth = 1; // a cube's depth is its side

@@ -1,11 +1,10 @@
 // Searches whose time is over at once: a plan comes out all the same, with a bound that holds; and a limit that is not
 // reached changes nothing.
-#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/certify/stage_bound.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"
 #include "compiler/planner/search/driver/outer_search.h"
-#include "compiler/planner/search/driver/unequal_stages.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/moves/mixed_zero.h"
 #include "compiler/planner/search/moves/plan_improvement.h"
 #include "compiler/planner/search/space/search_space.h"
@@ -131,7 +130,26 @@ TEST(SearchParts, EveryOneStops) {
   auto mixed = std::make_shared<SplitModel>(split.first.model);
   mixZero(stages, {0, 1, 2, 3}, choice, 1000, infinity, mixed, plan, evaluation, over);
   EXPECT_TRUE(mixed->lowers.empty());
-  EXPECT_FALSE(bestUnequalStages(problem, facts, *cluster, constraints, infinity, over));
+}
+
+// A limit leaves less to be priced and finds the same.
+TEST(Anytime, ALimitLeavesLessToSearch) {
+  Problem problem = testing::gpt({1, 64, 256, 8, 4, 512});
+  problem.batch = 12;
+  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  Constraints constraints;
+  ProblemFacts facts = gatherFacts(problem, constraints);
+  SearchOptions options{.alternatives = false};
+  const Outcome all = searchSettings(problem, facts, *cluster, constraints, options);
+  options.worth = all.best->seconds() * (1 + 1e-9);
+  const Outcome limited = searchSettings(problem, facts, *cluster, constraints, options);
+  ASSERT_TRUE(limited.best);
+  EXPECT_EQ(limited.best->seconds(), all.best->seconds());
+  options.worth = all.best->seconds() / 2;
+  const Outcome none = searchSettings(problem, facts, *cluster, constraints, options);
+  EXPECT_LT(none.candidates, all.candidates);
+  EXPECT_LE(none.bound, options.worth);
+  EXPECT_GE(none.bound, 0.995 * options.worth); // sharpened up to there (certifiedPart)
 }
 
 } // namespace

@@ -69,37 +69,6 @@ TEST(Report, JsonHasTheStableKeys) {
   EXPECT_EQ(json["devices"], 4);
 }
 
-// What nothing executes yet comes first where it is faster and fits, in all forms.
-TEST(Report, TheFastestOfAllComesFirst) {
-  Report report = made({.mesh = "dp=2,tp=2"});
-  report.alternatives = {report.alternatives.front()};
-  EXPECT_EQ(nlohmann::json::parse(renderJson(report))["fastest"], "choice");
-  EXPECT_THAT(renderText(report), Not(HasSubstr("fastest ")));
-  planner::Alternative row;
-  row.name = "uneven batch";
-  row.whyNot = "31 samples";
-  row.isExecutable = false;
-  row.mesh.axes = {{"dp", 4}};
-  for (double faster : {0.9, 0.5, 1.5}) {
-    row.stepSeconds = faster * report.predicted.stepSeconds;
-    row.microbatches = int64_t(10 * faster);
-    row.fits = true;
-    report.alternatives.push_back(row);
-  }
-  row.stepSeconds /= 100;
-  row.fits = false;
-  report.alternatives.push_back(row);
-  ASSERT_NE(fasterThanTheChoice(report), nullptr);
-  EXPECT_EQ(fasterThanTheChoice(report)->microbatches, 5);
-  EXPECT_THAT(renderText(report),
-              HasSubstr("fastest    uneven batch, mesh dp=4, zero 0, microbatches 5, recompute none: "));
-  auto again = fromJson(renderJson(report));
-  ASSERT_TRUE(again) << again.status().message();
-  EXPECT_EQ(renderText(*again), renderText(report));
-  EXPECT_EQ(nlohmann::json::parse(renderJson(report))["fastest"], "uneven batch");
-  EXPECT_THAT(renderHtml(report), HasSubstr("<b>Fastest:</b> uneven batch, mesh dp=4"));
-}
-
 TEST(Report, JsonReadsBack) {
   Report report = made({.mesh = "dp=2,tp=2"});
   auto again = fromJson(renderJson(report));

@@ -3,7 +3,6 @@
 #include "compiler/names/glob.h"
 #include "compiler/planner/search/driver/alternatives.h"
 #include "compiler/planner/search/driver/size_text.h"
-#include "compiler/planner/search/driver/unexecuted.h"
 #include "compiler/planner/search/driver/what_would_fit.h"
 #include "compiler/planner/search/space/search_space.h"
 #include <algorithm>
@@ -98,6 +97,7 @@ double secondsWithTwiceTheMemory(const SearchCase &asked, const Outcome &outcome
   Outcome priced = searchSettings(problem, facts, larger, constraints, how, cells);
   return priced.best ? std::min(priced.best->seconds(), how.worth) : how.worth;
 }
+
 // What cannot be asked of this problem.
 Status checkAsked(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints) {
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
@@ -133,12 +133,10 @@ void addNotes(const SearchCase &asked, const Outcome &outcome, Decision &decisio
   noteRepeatedWork(asked.problem, decision);
 }
 
-// What presets, plans that nothing executes yet, and twice the memory would bring.
+// Presets, and the step time with twice the memory.
 void addAlternatives(const SearchCase &asked, const std::vector<PricedPreset> &presets, const Outcome &outcome,
                      Cells &cells, Decision &decision) {
   decision.alternatives = alternativesOf(asked, presets, outcome.best->seconds());
-  if (std::optional<Alternative> row = unequalStages(asked, decision)) decision.alternatives.push_back(std::move(*row));
-  if (std::optional<Alternative> row = unevenBatch(asked, decision)) decision.alternatives.push_back(std::move(*row));
   decision.twiceMemorySeconds = secondsWithTwiceTheMemory(asked, outcome, cells);
   if (asked.time.isOver())
     decision.notes.push_back("the time that --search-seconds gives was over before all alternatives were priced, and "

@@ -26,7 +26,6 @@ struct SearchOptions {
   double worth = infinity;
   bool certifies = true; // raise the bound until it is close to the best plan; else it is what is known anyway
   bool onlyBest = false; // the best of other meshes are of no interest
-  int64_t undivided = 0; // only settings that so many samples do not divide over; 0: all
 };
 
 } // namespace cleave::planner

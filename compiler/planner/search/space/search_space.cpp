@@ -39,11 +39,7 @@ Status SearchSpace::gather() {
     return {ErrorKind::Usage,
             fmt::format("{} microbatches do not divide the batch of {}", *constraints.microbatches, problem.batch)};
   settings = openSettings(problem, facts, cluster, constraints, true);
-  if (options.undivided > 0)
-    std::erase_if(settings, [&](const Setting &setting) {
-      return options.undivided % (setting.batchWays() * setting.microbatches) == 0;
-    });
-  if (settings.empty() && options.undivided == 0) {
+  if (settings.empty()) {
     settings = openSettings(problem, facts, cluster, constraints, false);
     notes.push_back(
         fmt::format("the batch of {} does not divide over the batch axes of any mesh allowed: the sample dimension "
