@@ -131,8 +131,6 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 
 std::string comparedPlans(const Report &report) {
   std::string plans = "plans with one ZeRO stage for all parameters";
-  plans += report.gapIsOfAllSplits ? ", or with stages by group and operations split in the ways that were looked at"
-                                   : ", or with stages by group";
   if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";
   return plans;

@@ -2,6 +2,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -38,7 +39,7 @@ static std::vector<StageTimes> transfersOf(const StageProblem &problem, const Le
 StageRelaxation::StageRelaxation(const StageProblem &problem, double incumbent, KnownPaths *known)
     : problem(problem), known(known), incumbent(incumbent), stages(problem.stages()), ranks(size_t(problem.ranks())),
       share(chainShare(problem.model->cluster->device, problem.ranks())), least(leastTransfers(problem)),
-      transfers(transfersOf(problem, least)), lessOfSends(planner::lessOfSends(problem)), held(leastHeld(problem)),
+      transfers(transfersOf(problem, least)), held(leastHeld(problem)),
       ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed) {
   gatherClasses();
   gatherColumns();
@@ -53,8 +54,7 @@ void StageRelaxation::gatherClasses() {
   const UnitLayout &layout = *model.layout;
   const int count = int(layout.units.size());
   // A parameter that several units read is on the rank of the first, and on that of the last where this is another.
-  std::vector<std::vector<double>> extra(size_t(count), std::vector<double>(4, 0.0)); // once, hideable, bytes, copies
-  std::vector<std::vector<size_t>> shared{size_t(count)};
+  std::vector<std::array<double, 3>> extra(size_t(count), {0, 0, 0}); // once, hideable, bytes
   const GroupShape pair = pairOfEnds(problem);
   for (size_t p = 0; p < layout.shared.size(); ++p) {
     const UnitState &state = problem.state->shared[p];
@@ -66,23 +66,19 @@ void StageRelaxation::gatherClasses() {
       extra[size_t(unit)][0] += state.update + state.exposed + sum;
       extra[size_t(unit)][1] += state.hideable;
       extra[size_t(unit)][2] += state.bytes();
-      extra[size_t(unit)][3] += sum;
-      shared[size_t(unit)].push_back(p);
       if (!isApart) break;
     }
   }
-  std::map<std::tuple<int, std::vector<double>, std::vector<size_t>, bool, bool>, int> known;
+  std::map<std::tuple<int, std::array<double, 3>, bool, bool>, int> known;
   for (int u = 0; u < count; ++u) {
     const int kind = layout.units[size_t(u)].kind;
     const bool isFirst = u == 0, isLast = u == count - 1;
-    auto [found, isNew] =
-        known.try_emplace({kind, extra[size_t(u)], shared[size_t(u)], isFirst, isLast}, int(classes.size()));
+    auto [found, isNew] = known.try_emplace({kind, extra[size_t(u)], isFirst, isLast}, int(classes.size()));
     classOf.push_back(found->second);
     if (isNew) {
       const UnitState &state = problem.state->kinds[size_t(kind)];
       classes.push_back({kind, 0, isFirst, isLast, state.update + state.exposed + extra[size_t(u)][0],
-                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2], extra[size_t(u)][3],
-                         shared[size_t(u)]});
+                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2]});
     }
     ++classes[size_t(found->second)].count;
   }
@@ -120,28 +116,17 @@ void StageRelaxation::gatherColumns() {
     for (size_t c = 0; c < classes.size(); ++c) {
       const UnitClass &one = classes[c];
       if ((one.isFirst && s > 0) || (one.isLast && s + 1 < stages)) continue;
-      std::optional<LeastContention::Crowd> crowd;
-      if (problem.mixes) {
-        crowd = problem.mixes->crowdOf(one.kind);
-        for (size_t p : one.shared) crowd->add(problem.mixes->crowdOfShared(p), 1);
-      }
       for (Recompute how : ways) {
         const UnitActivity &a = problem.activity->of(one.kind, how);
         // The workspace is the largest of a rank's units': of each of them a part that cannot make more than the
         // largest.
         const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;
-        columns.push_back(
-            {s, int(c), a.forward, a.backwardInput, a.backwardWeight,
-             a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
-             one.hideable - rate * a.compute(), one.bytes + problem.live(s) * problem.kept(a) + overhead, a.compute(),
-             crowd ? problem.mixes->contention().less(model, PassSeconds::of(a, microbatches), *crowd) : 0});
+        columns.push_back({s, int(c), a.forward, a.backwardInput, a.backwardWeight,
+                           a.seconds() - problem.activity->of(one.kind, ways.front()).seconds(), one.once,
+                           one.hideable - rate * a.compute(),
+                           one.bytes + problem.live(s) * problem.kept(a) + overhead});
       }
     }
-  if (!problem.mixes) return;
-  const double backward = 1 - leastForward;
-  auto rateOf = [&](Overlap of) { return std::max(of.forward, of.forward * leastForward + of.backward * backward); };
-  rateOfLower = microbatches * rateOf(problem.mixes->lower);
-  rateOfAll = microbatches * rateOf(problem.mixes->all);
 }
 
 double StageRelaxation::bytesOfTransfers(int stage) const {
@@ -209,7 +194,6 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
   std::vector<Row> rows;
   const double microbatches = double(problem.model->setting.microbatches);
   const bool splits = problem.profile && problem.profile->splitsBackward;
-  const std::vector<double> even = evenUnits();
   for (size_t rank = 0; rank < ranks; ++rank) {
     SchedulePath path;
     path.rank = int(rank);
@@ -227,7 +211,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       ++path.forward[size_t(s)];
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendForward[size_t(s)];
     }
-    addPath(rows, path, {false, true}, pricesAt(even, path.rank));
+    addPath(rows, path, {false, true});
     if (first == 0) continue;
     for (int s = 0; s < stages; ++s) {
       if (splits && problem.rankOf(s) == int(rank)) path.backwardWeight[size_t(s)] = 0;
@@ -237,7 +221,7 @@ std::vector<StageRelaxation::Row> StageRelaxation::rowPaths() const {
       if (problem.rankOf(s) != problem.rankOf(s + 1)) ++path.sendBackward[size_t(s) + 1];
     }
     path.rank = problem.rankOf(0);
-    addPath(rows, path, {false, true}, pricesAt(even, path.rank));
+    addPath(rows, path, {false, true});
   }
   return rows;
 }
@@ -273,7 +257,6 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
   for (size_t i = 0; i < columns.size(); ++i)
     late[size_t(problem.rankOf(columns[i].stage))] += units[i] * columns[i].late;
   const int slowest = int(std::max_element(work.begin(), work.end()) - work.begin());
-  std::vector<MixPrices> prices(ranks);
   for (SchedulePath &path : criticalPaths(schedule->table, times)) {
     if (schedule->rest > 0)
       for (int s = 0; s < stages; ++s)
@@ -281,71 +264,15 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
           for (auto *counts : {&path.forward, &path.backwardInput, &path.backwardWeight})
             (*counts)[size_t(s)] += double(schedule->rest);
     const bool isLate = late[size_t(path.rank)] > 0;
-    if (problem.mixes && prices[size_t(path.rank)].ofClass.empty())
-      prices[size_t(path.rank)] = pricesAt(units, path.rank);
-    addPath(rows, path, {isLate}, prices[size_t(path.rank)]);
+    addPath(rows, path, {isLate});
   }
   return rows;
 }
 
-void StageRelaxation::addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late,
-                              const MixPrices &mixes) const {
-  if (problem.mixes)
-    rows.push_back({path, true, false, mixes});
-  else
-    for (bool isLate : late) rows.push_back({path, isLate, false, {}});
-  if (share < 1) rows.push_back({path, false, true, {}});
-}
-
-StageRelaxation::MixPrices StageRelaxation::pricesAt(const std::vector<double> &units, int rank) const {
-  if (!problem.mixes) return {};
-  std::vector<double> count(classes.size(), 0.0);
-  double compute = 0, bytes = roomOfRank.empty() ? -infinity : -roomOfRank[size_t(rank)];
-  double less = lessOfSends[size_t(rank)];
-  for (size_t i = 0; i < columns.size(); ++i) {
-    if (problem.rankOf(columns[i].stage) != rank) continue;
-    count[size_t(columns[i].unitClass)] += units[i];
-    compute += units[i] * columns[i].compute;
-    bytes += units[i] * columns[i].bytes;
-    less += units[i] * columns[i].less;
-  }
-  auto forEach = [&](size_t c, size_t at, auto &&use) {
-    use(problem.mixes->of(classes[c].kind, at));
-    for (size_t p : classes[c].shared) use(problem.mixes->ofShared(p, at));
-  };
-  MixPrices best;
-  double most = -infinity;
-  size_t bestAt = 0;
-  for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
-    const ZeroMixes::Weights &weights = ZeroMixes::weights[at];
-    const double hides = weights.hides(rateOfLower, rateOfAll);
-    double seconds = -hides * compute - weights.links * less, over = bytes;
-    std::vector<ZeroMixes::Saving> savings;
-    for (size_t c = 0; c < classes.size(); ++c)
-      forEach(c, at, [&](const ZeroMixes::Costs &costs) {
-        seconds += count[c] * costs.seconds;
-        over += count[c] * costs.bytes;
-        for (const ZeroMixes::Saving &saving : costs.savings)
-          if (count[c] > 0) savings.push_back({saving.price, count[c] * saving.bytes});
-      });
-    const ZeroMixes::Spent spent = ZeroMixes::SortedSavings(std::move(savings)).spend(over);
-    seconds += spent.seconds;
-    if (seconds <= most) continue;
-    most = seconds;
-    bestAt = at;
-    best.weights = weights;
-    best.hides = hides;
-    best.ofByte = spent.price;
-  }
-  for (size_t c = 0; c < classes.size(); ++c) {
-    best.ofClass.push_back(classes[c].copies);
-    forEach(c, bestAt, [&](const ZeroMixes::Costs &costs) {
-      best.ofClass.back() += costs.seconds + best.ofByte * costs.bytes;
-      for (const ZeroMixes::Saving &saving : costs.savings)
-        best.ofClass.back() += std::min(0.0, saving.price - best.ofByte) * saving.bytes;
-    });
-  }
-  return best;
+void StageRelaxation::addPath(std::vector<Row> &rows, const SchedulePath &path,
+                              std::initializer_list<bool> late) const {
+  for (bool isLate : late) rows.push_back({path, isLate, false});
+  if (share < 1) rows.push_back({path, false, true});
 }
 
 double StageRelaxation::partOf(const Row &row) const { return row.isFilled ? constants::unfilledWaits : share; }
@@ -356,10 +283,7 @@ double StageRelaxation::constantOf(const Row &row) const {
     sum += std::min(row.path.forward[s], row.path.backwardInput[s]) * held[s].seconds +
            row.path.sendForward[s] * (least.sendForward[s] + held[s].sendForward) +
            row.path.sendBackward[s] * (least.sendBackward[s] + held[s].sendBackward);
-  sum *= partOf(row);
-  sum -= row.mixes.weights.links * lessOfSends[size_t(row.path.rank)];
-  if (row.mixes.ofByte > 0) sum -= row.mixes.ofByte * roomOfRank[size_t(row.path.rank)];
-  return sum;
+  return sum * partOf(row);
 }
 
 double StageRelaxation::coefficient(const Row &row, const Column &column) const {
@@ -370,15 +294,8 @@ double StageRelaxation::coefficient(const Row &row, const Column &column) const 
   if (row.isFilled)
     value += (1 - constants::unfilledWaits) * double(problem.model->setting.microbatches) / double(ranks) *
              (column.forward + column.backwardInput + column.backwardWeight);
-  else if (problem.rankOf(column.stage) == row.path.rank) {
-    const MixPrices &mixes = row.mixes;
-    const auto unitClass = size_t(column.unitClass);
-    if (mixes.ofClass.empty())
-      value += column.once + (row.late ? column.late : 0);
-    else
-      value += mixes.ofClass[unitClass] - mixes.hides * column.compute - mixes.weights.links * column.less +
-               mixes.ofByte * column.bytes;
-  }
+  else if (problem.rankOf(column.stage) == row.path.rank)
+    value += column.once + (row.late ? column.late : 0);
   return value;
 }
 
@@ -465,7 +382,7 @@ void StageRelaxation::tighten(int programs, const BoundWanted &wanted, const Sea
     std::vector<double> units = program.columnValues();
     units.pop_back();
     std::vector<std::pair<double, Row>> found;
-    for (const Row &row : knownRows(units))
+    for (const Row &row : knownRows())
       if (const double length = seconds(row, units); length > value * (1 + longer)) found.emplace_back(length, row);
     if (!found.empty()) {
       addLongest(std::move(found));
@@ -504,15 +421,10 @@ void StageRelaxation::addLongest(std::vector<std::pair<double, Row>> found) {
   addRows(rows);
 }
 
-std::vector<StageRelaxation::Row> StageRelaxation::knownRows(const std::vector<double> &units) const {
+std::vector<StageRelaxation::Row> StageRelaxation::knownRows() const {
   std::vector<Row> rows;
-  std::vector<MixPrices> prices(ranks);
-  if (!known) return rows;
-  for (const SchedulePath &path : *known) {
-    const auto rank = size_t(path.rank);
-    if (problem.mixes && prices[rank].ofClass.empty()) prices[rank] = pricesAt(units, path.rank);
-    addPath(rows, path, {false, true}, prices[rank]);
-  }
+  if (known)
+    for (const SchedulePath &path : *known) addPath(rows, path, {false, true});
   return rows;
 }
 
@@ -536,9 +448,7 @@ StageBound boundStages(const StageProblem &problem, double incumbent, int progra
     for (const std::vector<int> &starts : relaxation.cuts()) bound.cuts.push_back({starts, 0, false});
     return relaxation.bound();
   };
-  // The cuts of one ZeRO stage for all are timed with it.
-  std::optional<std::vector<TimedCut>> timed;
-  if (!problem.mixes) timed = timeEachCut(problem, incumbent, clock);
+  std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, incumbent, clock);
   if (!timed) {
     bound.seconds = relax(problem, wanted.known);
     return bound;

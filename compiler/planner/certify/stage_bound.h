@@ -47,15 +47,6 @@ private:
     double again = 0;                                          // of these: more than without recomputation
     double once = 0, late = 0;                                 // seconds; late: hideable less what its compute hides
     double bytes = 0;
-    double compute = 0; // seconds that collectives may hide behind
-    double less = 0;    // seconds of links to take off (LeastContention::less)
-  };
-  // What parameters cost with ZeRO stages mixed, if a byte of the rank's memory costs `ofByte` seconds: no mix that
-  // fits costs less (Lagrange).
-  struct MixPrices {
-    double hides = 0, ofByte = 0;
-    ZeroMixes::Weights weights = {};
-    std::vector<double> ofClass; // seconds of a unit, with the bytes of its stages beyond the least; empty: not mixed
   };
   // A path, and whether the collectives that nothing can hide come after it. Where devices take turns on cores, also
   // with all that the others do meanwhile (leastOnSharedCores), and nothing after it.
@@ -63,14 +54,11 @@ private:
     SchedulePath path;
     bool late = false;
     bool isFilled = false;
-    MixPrices mixes; // where ZeRO stages are mixed: of its rank, in place of `late`
   };
   struct UnitClass { // units that cost the same
     int kind = 0, count = 0;
     bool isFirst = false, isLast = false; // of the model: in the first stage, in the last
     double once = 0, hideable = 0, bytes = 0;
-    double copies = 0;          // of once: sums of gradients with another rank's copies
-    std::vector<size_t> shared; // of UnitLayout::shared, beside its kind's parameters
   };
 
   void gatherClasses();
@@ -78,12 +66,11 @@ private:
   void startProgram();
   double bytesOfTransfers(int stage) const; // at least
   std::vector<Row> rowPaths() const;
-  void addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late,
-               const MixPrices &mixes) const;
+  void addPath(std::vector<Row> &rows, const SchedulePath &path, std::initializer_list<bool> late) const;
   double partOf(const Row &row) const; // of the path's seconds
   // Longest paths to the end of every rank, with these stages' times.
   std::vector<Row> criticalRows(const std::vector<double> &units) const;
-  std::vector<Row> knownRows(const std::vector<double> &units) const;
+  std::vector<Row> knownRows() const;
   void addLongest(std::vector<std::pair<double, Row>> found);
   std::vector<double> evenUnits() const;
   double constantOf(const Row &row) const;
@@ -92,8 +79,6 @@ private:
   double lengthOf(std::span<const Row> rows, const std::vector<double> &units) const; // the longest
   // Is the point one of the program's: a unit in every stage, and no more bytes on a rank than fit?
   bool isAllowed(const std::vector<double> &units) const;
-  // The prices that count most at a point.
-  MixPrices pricesAt(const std::vector<double> &units, int rank) const;
   void addRows(std::span<const Row> rows);
   void roundSolution(const std::vector<double> &units);
   std::vector<StageTimes> timesOf(const std::vector<double> &units) const;
@@ -103,13 +88,11 @@ private:
   std::vector<Row> added; // to the program
   size_t firstAdded = 0;  // row of the program
   double incumbent, best = 0;
-  double rateOfLower = 0, rateOfAll = 0; // parts of a unit's compute, a step, that hide ZeroMixes' collectives
   int stages;
   size_t ranks;
   double share; // chainShare()
   LeastTransfers least;
   std::vector<StageTimes> transfers; // by stage, without its passes
-  std::vector<double> lessOfSends;   // by rank
   std::vector<LeastHeld> held;       // by stage
   std::vector<Recompute> ways;
   double leastOverhead = 0;       // bytes that every rank needs beside what is kept

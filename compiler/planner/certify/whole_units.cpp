@@ -1,5 +1,6 @@
 #include "compiler/planner/certify/whole_units.h"
 #include "compiler/cluster/device_presets.h"
+#include "compiler/planner/certify/sorted_savings.h"
 #include "compiler/planner/facts/whole_recomputation.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/stage_transfers.h"
@@ -17,18 +18,15 @@ struct KindCosts {
   UnitActivity plain;
   struct Way {
     double seconds = 0, saved = 0, savedOfLast = 0, beside = 0; // beyond the plain way's seconds; bytes
-    double less = 0;                                            // LeastContention::less(), with ZeRO stages mixed
   };
   std::vector<Way> ways;                        // of computing it again
   double compute = 0;                           // seconds that collectives may hide behind, the plain way
   double backwardInput = 0, backwardWeight = 0; // the least; the most, of any way
-  double less = 0;                              // the plain way's
 };
 
 // What a rank's units add up to.
 struct RankSum {
   std::vector<std::pair<int, double>> kinds; // and how many units
-  std::vector<size_t> shared;                // parameters that several units read
   std::vector<std::vector<double>> slots;    // of a given cut: beside `kinds`, of each unit's stage
   UnitState state;
   UnitActivity plain;
@@ -53,7 +51,6 @@ public:
     if (problem.isGiven()) givenWays();
     gatherKinds();
     gatherCopies();
-    lessOfSends = planner::lessOfSends(problem);
     const std::vector<LeastHeld> held = leastHeld(problem);
     sendsBefore.assign(1, {});
     for (int s = 0; s + 1 < stages; ++s)
@@ -105,11 +102,6 @@ private:
       if (std::find(given.begin(), given.end(), how) != given.end()) ways.push_back(how);
   }
 
-  double lessOf(int kind, const UnitActivity &work) const {
-    if (!problem.mixes) return 0;
-    return problem.mixes->contention().less(model, PassSeconds::of(work, microbatches), problem.mixes->crowdOf(kind));
-  }
-
   void gatherKinds() {
     for (int kind = 0; kind < layout.kinds; ++kind) {
       KindCosts one;
@@ -127,10 +119,9 @@ private:
         const double once = other.keptOfLast - one.plain.keptOfLast +
                             2 * (other.keptOnHost - one.plain.keptOnHost) / constants::hostBuckets;
         if (other.kept < one.plain.kept || once < 0)
-          one.ways.push_back({std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once,
-                              other.beside, lessOf(kind, other)});
+          one.ways.push_back(
+              {std::max(0.0, other.seconds() - one.plain.seconds()), one.plain.kept - other.kept, once, other.beside});
       }
-      one.less = lessOf(kind, one.plain);
       one.plain.beside = beside;
       one.plain.largestLeaving = leaving;
       kinds.push_back(std::move(one));
@@ -186,22 +177,20 @@ private:
       const std::vector<int> &readers = layout.shared[p].units;
       if (seen[p] || std::find(readers.begin(), readers.end(), unit) == readers.end()) continue;
       seen[p] = true;
-      sum.shared.push_back(p);
       sum.state += problem.state->shared[p];
     }
   }
 
-  using Savings = std::vector<ZeroMixes::Saving>;
+  using Savings = std::vector<SortedSavings::Saving>;
 
   // What computing units of a kind again saves, each byte at the price of its segment of the lower hull of the ways
-  // that stand beside no more than `beside` bytes; `costOf` a way: seconds, none below 0.
-  template <typename CostOf>
-  void addWays(Savings &savings, int kind, double count, double live, double beside, CostOf costOf) const {
+  // that stand beside no more than `beside` bytes.
+  void addWays(Savings &savings, int kind, double count, double live, double beside) const {
     double bytes = 0, at = 0;
     while (true) {
       double price = infinity, nextBytes = 0, nextAt = 0;
       for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
-        const double saved = live * way.saved - way.savedOfLast, seconds = costOf(kind, way);
+        const double saved = live * way.saved - way.savedOfLast, seconds = way.seconds;
         if (way.beside > beside || saved <= bytes) continue;
         if (const double now = (seconds - at) / (saved - bytes); now < price)
           price = now, nextBytes = saved, nextAt = seconds;
@@ -213,36 +202,34 @@ private:
     }
   }
 
-  // What saving `over` bytes costs at least, by the ways to compute units again, which may be computed in parts, and by
-  // `others`. Of a given cut the units of the commonest kind are whole.
-  template <typename CostOf>
-  double leastCost(const RankSum &sum, double live, double over, const Savings &others, CostOf costOf) const {
+  // Seconds that saving `over` bytes costs at least, by the ways to compute units again, which may be computed in
+  // parts. The units of the commonest kind of a given cut are whole.
+  double leastCost(const RankSum &sum, double live, double over) const {
     double best = infinity;
     const size_t whole = wholeKind(sum);
     // The largest of what stands beside the rest while it is computed again; none is.
     auto attempt = [&](double beside, double left) {
-      Savings savings = others;
+      Savings savings;
       std::vector<AgainChoice> choices = {{}};
       for (size_t k = 0; k < sum.kinds.size(); ++k) {
         auto [kind, count] = sum.kinds[k];
         if (k != whole) {
-          addWays(savings, kind, count, live, beside, costOf);
+          addWays(savings, kind, count, live, beside);
           continue;
         }
         std::vector<AgainWay> open;
         for (const KindCosts::Way &way : kinds[size_t(kind)].ways) {
-          if (way.beside <= beside) open.push_back({costOf(kind, way), std::max(0.0, way.saved), way.savedOfLast});
+          if (way.beside <= beside) open.push_back({way.seconds, std::max(0.0, way.saved), way.savedOfLast});
         }
         choices = wholeRecomputation(std::move(open), sum.slots[k]);
       }
-      const ZeroMixes::SortedSavings sorted(std::move(savings));
+      const SortedSavings sorted(std::move(savings));
       for (const AgainChoice &choice : choices) {
         if (choice.seconds >= best) continue;
-        const ZeroMixes::Spent spent = sorted.spend(left - choice.saved);
+        const SortedSavings::Spent spent = sorted.spend(left - choice.saved);
         if (spent.left <= 1e-9 * problem.memoryLimit) best = std::min(best, choice.seconds + spent.seconds);
       }
     };
-    if (!others.empty()) attempt(-1, over);
     for (auto [limitKind, unused] : sum.kinds)
       for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways)
         attempt(limit.beside, over + std::max(0.0, limit.beside - sum.plain.beside));
@@ -256,47 +243,6 @@ private:
     return size_t(most - sum.kinds.begin());
   }
 
-  // With ZeRO stages mixed: seconds of a rank that are no less than those of its passes, of which `again` a microbatch
-  // are computed again, and of what comes after them; `bytes` with the least that its parameters take.
-  double leastOfMixes(const RankSum &sum, int rank, double live, double bytes) const {
-    double most = 0;
-    for (size_t at = 0; at < ZeroMixes::weights.size(); ++at) {
-      const ZeroMixes::Weights &weights = ZeroMixes::weights[at];
-      const double hides = weights.hides(hidingOf(problem.mixes->lower), hidingOf(problem.mixes->all));
-      const double weight = microbatches * (share - hides);
-      if (weight < 0) continue; // what is computed again would hide more than it takes
-      // What is computed again may also leave more room beside the passes.
-      auto lessOf = [&](int kind) {
-        double less = weights.links * kinds[size_t(kind)].less;
-        for (const KindCosts::Way &way : kinds[size_t(kind)].ways)
-          less = std::max(less, weights.links * way.less - weight * way.seconds);
-        return less;
-      };
-      auto costOf = [&](int kind, const KindCosts::Way &way) {
-        return weight * way.seconds - weights.links * way.less + lessOf(kind);
-      };
-      double seconds = -microbatches * hides * sum.compute - weights.links * lessOfSends[size_t(rank)];
-      double over = bytes - problem.memoryLimit;
-      Savings savings;
-      auto add = [&](const ZeroMixes::Costs &costs, double count) {
-        seconds += count * costs.seconds;
-        over += count * costs.bytes;
-        for (const ZeroMixes::Saving &saving : costs.savings) savings.push_back({saving.price, count * saving.bytes});
-      };
-      for (auto [kind, count] : sum.kinds) {
-        add(problem.mixes->of(kind, at), count);
-        seconds -= count * lessOf(kind);
-      }
-      for (size_t p : sum.shared) {
-        add(problem.mixes->ofShared(p, at), 1);
-        seconds -= weights.links * problem.mixes->contention().less(model, {}, problem.mixes->crowdOfShared(p));
-      }
-      if (over > 0) seconds += leastCost(sum, live, over, savings, costOf);
-      most = std::max(most, seconds);
-    }
-    return most;
-  }
-
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
     const UnitActivity &plain = sum.plain;
     const double live = problem.leastLive(rank);
@@ -306,20 +252,15 @@ private:
         kept += (slots - live) * problem.kept(kinds[size_t(sum.kinds[whole].first)].plain);
     const double bytes = deviceMemory(model.setting, sum.state, plain, kept, buffers).total();
     double again = 0;
-    auto secondsOf = [](int, const KindCosts::Way &way) { return way.seconds; };
-    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit, {}, secondsOf);
+    if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit);
     RankTimes times;
     if (again == infinity) return times;
     times.seconds = plain.seconds() + again + heldOfRank[size_t(rank)];
     times.again = again;
     times.forward = plain.forward;
     times.weights = sum.weights;
-    if (problem.mixes) {
-      times.atEnd = leastOfMixes(sum, rank, live, bytes) - share * microbatches * again;
-    } else {
-      const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
-      times.atEnd = sum.state.update + sum.state.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
-    }
+    const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
+    times.atEnd = sum.state.update + sum.state.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
     if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
     return times;
   }
@@ -496,8 +437,7 @@ private:
   double share;    // chainShare()
   double busy = 0; // seconds that a rank's passes take at least, on average
   double sumOfCopies = 0;
-  std::vector<double> lessOfSends; // by rank
-  std::vector<double> heldOfRank;  // seconds of a microbatch
+  std::vector<double> heldOfRank; // seconds of a microbatch
 };
 
 } // namespace

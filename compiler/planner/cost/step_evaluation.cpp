@@ -22,15 +22,7 @@ Overlap overlapOf(const SplitModel &model, int zero) {
 
 } // namespace
 
-Overlap overlapOf(const SplitModel &model) {
-  Overlap overlap = overlapOf(model, model.setting.zero);
-  for (int zero = 0; zero <= 3; ++zero) {
-    if (!(model.setting.anyZero & zeroBit(zero))) continue;
-    const Overlap other = overlapOf(model, zero);
-    overlap = {std::max(overlap.forward, other.forward), std::max(overlap.backward, other.backward)};
-  }
-  return overlap;
-}
+Overlap overlapOf(const SplitModel &model) { return overlapOf(model, model.setting.zero); }
 
 PassSeconds PassSeconds::of(const UnitActivity &work, double microbatches) {
   const double forward = work.computeForward();
@@ -98,7 +90,7 @@ Window windowOf(const SplitModel &model, int zero, const PassSeconds &passes) {
 // of the higher one run beside those of the lower one, too, as much as its passes are of theirs.
 Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeconds &passes) {
   Hidden hidden{hiddenSeconds(model, beside.seconds, beside.lower, passes.forward, passes.backward), 0};
-  if (hidden.seconds <= 0 || model.setting.anyZero) return hidden;
+  if (hidden.seconds <= 0) return hidden;
   const double lowerPart = beside.lower / beside.seconds;
   const SharedLinks all = sharedLinks(model, model.setting.zero, beside, passes);
   double longer = 0; // waiting

@@ -37,29 +37,11 @@ public:
     plan.firstUnits.assign(size_t(stages), 0);
     sumWays();
     if (share * before.back() < worth) place(0, 0);
-    return sorted();
-  }
-
-  std::vector<TimedCut> of(const std::vector<std::vector<int>> &cuts) {
-    plan.recompute.assign(units.size(), ways.front());
-    for (const std::vector<int> &cut : cuts) {
-      if (clock.isOver()) break;
-      plan.firstUnits = cut;
-      for (int stage = 0; stage < stages; ++stage)
-        for (int unit = cut[size_t(stage)]; unit < (stage + 1 < stages ? cut[size_t(stage) + 1] : int(units.size()));
-             ++unit)
-          plan.recompute[size_t(unit)] = problem.given(stage, unit).value_or(ways.front());
-      add();
-    }
-    return sorted();
-  }
-
-private:
-  std::vector<TimedCut> sorted() {
     std::ranges::stable_sort(found, {}, &TimedCut::seconds);
     return std::move(found);
   }
 
+private:
   // Is a step's time known from the stages, and only backward passes are longer where something is computed again (on
   // cores of its own a device may also take longer forward: that makes nothing earlier)? What leaves for the host may
   // be late, and is less then.
@@ -190,11 +172,6 @@ std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, do
   CutTimes times(problem, worth, clock);
   if (!times.isPossible()) return std::nullopt;
   return times.all();
-}
-
-std::vector<TimedCut> timeCuts(const StageProblem &problem, const std::vector<std::vector<int>> &cuts, double worth,
-                               const SearchClock &clock) {
-  return CutTimes(problem, worth, clock).of(cuts);
 }
 
 } // namespace cleave::planner

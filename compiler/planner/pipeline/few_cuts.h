@@ -22,8 +22,5 @@ struct TimedCut {
 // by computing something again, 0 seconds are known. When the clock is over: those that were looked at.
 std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth,
                                                  const SearchClock &clock = {});
-// Of these cuts only, by their first units.
-std::vector<TimedCut> timeCuts(const StageProblem &problem, const std::vector<std::vector<int>> &cuts, double worth,
-                               const SearchClock &clock = {});
 
 } // namespace cleave::planner

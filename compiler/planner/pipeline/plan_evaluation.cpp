@@ -2,7 +2,6 @@
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/planner/schedule/simulate.h"
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -13,7 +12,7 @@ namespace {
 constexpr double mostActions = 4e5;
 
 struct RankCosts {
-  const SplitModel *model = nullptr;
+  bool isSeen = false; // one of its stages has been summed
   UnitState state;
   UnitActivity work;  // of one microbatch
   double kept = 0;    // bytes of all microbatches in flight
@@ -60,8 +59,8 @@ struct SharedPasses {
 
 class PlanEvaluator {
 public:
-  PlanEvaluator(std::span<const StageProblem> ofStage, const StagePlan &plan)
-      : ofStage(ofStage), problem(ofStage[0]), plan(plan), cluster(*problem.model->cluster),
+  PlanEvaluator(const StageProblem &problem, const StagePlan &plan)
+      : problem(problem), plan(plan), model(*problem.model), cluster(*problem.model->cluster),
         layout(*problem.model->layout), microbatches(double(problem.model->setting.microbatches)),
         meets(problem.model->problem->meetsAtUpdate) {}
 
@@ -76,13 +75,11 @@ public:
       ranks[size_t(stages[s].rank)].kept += keptOfStage[s] * live + here;
       ranks[size_t(stages[s].rank)].onHost += onHostOfStage[s] * live - here;
     }
-    int64_t devices = 0;
-    for (int r = 0; r < problem.ranks(); ++r) devices += problem.devices(r);
+    const double part = 1 / double(problem.ranks()); // what a device does on average; what it does not, it waits
     PlanEvaluation result;
     Predicted &predicted = result.predicted;
     for (size_t r = 0; r < ranks.size(); ++r) {
       const RankCosts &rank = ranks[r];
-      const SplitModel &model = *rank.model;
       PassSeconds passes = PassSeconds::of(rank.work, microbatches);
       passes.add(rank.sends, microbatches);
       const UnitState &state = rank.state;
@@ -96,8 +93,6 @@ public:
       tails.push_back(tail);
       result.notHidden = std::max(result.notHidden, notHidden);
       end = std::max(end, last);
-      // What a device does on average; what it does not, it waits.
-      const double part = double(problem.devices(int(r))) / double(devices);
       predicted.computeSeconds += part * (rank.work.compute() * microbatches + state.update);
       predicted.hiddenCommunicationSeconds += part * hidden.seconds;
       predicted.exposedCommunicationSeconds +=
@@ -120,7 +115,7 @@ public:
     result.least = cluster.device.coreShare < 1 ? std::max(busy, shared.least(tails)) : end;
     predicted.bubbleSeconds = std::max(0.0, end - busy);
     if (!problem.profile) predicted.bubbleSeconds = 0;
-    fillRate(*problem.model, devices, predicted);
+    fillRate(model, model.setting.devices(), predicted);
     double room = cluster.hostMemoryBytes / double(cluster.devicesPerNode);
     result.fits = predicted.memory.total() <= problem.memoryLimit && (room == 0 || onHost <= room);
     result.stages = std::move(stages);
@@ -134,20 +129,19 @@ private:
     std::vector<std::vector<bool>> seen(ranks.size(), std::vector<bool>(layout.shared.size(), false));
     int count = problem.stages();
     for (int s = 0; s < count; ++s) {
-      const StageProblem &own = of(s);
       int first = plan.firstUnits[size_t(s)];
       int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
       RankCosts &rank = ranks[size_t(problem.rankOf(s))];
       UnitActivity work;
       UnitState state;
-      if (!rank.model && problem.rankOf(count - 1) != problem.rankOf(s)) state.exposed += own.state->ofOtherRanks;
-      rank.model = own.model;
+      if (!rank.isSeen && problem.rankOf(count - 1) != problem.rankOf(s)) state.exposed += problem.state->ofOtherRanks;
+      rank.isSeen = true;
       StageDecision stage;
       for (int u = first; u < end; ++u) {
         const Unit &unit = layout.units[size_t(u)];
         Recompute how = plan.recompute[size_t(u)];
-        work += own.activity->of(unit.kind, how);
-        state += own.state->kinds[size_t(unit.kind)];
+        work += problem.activity->of(unit.kind, how);
+        state += problem.state->kinds[size_t(unit.kind)];
         stage.nodes += unit.end - unit.first;
         stage.blocks += unit.isBlock;
         stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
@@ -156,19 +150,18 @@ private:
       for (size_t p = 0; p < layout.shared.size(); ++p) {
         const std::vector<int> &readers = layout.shared[p].units;
         bool here = false;
-        std::set<int> others;                              // ranks
-        double gradients = own.state->shared[p].gradients; // that the device with the largest part has
+        std::set<int> others; // ranks
+        const double gradients = problem.state->shared[p].gradients;
         for (int unit : readers) {
           here |= unit >= first && unit < end;
-          const int stage = stageOfUnit(unit);
-          if (problem.rankOf(stage) != problem.rankOf(s)) others.insert(problem.rankOf(stage));
-          gradients = std::max(gradients, of(stage).state->shared[p].gradients);
+          const int reader = problem.rankOf(stageOfUnit(unit));
+          if (reader != problem.rankOf(s)) others.insert(reader);
         }
         if (gradients == 0) others.clear(); // of what does not train nothing is summed
         meets |= here && !others.empty();
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;
-        state += own.state->shared[p];
+        state += problem.state->shared[p];
         // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
         if (!others.empty()) {
           Tier farthest = inNode;
@@ -181,16 +174,11 @@ private:
           work.beside = std::max(work.beside, gradients);
         }
       }
-      // The side of a border with fewer devices has more on each.
-      double out = s + 1 < count ? std::max(own.activity->forwardCrossing[size_t(end)],
-                                            of(s + 1).activity->forwardCrossing[size_t(end)])
-                                 : 0;
-      double back = s > 0 ? std::max(own.activity->backwardCrossing[size_t(first)],
-                                     of(s - 1).activity->backwardCrossing[size_t(first)])
-                          : 0;
+      const double out = s + 1 < count ? problem.activity->forwardCrossing[size_t(end)] : 0;
+      const double back = s > 0 ? problem.activity->backwardCrossing[size_t(first)] : 0;
       bool sends = problem.ranks() > 1;
       stage.rank = problem.rankOf(s);
-      stage.devices = problem.devices(stage.rank);
+      stage.devices = problem.devicesOfRank();
       stage.parameters = state.elements;
       LinkSeconds sent;
       auto send = [&](int other, double bytes, double &waited, LinkSeconds &links, int &link) {
@@ -220,12 +208,12 @@ private:
       stage.reduction = state.hideable + state.exposed;
       stage.update = state.update;
       stages.push_back(stage);
-      rank.buffers += transferBytes(own, s, first, end);
-      addPassing(own, s, first, end);
+      rank.buffers += transferBytes(problem, s, first, end);
+      addPassing(s, first, end);
       rank.state += state;
       keptOfStage.push_back(problem.kept(work));
       onHostOfStage.push_back(work.keptOnHost);
-      nearOfStage.push_back(readAgainSoon(own, first, end));
+      nearOfStage.push_back(readAgainSoon(first, end));
       rank.work += work;
     }
   }
@@ -233,12 +221,12 @@ private:
   // What a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its gradient
   // likewise: buffers for all microbatches in flight, where transferBytes() has two. All terms of a gradient are
   // received before they are added up.
-  void addPassing(const StageProblem &own, int stage, int first, int end) {
+  void addPassing(int stage, int first, int end) {
     const int rank = problem.rankOf(stage);
     for (size_t p = 0; p < layout.passing.size() && problem.ranks() > 1; ++p) {
       const UnitLayout::Passing &passing = layout.passing[p];
       if (passing.from < first || passing.from >= end) continue;
-      const Flow &flow = own.model->flows[size_t(passing.flow)];
+      const Flow &flow = model.flows[size_t(passing.flow)];
       std::set<int> readers;
       for (int unit : passing.readers)
         if (unit >= end) readers.insert(stageOfUnit(unit));
@@ -249,30 +237,28 @@ private:
         buffers += count;
         if (flow.gradient)
           ranks[size_t(problem.rankOf(reader))].buffers +=
-              (count - 2) * flow.gradientRatio * of(reader).activity->passing[p];
+              (count - 2) * flow.gradientRatio * problem.activity->passing[p];
       }
       // Each reader sends a term of its gradient; transferBytes() has one of them.
       if (flow.gradient && readers.size() > 1)
         ranks[size_t(rank)].buffers +=
-            double(readers.size() - 1) * problem.live(stage) * flow.gradientRatio * own.activity->passing[p];
-      if (buffers > 2) ranks[size_t(rank)].buffers += (buffers - 2) * own.activity->passing[p];
+            double(readers.size() - 1) * problem.live(stage) * flow.gradientRatio * problem.activity->passing[p];
+      if (buffers > 2) ranks[size_t(rank)].buffers += (buffers - 2) * problem.activity->passing[p];
     }
   }
 
   // Bytes that would leave for the host's memory and come back at once, were it not for other microbatches in between:
   // of the stage's last units, what has less than `leastWayBack` of its operations behind it.
-  double readAgainSoon(const StageProblem &own, int first, int end) const {
+  double readAgainSoon(int first, int end) const {
     const double nodes = double(layout.units[size_t(end) - 1].end - layout.units[size_t(first)].first);
     double behind = 0, bytes = 0;
     for (int u = end; u-- > first && behind * constants::leastWayBack < nodes;) {
       const Unit &unit = layout.units[size_t(u)];
-      bytes += own.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
+      bytes += problem.activity->of(unit.kind, plan.recompute[size_t(u)]).keptOnHost;
       behind += double(unit.end - unit.first);
     }
     return bytes;
   }
-
-  const StageProblem &of(int stage) const { return ofStage[ofStage.size() == 1 ? 0 : size_t(stage)]; }
 
   int stageOfUnit(int unit) const {
     auto next = std::upper_bound(plan.firstUnits.begin(), plan.firstUnits.end(), unit);
@@ -344,9 +330,9 @@ private:
     return passes;
   }
 
-  std::span<const StageProblem> ofStage; // one, or one a stage
-  const StageProblem &problem;           // the first: of what they agree in
+  const StageProblem &problem;
   const StagePlan &plan;
+  const SplitModel &model;
   const Cluster &cluster;
   const UnitLayout &layout;
   double microbatches;
@@ -394,27 +380,8 @@ std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, 
   return SimulatedSchedule{std::move(*schedule), setting.microbatches - simulated};
 }
 
-int64_t StageProblem::devices(int rank) const {
-  if (!devicesOfRank.empty()) return devicesOfRank[size_t(rank)];
-  return model->setting.devices() / model->setting.pp;
-}
-
-Tier StageProblem::tierBetween(int from, int to) const {
-  if (devicesOfRank.empty()) return model->setting.tierBetweenRanks(*model->cluster, from, to);
-  // Ranks stand one after the other.
-  auto before = [&](int rank) {
-    return std::accumulate(devicesOfRank.begin(), devicesOfRank.begin() + rank, int64_t(0));
-  };
-  const int64_t first = before(std::min(from, to)), last = before(std::max(from, to) + 1) - 1;
-  return planner::tierBetween(*model->cluster, first, last);
-}
-
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan) {
-  return evaluatePlan({&problem, 1}, plan);
-}
-
-PlanEvaluation evaluatePlan(std::span<const StageProblem> ofStage, const StagePlan &plan) {
-  return PlanEvaluator(ofStage, plan).evaluate();
+  return PlanEvaluator(problem, plan).evaluate();
 }
 
 } // namespace cleave::planner

@@ -6,17 +6,13 @@
 namespace cleave::planner {
 namespace {
 
-// Seconds of a microbatch's message over the border before a unit, from a stage to the one after or before it; the
-// side with fewer devices has more on each. None where one rank has both.
-double messageSeconds(std::span<const StageProblem> ofStage, int from, int to, int unit) {
-  const StageProblem &problem = ofStage[0];
+// Seconds of a microbatch's message over the border before a unit, from a stage to the one after or before it. None
+// where one rank has both.
+double messageSeconds(const StageProblem &problem, int from, int to, int unit) {
   const int sender = problem.rankOf(from), receiver = problem.rankOf(to);
   if (sender == receiver) return 0;
-  auto crossing = [&](int stage) {
-    const ActivityCosts &activity = *(ofStage.size() == 1 ? problem : ofStage[size_t(stage)]).activity;
-    return (from < to ? activity.forwardCrossing : activity.backwardCrossing)[size_t(unit)];
-  };
-  const double bytes = std::max(crossing(from), crossing(to));
+  const ActivityCosts &activity = *problem.activity;
+  const double bytes = (from < to ? activity.forwardCrossing : activity.backwardCrossing)[size_t(unit)];
   return bytes > 0 ? sendSeconds(*problem.model->cluster, problem.tierBetween(sender, receiver), bytes) : 0;
 }
 
@@ -26,15 +22,14 @@ int linkBetween(const StageProblem &problem, int stage, int other) {
 
 // Of one stage: seconds of its messages, by the unit that it begins with and the one that it ends before.
 struct Messages {
-  Messages(std::span<const StageProblem> ofStage, int stage, int units)
+  Messages(const StageProblem &problem, int stage, int units)
       : back(size_t(units) + 1, 0.0), on(size_t(units) + 1, 0.0) {
-    const bool isFirst = stage == 0, isLast = stage + 1 == ofStage[0].stages();
+    const bool isFirst = stage == 0, isLast = stage + 1 == problem.stages();
     for (int unit = 1; unit < units; ++unit) {
-      if (!isFirst) back[size_t(unit)] = messageSeconds(ofStage, stage, stage - 1, unit);
-      if (!isLast) on[size_t(unit)] = messageSeconds(ofStage, stage, stage + 1, unit);
+      if (!isFirst) back[size_t(unit)] = messageSeconds(problem, stage, stage - 1, unit);
+      if (!isLast) on[size_t(unit)] = messageSeconds(problem, stage, stage + 1, unit);
     }
-    isOneLink =
-        !isFirst && !isLast && linkBetween(ofStage[0], stage, stage - 1) == linkBetween(ofStage[0], stage, stage + 1);
+    isOneLink = !isFirst && !isLast && linkBetween(problem, stage, stage - 1) == linkBetween(problem, stage, stage + 1);
   }
   double seconds(int first, int end) const {
     const double to = back[size_t(first)], from = on[size_t(end)];
@@ -47,8 +42,7 @@ struct Messages {
 
 } // namespace
 
-double longestMessages(std::span<const StageProblem> ofStage, const std::vector<int> &starts) {
-  const StageProblem &problem = ofStage[0];
+double longestMessages(const StageProblem &problem, const std::vector<int> &starts) {
   const int stages = problem.stages();
   if (problem.ranks() == 1) return 0;
   std::vector<std::array<double, 2>> busy(size_t(problem.ranks()));
@@ -57,19 +51,19 @@ double longestMessages(std::span<const StageProblem> ofStage, const std::vector<
     for (int other : {stage - 1, stage + 1}) {
       if (other < 0 || other >= stages) continue;
       double &of = busy[size_t(problem.rankOf(stage))][size_t(linkBetween(problem, stage, other))];
-      of += messageSeconds(ofStage, stage, other, starts[size_t(std::max(stage, other))]);
+      of += messageSeconds(problem, stage, other, starts[size_t(std::max(stage, other))]);
       longest = std::max(longest, of);
     }
   return longest / double(std::max(1, stages / problem.ranks()));
 }
 
-std::vector<int> cutByMessages(std::span<const StageProblem> ofStage, const std::vector<double> &before) {
-  const int count = int(before.size()) - 1, stages = ofStage[0].stages();
+std::vector<int> cutByMessages(const StageProblem &problem, const std::vector<double> &before) {
+  const int count = int(before.size()) - 1, stages = problem.stages();
   std::vector<double> slowest(before.size(), infinity); // of the stages so far, which end before a unit
   std::vector<std::vector<int>> starts(size_t(stages), std::vector<int>(before.size(), 0));
   slowest[0] = 0;
   for (int stage = 0; stage < stages; ++stage) {
-    const Messages messages(ofStage, stage, count);
+    const Messages messages(problem, stage, count);
     std::vector<double> next(slowest.size(), infinity);
     const int last = count - (stages - 1 - stage); // a unit for each stage after it
     for (int end = stage + 1 == stages ? count : stage + 1; end <= last; ++end)

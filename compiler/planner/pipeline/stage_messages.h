@@ -6,13 +6,12 @@
 
 namespace cleave::planner {
 
-// `ofStage`: one for all stages, or one a stage (planCut). `starts`: first unit of each stage.
-// Of the rank and link that messages of a microbatch keep busy longest: seconds for each of a rank's stages. One at a
-// time goes over a link.
-double longestMessages(std::span<const StageProblem> ofStage, const std::vector<int> &starts);
+// `starts`: first unit of each stage. Of the rank and link that messages of a microbatch keep busy longest: seconds for
+// each of a rank's stages. One at a time goes over a link.
+double longestMessages(const StageProblem &problem, const std::vector<int> &starts);
 
 // The cut whose slowest stage is fastest, each taking what its passes or its messages do, whatever is longer. `before`:
 // seconds of a microbatch through all units before each, and through all.
-std::vector<int> cutByMessages(std::span<const StageProblem> ofStage, const std::vector<double> &before);
+std::vector<int> cutByMessages(const StageProblem &problem, const std::vector<double> &before);
 
 } // namespace cleave::planner

@@ -23,8 +23,8 @@ UnitState wholeState(const SplitModel &model, const StateCosts &state) {
 
 class StagePlanner {
 public:
-  explicit StagePlanner(std::span<const StageProblem> ofStage)
-      : ofStage(ofStage), problem(ofStage[0]), units(problem.model->layout->units), stages(problem.stages()),
+  explicit StagePlanner(const StageProblem &problem)
+      : problem(problem), units(problem.model->layout->units), stages(problem.stages()),
         ways(problem.recompute ? std::vector<Recompute>{*problem.recompute} : problem.allowed), room(problem),
         before(room.secondsBefore()) {}
 
@@ -64,8 +64,8 @@ public:
         }
       }
     // Where messages take longer than passes, stages are cut where little crosses.
-    if (StagePlan other; problem.firstUnits.empty() && longestMessages(ofStage, result.firstUnits) > slowest) {
-      other.firstUnits = cutByMessages(ofStage, before);
+    if (StagePlan other; problem.firstUnits.empty() && longestMessages(problem, result.firstUnits) > slowest) {
+      other.firstUnits = cutByMessages(problem, before);
       finish(other);
       if (std::pair(!other.fits, other.seconds) < std::pair(!result.fits, result.seconds)) {
         other.bound = result.bound;
@@ -330,8 +330,7 @@ private:
     plan.fits = true;
     double slowest = 0, sum = 0, once = 0;
     for (int rank = 0; rank < problem.ranks(); ++rank) {
-      const StageProblem &own = ofRank(rank);
-      RankLoad load(own);
+      RankLoad load(problem);
       std::vector<std::pair<int, int>> mine; // units, their stages
       for (int stage = 0; stage < stages; ++stage) {
         if (problem.rankOf(stage) != rank) continue;
@@ -341,7 +340,7 @@ private:
           if (auto mode = problem.given(stage, unit)) plan.recompute[size_t(unit)] = *mode;
           mine.emplace_back(unit, stage);
         }
-        load.buffers += transferBytes(own, stage, plan.firstUnits[size_t(stage)], end);
+        load.buffers += transferBytes(problem, stage, plan.firstUnits[size_t(stage)], end);
       }
       double time = 0;
       plan.fits = load.fit(time) && plan.fits;
@@ -349,11 +348,11 @@ private:
       slowest = std::max(slowest, time);
       sum += time;
       plan.bytes = std::max(plan.bytes, load.memory());
-      once = std::max(once, load.state.update + load.state.exposed + notHidden(*own.model, load));
+      once = std::max(once, load.state.update + load.state.exposed + notHidden(*problem.model, load));
     }
     // Messages go beside the passes, one at a time.
     slowest =
-        std::max(slowest / double(std::max(1, stages / problem.ranks())), longestMessages(ofStage, plan.firstUnits));
+        std::max(slowest / double(std::max(1, stages / problem.ranks())), longestMessages(problem, plan.firstUnits));
     plan.seconds = seconds(slowest, sum) + once;
   }
 
@@ -366,14 +365,6 @@ private:
     return state.hideable - hidden.seconds + hidden.contention;
   }
 
-  const StageProblem &ofRank(int rank) const {
-    if (ofStage.size() == 1) return ofStage[0];
-    int stage = 0;
-    while (problem.rankOf(stage) != rank) ++stage;
-    return ofStage[size_t(stage)];
-  }
-
-  std::span<const StageProblem> ofStage; // one, or one a stage; what follows is of the first
   const StageProblem &problem;
   const std::vector<Unit> &units;
   int stages;
@@ -467,22 +458,18 @@ bool hasRoomForState(const SplitModel &model, const StateCosts &state, double me
   return wholeState(model, state).bytes() <= memoryLimit * ranks;
 }
 
-double leastNotHidden(const StageProblem &problem) { return StagePlanner({&problem, 1}).leastNotHidden(); }
+double leastNotHidden(const StageProblem &problem) { return StagePlanner(problem).leastNotHidden(); }
 
 double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight) {
-  return StagePlanner({&problem, 1}).leastOfAnyStage(worth, isTight);
+  return StagePlanner(problem).leastOfAnyStage(worth, isTight);
 }
 
 std::optional<StagePlan> planStages(const StageProblem &problem, const PlanWorth &worth) {
-  return StagePlanner({&problem, 1}).plan(worth);
+  return StagePlanner(problem).plan(worth);
 }
 
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits) {
-  return planCut({&problem, 1}, firstUnits);
-}
-
-StagePlan planCut(std::span<const StageProblem> ofStage, const std::vector<int> &firstUnits) {
-  return StagePlanner(ofStage).planCut(firstUnits);
+  return StagePlanner(problem).planCut(firstUnits);
 }
 
 // Rank r works m w_r, has waited before it for the first microbatch to come through the ranks above, a part a of w_i

@@ -8,7 +8,7 @@
 #include "compiler/planner/cost/activity_costs.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/schedule_profile.h"
-#include "compiler/planner/pipeline/zero_mixes.h"
+#include <optional>
 #include <span>
 
 namespace cleave::planner {
@@ -23,8 +23,6 @@ struct StageProblem {
   std::vector<Recompute> allowed;           // when open
   std::vector<Recompute> ofStage = {}, ofUnit = {}; // given one by one, for every stage or every unit; empty: not given
   std::vector<int> firstUnits = {};                 // of each stage, when given; empty: open
-  std::vector<int64_t> devicesOfRank = {};          // where ranks have different numbers; empty: as many each
-  const ZeroMixes *mixes = nullptr; // for bounds: parameters may have any ZeRO stage; `state` is its least()
 
   int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }
@@ -43,9 +41,9 @@ struct StageProblem {
   // Microbatches that a stage has slots for, and the least of a rank's stages.
   double live(int stage) const { return profile ? profile->live[size_t(stage)] : 1; }
   double leastLive(int rank) const { return profile ? profile->leastLive[size_t(rank)] : 1; }
-  int64_t devices(int rank) const;
+  int64_t devicesOfRank() const { return model->setting.devices() / model->setting.pp; }
   // How far what a rank sends another goes.
-  Tier tierBetween(int from, int to) const;
+  Tier tierBetween(int from, int to) const { return model->setting.tierBetweenRanks(*model->cluster, from, to); }
   // Which of a device's links a message between ranks goes over (StageTimes): inside the node, or to other nodes.
   int linkBetween(int from, int to) const { return tierBetween(from, to) == inNode ? 0 : 1; }
 };
@@ -90,10 +88,8 @@ std::optional<StagePlan> planStages(const StageProblem &problem, const PlanWorth
 // made for chunks that take equally long. Empty where blocks do not divide, or where what stands before or after the
 // blocks is longer than a block: a block less would make up for it.
 std::vector<int> evenChunks(const StageProblem &problem);
-// The plan with stages that begin with these units. Where stages are split differently each has a problem of its own;
-// they agree in units, schedule and microbatches.
+// The plan with stages that begin with these units.
 StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnits);
-StagePlan planCut(std::span<const StageProblem> ofStage, const std::vector<int> &firstUnits);
 
 // How many units a stage can have. The problem must outlive it.
 class StageRoom {
@@ -132,7 +128,6 @@ struct PlanEvaluation {
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);
-PlanEvaluation evaluatePlan(std::span<const StageProblem> ofStage, const StagePlan &plan); // as planCut
 
 // The table that a plan is priced with: long ones are cut short, and the slowest rank does the microbatches that are
 // left. Nothing when the kind cannot have such a table.

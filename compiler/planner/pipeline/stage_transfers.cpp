@@ -1,7 +1,6 @@
 #include "compiler/planner/pipeline/stage_transfers.h"
 #include "compiler/planner/infinity.h"
 #include <algorithm>
-#include <set>
 
 namespace cleave::planner {
 
@@ -10,19 +9,6 @@ GroupShape pairOfEnds(const StageProblem &problem) {
   return pairAcross(
       model.setting.tierBetweenRanks(*model.cluster, problem.rankOf(0), problem.rankOf(problem.stages() - 1)));
 }
-
-namespace {
-
-// Where some borders lie between nodes, or switches, and others do not: all of them.
-std::set<Tier> tiersOfBorders(const StageProblem &problem) {
-  const SplitModel &model = *problem.model;
-  std::set<Tier> tiers;
-  for (int rank = 1; rank < problem.ranks(); ++rank)
-    tiers.insert(model.setting.tierBetweenRanks(*model.cluster, rank - 1, rank));
-  return tiers;
-}
-
-} // namespace
 
 LeastTransfers leastTransfers(const StageProblem &problem) {
   const std::vector<double> &forward = problem.activity->forwardCrossing,
@@ -120,40 +106,6 @@ double LeastTransfers::bytesOf(const StageProblem &problem, int stage) const {
   if (stage > 0) bytes += buffer + problem.live(stage) * received;
   if (stage + 1 < problem.stages()) bytes += buffer + problem.live(stage) * returned;
   return bytes;
-}
-
-std::vector<double> lessOfSends(const StageProblem &problem) {
-  std::vector<double> sums(size_t(problem.ranks()));
-  if (!problem.mixes || problem.ranks() == 1) return sums;
-  const SplitModel &model = *problem.model;
-  const std::set<Tier> tiers = tiersOfBorders(problem);
-  const double microbatches = double(model.setting.microbatches);
-  // Of the messages of any border that which takes off most. What collectives wait for it, in whichever pass, is no
-  // more than it keeps its links busy.
-  auto most = [&](const std::vector<double> &crossing, bool isForward) {
-    double most = 0;
-    std::set<double> sizes(crossing.begin(), crossing.end());
-    sizes.erase(0);
-    for (double bytes : sizes)
-      for (Tier tier : tiers)
-        for (bool holdsForward : {false, true}) {
-          const LinkSeconds links = linkSeconds(*model.cluster, tier, bytes);
-          PassSeconds one, sent;
-          (isForward ? one.waitedForward : one.waitedBackward) = sendSeconds(*model.cluster, tier, bytes);
-          (isForward ? one.linksForward : one.linksBackward) = links;
-          (holdsForward ? one.waitedForward : one.waitedBackward) += links.node + links.network;
-          most = std::max(most, problem.mixes->contention().less(model, sent.add(one, microbatches), {}));
-        }
-    return most;
-  };
-  const double forward = most(problem.activity->forwardCrossing, true),
-               backward = most(problem.activity->backwardCrossing, false);
-  for (int s = 0; s < problem.stages(); ++s) {
-    double &sum = sums[size_t(problem.rankOf(s))];
-    if (s + 1 < problem.stages()) sum += forward;
-    if (s > 0) sum += backward;
-  }
-  return sums;
 }
 
 } // namespace cleave::planner

@@ -22,7 +22,4 @@ std::vector<LeastHeld> leastHeld(const StageProblem &problem); // by stage
 // The ranks of the first and of the last stage, which sum gradients of a parameter that both read.
 GroupShape pairOfEnds(const StageProblem &problem);
 
-// With ZeRO stages mixed: seconds of a step to take off for what each rank sends (LeastContention::less).
-std::vector<double> lessOfSends(const StageProblem &problem);
-
 } // namespace cleave::planner

@@ -19,9 +19,6 @@ struct LaidAxis {
   std::vector<int64_t> factors; // per node; -1: none
 };
 
-constexpr unsigned zeroBit(int stage) { return 1U << stage; }
-inline constexpr unsigned anyZeroStage = zeroBit(0) | zeroBit(1) | zeroBit(2) | zeroBit(3);
-
 struct Setting {
   int64_t dp = 1, fsdp = 1, tp = 1;
   int64_t pp = 1;                      // pipeline ranks
@@ -31,7 +28,6 @@ struct Setting {
   AxisOrder order = usualOrder;        // on the devices
   int zero = 0;                        // stage; with SplitModel::lowers that of the other parameters
   int lowerZero = 0;                   // of those
-  unsigned anyZero = 0;                // for bounds: every parameter costs the least of these stages (zeroBit)
   int64_t microbatches = 1;
   Recompute recompute = Recompute::None;
   bool exceptLast = false; // the last microbatch keeps all it makes

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 namespace cleave::planner {
@@ -326,21 +325,9 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
 } // namespace
 
 Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink, bool isChoice) {
-  if (!model.setting.anyZero) {
-    Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink, isChoice);
-    if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
-    return price;
-  }
-  std::optional<Price> known;
-  for (int zero = 0; zero <= 3; ++zero) {
-    if (!(model.setting.anyZero & zeroBit(zero))) continue;
-    const Price other = stagePrice(model, variable, home, zero, nullptr, isChoice);
-    Price &least = known ? *known : known.emplace(other);
-    for (auto part : {&Price::update, &Price::exposed, &Price::hideable, &Price::parameters, &Price::gradients,
-                      &Price::means, &Price::optimizer, &Price::host, &Price::hostSeconds, &Price::hostExposed})
-      least.*part = std::min(least.*part, other.*part);
-  }
-  return *known;
+  Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink, isChoice);
+  if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
+  return price;
 }
 
 StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink) {
@@ -362,7 +349,7 @@ StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink) {
         setting.pp > 1 ? "the step's sums over the samples, on the last stage" : "the step's sums over the samples",
         model.stepSums, 1);
   auto isInShards = [&](const Variable &variable) { return variable.isHome && model.zeroStage(variable.index) >= 1; };
-  if (!setting.anyZero && std::ranges::any_of(model.variables, isInShards))
+  if (std::ranges::any_of(model.variables, isInShards))
     add(setting.zeroSet(), true, "the norm of gradients in shards", {}, 1);
   add(setOf({Axis::Tensor}), true, "the norm of gradients in parts", {}, 1);
   if (results > 0)

@@ -123,8 +123,7 @@ Outcome searched(const Problem &problem, const Cluster &cluster, const Constrain
 // the others).
 void expectHonest(const Outcome &outcome, double best, double allowed, const std::string &what) {
   ASSERT_TRUE(outcome.best) << what;
-  const bool mixes = !outcome.best->model->lowers.empty();
-  EXPECT_GE(outcome.best->seconds(), mixes ? outcome.boundOfMixes : best * (1 - 1e-9)) << what;
+  if (outcome.best->model->lowers.empty()) EXPECT_GE(outcome.best->seconds(), best * (1 - 1e-9)) << what;
   EXPECT_LE(outcome.best->seconds(), best * allowed) << what;
   const bool isKnown = outcome.boundOfAllSplits > 0; // else the splits are few, or all are looked at
   EXPECT_LE(isKnown ? outcome.boundOfAllSplits : outcome.bound, best * (1 + 1e-9)) << what;

@@ -1,7 +1,7 @@
 // What saving memory takes: whole units against every way for each of them, and parts of savings against every order.
+#include "compiler/planner/certify/sorted_savings.h"
 #include "compiler/planner/facts/whole_recomputation.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/pipeline/zero_mixes.h"
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
@@ -51,9 +51,9 @@ TEST(WholeRecomputation, PartsOfSavingsTakeWhatTheBestOrderTakes) {
   auto number = [&] { return double(1 + random() % 1000) / 100; };
   int left = 0, parts = 0;
   for (int round = 0; round < 200; ++round) {
-    std::vector<ZeroMixes::Saving> savings(random() % 5);
+    std::vector<SortedSavings::Saving> savings(random() % 5);
     double all = 0;
-    for (ZeroMixes::Saving &one : savings) {
+    for (SortedSavings::Saving &one : savings) {
       one = {number() - 2, number()};
       all += one.bytes;
     }
@@ -70,12 +70,12 @@ TEST(WholeRecomputation, PartsOfSavingsTakeWhatTheBestOrderTakes) {
       }
       least = std::min(least, seconds);
     } while (std::ranges::next_permutation(order).found);
-    const ZeroMixes::Spent spent = ZeroMixes::SortedSavings(savings).spend(bytes);
+    const SortedSavings::Spent spent = SortedSavings(savings).spend(bytes);
     EXPECT_NEAR(spent.seconds, least, 1e-9 * (1 + std::abs(least))) << round;
     EXPECT_NEAR(spent.left, std::max(0.0, bytes - all), 1e-9 * (1 + all)) << round;
     left += spent.left > 0;
     parts += spent.left == 0 && bytes > 0;
-    EXPECT_EQ(ZeroMixes::SortedSavings(savings).spend(-1).seconds, 0);
+    EXPECT_EQ(SortedSavings(savings).spend(-1).seconds, 0);
   }
   EXPECT_GE(left, 20);
   EXPECT_GE(parts, 60);

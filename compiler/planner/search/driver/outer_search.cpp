@@ -53,10 +53,7 @@ public:
     if (found.best) mixes.mix();
     doing = "changes of the best plans";
     if (found.best) improveBest();
-    doing = "bounds of mixed ZeRO stages";
-    outcome.boundOfMixes = !found.best ? 0 : options.certifies ? mixes.bound(outcome.bound) : mixes.known();
     outcome.bound = std::min(outcome.bound, found.incumbent());
-    outcome.boundOfMixes = std::min(outcome.boundOfMixes, outcome.bound);
     outcome.boundOfAllSplits = std::min(outcome.boundOfAllSplits, outcome.bound);
     outcome.wasStopped = clock.isOver();
     if (outcome.isComplete && found.best && outcome.wasStopped)

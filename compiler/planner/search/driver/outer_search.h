@@ -17,7 +17,6 @@ struct Outcome {
   std::vector<Solution> byMesh;        // the best of every mesh shape looked at, the fastest first
   double bound = 0;                    // no split that fits, with one ZeRO stage for all parameters, is faster
   bool boundsAllSplits = true;         // of operations; false: of the ways to split them that were looked at
-  double boundOfMixes = 0;             // nor with stages mixed: no more than `bound`
   double boundOfAllSplits = 0;         // of operations, if that is known: no sharper than `bound`
   int64_t candidates = 0;
   bool isComplete = true;  // false: stopped by the time limit

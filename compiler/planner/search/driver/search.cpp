@@ -169,7 +169,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   decision.like = chosen.empty() ? constraints.like : chosen;
   addNotes(asked, outcome, decision);
   decision.candidates = outcome.candidates;
-  decision.gap = std::max(0.0, 1 - outcome.boundOfMixes / outcome.best->seconds());
+  decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
   decision.gapIsOfAllSplits = outcome.boundsAllSplits;
   if (options.alternatives) addAlternatives(asked, presets, outcome, cells, decision);
   for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));

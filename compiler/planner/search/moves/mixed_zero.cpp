@@ -25,13 +25,10 @@ class Mixing {
 public:
   const bool isSmall; // every set of groups is priced
 
-  // `worth`: seconds; plans that are not faster are of no interest.
-  Mixing(const StageProblem &stages, const std::vector<int> &open, const std::vector<int> &choice, int64_t prices,
-         double worth, const StagePlan &given, const SearchClock &clock)
+  Mixing(const StageProblem &stages, const std::vector<int> &choice, int64_t prices, const StagePlan &given,
+         const SearchClock &clock)
       : isSmall(groupsOf(*stages.model, choice).size() <= fewGroups), stages(stages), choice(choice),
-        pricesLeft(prices), given(given), clock(clock) {
-    if (isSmall && stages.ranks() > 1) cuts = openCuts(open, worth);
-  }
+        pricesLeft(prices), given(given), clock(clock) {}
 
   struct Mix {
     SplitModel model;
@@ -131,45 +128,14 @@ private:
     };
     if (problem.ranks() > 1) {
       if (std::optional<StagePlan> other = planStages(problem)) offer(std::move(*other));
-      const bool isLast = anyThatFits && !mix.evaluation.fits;
-      if (std::optional<TimedCut> other = fastestThatFits(problem, isLast ? infinity : worth))
-        offer(planCut(problem, other->firstUnits));
+      const double most = anyThatFits && !mix.evaluation.fits ? infinity : worth;
+      const std::vector<TimedCut> timed =
+          isSmall ? timeEachCut(problem, most, clock).value_or(std::vector<TimedCut>()) : std::vector<TimedCut>();
+      if (const auto found = std::ranges::find_if(timed, &TimedCut::fits); found != timed.end())
+        offer(planCut(problem, found->firstUnits));
     }
     mix.plan.bound = given.bound;
     return mix;
-  }
-
-  // Of cuts that some mix may be worth it with; with no limit of all.
-  std::optional<TimedCut> fastestThatFits(const StageProblem &problem, double worth) const {
-    if (!cuts) return std::nullopt;
-    const std::vector<TimedCut> timed = worth < infinity
-                                            ? timeCuts(problem, *cuts, worth, clock)
-                                            : timeEachCut(problem, infinity, clock).value_or(std::vector<TimedCut>());
-    const auto found = std::ranges::find_if(timed, &TimedCut::fits);
-    return found == timed.end() ? std::nullopt : std::optional(*found);
-  }
-
-  // The cuts that may take less than `worth` seconds whatever stages of these the parameters have, as if the memory
-  // were enough; nothing where there are more than can be looked at. The others are timed once, not for every set of
-  // groups.
-  std::optional<std::vector<std::vector<int>>> openCuts(const std::vector<int> &open, double worth) const {
-    SplitModel any = *stages.model;
-    any.lowers.edit().clear();
-    any.setting.zero = 0;
-    for (int zero : open) any.setting.anyZero |= zeroBit(zero);
-    const ActivityCosts activity = costActivity(any, choice);
-    const StateCosts state = costState(any, choice);
-    StageProblem problem = stages;
-    problem.model = &any;
-    problem.activity = &activity;
-    problem.state = &state;
-    problem.memoryLimit = infinity;
-    const std::optional<std::vector<TimedCut>> timed = timeEachCut(problem, worth, clock);
-    if (!timed) return std::nullopt;
-    std::vector<std::vector<int>> result;
-    for (const TimedCut &cut : *timed) result.push_back(cut.firstUnits);
-    std::ranges::sort(result); // of equally fast ones the first is chosen
-    return result;
   }
 
   const StageProblem &stages;
@@ -177,7 +143,6 @@ private:
   int64_t pricesLeft;
   const StagePlan &given;
   const SearchClock &clock;
-  std::optional<std::vector<std::vector<int>>> cuts; // as openCuts() has them
 };
 
 } // namespace
@@ -188,7 +153,7 @@ void mixZero(const StageProblem &stages, const std::vector<int> &open, const std
   const StagePlan given = plan;
   const SplitModel from = *model;
   auto most = [&] { return std::min(worth, evaluation.predicted.stepSeconds); };
-  Mixing mixing(stages, open, choice, mostPrices, most(), given, clock);
+  Mixing mixing(stages, choice, mostPrices, given, clock);
   auto mix = [&](int lower, int upper) {
     std::optional<Mixing::Mix> found = mixing.mix(from, lower, upper, most());
     if (!found || !(found->seconds() < most() * (1 - leastGain))) return;

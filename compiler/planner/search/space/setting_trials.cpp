@@ -51,7 +51,6 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
-  bool isAnyTight = false;
   auto leave = [&](size_t v, int zero) { // too slow with any ZeRO stage
     if (isSettled || isSolved) return false;
     if (v == least.size()) least.push_back(leastOfVariant(setting, cell, v, zeros));
@@ -85,7 +84,6 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
         open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
-      isAnyTight = isAnyTight || isTight || cheap == infinity; // no room at this stage for all: a mix may have it
       if (v == 0 && (isTight || wantsLeaner)) cells.addLeaner(cell);
     }
     if (isSolved) {
@@ -99,11 +97,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   }
   if (mixesZeroStages(space.constraints, setting))
     for (size_t v = 0; v < cell.variants.size(); ++v)
-      for (size_t pair = 0; pair < ZeroMixes::pairs.size(); ++pair)
-        mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit, pair});
-  // Where memory decides, stages may be mixed.
-  double &solved = isSettled ? fastest : ofAnySplit;
-  if (isSolved && isAnyTight && zeros.size() > 1) solved = std::min(solved, leastOfAnyZero(model, ways));
+      mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit});
   if (isSolved && isSettled)
     bound = std::min(bound, fastest);
   else if (isSettled || isSolved)
@@ -123,10 +117,18 @@ std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell 
   return least;
 }
 
-// With the bytes of the highest ZeRO stage and what a microbatch costs with the lowest, which are the least.
 double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t variant,
                                      const std::vector<int> &zeros) {
   if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return 0;
+  bool wantsLeaner = false;
+  const double least = leastOfAnyZero(setting, cell, variant, wantsLeaner);
+  if (variant == 0 && !cell.hasLeaner && wantsLeaner) cells.addLeaner(cell);
+  return least;
+}
+
+// With the bytes of the highest ZeRO stage and what a microbatch costs with the lowest, which are the least.
+double SettingTrials::leastOfAnyZero(const Setting &setting, Cell &cell, size_t variant, bool &wantsLeaner) const {
+  const std::vector<int> zeros = openZeroStages(space.constraints, setting);
   SplitModel model = cells.modelFor(cell, setting);
   model.setting.zero = zeros.front();
   const ActivityCosts &activity = cells.activityOf(cell, variant, model);
@@ -136,7 +138,7 @@ double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t 
   bool isTight = false;
   const StageProblem stages = space.stagesOf(model, activity, state);
   const double least = leastOfAnyStage(stages, worthPlanning(setting), isTight);
-  if (variant == 0 && !cell.hasLeaner && (isTight || isReducing(stages, found.worthTrying()))) cells.addLeaner(cell);
+  wantsLeaner = isTight || isReducing(stages, found.worthTrying());
   return least;
 }
 
@@ -233,18 +235,6 @@ void SettingTrials::openBlocks(const SplitModel &model, const Assignment &assign
   bool isTight = false;
   bound =
       std::min(bound, tryPlan(space.stagesOf(model, activity, state), assignment.choice, assignment.isExact, isTight));
-}
-
-// Whatever stage each parameter has, and whatever is computed again.
-double SettingTrials::leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const {
-  model.setting.zero = 0;
-  model.setting.anyZero = anyZeroStage;
-  double least = infinity;
-  for (Recompute how : ways) {
-    model.setting.recompute = how;
-    least = std::min(least, InnerProblem(model).solve(infinity, infinity, clock).bound);
-  }
-  return least;
 }
 
 // Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.

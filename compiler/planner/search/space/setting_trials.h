@@ -27,7 +27,6 @@ struct OpenPlan {
   Cell *cell = nullptr;
   size_t variant = 0;
   bool isOnlySplit = false; // no operation can be split otherwise
-  size_t zeroPair = 0;      // where stages are mixed: of ZeroMixes::pairs
 };
 
 class SettingTrials {
@@ -41,6 +40,9 @@ public:
   // For each of the cell's variants seconds that no plan of the setting with it is below: with the memory that it needs
   // at least, whatever ZeRO stages its parameters have. Empty where nothing is known for less than trying.
   std::vector<double> leastOfVariants(const Setting &setting, Cell &cell);
+  // Seconds that no plan of the setting with this variant is below, whatever ZeRO stages its parameters have.
+  // `wantsLeaner`: shardings that need less memory, or reduce less, may be better.
+  double leastOfAnyZero(const Setting &setting, Cell &cell, size_t variant, bool &wantsLeaner) const;
   // Returns a bound of the setting with these shardings. `isTight`: memory makes it slower, leaner ones may be better.
   double tryPlan(const StageProblem &stages, const std::vector<int> &choice, bool isExact, bool &isTight);
   // The first of them in any case, the others until the clock is over.
@@ -52,7 +54,7 @@ public:
   void offer(const SplitModel &model, const Assignment &assignment);
 
   std::vector<OpenPlan> open;  // the bound does not count them yet
-  std::vector<OpenPlan> mixes; // with ZeRO stages mixed
+  std::vector<OpenPlan> mixes; // whose ZeRO stages may be mixed
   double bound = infinity;     // of the settings tried but for these
   // Of settings tried, however their operations are split; the splits that were looked at are in `open` or `bound` too.
   double boundOfSplits = infinity;
@@ -69,7 +71,6 @@ private:
   double worthPlanning(const Setting &setting) const;
   double worthCutting(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
-  double leastOfAnyZero(SplitModel model, const std::vector<Recompute> &ways) const;
   double leastOfAnyMemory(SplitModel &model) const;
   void openBlocks(const SplitModel &model, const Assignment &assignment);
 
