@@ -38,6 +38,14 @@ Json alternativeJson(const Alternative &row) {
           {"offload", planner::name(row.offload)}};
 }
 
+Json movesJson(const std::vector<planner::MoveResult> &moves) {
+  Json rows = Json::array();
+  for (const planner::MoveResult &move : moves)
+    rows.push_back(
+        {{"name", move.name}, {"seconds", move.seconds}, {"gained_s", move.gained}, {"raised_bound_s", move.raised}});
+  return rows;
+}
+
 planner::StepPart stepPartOf(const std::string &name) {
   const auto found = std::ranges::find(planner::stepPartNames, name);
   return found == std::end(planner::stepPartNames) ? planner::StepPart::Forward
@@ -188,7 +196,8 @@ Report reportOf(const Json &json) {
   const Json &search = json.at("search");
   report.searchSeconds = search.at("seconds");
   report.gap = search.at("gap");
-  report.gapIsOfAllSplits = search.value("gap_is_of_all_splits", false);
+  for (const Json &move : search.value("moves", Json::array()))
+    report.moves.push_back({move.at("name"), move.at("seconds"), move.at("gained_s"), move.at("raised_bound_s")});
   report.candidates = search.at("candidates");
   report.stages = listOf<Stage>(json.at("stages"), stageOf);
   report.timeParts = listOf<planner::TimePart>(json.at("time"), [](const Json &entry) -> planner::TimePart {
@@ -259,7 +268,7 @@ std::string renderJson(const Report &report) {
       {"search",
        {{"seconds", report.searchSeconds},
         {"gap", report.gap},
-        {"gap_is_of_all_splits", report.gapIsOfAllSplits},
+        {"moves", movesJson(report.moves)},
         {"candidates", report.candidates}}},
       {"stages", Json::array()},
       {"collectives", Json::array()},

@@ -80,7 +80,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   report.estimatedMemoryBytes = decision.predicted.memory.total();
   report.searchSeconds = decision.searchSeconds;
   report.gap = decision.gap;
-  report.gapIsOfAllSplits = decision.gapIsOfAllSplits;
+  report.moves = decision.moves;
   report.candidates = decision.candidates;
   report.alternatives = decision.alternatives;
   report.notes = decision.notes;
@@ -130,8 +130,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 }
 
 std::string comparedPlans(const Report &report) {
-  std::string plans = "plans with one ZeRO stage for all parameters";
-  if (!report.gapIsOfAllSplits) plans += ", operations split in the ways that were looked at";
+  std::string plans = "plans with one ZeRO stage for all parameters, operations split in the ways that were looked at";
   if (report.schedule == "zb-1p" || report.schedule == "zb-2p") plans += ", schedules but zb-1p and zb-2p";
   return plans;
 }

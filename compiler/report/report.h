@@ -49,7 +49,7 @@ struct Report {
   double estimatedMemoryBytes = 0; // the search's figure, kept when the plan's own replaces it
   bool memoryIsPlanned = false;    // `predicted.memory` is the emitted plan's
   double searchSeconds = 0, gap = 0;
-  bool gapIsOfAllSplits = false;
+  std::vector<planner::MoveResult> moves; // of the search
   int64_t candidates = 0;
   std::vector<Stage> stages;
   std::vector<planner::CollectiveTotal> collectives;

@@ -27,6 +27,7 @@ struct SplitOptions {
   planner::SplitFlags split;
   int64_t top = 0;
   double searchSeconds = 0;
+  std::vector<std::string> searchMoves;
 
   void add(CLI::App &command);
   // The search tells its progress on standard error.

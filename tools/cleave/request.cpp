@@ -43,6 +43,10 @@ void SplitOptions::add(CLI::App &command) {
         double seconds = -1;
         return CLI::detail::lexical_cast(text, seconds) && seconds >= 0 ? "" : text + " is no number from 0 up";
       });
+  command
+      .add_option("--search-moves", searchMoves,
+                  "only these moves after all settings were looked at: cuts, splits, bounds, units, zero; or none")
+      ->delimiter(',');
   group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()
       ->expected(1);
@@ -95,6 +99,7 @@ planner::SearchOptions SplitOptions::search() const {
   planner::SearchOptions options;
   options.top = top;
   options.seconds = searchSeconds;
+  options.moves = searchMoves;
   auto line = std::make_shared<ProgressLine>();
   options.progress = [line](const planner::SearchProgress &progress) { line->tell(progress); };
   return options;

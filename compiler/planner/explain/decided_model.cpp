@@ -114,7 +114,7 @@ StagePlan planOf(const SplitModel &model, const Decision &decision) {
   return plan;
 }
 
-// Parameters whose ZeRO stage is below the decision's (mixed_zero.h).
+// Parameters whose ZeRO stage is below the decision's (mix_zero.cpp).
 void readMixedZero(const Decision &decision, const std::vector<int> &choice, SplitModel &model) {
   size_t next = 0;
   for (size_t t = 0; t < model.problem->tensors.size(); ++t) {

@@ -197,8 +197,7 @@ std::string summaryText(const Problem &problem, const Cluster &cluster, const De
   if (predicted.hostSeconds > 0)
     out += fmt::format(", copies {} of which exposed {}", figure(predicted.hostSeconds),
                        figure(predicted.exposedHostSeconds));
-  out += fmt::format("\nmemory {}\ngap {:.4f}{}\n", memoryLine(predicted.memory), decision.gap,
-                     decision.gapIsOfAllSplits ? " of all splits" : "");
+  out += fmt::format("\nmemory {}\ngap {:.4f}\n", memoryLine(predicted.memory), decision.gap);
   if (decision.twiceMemorySeconds > 0)
     out += fmt::format("with twice the memory {} s\n", figure(decision.twiceMemorySeconds));
   out += stageLines(decision) + nodeLines(problem, decision) + parameterLines(problem, decision);

@@ -126,6 +126,13 @@ struct StageDecision {
   MemoryBreakdown memory;           // of the device, with its other stages
 };
 
+// What a move of the search (search/moves/move.h) did.
+struct MoveResult {
+  std::string name;
+  double seconds = 0;            // that it took
+  double gained = 0, raised = 0; // seconds of a step: of the best plan; of the bound
+};
+
 struct Decision {
   dist::Mesh mesh;
   dist::Axes batchAxes; // split the sample dimension: {"dp"}, or {"dp","fsdp"} for hsdp
@@ -146,7 +153,7 @@ struct Decision {
   Predicted predicted;
   double searchSeconds = 0;
   double gap = 0;                // how much faster another plan may be, of this one's time
-  bool gapIsOfAllSplits = false; // of operations, not only of the ways to split them that were looked at
+  std::vector<MoveResult> moves; // of the search
   int64_t candidates =
       0; // assignments of a whole mesh, ZeRO stage, microbatch count and recomputation that were priced
   std::vector<Alternative> alternatives;

@@ -161,7 +161,7 @@ struct SplitModel {
   SharedTable<bool> sumsOverExperts; // per tensor: a parameter that all devices along ep have, each for its samples
   AttentionSplit attentionSplit = AttentionSplit::Ring;
   SharedTable<Repeat> repeats;
-  SharedTable<bool> lowers; // per tensor: a parameter with Setting::lowerZero; empty: none (mixed_zero.h)
+  SharedTable<bool> lowers; // per tensor: a parameter with Setting::lowerZero; empty: none (mix_zero.cpp)
   // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
   // A wish, not a rule: heads or a vocabulary that do not divide leave a weight that only a gather goes with.

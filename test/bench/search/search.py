@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How long `cleave estimate` takes, and whether its choice beats the published one.
 
-    ./dev bench search              limits: whole commands, wall and processor time, peak memory, optimality gap;
-                                    growth with layers and with devices
+    ./dev bench search              limits: whole commands, wall and processor time, peak memory, optimality gap,
+                                    what each move gained (--search-moves); growth with layers and with devices
     ./dev bench sc21                the models of Megatron-LM (SC21, table 1): the published configuration priced, the
                                     split chosen under the same constraints, and where they differ
 
@@ -81,6 +81,11 @@ def speed(build, scratch):
         limit = "" if allowed is None else f"  (allowed {allowed} s: {'kept' if wall < allowed else 'MISSED'})"
         print(f"{title:22s} {wall:5.1f} s {processor:7.1f} s {peak:5.0f} MiB {100 * report['search']['gap']:5.2f} %  "
               f"{split(report)}{limit}", flush=True)
+
+        gains = (f"{move['name']} {100 * move['gained_s'] / report['predicted']['step_time_s']:.2f} % in {move['seconds']:.1f} s"
+                 + (f", bound {100 * move['raised_bound_s'] / report['predicted']['step_time_s']:.2f} % up"
+                    if move["raised_bound_s"] > 0 else "") for move in report["search"]["moves"])
+        print(f"{'':22s} moves gained: {'; '.join(gains)}", flush=True)
 
     for name, layers, hidden, heads, batch, precision, cluster, allowed in LIMITS:
         row(f"{name} {cluster}", (model(scratch, layers, hidden, heads), batch, precision, cluster), allowed)

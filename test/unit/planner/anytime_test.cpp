@@ -5,8 +5,7 @@
 #include "compiler/planner/pipeline/few_cuts.h"
 #include "compiler/planner/search/driver/outer_search.h"
 #include "compiler/planner/search/driver/search.h"
-#include "compiler/planner/search/moves/mixed_zero.h"
-#include "compiler/planner/search/moves/plan_improvement.h"
+#include "compiler/planner/search/moves/move.h"
 #include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
@@ -124,9 +123,7 @@ TEST(SearchParts, EveryOneStops) {
   EXPECT_LE(relaxation.bound(), (*all)[0].seconds);
   StagePlan plan = planCut(stages, (*all)[0].firstUnits);
   PlanEvaluation evaluation = evaluatePlan(stages, plan);
-  std::vector<int> choice = split.first.choice;
-  improvePlan(stages, plan, 1000, choice, evaluation, over);
-  EXPECT_EQ(choice, split.first.choice);
+  const std::vector<int> choice = split.first.choice;
   auto mixed = std::make_shared<SplitModel>(split.first.model);
   mixZero(stages, {0, 1, 2, 3}, choice, 1000, infinity, mixed, plan, evaluation, over);
   EXPECT_TRUE(mixed->lowers.empty());

@@ -110,7 +110,6 @@ std::string choosePreset(const SearchCase &asked, std::vector<PricedPreset> &pre
                   fastest->name, 100 * (1 - best.seconds() / outcome.best->seconds())));
   outcome.best = best;
   outcome.bound = std::min(outcome.bound, fastest->outcome.bound);
-  outcome.boundsAllSplits = false;
   const std::string mesh = best.model->setting.mesh().str();
   std::erase_if(outcome.byMesh, [&](const Solution &other) { return other.model->setting.mesh().str() == mesh; });
   outcome.byMesh.insert(outcome.byMesh.begin(), best);

@@ -1,8 +1,6 @@
 #include "compiler/planner/search/driver/outer_search.h"
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/search/moves/mix_refinement.h"
-#include "compiler/planner/search/moves/pipeline_refinement.h"
-#include "compiler/planner/search/moves/plan_improvement.h"
+#include "compiler/planner/search/moves/move.h"
 #include "compiler/planner/search/space/setting_trials.h"
 #include "compiler/planner/search/space/settings.h"
 #include <algorithm>
@@ -13,18 +11,14 @@
 namespace cleave::planner {
 namespace {
 
-// Without pipeline the best few are solved again with their own prices.
-constexpr int64_t mostRefinements = 6;
 // Settings tried when the time is over and nothing fits.
 constexpr size_t mostLean = 8;
-// The plans found are improved by pricing as many changes of each as make this many variables and microbatches.
-constexpr double improvementWork = 2e5;
 
 class OuterSearch {
 public:
   OuterSearch(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster, const Constraints &constraints,
               const SearchOptions &options, Cells &cells)
-      : problem(problem), facts(facts), cluster(cluster), constraints(constraints), options(options),
+      : problem(problem), facts(facts), cluster(cluster), options(options),
         space(problem, facts, cluster, constraints, options), cells(cells), found(options),
         clock(options.seconds, tellProgress()), trials(space, cells, found, clock) {
     outcome.bound = infinity;
@@ -36,25 +30,8 @@ public:
     if (!outcome.reason) return std::move(outcome);
     queueSettings();
     trySettings();
-    PipelineRefinement refinement(space, cells, found, trials, clock);
-    doing = "cutting the best pipelines";
-    refinement.refine();
-    doing = "the best splits again";
-    if (found.best) refineBest();
-    doing = "bounds of pipelines";
-    if (found.best && options.certifies) refinement.certify();
-    doing = "moving units between stages";
-    if (found.best) refinement.moveUnits();
-    sumBounds();
-    doing = "schedules that follow the stages";
-    if (found.best) refinement.tryFollowingSchedules();
-    doing = "ZeRO stages by group";
-    MixRefinement mixes(space, cells, found, trials, clock);
-    if (found.best) mixes.mix();
-    doing = "changes of the best plans";
-    if (found.best) improveBest();
-    outcome.bound = std::min(outcome.bound, found.incumbent());
-    outcome.boundOfAllSplits = std::min(outcome.boundOfAllSplits, outcome.bound);
+    applyMoves();
+    outcome.bound = std::min(sumBounds(), found.incumbent());
     outcome.wasStopped = clock.isOver();
     if (outcome.isComplete && found.best && outcome.wasStopped)
       outcome.notes.push_back(fmt::format(
@@ -71,17 +48,25 @@ public:
   }
 
 private:
-  void sumBounds() {
-    outcome.bound = std::min(outcome.bound, trials.bound);
-    double ofAllSplits = std::min(outcome.bound, trials.boundOfSplits);
-    for (const OpenPlan &plan : trials.open) {
-      outcome.bound = std::min(outcome.bound, plan.bound);
-      if (plan.isOnlySplit) ofAllSplits = std::min(ofAllSplits, plan.bound);
+  void applyMoves() {
+    Search search{space, cells, found, trials, clock};
+    const std::vector<std::string> &asked = options.moves;
+    for (const Move &move : allMoves()) {
+      if (!found.best) return;
+      if (!asked.empty() && std::ranges::find(asked, move.name) == asked.end()) continue;
+      doing = move.doing;
+      search.bound = sumBounds();
+      const double before = found.incumbent(), start = clock.elapsed();
+      move.apply(search);
+      outcome.moves.push_back(
+          {move.name, clock.elapsed() - start, before - found.incumbent(), sumBounds() - search.bound});
     }
-    if (trials.boundsAllSplits) outcome.boundOfAllSplits = ofAllSplits;
-    // The one of all splits where it is as close; else the sharper one of those that were looked at.
-    outcome.boundsAllSplits = outcome.boundOfAllSplits >= certifiedPart * std::min(outcome.bound, found.incumbent());
-    if (outcome.boundsAllSplits) outcome.bound = std::min(outcome.bound, outcome.boundOfAllSplits);
+  }
+
+  double sumBounds() const {
+    double bound = std::min(outcome.bound, trials.bound);
+    for (const OpenPlan &plan : trials.open) bound = std::min(bound, plan.bound);
+    return bound;
   }
 
   // A setting that may still be the best: first with the bound of its FLOPs, then of its cell's compute, then of its
@@ -212,50 +197,9 @@ private:
     return isNoSlower(cluster, of, microbatchPlacement(cluster, setting)) ? usual : setting;
   }
 
-  // With their own prices instead of their cell's.
-  void refineBest() {
-    if (space.isSmall() || !constraints.recomputeOf.empty()) return;
-    int64_t refined = 0;
-    for (const Solution &solution : found.fastestFirst()) {
-      if (solution.model->setting.pp > 1 || ++refined > mostRefinements) continue;
-      SplitModel model = *solution.model;
-      for (Recompute how : space.openWays()) {
-        model.setting.recompute = how;
-        if (clock.isOver()) return;
-        const Assignment assignment = InnerProblem(model).solve(space.memoryLimit, found.incumbent(), clock);
-        if (!assignment.isPruned) trials.offer(model, assignment);
-      }
-    }
-  }
-
-  // What the sum over operations that was minimised leaves out, of the best plan and of the runners-up asked for. Not
-  // where a preset says how they are split: that a change is faster is no reason to leave it.
-  void improveBest() {
-    std::vector<Solution> plans = found.fastestFirst();
-    found.best.reset();
-    found.byMesh.clear();
-    int64_t improved = 0;
-    double best = plans[0].seconds();
-    for (Solution &solution : plans) {
-      const Setting &setting = solution.model->setting;
-      bool isProven = solution.seconds() <= outcome.bound * (1 + 1e-9);
-      // Of small problems also those that come close.
-      bool isClose = space.isSmall() && solution.seconds() < worthImproving * best;
-      if (!isProven && !solution.model->presetSplitsWeights && (improved++ <= options.top || isClose)) {
-        StageProblem stages{
-            &*solution.model, nullptr, nullptr, space.profileOf(setting), space.memoryLimit, {}, {}, {}, {}, {}};
-        double work = double(setting.microbatches * setting.pp) + double(solution.choice.size());
-        improvePlan(stages, solution.plan, int64_t(improvementWork / work), solution.choice, solution.evaluation,
-                    clock);
-      }
-      found.record(std::move(solution));
-    }
-  }
-
   const Problem &problem;
   const ProblemFacts &facts;
   const Cluster &cluster;
-  const Constraints &constraints;
   const SearchOptions &options;
   SearchSpace space;
   Cells &cells;

@@ -16,11 +16,10 @@ struct Outcome {
   std::optional<Solution> leastMemory; // where nothing fits: what comes closest
   std::vector<Solution> byMesh;        // the best of every mesh shape looked at, the fastest first
   double bound = 0;                    // no split that fits, with one ZeRO stage for all parameters, is faster
-  bool boundsAllSplits = true;         // of operations; false: of the ways to split them that were looked at
-  double boundOfAllSplits = 0;         // of operations, if that is known: no sharper than `bound`
   int64_t candidates = 0;
-  bool isComplete = true;  // false: stopped by the time limit
-  bool wasStopped = false; // by the time limit, if only where it had no setting left to look at
+  std::vector<MoveResult> moves; // in the order in which they were applied
+  bool isComplete = true;        // false: stopped by the time limit
+  bool wasStopped = false;       // by the time limit, if only where it had no setting left to look at
   std::vector<std::string> notes;
   Status reason; // why nothing could be tried at all
 };

@@ -4,6 +4,7 @@
 #include "compiler/planner/search/driver/alternatives.h"
 #include "compiler/planner/search/driver/size_text.h"
 #include "compiler/planner/search/driver/what_would_fit.h"
+#include "compiler/planner/search/moves/move.h"
 #include "compiler/planner/search/space/search_space.h"
 #include <algorithm>
 #include <fmt/format.h>
@@ -154,6 +155,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
                        const SearchOptions &options) {
   const SearchTime time(options);
   CLEAVE_RETURN_IF_ERROR(problem.check());
+  CLEAVE_RETURN_IF_ERROR(checkMoves(options.moves));
   const ProblemFacts facts = gatherFacts(problem, constraints);
   CLEAVE_RETURN_IF_ERROR(checkAsked(problem, facts, constraints));
   const SearchCase asked{problem, facts, cluster, constraints, time};
@@ -170,7 +172,7 @@ Result<Decision> solve(const Problem &problem, const Cluster &cluster, const Con
   addNotes(asked, outcome, decision);
   decision.candidates = outcome.candidates;
   decision.gap = std::max(0.0, 1 - outcome.bound / outcome.best->seconds());
-  decision.gapIsOfAllSplits = outcome.boundsAllSplits;
+  decision.moves = outcome.moves;
   if (options.alternatives) addAlternatives(asked, presets, outcome, cells, decision);
   for (Alternative &row : runnersUp(cluster, options, outcome)) decision.alternatives.push_back(std::move(row));
   decision.searchSeconds = time.elapsed();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace cleave::planner {
 
@@ -25,7 +26,8 @@ struct SearchOptions {
   // Plans that are not faster than so many seconds are of no use, and left out as far as that is known of them.
   double worth = infinity;
   bool certifies = true; // raise the bound until it is close to the best plan; else it is what is known anyway
-  bool onlyBest = false; // the best of other meshes are of no interest
+  std::vector<std::string> moves = {}; // by name; empty: all
+  bool onlyBest = false;               // the best of other meshes are of no interest
 };
 
 } // namespace cleave::planner

@@ -60,6 +60,19 @@ private:
   size_t meshes = 0; // among the settings
 };
 
+// A split of all operations with what its units cost: what it takes to cut it into stages. The model must outlive it.
+struct PricedSplit {
+  PricedSplit(const SearchSpace &space, const SplitModel &model, const std::vector<int> &choice)
+      : activity(costActivity(model, choice)), state(costState(model, choice)),
+        stages(space.stagesOf(model, activity, state)) {}
+  PricedSplit(const PricedSplit &) = delete;
+  PricedSplit &operator=(const PricedSplit &) = delete;
+
+  ActivityCosts activity;
+  StateCosts state;
+  StageProblem stages;
+};
+
 // Bytes of a device that a plan may fill.
 double usableMemory(const Cluster &cluster);
 

@@ -42,12 +42,10 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
     if (Status refusal = space.refusalOf(setting); !refusal) refusals.insert(refusal.message());
     return Status::ok();
   }
-  double fastest = infinity, ofAnySplit = infinity; // of all ZeRO stages; and of all splits where blocks differ
+  double fastest = infinity; // of all ZeRO stages
   SplitModel model = cells.modelFor(cell, setting);
   std::vector<Recompute> ways = space.openWays();
   const bool isSettled = isSettledBy(setting, model), isSolved = solvesSplits(setting, model);
-  const bool isOnlySplit = space.openOperations(model) == 0;
-  boundsAllSplits = boundsAllSplits && (isSettled || isSolved || isOnlySplit);
   if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
@@ -83,25 +81,19 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       }
       ofStage = std::min(ofStage, cheap);
       if ((!isSettled || setting.pp > 1) && cheap < found.worthTrying())
-        open.push_back({cheap, model.setting, &cell, v, isOnlySplit});
+        open.push_back({cheap, model.setting, &cell, v});
       if (v == 0 && (isTight || wantsLeaner)) cells.addLeaner(cell);
     }
     if (isSolved) {
       const double exact = solveExactly(model, ways);
-      if (isSettled)
-        ofStage = exact;
-      else
-        ofAnySplit = std::min(ofAnySplit, leastOfAnyMemory(model));
+      if (isSettled) ofStage = exact;
     }
     fastest = std::min(fastest, ofStage);
   }
   if (mixesZeroStages(space.constraints, setting))
     for (size_t v = 0; v < cell.variants.size(); ++v)
-      mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v, isOnlySplit});
-  if (isSolved && isSettled)
-    bound = std::min(bound, fastest);
-  else if (isSettled || isSolved)
-    boundOfSplits = std::min(boundOfSplits, isSolved ? ofAnySplit : known);
+      mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v});
+  if (isSolved && isSettled) bound = std::min(bound, fastest);
   return Status::ok();
 }
 
@@ -111,7 +103,6 @@ std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell 
   if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
   if (isSettledBy(setting, model) || solvesSplits(setting, model) || !space.givenRecomputation(setting)) return {};
   if (setting.pp > 1 && !space.profileOf(setting)) return {};
-  boundsAllSplits = boundsAllSplits && space.openOperations(model) == 0;
   std::vector<double> least;
   for (size_t v = 0; v < cell.variants.size(); ++v) least.push_back(leastOfVariant(setting, cell, v, zeros));
   return least;
@@ -230,26 +221,17 @@ double SettingTrials::solveExactly(SplitModel &model, const std::vector<Recomput
 
 // The same split with blocks computed again in different ways.
 void SettingTrials::openBlocks(const SplitModel &model, const Assignment &assignment) {
-  const ActivityCosts activity = costActivity(model, assignment.choice);
-  const StateCosts state = costState(model, assignment.choice);
+  const PricedSplit split(space, model, assignment.choice);
   bool isTight = false;
-  bound =
-      std::min(bound, tryPlan(space.stagesOf(model, activity, state), assignment.choice, assignment.isExact, isTight));
-}
-
-// Recomputation costs time only: nothing is faster than what keeps everything, if there were room for it.
-double SettingTrials::leastOfAnyMemory(SplitModel &model) const {
-  model.setting.recompute = Recompute::None;
-  return InnerProblem(model).solve(infinity, found.incumbent(), clock).bound;
+  bound = std::min(bound, tryPlan(split.stages, assignment.choice, assignment.isExact, isTight));
 }
 
 void SettingTrials::offer(const SplitModel &model, const Assignment &assignment) {
   if (assignment.choice.empty()) return; // none was found
   Solution solution{std::make_shared<SplitModel>(model), assignment.choice, {}, {}, assignment.isExact};
-  ActivityCosts activity = costActivity(model, assignment.choice);
-  StateCosts state = costState(model, assignment.choice);
-  StageProblem stages{&model, &activity, &state, nullptr,          space.memoryLimit, model.setting.recompute,
-                      {},     {},        {},     space.pinnedUnits};
+  PricedSplit split(space, model, assignment.choice);
+  StageProblem &stages = split.stages;
+  stages.recompute = model.setting.recompute;
   std::optional<StagePlan> plan = planStages(stages);
   if (!plan) return;
   solution.plan = std::move(*plan);

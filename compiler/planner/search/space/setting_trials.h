@@ -17,8 +17,11 @@ namespace cleave::planner {
 // The search tells plans by their formula apart from plans by their simulation: those within these parts of the best
 // are simulated, and are worth improving or showing beside it.
 inline constexpr double worthSimulating = 1.03, worthRefining = 1.05, worthImproving = 1.25;
-// Without pipeline a mix of ZeRO stages may be so much faster than the best of one stage for all (mixed_zero.h).
+// Without pipeline a mix of ZeRO stages may be so much faster than the best of one stage for all (mix_zero.cpp).
 inline constexpr double worthMixing = 2;
+// A bound of so large a part of the best plan's time is sharp enough, and so many linear programs each.
+inline constexpr double certifiedPart = 0.995;
+inline constexpr int mostPrograms = 60;
 
 // Shardings of a setting that may be faster than the best plan, cut and recomputed otherwise than was tried.
 struct OpenPlan {
@@ -26,7 +29,6 @@ struct OpenPlan {
   Setting setting;
   Cell *cell = nullptr;
   size_t variant = 0;
-  bool isOnlySplit = false; // no operation can be split otherwise
 };
 
 class SettingTrials {
@@ -53,12 +55,9 @@ public:
   // Shardings solved for their own setting, without pipeline.
   void offer(const SplitModel &model, const Assignment &assignment);
 
-  std::vector<OpenPlan> open;  // the bound does not count them yet
-  std::vector<OpenPlan> mixes; // whose ZeRO stages may be mixed
-  double bound = infinity;     // of the settings tried but for these
-  // Of settings tried, however their operations are split; the splits that were looked at are in `open` or `bound` too.
-  double boundOfSplits = infinity;
-  bool boundsAllSplits = true;    // of operations; false: of the ways to split them that were looked at
+  std::vector<OpenPlan> open;     // the bound does not count them yet
+  std::vector<OpenPlan> mixes;    // whose ZeRO stages may be mixed
+  double bound = infinity;        // of the settings tried but for these
   int64_t candidates = 0;         // priced
   std::set<std::string> refusals; // why schedules have no table for settings that were to be tried
 
@@ -71,7 +70,6 @@ private:
   double worthPlanning(const Setting &setting) const;
   double worthCutting(const Setting &setting) const;
   double solveExactly(SplitModel &model, const std::vector<Recompute> &ways);
-  double leastOfAnyMemory(SplitModel &model) const;
   void openBlocks(const SplitModel &model, const Assignment &assignment);
 
   const SearchSpace &space;
@@ -81,18 +79,14 @@ private:
   std::map<std::tuple<std::string, int64_t, int64_t>, KnownPaths> paths; // by schedule, ranks and microbatches
 };
 
-// What is done with settings that were tried works on these.
-class Refinement {
-public:
-  Refinement(const SearchSpace &space, Cells &cells, FoundPlans &found, SettingTrials &trials, const SearchClock &clock)
-      : space(space), cells(cells), found(found), trials(trials), clock(clock) {}
-
-protected:
+// What moves work on (search/moves/move.h).
+struct Search {
   const SearchSpace &space;
   Cells &cells;
   FoundPlans &found;
   SettingTrials &trials;
   const SearchClock &clock;
+  double bound = 0; // seconds: no plan is faster
 };
 
 } // namespace cleave::planner

@@ -93,11 +93,11 @@ private:
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
 // The kinds that give the unsplit model's numbers and have a table of their own; those whose tables follow the stages'
-// times are tried on the best pipelines (pipeline_refinement.h). None is always as good as another: gpipe and
-// looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks, eight microbatches,
-// passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps more. V schedules need
-// two microbatches a rank to be better than these, unless fewer may pay (`forV`). `units`, `blocks`: that stages are
-// made of.
+// times (zb-1p, zb-2p) have no bound before there are stages, and have to be asked for. None is always as good as
+// another: gpipe and looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks,
+// eight microbatches, passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps
+// more. V schedules need two microbatches a rank to be better than these, unless fewer may pay (`forV`). `units`,
+// `blocks`: that stages are made of.
 std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks, bool forV,
                                    const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};

@@ -14,7 +14,7 @@ std::vector<int64_t> divisors(int64_t number); // from 1 up
 std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster,
                                   const Constraints &constraints, bool mustDivide);
 std::vector<int> openZeroStages(const Constraints &constraints, const Setting &setting);
-// May parameters have ZeRO stages of their own (mixed_zero.h)?
+// May parameters have ZeRO stages of their own (mix_zero.cpp)?
 bool mixesZeroStages(const Constraints &constraints, const Setting &setting);
 // Ways of recomputation that blocks may be given one by one.
 std::vector<Recompute> openRecomputation(const Constraints &constraints, bool hasSegments);

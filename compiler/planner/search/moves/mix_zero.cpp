@@ -1,6 +1,15 @@
-#include "compiler/planner/search/moves/mixed_zero.h"
+// ZeRO stages by group of parameters: those of one kind in all repetitions of a block, or one that stands alone. What a
+// stage saves and what it costs differs between them, and with one stage for all the memory that is left is not used.
+//
+//   ZeRO-3 fits with 20 GiB to spare, ZeRO-1 does not: the groups whose gathers cost most for each byte that they save
+//   keep ZeRO-1 until the memory is full, the others ZeRO-3
+//
+// Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given or planned
+// again, recomputation chosen again. Of up to six groups every set of them, with every two stages, is priced.
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"
+#include "compiler/planner/search/moves/move.h"
+#include "compiler/planner/search/space/settings.h"
 #include <algorithm>
 
 namespace cleave::planner {
@@ -171,6 +180,75 @@ void mixZero(const StageProblem &stages, const std::vector<int> &open, const std
   for (int other : open)
     if (other != from.setting.zero && mixing.isWanted(from, other, seconds))
       mix(std::min(other, from.setting.zero), std::max(other, from.setting.zero));
+}
+
+namespace {
+
+// Stages are mixed in so many settings (orders of a mesh are one), with as many prices of each as make this many
+// variables and microbatches; first in the best plans of so many meshes.
+constexpr size_t mostMixed = 24, mostWhereOnlyBest = 6, mostOfBest = 3;
+constexpr double mixingWork = 2e5;
+
+void mixFrom(Search &search, Solution solution) {
+  auto model = std::make_shared<SplitModel>(*solution.model);
+  const SplitModel from = *model;
+  const PricedSplit split(search.space, from, solution.choice);
+  const double work = double(from.setting.microbatches * from.setting.pp) + double(solution.choice.size());
+  mixZero(split.stages, openZeroStages(search.space.constraints, from.setting), solution.choice,
+          int64_t(mixingWork / work), search.found.secondsOf(from.setting), model, solution.plan, solution.evaluation,
+          search.clock);
+  solution.model = std::move(model);
+  search.found.record(std::move(solution));
+}
+
+// The fastest plan of the setting, with these shardings, that fits with one stage for all.
+std::optional<Solution> uniform(const Search &search, const OpenPlan &plan) {
+  std::optional<Solution> best;
+  const CellVariant &variant = plan.cell->variants[plan.variant];
+  for (int zero : openZeroStages(search.space.constraints, plan.setting)) {
+    SplitModel model = search.cells.modelFor(*plan.cell, plan.setting);
+    model.setting.zero = zero;
+    const ActivityCosts &activity = search.cells.activityOf(*plan.cell, plan.variant, model);
+    const StateCosts state = costState(model, variant.choice);
+    const StageProblem stages = search.space.stagesOf(model, activity, state);
+    std::optional<StagePlan> cut = planStages(stages);
+    if (!cut || !cut->fits) continue;
+    Solution solution{std::make_shared<SplitModel>(model), variant.choice, *cut, {}, plan.cell->isExact};
+    solution.evaluation = evaluatePlan(stages, *cut);
+    if (solution.evaluation.fits && (!best || solution.seconds() < best->seconds())) best = std::move(solution);
+  }
+  return best;
+}
+
+} // namespace
+
+void mixZeroStages(Search &search) {
+  FoundPlans &found = search.found;
+  std::vector<Solution> best = found.fastestFirst();
+  if (best.size() > mostOfBest) best.resize(mostOfBest);
+  for (Solution &solution : best)
+    if (mixesZeroStages(search.space.constraints, solution.model->setting) && !search.clock.isOver())
+      mixFrom(search, std::move(solution));
+  std::vector<OpenPlan> &open = search.trials.mixes;
+  for (OpenPlan &plan : open) {
+    bool wantsLeaner = false;
+    if (plan.bound < found.incumbent() && !plan.cell->cutsExchanges && !search.clock.isOver())
+      plan.bound =
+          std::max(plan.bound, search.trials.leastOfAnyZero(plan.setting, *plan.cell, plan.variant, wantsLeaner));
+  }
+  std::ranges::stable_sort(open, {}, &OpenPlan::bound);
+  std::vector<Setting> mixed;
+  const size_t most = search.space.options.onlyBest ? mostWhereOnlyBest : mostMixed;
+  for (const OpenPlan &plan : open) {
+    if (plan.bound >= found.incumbent() || mixed.size() == most || search.clock.isOver()) break;
+    auto isSame = [&](const Setting &other) {
+      return sameMesh(other, plan.setting) && other.microbatches == plan.setting.microbatches &&
+             other.schedule == plan.setting.schedule;
+    };
+    if (std::ranges::any_of(mixed, isSame)) continue;
+    mixed.push_back(plan.setting);
+    if (std::optional<Solution> from = uniform(search, plan)) mixFrom(search, std::move(*from));
+  }
 }
 
 } // namespace cleave::planner

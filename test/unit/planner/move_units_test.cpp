@@ -1,6 +1,6 @@
 // Moving units against every cut of small models.
 #include "compiler/planner/infinity.h"
-#include "compiler/planner/search/moves/cut_improvement.h"
+#include "compiler/planner/search/moves/move.h"
 #include "test/unit/planner/each_cut.h"
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
