@@ -57,7 +57,7 @@ void StageRelaxation::gatherClasses() {
   std::vector<std::array<double, 3>> extra(size_t(count), {0, 0, 0}); // once, hideable, bytes
   const GroupShape pair = pairOfEnds(problem);
   for (size_t p = 0; p < layout.shared.size(); ++p) {
-    const UnitState &state = problem.state->shared[p];
+    const Cost &state = problem.state->shared[p];
     const std::vector<int> &readers = layout.shared[p].units;
     bool isApart = ranks > 1 && readers.front() == 0 && readers.back() == count - 1 &&
                    problem.rankOf(0) != problem.rankOf(stages - 1);
@@ -65,7 +65,7 @@ void StageRelaxation::gatherClasses() {
     for (int unit : {readers.front(), readers.back()}) {
       extra[size_t(unit)][0] += state.update + state.exposed + sum;
       extra[size_t(unit)][1] += state.hideable;
-      extra[size_t(unit)][2] += state.bytes();
+      extra[size_t(unit)][2] += state.stateBytes();
       if (!isApart) break;
     }
   }
@@ -76,9 +76,9 @@ void StageRelaxation::gatherClasses() {
     auto [found, isNew] = known.try_emplace({kind, extra[size_t(u)], isFirst, isLast}, int(classes.size()));
     classOf.push_back(found->second);
     if (isNew) {
-      const UnitState &state = problem.state->kinds[size_t(kind)];
+      const Cost &state = problem.state->kinds[size_t(kind)];
       classes.push_back({kind, 0, isFirst, isLast, state.update + state.exposed + extra[size_t(u)][0],
-                         state.hideable + extra[size_t(u)][1], state.bytes() + extra[size_t(u)][2]});
+                         state.hideable + extra[size_t(u)][1], state.stateBytes() + extra[size_t(u)][2]});
     }
     ++classes[size_t(found->second)].count;
   }
@@ -93,13 +93,13 @@ void StageRelaxation::gatherColumns() {
   double leastForward = 1, fastest = infinity;
   leastOverhead = infinity;
   auto overheadOf = [&](int kind, Recompute how) {
-    const UnitActivity &a = problem.activity->of(kind, how);
-    const UnitState &state = problem.state->kinds[size_t(kind)];
+    const Cost &a = problem.activity->of(kind, how);
+    const Cost &state = problem.state->kinds[size_t(kind)];
     return workspaceBytes(model.setting, a.beside, state);
   };
   for (const Unit &unit : layout.units)
     for (Recompute how : ways) {
-      const UnitActivity &one = problem.activity->of(unit.kind, how);
+      const Cost &one = problem.activity->of(unit.kind, how);
       if (one.compute() > 0) leastForward = std::min(leastForward, one.computeForward() / one.compute());
       if (unit.isBlock) fastest = std::min(fastest, one.seconds());
       leastOverhead = std::min(leastOverhead, overheadOf(unit.kind, how));
@@ -117,7 +117,7 @@ void StageRelaxation::gatherColumns() {
       const UnitClass &one = classes[c];
       if ((one.isFirst && s > 0) || (one.isLast && s + 1 < stages)) continue;
       for (Recompute how : ways) {
-        const UnitActivity &a = problem.activity->of(one.kind, how);
+        const Cost &a = problem.activity->of(one.kind, how);
         // The workspace is the largest of a rank's units': of each of them a part that cannot make more than the
         // largest.
         const double overhead = isBlock[size_t(one.kind)] ? (overheadOf(one.kind, how) - leastOverhead) / most : 0;

@@ -15,7 +15,7 @@ constexpr int halvings = 14;
 
 // What a unit of one kind costs at least, and what computing it again saves.
 struct KindCosts {
-  UnitActivity plain;
+  Cost plain;
   struct Way {
     double seconds = 0, saved = 0, savedOfLast = 0, beside = 0; // beyond the plain way's seconds; bytes
   };
@@ -28,8 +28,7 @@ struct KindCosts {
 struct RankSum {
   std::vector<std::pair<int, double>> kinds; // and how many units
   std::vector<std::vector<double>> slots;    // of a given cut: beside `kinds`, of each unit's stage
-  UnitState state;
-  UnitActivity plain;
+  Cost cost;                                 // of the plain way, and state
   double compute = 0, weights = 0;
 };
 
@@ -110,7 +109,7 @@ private:
       one.backwardInput = infinity;
       double beside = infinity, leaving = infinity;
       for (Recompute how : ways) {
-        const UnitActivity &other = problem.activity->of(kind, how);
+        const Cost &other = problem.activity->of(kind, how);
         one.backwardInput = std::min(one.backwardInput, other.backwardInput);
         one.backwardWeight = std::max(one.backwardWeight, other.backwardWeight);
         beside = std::min(beside, other.beside);
@@ -165,8 +164,7 @@ private:
       sum.kinds.emplace_back(kind, count);
     else
       found->second += count;
-    sum.state.add(problem.state->kinds[size_t(kind)], count);
-    sum.plain.add(one.plain, count);
+    sum.cost.add(problem.state->kinds[size_t(kind)], count).add(one.plain, count);
     sum.compute += one.compute * count;
     sum.weights += one.backwardWeight * count;
   }
@@ -177,7 +175,7 @@ private:
       const std::vector<int> &readers = layout.shared[p].units;
       if (seen[p] || std::find(readers.begin(), readers.end(), unit) == readers.end()) continue;
       seen[p] = true;
-      sum.state += problem.state->shared[p];
+      sum.cost.add(problem.state->shared[p]);
     }
   }
 
@@ -232,7 +230,7 @@ private:
     };
     for (auto [limitKind, unused] : sum.kinds)
       for (const KindCosts::Way &limit : kinds[size_t(limitKind)].ways)
-        attempt(limit.beside, over + std::max(0.0, limit.beside - sum.plain.beside));
+        attempt(limit.beside, over + std::max(0.0, limit.beside - sum.cost.beside));
     return best;
   }
 
@@ -244,13 +242,13 @@ private:
   }
 
   RankTimes timesOf(const RankSum &sum, int rank, double buffers) const {
-    const UnitActivity &plain = sum.plain;
+    const Cost &plain = sum.cost;
     const double live = problem.leastLive(rank);
     double kept = live * problem.kept(plain);
     if (const size_t whole = wholeKind(sum); whole < sum.kinds.size())
       for (double slots : sum.slots[whole])
         kept += (slots - live) * problem.kept(kinds[size_t(sum.kinds[whole].first)].plain);
-    const double bytes = deviceMemory(model.setting, sum.state, plain, kept, buffers).total();
+    const double bytes = deviceMemory(model.setting, plain, kept, buffers).total();
     double again = 0;
     if (bytes > problem.memoryLimit) again = leastCost(sum, live, bytes - problem.memoryLimit);
     RankTimes times;
@@ -259,8 +257,8 @@ private:
     times.again = again;
     times.forward = plain.forward;
     times.weights = sum.weights;
-    const double late = sum.state.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
-    times.atEnd = sum.state.update + sum.state.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
+    const double late = plain.hideable - microbatches * hidingOf(overlapOf(model)) * (sum.compute + again);
+    times.atEnd = plain.update + plain.exposed + std::max({0.0, late, lateAsItIs(sum, again)});
     if (rank == problem.rankOf(0) || rank == problem.rankOf(stages - 1)) times.atEnd += sumOfCopies;
     return times;
   }
@@ -270,10 +268,9 @@ private:
   // what is late.
   double lateAsItIs(const RankSum &sum, double again) const {
     if (problem.ranks() > 1) return 0;
-    const UnitState &state = sum.state;
-    const PassSeconds passes = PassSeconds::of(sum.plain, microbatches);
-    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
-    const double late = state.hideable - hidden.seconds + hidden.contention;
+    const PassSeconds passes = PassSeconds::of(sum.cost, microbatches);
+    const Hidden hidden = hide(model, BesideSeconds::of(sum.cost), passes);
+    const double late = sum.cost.hideable - hidden.seconds + hidden.contention;
     const Window window = windowOf(model, model.setting.zero, passes);
     const double turn = window.turn(), steepest = turn > 0 ? std::max(1.0, late / turn) : 1;
     return late - steepest * microbatches * again;
@@ -295,7 +292,7 @@ private:
     const Sums &sends = sendsBefore[size_t(stage)], &allSends = sendsBefore.back();
     const double work = microbatches * times.seconds, there = first.forward + sends.forward;
     const double done = splits ? microbatches * (times.seconds - times.weights) : work;
-    const UnitState &zero = problem.state->kinds[size_t(units[0].kind)];
+    const Cost &zero = problem.state->kinds[size_t(units[0].kind)];
     const double atEndOfFirst = zero.update + zero.exposed + (rank == problem.rankOf(0) ? 0 : sumOfCopies);
     const double back = first.backward + sends.backward;
     double seconds = std::max(ofPath(there + work, times.atEnd), ofPath(there + done + back, atEndOfFirst));

@@ -9,19 +9,6 @@
 namespace cleave::planner {
 namespace {
 
-// The part of a node's backward pass that makes gradients of weights.
-double weightPart(const SplitModel &model, const Node &node) {
-  int weights = 0, others = 0;
-  for (int tensor : node.operands) {
-    const Tensor &operand = model.problem->tensors[size_t(tensor)];
-    if (operand.kind == TensorKind::Parameter)
-      weights += operand.trainable;
-    else if (operand.kind == TensorKind::Activation)
-      ++others;
-  }
-  return weights == 0 ? 0 : double(weights) / double(weights + others);
-}
-
 // Seconds a host needs for one kernel. Processes do not hand kernels over in step: of a group that waits for each other
 // in every unit, the slowest counts.
 double dispatchSeconds(const SplitModel &model) {
@@ -35,7 +22,7 @@ struct UnitDispatch {
 };
 
 // Passes that the host cannot feed fast enough wait for it.
-void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
+void waitForHost(Cost &unit, const UnitDispatch &host) {
   double device = unit.seconds();
   double again = std::max(unit.again, host.again);
   unit.forward = std::max(unit.forward, host.forward);
@@ -47,10 +34,10 @@ void waitForHost(UnitActivity &unit, const UnitDispatch &host) {
 
 // One of the microbatches is not computed again: times are means over all.
 void keepLast(ActivityCosts &costs, double microbatches) {
-  for (std::array<UnitActivity, 3> &kind : costs.kinds)
+  for (std::array<Cost, 3> &kind : costs.kinds)
     for (Recompute how : {Recompute::Selective, Recompute::Full}) {
-      UnitActivity &one = kind[size_t(how)];
-      const UnitActivity &plain = kind[size_t(Recompute::None)];
+      Cost &one = kind[size_t(how)];
+      const Cost &plain = kind[size_t(Recompute::None)];
       auto mean = [&](double &value, double other) { value += (other - value) / microbatches; };
       mean(one.backwardInput, plain.backwardInput);
       mean(one.backwardWeight, plain.backwardWeight);
@@ -88,19 +75,8 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
       if (again) sum.again += seconds * candidate.forwardLaunches;
     }
   };
-  auto add = [&](const std::vector<UnitShare> &shares, const UnitActivity &one, Recompute how) {
-    for (const UnitShare &share : shares) {
-      UnitActivity &sum = costs.kinds[size_t(share.kind)][size_t(how)];
-      const double times = partOf(share);
-      sum.forward += times * one.forward;
-      sum.backwardInput += times * one.backwardInput;
-      sum.backwardWeight += times * one.backwardWeight;
-      sum.communication += times * one.communication;
-      sum.communicationForward += times * one.communicationForward;
-      sum.links.add(one.links, times);
-      sum.linksForward.add(one.linksForward, times);
-      sum.again += times * one.again;
-    }
+  auto add = [&](const std::vector<UnitShare> &shares, const Cost &one, Recompute how) {
+    for (const UnitShare &share : shares) costs.kinds[size_t(share.kind)][size_t(how)].add(one, partOf(share));
   };
   // A thing costs one of two prices, by whether a way of recomputation does it again.
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -108,56 +84,33 @@ ActivityCosts costActivity(const SplitModel &given, const std::vector<int> &choi
     if (variable.isHome) continue;
     const size_t chosen = size_t(choice[v]);
     const double times = double(variable.count) * microbatches;
-    const double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
-    std::array<std::optional<UnitActivity>, 2> known;
+    std::array<std::optional<Cost>, 2> known;
     for (Recompute how : ways) {
       model.setting.recompute = how;
-      std::optional<UnitActivity> &one = known[size_t(isComputedAgain(model, variable))];
-      if (!one) {
-        const Price price = nodePrice(model, variable, chosen), exchange = exchangePrice(model, variable, chosen);
-        one.emplace();
-        one->again = price.again / times;
-        one->forward = (price.forward + exchange.exposedForward) / times - one->again;
-        const double backward = price.backward / times;
-        one->backwardWeight = backward * weights;
-        one->backwardInput =
-            backward * (1 - weights) + (exchange.exposed - exchange.exposedForward) / times + one->again;
-        one->communication = exchange.exposed / times;
-        one->communicationForward = exchange.exposedForward / times;
-        one->links.add(exchange.exposedLinks, 1 / times);
-        one->linksForward.add(exchange.exposedForwardLinks, 1 / times);
-      }
+      std::optional<Cost> &one = known[size_t(isComputedAgain(model, variable))];
+      if (!one) one = nodePrice(model, variable, chosen).add(exchangePrice(model, variable, chosen)).times(1 / times);
       add(variable.shares, *one, how);
-      launch(variable, variable.candidates[chosen], weights, how, one->again > 0);
+      launch(variable, variable.candidates[chosen], weightPart(model, variable), how, one->again > 0);
     }
   }
   for (const Flow &flow : model.flows) {
     const Layout produced = producedLayout(model, flow, choice);
     const UseSet uses = usesOf(model, flow, choice);
     const double times = double(flow.count) * microbatches;
-    std::array<std::optional<UnitActivity>, 2> known;
+    std::array<std::optional<Cost>, 2> known;
     for (Recompute how : ways) {
       model.setting.recompute = how;
-      std::optional<UnitActivity> &one = known[size_t(isSentAgain(model, flow))];
-      if (!one) {
-        const Price price = transferPrice(model, flow, produced, uses);
-        one.emplace();
-        one->forward = price.exposedForward / times;
-        one->backwardInput = (price.exposed - price.exposedForward) / times;
-        one->communication = price.exposed / times;
-        one->communicationForward = one->forward;
-        one->links.add(price.exposedLinks, 1 / times);
-        one->linksForward.add(price.exposedForwardLinks, 1 / times);
-      }
+      std::optional<Cost> &one = known[size_t(isSentAgain(model, flow))];
+      if (!one) one = transferPrice(model, flow, produced, uses).times(1 / times);
       add(flow.shares, *one, how);
     }
   }
   for (Recompute how : ways) {
     model.setting.recompute = how;
-    const std::vector<UnitMemory> memory = unitMemory(model, choice);
+    const std::vector<Cost> memory = unitMemory(model, choice);
     for (size_t kind = 0; kind < costs.kinds.size(); ++kind) {
-      UnitActivity &one = costs.kinds[kind][size_t(how)];
-      static_cast<UnitMemory &>(one) = memory[kind];
+      Cost &one = costs.kinds[kind][size_t(how)];
+      one.add(memory[kind]);
       waitForHost(one, host[size_t(how)][kind]);
     }
   }
@@ -189,13 +142,14 @@ bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice)
   // A parameter's gradient is combined once a step.
   return std::ranges::any_of(model.flows, [&](const Flow &flow) {
     if (model.problem->tensors[size_t(flow.tensor)].kind != TensorKind::Parameter || !flow.gradient) return false;
-    return transferPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice)).exposed > 0;
+    return transferPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice)).communication >
+           0;
   });
 }
 
 double leastPassSeconds(const SplitModel &model, Recompute how) {
   struct Least {
-    UnitActivity device;
+    Cost device;
     UnitDispatch host;
     double together = 0; // of candidates that are fast in both directions
   };
@@ -214,7 +168,7 @@ double leastPassSeconds(const SplitModel &model, Recompute how) {
       backwardLaunches = std::min(backwardLaunches, candidate.backwardLaunches);
       together = std::min(together, candidate.forward * (again ? 2 : 1) + candidate.backward);
     }
-    double weights = weightPart(model, model.problem->nodes[size_t(variable.index)]);
+    const double weights = weightPart(model, variable);
     for (const UnitShare &share : variable.shares) {
       Least &sum = kinds[size_t(share.kind)];
       double times = double(share.count);
@@ -245,12 +199,22 @@ double leastUpdateSeconds(const SplitModel &model) {
     if (!variable.isHome) continue;
     double least = infinity;
     for (size_t home = 0; home < variable.domain(); ++home) {
-      Price price = homePrice(model, variable, home);
+      const Cost price = homePrice(model, variable, home);
       least = std::min(least, price.update + price.exposed + (hides ? 0 : price.hideable));
     }
     seconds += least;
   }
   return seconds;
+}
+
+Cost parameterCost(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink) {
+  Cost cost = homePrice(model, variable, home, sink);
+  const Layout layout = variable.homes[home];
+  cost.largestParameter = model.gatheredBytes(variable.index, layout);
+  cost.largestGradient = model.gradientBytesOf(variable.index, layout);
+  cost.largestUpdate = updateBytes(model, variable.index, layout);
+  cost.largestState = cost.host / double(variable.count);
+  return cost;
 }
 
 StateCosts costState(const SplitModel &model, const std::vector<int> &choice) {
@@ -266,55 +230,16 @@ StateCosts costState(const SplitModel &model, const std::vector<int> &choice, do
   costs.kinds.resize(size_t(layout.kinds));
   auto one = [&](size_t v) {
     const Variable &variable = model.variables[v];
-    Price price = homePrice(model, variable, size_t(choice[v]));
-    const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
-    double largest = model.gatheredBytes(variable.index, variable.homes[size_t(choice[v])]);
-    double count = double(variable.count);
-    UnitState state{price.parameters / count,
-                    price.gradients / count,
-                    price.optimizer / count,
-                    price.update / count,
-                    price.exposed / count,
-                    price.hideable / count,
-                    price.hideableLower / count,
-                    LinkSeconds().add(price.hideableLinks, 1 / count),
-                    price.host / count,
-                    price.hostSeconds / count,
-                    price.hostExposed / count,
-                    largest,
-                    0,
-                    double(tensor.elements()),
-                    model.gradientBytesOf(variable.index, variable.homes[size_t(choice[v])]),
-                    price.means / count,
-                    updateBytes(model, variable.index, variable.homes[size_t(choice[v])]),
-                    price.host / count};
-    return state;
+    Cost cost = parameterCost(model, variable, size_t(choice[v])).times(1 / double(variable.count));
+    cost.elements = double(model.problem->tensors[size_t(variable.index)].elements());
+    return cost;
   };
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
     if (!variable.isHome || variable.shares.empty()) continue;
-    UnitState state = one(v);
-    for (const UnitShare &share : variable.shares) {
-      UnitState &sum = costs.kinds[size_t(share.kind)];
-      double times = double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
-      sum.parameters += times * state.parameters;
-      sum.gradients += times * state.gradients;
-      sum.means += times * state.means;
-      sum.optimizer += times * state.optimizer;
-      sum.host += times * state.host;
-      sum.hostSeconds += times * state.hostSeconds;
-      sum.hostExposed += times * state.hostExposed;
-      sum.update += times * state.update;
-      sum.exposed += times * state.exposed;
-      sum.hideable += times * state.hideable;
-      sum.hideableLower += times * state.hideableLower;
-      sum.hideableLinks.add(state.hideableLinks, times);
-      sum.elements += times * state.elements;
-      sum.largestParameter = std::max(sum.largestParameter, state.largestParameter);
-      sum.largestGradient = std::max(sum.largestGradient, state.largestGradient);
-      sum.largestUpdate = std::max(sum.largestUpdate, state.largestUpdate);
-      sum.largestState = std::max(sum.largestState, state.largestState);
-    }
+    const Cost cost = one(v);
+    for (const UnitShare &share : variable.shares)
+      costs.kinds[size_t(share.kind)].add(cost, double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]));
   }
   const auto last = size_t(layout.units.back().kind); // the loss
   costs.kinds[last].exposed += ofStep / double(layout.sizeOfKind[last]);

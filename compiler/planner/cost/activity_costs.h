@@ -14,11 +14,11 @@
 namespace cleave::planner {
 
 struct ActivityCosts {
-  std::vector<std::array<UnitActivity, 3>> kinds;        // by unit kind and Recompute
+  std::vector<std::array<Cost, 3>> kinds;                // by unit kind and Recompute
   std::vector<double> forwardCrossing, backwardCrossing; // bytes of one device, by unit: from the one before it
   std::vector<double> passing;                           // likewise, beside UnitLayout::passing
   double inputs = 0;                                     // bytes of inputs and constants, one microbatch
-  const UnitActivity &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
+  const Cost &of(int kind, Recompute how) const { return kinds[size_t(kind)][size_t(how)]; }
 };
 ActivityCosts costActivity(const SplitModel &model, const std::vector<int> &choice);
 // Does a microbatch cost something else with other batch axes, or other microbatches, but as many samples on a device?
@@ -31,9 +31,12 @@ double leastPassSeconds(const SplitModel &model, Recompute how);
 // Of the parameters and stepPrice(), with what nothing hides.
 double leastUpdateSeconds(const SplitModel &model);
 
+// Of a step: what homePrice() has, and the largest parameter, gradient, update and state.
+Cost parameterCost(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
+
 struct StateCosts {
-  std::vector<UnitState> kinds;
-  std::vector<UnitState> shared; // beside UnitLayout::shared: in every stage that reads the parameter, but once
+  std::vector<Cost> kinds;
+  std::vector<Cost> shared; // beside UnitLayout::shared: in every stage that reads the parameter, but once
   // Seconds of what every rank of a pipeline sums up once a step: of the rank that has the last unit in that one's.
   double ofOtherRanks = 0;
 };

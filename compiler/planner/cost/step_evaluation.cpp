@@ -24,7 +24,7 @@ Overlap overlapOf(const SplitModel &model, int zero) {
 
 Overlap overlapOf(const SplitModel &model) { return overlapOf(model, model.setting.zero); }
 
-PassSeconds PassSeconds::of(const UnitActivity &work, double microbatches) {
+PassSeconds PassSeconds::of(const Cost &work, double microbatches) {
   const double forward = work.computeForward();
   PassSeconds passes{microbatches * forward, microbatches * (work.compute() - forward),
                      microbatches * work.communicationForward,
@@ -105,7 +105,7 @@ Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeco
   return hidden;
 }
 
-double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity &work) {
+double holdBySends(const Cluster &cluster, const LinkSeconds &sent, Cost &work) {
   const double turn = std::max(sent.node + sent.network, work.seconds());
   if (turn <= 0 || cluster.node.topology == Link::Topology::Memory) return 0;
   auto held = [&](const LinkSeconds &waited) {
@@ -117,52 +117,6 @@ double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity
   work.backwardInput += backward;
   work.communication += all;
   return all;
-}
-
-namespace {
-
-// Into how many parts ZeRO cuts what is exchanged: a parameter's gradient, as that parameter's stage says.
-double partsOf(const SplitModel &model, const Exchange &exchange) {
-  if (!exchange.isCut) return 1;
-  const int home = model.variableOfTensor[size_t(exchange.tensors[0])];
-  return model.zeroStage(model.variables[size_t(home)].index) >= 1 ? double(model.setting.zeroWays()) : 1;
-}
-
-} // namespace
-
-Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
-  Price price;
-  const bool again = isComputedAgain(model, variable);
-  for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
-    double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
-    GroupShape group = exchange.group;
-    double bytes = exchange.bytes / partsOf(model, exchange);
-    if (exchange.isOverBatch()) {
-      group = model.setting.group(*model.cluster, model.setting.batchSet());
-      if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
-    }
-    double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
-    if (!exchange.onceAStep) one += waitSeconds(*model.cluster, exchange.collective, group);
-    const LinkSeconds links = linkSeconds(*model.cluster, exchange.collective, group, bytes);
-    price.exposedForward += one * times * exchange.forward;
-    price.exposedForwardLinks.add(links, times * exchange.forward);
-    const double passes = exchange.forward * (again && exchange.isSum() ? 2 : 1) + exchange.backward;
-    price.exposed += one * times * passes;
-    price.exposedLinks.add(links, times * passes);
-    if (sink) {
-      times *= passes;
-      const AxisSet axes = exchange.isOverBatch() ? model.setting.batchSet() : exchange.axes;
-      const bool isOnRing = axes == setOf({Axis::Sequence}) && model.isOnRing(variable.index);
-      std::vector<int> tensors(exchange.tensors.begin(), exchange.tensors.end());
-      std::erase(tensors, -1);
-      // On a laid axis not all repetitions may need it.
-      const double part = std::min(1.0, std::max(exchange.forward, exchange.backward));
-      const int64_t alike = std::max(1L, std::lround(part * double(variable.count)));
-      sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times, std::move(tensors), alike,
-                       exchange.why});
-    }
-  }
-  return price;
 }
 
 namespace {
@@ -180,7 +134,7 @@ double gradientsAtEnd(const SplitModel &model, const std::vector<int> &choice, s
 
 // A segment of a model without repeated blocks is computed again as a whole, whichever units it lies in.
 void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments,
-                     const std::map<int, double> &ofSegment, std::vector<UnitMemory> &memory) {
+                     const std::map<int, double> &ofSegment, std::vector<Cost> &memory) {
   for (const Unit &unit : layout.units) {
     if (unit.isBlock) continue;
     double &transient = memory[size_t(unit.kind)].transient;
@@ -191,7 +145,7 @@ void shareTransients(const UnitLayout &layout, const RecomputeSegments &segments
 }
 
 // While a segment is computed again its operations have their values in hand, and the gradients at its end wait.
-void besideGradients(const SplitModel &model, const std::vector<int> &choice, std::vector<UnitMemory> &memory) {
+void besideGradients(const SplitModel &model, const std::vector<int> &choice, std::vector<Cost> &memory) {
   const UnitLayout &layout = *model.layout;
   std::vector<double> values(memory.size(), 0.0);
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -210,7 +164,7 @@ void besideGradients(const SplitModel &model, const std::vector<int> &choice, st
     const bool isEnd = unit.isBlock || u + 1 == layout.units.size() ||
                        model.segments.segmentOf[size_t(layout.units[u + 1].first)] != segment;
     if (isEnd) behind = gradientsAtEnd(model, choice, u);
-    UnitMemory &one = memory[size_t(unit.kind)];
+    Cost &one = memory[size_t(unit.kind)];
     one.beside = std::max(one.beside, one.transient + values[size_t(unit.kind)] + behind);
   }
 }
@@ -239,10 +193,10 @@ std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int>
   return sums;
 }
 
-std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice) {
+std::vector<Cost> unitMemory(const SplitModel &model, const std::vector<int> &choice) {
   const UnitLayout &layout = *model.layout;
   const Setting &setting = model.setting;
-  std::vector<UnitMemory> memory(size_t(layout.kinds));
+  std::vector<Cost> memory(size_t(layout.kinds));
   auto partOf = [&](const UnitShare &share) {
     return double(share.count) / double(layout.sizeOfKind[size_t(share.kind)]);
   };
@@ -251,7 +205,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     const Variable &variable = model.variables[v];
     if (variable.isHome) continue;
     for (const UnitShare &share : variable.shares) {
-      UnitMemory &sum = memory[size_t(share.kind)];
+      Cost &sum = memory[size_t(share.kind)];
       sum.held += partOf(share) * variable.candidates[size_t(choice[v])].held;
       sum.workspace = std::max(sum.workspace, nodeWorkspace(model, variable, size_t(choice[v]), handedOn[v]));
     }
@@ -271,7 +225,7 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
     if (isAgain)
       ofSegment[model.segments.segmentOf[size_t(model.variables[size_t(flow.producer)].index)]] += bytes.here;
     for (const UnitShare &share : flow.shares) {
-      UnitMemory &sum = memory[size_t(share.kind)];
+      Cost &sum = memory[size_t(share.kind)];
       (isAgain ? sum.transient : sum.kept) += partOf(share) * bytes.here / (isAgain ? 1.0 : double(flow.count));
       if (isAgain && flow.forWeights) sum.held += partOf(share) * bytes.here;
       sum.sums += partOf(share) * sums / double(flow.count);
@@ -290,16 +244,16 @@ std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<in
           largest = std::max(largest, use->second);
         }
   shareTransients(layout, model.segments, ofSegment, memory);
-  for (UnitMemory &one : memory) one.beside = one.transient + one.workspace;
+  for (Cost &one : memory) one.beside = one.transient + one.workspace;
   if (setting.recompute == Recompute::Full)
     for (const Unit &unit : layout.units)
-      memory[size_t(unit.kind)].isAgain |= model.segments.segmentOf[size_t(unit.first)] >= 0;
+      if (model.segments.segmentOf[size_t(unit.first)] >= 0) memory[size_t(unit.kind)].unitsAgain = 1;
   if (setting.recompute == Recompute::Full) besideGradients(model, choice, memory);
   if (setting.exceptLast) { // it has a slot of its own
     SplitModel plain = model;
     plain.setting.exceptLast = false;
     plain.setting.recompute = Recompute::None;
-    const std::vector<UnitMemory> all = unitMemory(plain, choice);
+    const std::vector<Cost> all = unitMemory(plain, choice);
     for (size_t kind = 0; kind < memory.size(); ++kind) memory[kind].keptOfLast = all[kind].kept;
   }
   return memory;
@@ -352,57 +306,44 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
 
 Evaluation evaluate(const SplitModel &model, const std::vector<int> &choice, CollectiveSink *sink) {
   Evaluation result;
-  UnitState state;
-  Price passes; // done for every microbatch
-  Price homes;  // done once a step, or beside the passes
+  Cost &cost = result.cost;
   for (size_t v = 0; v < model.variables.size(); ++v) {
     const Variable &variable = model.variables[v];
-    size_t chosen = size_t(choice[v]);
     if (variable.isHome) {
-      const Price price = homePrice(model, variable, chosen, sink);
-      homes += price;
-      state.largestState = std::max(state.largestState, price.host / double(variable.count));
-      state.largestParameter =
-          std::max(state.largestParameter, model.gatheredBytes(variable.index, variable.homes[chosen]));
-      state.largestGradient =
-          std::max(state.largestGradient, model.gradientBytesOf(variable.index, variable.homes[chosen]));
-      state.largestUpdate = std::max(state.largestUpdate, updateBytes(model, variable.index, variable.homes[chosen]));
+      cost.add(parameterCost(model, variable, size_t(choice[v]), sink));
       continue;
     }
-    passes += nodePrice(model, variable, chosen);
-    passes += exchangePrice(model, variable, chosen, sink);
+    cost.add(nodePrice(model, variable, size_t(choice[v])));
+    cost.add(exchangePrice(model, variable, size_t(choice[v]), sink));
   }
-  for (const Flow &flow : model.flows)
-    passes += flowPrice(model, flow, producedLayout(model, flow, choice), usesOf(model, flow, choice), sink);
-  homes.exposed += stepPrice(model, sink).exposed;
-  result.isPossible = passes.exposed < infinity;
+  double keptOnHost = 0; // bytes of a microbatch
+  for (const Flow &flow : model.flows) {
+    const Layout produced = producedLayout(model, flow, choice);
+    const UseSet uses = usesOf(model, flow, choice);
+    cost.add(transferPrice(model, flow, produced, uses, sink));
+    keptOnHost += flowBytes(model, flow, produced, uses).onHost;
+  }
+  cost.exposed += stepPrice(model, sink).exposed;
+  result.isPossible = cost.communication < infinity;
 
-  PassSeconds times{passes.forward, passes.backward, passes.exposedForward, passes.exposed - passes.exposedForward,
-                    passes.exposedForwardLinks};
-  times.linksBackward.add(passes.exposedLinks).add(passes.exposedForwardLinks, -1);
-  const Hidden hidden = hide(model, {homes.hideable, homes.hideableLower, homes.hideableLinks}, times);
+  const Hidden hidden = hide(model, BesideSeconds::of(cost), PassSeconds::of(cost, 1));
   Predicted &predicted = result.predicted;
-  predicted.computeSeconds = passes.forward + passes.backward + homes.update;
+  predicted.computeSeconds = cost.compute() + cost.update;
   predicted.hiddenCommunicationSeconds = hidden.seconds;
   predicted.exposedCommunicationSeconds =
-      passes.exposed + homes.exposed + homes.hideable - hidden.seconds + hidden.contention;
-  addHostTime(model, homes.hostSeconds, homes.hostExposed, passes.host, passes.forward, passes.backward, predicted);
+      cost.communication + cost.exposed + cost.hideable - hidden.seconds + hidden.contention;
+  addHostTime(model, cost.hostSeconds, cost.hostExposed, keptOnHost, cost.computeForward(),
+              cost.compute() - cost.computeForward(), predicted);
   predicted.stepSeconds = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
-  state.parameters = homes.parameters;
-  state.gradients = homes.gradients;
-  state.means = homes.means;
-  state.optimizer = homes.optimizer;
-  state.host = homes.host;
-  for (double sums : sumsOfShared(model, choice)) state.sums += sums;
-  UnitMemory work;
-  const std::vector<UnitMemory> units = unitMemory(model, choice);
-  for (size_t kind = 0; kind < units.size(); ++kind) work.add(units[kind], double(model.layout->sizeOfKind[kind]));
-  if (model.setting.zero >= 3 && work.isAgain) state.gatheredAgain = std::ranges::max(gatheredAgain(model, choice));
-  predicted.memory = deviceMemory(model.setting, state, work, work.kept, 0);
-  predicted.memory.host += work.keptOnHost;
+  Cost device = cost;
+  for (double sums : sumsOfShared(model, choice)) device.sums += sums;
+  const std::vector<Cost> units = unitMemory(model, choice);
+  for (size_t kind = 0; kind < units.size(); ++kind) device.add(units[kind], double(model.layout->sizeOfKind[kind]));
+  if (model.setting.zero >= 3 && device.unitsAgain > 0)
+    device.gatheredAgain = std::ranges::max(gatheredAgain(model, choice));
+  predicted.memory = deviceMemory(model.setting, device, device.kept, 0);
+  predicted.memory.host += device.keptOnHost;
   fillRate(model, model.setting.devices(), predicted);
-  result.price = passes;
-  result.price += homes;
   return result;
 }
 

@@ -6,7 +6,7 @@
 // Without pipeline, and with the same recomputation in all blocks: what the shardings are chosen by. stage_plan.h
 // prices stages.
 #pragma once
-#include "compiler/planner/cost/unit_costs.h"
+#include "compiler/planner/cost/device_memory.h"
 #include "compiler/planner/split/pricing.h"
 
 namespace cleave::planner {
@@ -21,6 +21,8 @@ struct BesideSeconds {
   double seconds = 0;
   double lower = 0; // of these: of parameters with Setting::lowerZero
   LinkSeconds links;
+
+  static BesideSeconds of(const Cost &cost) { return {cost.hideable, cost.hideableLower, cost.hideableLinks}; }
 };
 // A step's seconds of a device's passes: compute, and what they wait for.
 struct PassSeconds {
@@ -29,7 +31,7 @@ struct PassSeconds {
   LinkSeconds linksForward = {}, linksBackward = {}; // of what is waited for
 
   // So many times what units do for a microbatch.
-  static PassSeconds of(const UnitActivity &work, double microbatches);
+  static PassSeconds of(const Cost &work, double microbatches);
   PassSeconds &add(const PassSeconds &other, double times);
 };
 struct Hidden {
@@ -54,11 +56,7 @@ Window windowOf(const SplitModel &model, int zero, const PassSeconds &passes);
 // passes wait for use the same link they take longer, by as much as hide() has it; messages come on at full speed while
 // a device computes. Adds that to `work`, of a microbatch, and gives its seconds. None where devices share a memory:
 // they copy between two commands.
-double holdBySends(const Cluster &cluster, const LinkSeconds &sent, UnitActivity &work);
-
-// Collectives inside the operation (Candidate::exchanges), a step; into `exposed`.
-Price exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate,
-                    CollectiveSink *sink = nullptr);
+double holdBySends(const Cluster &cluster, const LinkSeconds &sent, Cost &work);
 
 // Adds to the prediction what copies from and to the host's memory take: those of the state, and both ways for `kept`
 // bytes of activations a microbatch, which the step's forward and backward seconds hide. Gives what nothing hides of
@@ -66,8 +64,8 @@ Price exchangePrice(const SplitModel &model, const Variable &variable, size_t ca
 double addHostTime(const SplitModel &model, double seconds, double exposed, double kept, double forward,
                    double backward, Predicted &predicted);
 
-// By unit kind, with the setting's recomputation.
-std::vector<UnitMemory> unitMemory(const SplitModel &model, const std::vector<int> &choice);
+// Bytes and peaks by unit kind, with the setting's recomputation.
+std::vector<Cost> unitMemory(const SplitModel &model, const std::vector<int> &choice);
 
 // Beside UnitLayout::shared, sumBytes of each: every stage that reads such a parameter has a sum as large.
 std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int> &choice);
@@ -77,7 +75,7 @@ std::vector<double> sumsOfShared(const SplitModel &model, const std::vector<int>
 std::vector<double> gatheredAgain(const SplitModel &model, const std::vector<int> &choice);
 
 struct Evaluation {
-  Price price;
+  Cost cost; // of a step
   Predicted predicted;
   bool isPossible = true;
 };

@@ -94,13 +94,13 @@ private:
       const auto v = size_t(model.variableOfNode[i]), candidate = size_t(decided.choice[v]);
       const Variable &variable = model.variables[v];
       model.setting.recompute = decision.nodes[i].recompute;
-      Price price = nodePrice(model, variable, candidate);
-      price += exchangePrice(model, variable, candidate, &collectives);
+      const Cost price =
+          nodePrice(model, variable, candidate).add(exchangePrice(model, variable, candidate, &collectives));
       scaleNew(1 / double(variable.count));
       ++row(int(i), problem.nodes[i].op).count;
       TimePart &time = row(int(i), servedBy(int(i)));
-      time.computeSeconds += (price.forward + price.backward) / double(variable.count);
-      time.communicationSeconds += price.exposed / double(variable.count);
+      time.computeSeconds += price.compute() / double(variable.count);
+      time.communicationSeconds += price.communication / double(variable.count);
     }
   }
 
@@ -110,12 +110,12 @@ private:
       if (node < 0) node = firstReader(flow.tensor);
       for (auto [how, part] : partsByRecompute(flow)) {
         model.setting.recompute = how;
-        Price price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
-                                usesOf(model, flow, decided.choice), &collectives);
+        const Cost price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
+                                     usesOf(model, flow, decided.choice), &collectives);
         const double behind = scaleNew(part);
-        if (price.exposed + behind <= 0 || node < 0) continue;
+        if (price.communication + behind <= 0 || node < 0) continue;
         TimePart &time = row(node, servedBy(node));
-        time.communicationSeconds += part * price.exposed;
+        time.communicationSeconds += part * price.communication;
         behindProducts.resize(rows.size());
         behindProducts[size_t(&time - rows.data())] += behind;
       }
@@ -142,7 +142,7 @@ private:
       const Variable &variable = model.variables[v];
       if (!variable.isHome) continue;
       const double copies = double(copiesOf(int(v)));
-      Price price = homePrice(model, variable, size_t(decided.choice[v]), &collectives);
+      const Cost price = homePrice(model, variable, size_t(decided.choice[v]), &collectives);
       scaleNew(copies);
       if (price.update + price.exposed + price.hideable <= 0) continue;
       TimePart &time = row(firstReader(variable.index), "optimizer");

@@ -57,23 +57,24 @@ std::vector<NodeExplanation> explainAll(const DecidedModel &decided) {
     for (size_t c = 0; c < model->variables[variable].candidates.size(); ++c) {
       const Candidate &candidate = model->variables[variable].candidates[c];
       choice[variable] = int(c);
-      Price price = nodePrice(*model, model->variables[variable], c);
-      price += exchangePrice(*model, model->variables[variable], c);
+      Cost price = nodePrice(*model, model->variables[variable], c);
+      price.add(exchangePrice(*model, model->variables[variable], c));
       CandidateCost row;
       for (const Flow *flow : around[variable]) {
-        const Price shared =
+        const Cost shared =
             flowPrice(*model, *flow, producedLayout(*model, *flow, choice), usesOf(*model, *flow, choice));
-        if (shared.exposed > 0) add(row.neighbours, sharedWith(decided, *flow, int(variable)), shared.exposed);
-        price += shared;
+        if (shared.communication > 0)
+          add(row.neighbours, sharedWith(decided, *flow, int(variable)), shared.communication);
+        price.add(shared);
       }
-      if (!std::isfinite(price.exposed)) continue; // a partial sum where nobody makes one
+      if (!std::isfinite(price.communication)) continue; // a partial sum where nobody makes one
       row.split = decided.decision->nodes[i].split;
       for (dist::Axes &axes : row.split) std::erase(axes, "tp");
       if (candidate.factor >= 0) row.split[size_t(candidate.factor)].push_back("tp");
       if (candidate.passesPartial) row.passesPartial = {"tp"};
-      row.computeSeconds = price.forward + price.backward;
-      row.communicationSeconds = price.exposed;
-      row.memoryBytes = price.memory();
+      row.computeSeconds = price.compute();
+      row.communicationSeconds = price.communication;
+      row.memoryBytes = price.kept + price.sums;
       row.chosen = int(c) == chosen;
       explanation.candidates.push_back(std::move(row));
     }

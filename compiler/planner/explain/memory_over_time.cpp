@@ -38,31 +38,33 @@ public:
       auto next = std::ranges::upper_bound(decided.plan.firstUnits, int(u));
       isMine[u] = stages.rankOf(std::max(0, int(next - decided.plan.firstUnits.begin()) - 1)) == rank;
       if (!isMine[u]) continue;
-      work += decided.activity.of(units[u].kind, decided.plan.recompute[u]);
-      state += decided.state.kinds[size_t(units[u].kind)];
+      cost.add(decided.activity.of(units[u].kind, decided.plan.recompute[u]));
+      cost.add(decided.state.kinds[size_t(units[u].kind)]);
     }
     const auto &shared = decided.model.layout->shared;
     for (size_t p = 0; p < shared.size(); ++p)
       if (std::ranges::any_of(shared[p].units, [&](int unit) { return bool(isMine[size_t(unit)]); }))
-        state += decided.state.shared[p];
-    parts = memoryByPart(decided.model.setting, state, work, device);
+        cost.add(decided.state.shared[p]);
+    parts = memoryByPart(decided.model.setting, cost, device);
   }
 
   // `kept` for backward passes, all microbatches together.
-  void forward(double seconds, double kept) { add(seconds, StepPart::Forward, parts.forward, kept + work.passing()); }
+  void forward(double seconds, double kept) {
+    add(seconds, StepPart::Forward, parts.forward, kept + passingBytes(cost));
+  }
   // `isAgain`: what is computed again is made in it.
   void backward(double seconds, double kept, bool isLast, bool isAgain = true) {
     PartOfStep part = isLast ? parts.lastBackward : parts.backward;
     if (!decided.model.setting.addsUpGradients()) part = {made.gradients, part.workspace - bucketsToCome()};
-    add(seconds, StepPart::Backward, part, kept + work.passing() + (isAgain ? work.transient : 0));
+    add(seconds, StepPart::Backward, part, kept + passingBytes(cost) + (isAgain ? cost.transient : 0));
   }
   // The backward pass of a unit makes its parameters' gradients, and of what several units read the first of them that
   // it comes to: the others add theirs.
   void makeGradients(int unit) {
-    made += decided.state.kinds[size_t(decided.model.layout->units[size_t(unit)].kind)];
+    made.add(decided.state.kinds[size_t(decided.model.layout->units[size_t(unit)].kind)]);
     const auto &shared = decided.model.layout->shared;
     for (size_t p = 0; p < shared.size(); ++p)
-      if (std::ranges::max(shared[p].units) == unit) made += decided.state.shared[p];
+      if (std::ranges::max(shared[p].units) == unit) made.add(decided.state.shared[p]);
   }
   std::vector<MemoryPoint> update(double seconds) {
     add(seconds, StepPart::Update, parts.update, 0);
@@ -75,7 +77,7 @@ public:
 private:
   // Bytes of buckets, and of what they are scattered to, for which there are no gradients yet.
   double bucketsToCome() const {
-    const Workspace all = workspaceOf(decided.model.setting, state), now = workspaceOf(decided.model.setting, made);
+    const Workspace all = workspaceOf(decided.model.setting, cost), now = workspaceOf(decided.model.setting, made);
     return all.scattered - std::min(all.scattered, now.scattered) + all.buckets - std::min(all.buckets, now.buckets);
   }
 
@@ -88,8 +90,7 @@ private:
   }
 
   MemoryBreakdown device; // at its fullest
-  UnitMemory work;
-  UnitState state, made; // of all its parameters; of those whose gradients are made
+  Cost cost, made;        // of all its units; of the parameters whose gradients are made
   MemoryByPart parts;
   std::vector<MemoryPoint> points;
 };
@@ -102,13 +103,13 @@ void addPasses(Timeline &timeline, double &seconds) {
   double kept = 0;
   for (int64_t left = decided.model.setting.microbatches; left > 0; --left) {
     for (size_t u = 0; u < units.size(); ++u) {
-      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
+      const Cost &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.forward;
       kept += unit.kept;
       timeline.forward(seconds, kept);
     }
     for (size_t u = units.size(); u-- > 0;) {
-      const UnitActivity &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
+      const Cost &unit = decided.activity.of(units[u].kind, decided.plan.recompute[u]);
       seconds += unit.backwardInput + unit.backwardWeight;
       timeline.makeGradients(int(u));
       timeline.backward(seconds, kept, left == 1);
@@ -136,7 +137,7 @@ Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &
   for (size_t s = 0; s < times.size(); ++s) {
     int end = s + 1 < times.size() ? decided.plan.firstUnits[s + 1] : int(units.size());
     for (int u = decided.plan.firstUnits[s]; u < end; ++u) {
-      const UnitActivity &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
+      const Cost &unit = decided.activity.of(units[size_t(u)].kind, decided.plan.recompute[size_t(u)]);
       kept[s] += unit.kept;
       held[s] += unit.held;
       ofLast[s] += unit.keptOfLast;

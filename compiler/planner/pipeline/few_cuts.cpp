@@ -50,15 +50,16 @@ private:
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;
     if (movesActivations(setting.offload)) return false;
     if (problem.isGiven()) return true;
-    const bool isShared = problem.model->cluster->device.coreShare < 1;
+    // A longer pass may leave its core to others at a better time.
+    if (ways.size() > 1 && problem.model->cluster->device.coreShare < 1) return false;
     for (int kind = 0; kind < problem.model->layout->kinds; ++kind) {
-      const UnitActivity &plain = problem.activity->of(kind, ways.front());
+      const Cost &plain = problem.activity->of(kind, ways.front());
       for (Recompute how : ways) {
-        const UnitActivity &other = problem.activity->of(kind, how);
+        const Cost &other = problem.activity->of(kind, how);
         const double input = other.backwardInput - plain.backwardInput;
         const double weight = other.backwardWeight - plain.backwardWeight;
         const double forward = other.forward - plain.forward, unseen = rounding * plain.forward;
-        if (forward < -unseen || (isShared && forward > unseen) || input + weight < 0) return false;
+        if (forward < -unseen || input + weight < 0) return false;
         if (problem.profile->splitsBackward && std::min(input, weight) < 0) return false;
       }
     }
@@ -79,7 +80,7 @@ private:
     const bool splits = problem.profile && problem.profile->splitsBackward;
     before.push_back(0);
     for (const Unit &unit : units)
-      before.push_back(before.back() + (isThere ? 0 : least(unit.kind, std::nullopt, [&](const UnitActivity &one) {
+      before.push_back(before.back() + (isThere ? 0 : least(unit.kind, std::nullopt, [&](const Cost &one) {
                          return one.forward + one.backwardInput + (splits ? 0 : one.backwardWeight);
                        })));
   }
@@ -98,7 +99,7 @@ private:
     for (int end = first + 1; end <= most && !clock.isOver(); ++end) {
       const std::optional<Recompute> given = problem.given(stage, end - 1);
       plan.recompute[size_t(end) - 1] = given.value_or(ways.front());
-      work[rank] += least(units[size_t(end) - 1].kind, given, [](const UnitActivity &one) { return one.seconds(); });
+      work[rank] += least(units[size_t(end) - 1].kind, given, [](const Cost &one) { return one.seconds(); });
       if (share * (waits[rank] + work[rank] * microbatches) >= worth) break;
       if (isLast && end == most) add();
       if (!isLast) place(stage + 1, end);
@@ -110,9 +111,7 @@ private:
     if (!isTimed) return found.push_back({plan.firstUnits, 0, false});
     const PlanEvaluation evaluation = evaluatePlan(problem, plan);
     const bool isOpen = !problem.isGiven() && ways.size() > 1;
-    // A longer pass may leave its core to others at a better time.
-    const double asItIs = isOpen ? evaluation.least : evaluation.predicted.stepSeconds;
-    const double seconds = asItIs - std::min(evaluation.notHidden, mostHiddenByMore());
+    const double seconds = evaluation.predicted.stepSeconds - std::min(evaluation.notHidden, mostHiddenByMore());
     if (seconds < worth && (evaluation.fits || isOpen)) found.push_back({plan.firstUnits, seconds, evaluation.fits});
   }
 

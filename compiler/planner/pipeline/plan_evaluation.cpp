@@ -13,48 +13,11 @@ constexpr double mostActions = 4e5;
 
 struct RankCosts {
   bool isSeen = false; // one of its stages has been summed
-  UnitState state;
-  UnitActivity work;  // of one microbatch
-  double kept = 0;    // bytes of all microbatches in flight
-  double onHost = 0;  // likewise, in the host's memory
-  double buffers = 0; // of transfers
-  PassSeconds sends;  // what it sends other stages of one microbatch; no compute
-};
-
-// Of a table on shared cores: what is known of its passes if backward ones were longer, as computing again makes them.
-struct SharedPasses {
-  double share = 1;               // leastShare()
-  double makespan = 0, begun = 0; // seconds, as simulated: of all; until the first backward pass begins
-  double filled = 0, busy = 0;    // seconds that count until then; a rank's passes after it, on average
-  double pace = 0;                // seconds of microbatches that are not simulated
-  std::vector<double> ends;       // of ranks, as simulated
-
-  // What a second counts where the passes take so much longer. Until `begun` nothing is another; after it all ranks
-  // have their work to do, and that by which they take longer. Falls with `longer`; times it, it grows.
-  double turns(double longer) const {
-    const double all = busy + (longer - makespan) / double(ends.size());
-    const double after = std::max(share * (longer - begun), all);
-    return constants::unfilledWaits + (1 - constants::unfilledWaits) * (filled + after) / longer;
-  }
-
-  // Of a step, with what each rank does after its passes: the later all passes end, the better waits are filled.
-  double least(const std::vector<double> &tails) const {
-    if (makespan <= 0) return 0;
-    const double after = *std::ranges::min_element(tails);
-    auto ofLast = [&](double longer) { return turns(longer) * longer + pace + after; };
-    auto ofEach = [&](double longer) {
-      double most = 0;
-      for (size_t r = 0; r < ends.size(); ++r) most = std::max(most, turns(longer) * ends[r] + pace + tails[r]);
-      return most;
-    };
-    double low = makespan, high = makespan;
-    while (ofLast(high) < ofEach(high)) low = std::exchange(high, 2 * high);
-    for (int i = 0; i < 40 && high - low > 1e-9 * high; ++i) {
-      const double middle = (low + high) / 2;
-      (ofLast(middle) < ofEach(middle) ? low : high) = middle;
-    }
-    return std::max(ofLast(low), ofEach(high));
-  }
+  Cost cost;           // activity of one microbatch, and state
+  double kept = 0;     // bytes of all microbatches in flight
+  double onHost = 0;   // likewise, in the host's memory
+  double buffers = 0;  // of transfers
+  PassSeconds sends;   // what it sends other stages of one microbatch; no compute
 };
 
 class PlanEvaluator {
@@ -67,7 +30,6 @@ public:
   PlanEvaluation evaluate() {
     sumStages();
     double end = 0, onHost = 0;
-    std::vector<double> tails; // seconds that ranks take after their passes
     std::vector<double> ends = simulatedEnds();
     for (size_t s = 0; s < stages.size(); ++s) {
       const double live = slots.empty() ? problem.live(int(s)) : slots[s];
@@ -80,27 +42,26 @@ public:
     Predicted &predicted = result.predicted;
     for (size_t r = 0; r < ranks.size(); ++r) {
       const RankCosts &rank = ranks[r];
-      PassSeconds passes = PassSeconds::of(rank.work, microbatches);
+      PassSeconds passes = PassSeconds::of(rank.cost, microbatches);
       passes.add(rank.sends, microbatches);
-      const UnitState &state = rank.state;
-      const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks}, passes);
-      const double notHidden = state.hideable - hidden.seconds + hidden.contention;
+      const Cost &cost = rank.cost;
+      const Hidden hidden = hide(model, BesideSeconds::of(cost), passes);
+      const double notHidden = cost.hideable - hidden.seconds + hidden.contention;
       Predicted host;
-      double late = addHostTime(model, state.hostSeconds, state.hostExposed, rank.work.keptOnHost, passes.forward,
+      double late = addHostTime(model, cost.hostSeconds, cost.hostExposed, cost.keptOnHost, passes.forward,
                                 passes.backward, host);
-      const double tail = notHidden + state.exposed + state.update + late;
+      const double tail = notHidden + cost.exposed + cost.update + late;
       const double last = ends[r] + tail;
-      tails.push_back(tail);
       result.notHidden = std::max(result.notHidden, notHidden);
       end = std::max(end, last);
-      predicted.computeSeconds += part * (rank.work.compute() * microbatches + state.update);
+      predicted.computeSeconds += part * (cost.compute() * microbatches + cost.update);
       predicted.hiddenCommunicationSeconds += part * hidden.seconds;
       predicted.exposedCommunicationSeconds +=
-          part * (rank.work.communication * microbatches + notHidden + state.exposed + late);
+          part * (cost.communication * microbatches + notHidden + cost.exposed + late);
       result.contention += part * hidden.contention;
       predicted.hostSeconds += part * host.hostSeconds;
       predicted.exposedHostSeconds += part * host.exposedHostSeconds;
-      MemoryBreakdown memory = deviceMemory(model.setting, rank.state, rank.work, rank.kept, rank.buffers);
+      MemoryBreakdown memory = deviceMemory(model.setting, cost, rank.kept, rank.buffers);
       memory.host += rank.onHost;
       onHost = std::max(onHost, memory.host);
       if (memory.total() > predicted.memory.total()) predicted.memory = memory;
@@ -112,7 +73,6 @@ public:
     const double busy = predicted.computeSeconds + predicted.exposedCommunicationSeconds;
     if (cluster.device.coreShare < 1) end = std::max(end, busy);
     predicted.stepSeconds = end;
-    result.least = cluster.device.coreShare < 1 ? std::max(busy, shared.least(tails)) : end;
     predicted.bubbleSeconds = std::max(0.0, end - busy);
     if (!problem.profile) predicted.bubbleSeconds = 0;
     fillRate(model, model.setting.devices(), predicted);
@@ -132,16 +92,15 @@ private:
       int first = plan.firstUnits[size_t(s)];
       int end = s + 1 < count ? plan.firstUnits[size_t(s) + 1] : int(layout.units.size());
       RankCosts &rank = ranks[size_t(problem.rankOf(s))];
-      UnitActivity work;
-      UnitState state;
+      Cost work, state;
       if (!rank.isSeen && problem.rankOf(count - 1) != problem.rankOf(s)) state.exposed += problem.state->ofOtherRanks;
       rank.isSeen = true;
       StageDecision stage;
       for (int u = first; u < end; ++u) {
         const Unit &unit = layout.units[size_t(u)];
         Recompute how = plan.recompute[size_t(u)];
-        work += problem.activity->of(unit.kind, how);
-        state += problem.state->kinds[size_t(unit.kind)];
+        work.add(problem.activity->of(unit.kind, how));
+        state.add(problem.state->kinds[size_t(unit.kind)]);
         stage.nodes += unit.end - unit.first;
         stage.blocks += unit.isBlock;
         stage.selectiveBlocks += unit.isBlock && how == Recompute::Selective;
@@ -161,7 +120,7 @@ private:
         meets |= here && !others.empty();
         if (!here || seen[size_t(problem.rankOf(s))][p]) continue;
         seen[size_t(problem.rankOf(s))][p] = true;
-        state += problem.state->shared[p];
+        state.add(problem.state->shared[p]);
         // Copies on several ranks: their gradients are summed. Each rank sends its own, and adds what it receives.
         if (!others.empty()) {
           Tier farthest = inNode;
@@ -210,11 +169,10 @@ private:
       stages.push_back(stage);
       rank.buffers += transferBytes(problem, s, first, end);
       addPassing(s, first, end);
-      rank.state += state;
+      rank.cost.add(state).add(work);
       keptOfStage.push_back(problem.kept(work));
       onHostOfStage.push_back(work.keptOnHost);
       nearOfStage.push_back(readAgainSoon(first, end));
-      rank.work += work;
     }
   }
 
@@ -267,12 +225,12 @@ private:
 
   // When each rank is done with its last action.
   std::vector<double> simulatedEnds() {
-    if (!problem.profile) return {ranks[0].work.seconds() * microbatches};
+    if (!problem.profile) return {ranks[0].cost.seconds() * microbatches};
     std::vector<StageTimes> times;
     double slowest = 0;
     times.reserve(stages.size());
     for (const StageDecision &stage : stages) times.push_back(timesOf(stage));
-    for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.work.seconds());
+    for (const RankCosts &rank : ranks) slowest = std::max(slowest, rank.cost.seconds());
     std::optional<SimulatedSchedule> schedule = simulatedSchedule(problem, times);
     std::vector<double> ends(ranks.size(), 0.0);
     if (!schedule) return ends;
@@ -284,50 +242,22 @@ private:
     double turns = 1, pace = slowest; // parts of the times that are simulated; seconds of a further microbatch
     if (share < 1 && simulation.makespan > 0) {
       double mean = 0; // of a microbatch
-      for (const RankCosts &rank : ranks) mean += rank.work.seconds() / double(ranks.size());
+      for (const RankCosts &rank : ranks) mean += rank.cost.seconds() / double(ranks.size());
       const int64_t count = problem.ranks();
       pace = leastOnSharedCores(cluster.device, count, slowest, mean);
       // Where steps run into each other the actions are those of one step, the makespan is what a further one adds.
       const double least = leastOnSharedCores(cluster.device, count, simulation.makespan, mean * simulated);
       turns = isOneStep ? unfilled + (1 - unfilled) * makespanOnSharedCores(simulation, share) / simulation.makespan
                         : least / simulation.makespan;
-      if (problem.profile->isFlushed()) shared = sharedPasses(*schedule, simulation, pace);
     }
     for (size_t r = 0; r < ends.size(); ++r) {
       if (isOneStep)
         for (const ActionTime &action : simulation.actions[r]) ends[r] = std::max(ends[r], action.end);
       else // ranks are one after the other, all in the same step's time: its own work, and what all wait
-        ends[r] = ranks[r].work.seconds() * simulated + simulation.makespan - slowest * simulated;
+        ends[r] = ranks[r].cost.seconds() * simulated + simulation.makespan - slowest * simulated;
       ends[r] = turns * ends[r] + pace * double(schedule->rest);
     }
     return ends;
-  }
-
-  SharedPasses sharedPasses(const SimulatedSchedule &schedule, const Simulation &simulation, double pace) const {
-    const int64_t count = problem.ranks();
-    const double share = cluster.device.coreShare;
-    SharedPasses passes{leastShare(cluster.device, count),
-                        simulation.makespan,
-                        simulation.makespan,
-                        0,
-                        0,
-                        pace * double(schedule.rest),
-                        std::vector<double>(size_t(count), 0.0)};
-    for (size_t r = 0; r < simulation.actions.size(); ++r)
-      for (size_t a = 0; a < simulation.actions[r].size(); ++a) {
-        const ActionTime &action = simulation.actions[r][a];
-        passes.ends[r] = std::max(passes.ends[r], action.end);
-        if (schedule.table.rows[r][a].kind != ActionKind::Forward) passes.begun = std::min(passes.begun, action.start);
-      }
-    Simulation begun = simulation; // until then
-    for (std::vector<ActionTime> &rank : begun.actions)
-      for (ActionTime &action : rank) {
-        const double before = std::min(action.end, passes.begun);
-        passes.busy += (action.end - std::max(before, action.start)) / double(count);
-        action = {std::min(action.start, passes.begun), before};
-      }
-    passes.filled = makespanOnSharedCores(begun, share);
-    return passes;
   }
 
   const StageProblem &problem;
@@ -342,7 +272,6 @@ private:
   std::vector<double> keptOfStage, onHostOfStage; // bytes of one microbatch
   std::vector<double> nearOfStage;                // of the latter, if the stage has no other microbatch meanwhile
   std::vector<double> slots; // by stage, of a table that follows the stages' times; else the profile says it
-  SharedPasses shared;       // on shared cores
   bool meets;                // ranks wait for each other at a step's end, though nothing is flushed
 };
 

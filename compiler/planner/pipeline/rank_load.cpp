@@ -50,7 +50,7 @@ void RankLoad::add(int first, int end, int stage) {
     const bool reads = reader != readers.end() && *reader < end;
     if (!reads || std::find(sharedSeen.begin(), sharedSeen.end(), s) != sharedSeen.end()) continue;
     sharedSeen.push_back(s);
-    state += problem->state->shared[s];
+    state.add(problem->state->shared[s]);
   }
 }
 
@@ -73,8 +73,8 @@ bool RankLoad::fit(double &seconds) {
   return true;
 }
 
-UnitActivity RankLoad::total() const {
-  UnitActivity sum;
+Cost RankLoad::total() const {
+  Cost sum = state;
   for (const Count &count : kinds)
     for (size_t mode = 0; mode < 3; ++mode) {
       if (count.modes[mode] == 0) continue;
@@ -84,13 +84,12 @@ UnitActivity RankLoad::total() const {
 }
 
 double RankLoad::memory() const {
-  UnitActivity sum = total();
   double kept = 0;
   for (const Count &count : kinds)
     for (size_t mode = 0; mode < 3; ++mode)
       kept +=
           count.live * double(count.modes[mode]) * problem->kept(problem->activity->of(count.kind, Recompute(mode)));
-  return deviceMemory(problem->model->setting, state, sum, kept, buffers).total();
+  return deviceMemory(problem->model->setting, total(), kept, buffers).total();
 }
 
 void RankLoad::assign(const std::vector<std::pair<int, int>> &unitsAndStages, std::vector<Recompute> &recompute) const {
@@ -126,7 +125,7 @@ void RankLoad::tryFrom(Recompute less, Recompute more) {
   if (over <= 0) return accept();
   if (less == more) return;
   auto saved = [&](const Count &count) {
-    const UnitActivity &a = problem->activity->of(count.kind, less), &b = problem->activity->of(count.kind, more);
+    const Cost &a = problem->activity->of(count.kind, less), &b = problem->activity->of(count.kind, more);
     return (a.kept - b.kept) * count.live + a.keptOfLast - b.keptOfLast +
            2 * (a.keptOnHost - b.keptOnHost) / constants::hostBuckets;
   };

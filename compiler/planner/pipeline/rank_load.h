@@ -22,13 +22,13 @@ public:
 
   // Chooses how much is recomputed; false when even all of it does not fit. `seconds` of one microbatch.
   bool fit(double &seconds);
-  UnitActivity total() const;
+  Cost total() const; // activity of a microbatch, and state
   double memory() const;
 
   // Hands the modes out to the units in the order given, recomputed ones first.
   void assign(const std::vector<std::pair<int, int>> &unitsAndStages, std::vector<Recompute> &recompute) const;
 
-  UnitState state;
+  Cost state;
   double buffers = 0; // of its stages' transfers
 
 private:

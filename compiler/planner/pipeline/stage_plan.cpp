@@ -13,11 +13,11 @@ namespace {
 constexpr double closeToBound = 1.003;
 
 // Of all ranks.
-UnitState wholeState(const SplitModel &model, const StateCosts &state) {
-  UnitState sum;
+Cost wholeState(const SplitModel &model, const StateCosts &state) {
+  Cost sum;
   for (size_t kind = 0; kind < state.kinds.size(); ++kind)
     sum.add(state.kinds[kind], double(model.layout->sizeOfKind[kind]));
-  for (const UnitState &shared : state.shared) sum += shared;
+  for (const Cost &shared : state.shared) sum.add(shared);
   return sum;
 }
 
@@ -168,7 +168,7 @@ private:
     for (size_t kind = 0; kind < problem.model->layout->sizeOfKind.size(); ++kind) {
       double least = infinity;
       for (Recompute how : ways) {
-        const UnitActivity &one = problem.activity->of(int(kind), how);
+        const Cost &one = problem.activity->of(int(kind), how);
         least = std::min(least,
                          one.forward + one.backwardInput + (problem.profile->splitsBackward ? 0 : one.backwardWeight));
       }
@@ -179,7 +179,7 @@ private:
 
   // What a rank does at least after its passes, on average.
   double leastAtTheEnd() const {
-    UnitState all = wholeState(*problem.model, *problem.state);
+    const Cost all = wholeState(*problem.model, *problem.state);
     return (all.update + all.exposed) / double(problem.ranks()) + leastNotHidden(all.hideable);
   }
 
@@ -189,7 +189,7 @@ private:
     Overlap overlap = overlapOf(*problem.model);
     double hidden = 0;
     for (Recompute how : ways) {
-      UnitActivity work;
+      Cost work;
       const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
       for (size_t kind = 0; kind < sizes.size(); ++kind)
         work.add(problem.activity->of(int(kind), how), double(sizes[kind]));
@@ -200,13 +200,13 @@ private:
   }
 
   // Of all ranks together; each has room for one bucket and for two blocks at least, if it needs that much.
-  double leastBesideOfTensor(UnitState all) const {
-    UnitMemory work;
+  double leastBesideOfTensor(const Cost &state) const {
+    Cost all = state;
     const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
     for (size_t kind = 0; kind < sizes.size(); ++kind)
-      work.add(problem.activity->of(int(kind), problem.recompute.value_or(Recompute::None)), double(sizes[kind]));
-    if (problem.ranks() > 1) all.largestGradient = work.largestGathered = 0;
-    return besideOfTensor(problem.model->setting, all, work);
+      all.add(problem.activity->of(int(kind), problem.recompute.value_or(Recompute::None)), double(sizes[kind]));
+    if (problem.ranks() > 1) all.largestGradient = all.largestGathered = 0;
+    return besideOfTensor(problem.model->setting, all);
   }
 
   // Seconds of a microbatch that recomputation takes at least, however the units lie on the ranks: what all ranks
@@ -215,12 +215,12 @@ private:
     const UnitLayout &layout = *problem.model->layout;
     Recompute plain = problem.recompute.value_or(Recompute::None);
     // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
-    UnitState all = wholeState(*problem.model, *problem.state);
+    const Cost all = wholeState(*problem.model, *problem.state);
     double workspace = infinity, largest = 0, whenAgain = infinity;
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       double bytes = infinity;
       for (Recompute how : ways) {
-        const UnitActivity &activity = problem.activity->of(int(kind), how);
+        const Cost &activity = problem.activity->of(int(kind), how);
         bytes = std::min(bytes, activity.beside);
         if (how != plain) whenAgain = std::min(whenAgain, activity.beside);
       }
@@ -235,15 +235,15 @@ private:
       mostLive = std::max(mostLive, problem.leastLive(rank));
       room += std::max(0.0, problem.memoryLimit - workspace) / problem.leastLive(rank);
     }
-    room -= (all.bytes() + leastBesideOfTensor(all)) / mostLive;
+    room -= (all.stateBytes() + leastBesideOfTensor(all)) / mostLive;
     double kept = 0, again = 0;
     std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
-      const UnitActivity &first = problem.activity->of(int(kind), plain);
+      const Cost &first = problem.activity->of(int(kind), plain);
       // What is saved against what it takes, from the lower hull of the ways: each byte at the price of its segment.
       std::vector<std::pair<double, double>> saving; // bytes, seconds
       for (Recompute how : ways) {
-        const UnitActivity &other = problem.activity->of(int(kind), how);
+        const Cost &other = problem.activity->of(int(kind), how);
         if (other.kept < first.kept)
           saving.emplace_back(first.kept - other.kept, std::max(0.0, other.seconds() - first.seconds()));
       }
@@ -359,10 +359,9 @@ private:
   // Of a rank's hideable collectives, what is left when its compute is over, and what others wait for them.
   static double notHidden(const SplitModel &model, const RankLoad &load) {
     const double microbatches = double(model.setting.microbatches);
-    const UnitState &state = load.state;
-    const Hidden hidden = hide(model, {state.hideable, state.hideableLower, state.hideableLinks},
-                               PassSeconds::of(load.total(), microbatches));
-    return state.hideable - hidden.seconds + hidden.contention;
+    const Cost cost = load.total();
+    const Hidden hidden = hide(model, BesideSeconds::of(cost), PassSeconds::of(cost, microbatches));
+    return cost.hideable - hidden.seconds + hidden.contention;
   }
 
   const StageProblem &problem;
@@ -455,7 +454,7 @@ double transferBytes(const StageProblem &problem, int stage, int first, int end)
 }
 
 bool hasRoomForState(const SplitModel &model, const StateCosts &state, double memoryLimit, int ranks) {
-  return wholeState(model, state).bytes() <= memoryLimit * ranks;
+  return wholeState(model, state).stateBytes() <= memoryLimit * ranks;
 }
 
 double leastNotHidden(const StageProblem &problem) { return StagePlanner(problem).leastNotHidden(); }

@@ -35,9 +35,7 @@ struct StageProblem {
   }
   bool isGiven() const { return !ofStage.empty() || !ofUnit.empty(); }
   // Bytes that a unit keeps of a microbatch.
-  double kept(const UnitActivity &unit) const {
-    return unit.kept + (profile && profile->splitsBackward ? unit.held : 0);
-  }
+  double kept(const Cost &unit) const { return unit.kept + (profile && profile->splitsBackward ? unit.held : 0); }
   // Microbatches that a stage has slots for, and the least of a rank's stages.
   double live(int stage) const { return profile ? profile->live[size_t(stage)] : 1; }
   double leastLive(int rank) const { return profile ? profile->leastLive[size_t(rank)] : 1; }
@@ -124,7 +122,6 @@ struct PlanEvaluation {
   std::vector<TiedGradient> tied; // of all ranks
   double notHidden = 0;  // seconds of a rank's collectives that compute could hide if there were more of it, at most
   double contention = 0; // seconds that a device waits longer for others' use of a link (Hidden), on average
-  double least = 0;      // a step's seconds if passes were longer, but for that: on shared cores waits may fill better
   bool fits = false;
 };
 PlanEvaluation evaluatePlan(const StageProblem &problem, const StagePlan &plan);

@@ -14,9 +14,9 @@ namespace {
 struct Timed {
   double seconds = 0;
   LinkSeconds links;
-  Timed &operator+=(const Timed &other) {
-    seconds += other.seconds;
-    links.add(other.links);
+  Timed &add(const Timed &other, double times = 1) {
+    seconds += times * other.seconds;
+    links.add(other.links, times);
     return *this;
   }
 };
@@ -90,8 +90,8 @@ Timed forwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes,
     Timed timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
                                     "partial results of a split reduction are combined, each device keeps a part");
     int others = std::popcount(splits) - 1;
-    return timed +=
-           ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "readers want different dimensions split");
+    return timed.add(
+        ledger.tensorAxis(Collective::AllToAll, bytes, times * others, "readers want different dimensions split"));
   }
   if (wantsWhole) return ledger.tensorAxis(Collective::AllGather, bytes, times, "a reader needs all of a split tensor");
   int others = std::popcount(splits & ~(firstSplitBit << produced));
@@ -108,13 +108,13 @@ Timed backwardSeconds(Ledger &ledger, Layout produced, UseSet uses, double bytes
     if (partialGradient)
       timed = ledger.tensorAxis(Collective::ReduceScatter, bytes, times,
                                 "partial gradients are combined, each device keeps a part");
-    return timed += ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
-                                      "gradients come back split in another dimension");
+    return timed.add(ledger.tensorAxis(Collective::AllToAll, bytes, times * others,
+                                       "gradients come back split in another dimension"));
   }
   Timed timed;
   if (partialGradient) timed = ledger.tensorAxis(Collective::AllReduce, bytes, times, "partial gradients are combined");
-  return timed += ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
-                                    "gradients come back split and are needed whole");
+  return timed.add(ledger.tensorAxis(Collective::AllGather, bytes, times * std::popcount(splits),
+                                     "gradients come back split and are needed whole"));
 }
 
 // Bytes kept for the backward pass: the copies that the readers got, and the producer's own. Where communication can
@@ -134,44 +134,94 @@ double keptBytes(Layout produced, UseSet uses, double bytes, double ways, bool g
 
 } // namespace
 
-Price &Price::operator+=(const Price &other) {
-  forward += other.forward;
-  backward += other.backward;
-  again += other.again;
-  update += other.update;
-  exposed += other.exposed;
-  exposedForward += other.exposedForward;
-  hideable += other.hideable;
-  hideableLower += other.hideableLower;
-  exposedLinks.add(other.exposedLinks);
-  exposedForwardLinks.add(other.exposedForwardLinks);
-  hideableLinks.add(other.hideableLinks);
-  parameters += other.parameters;
-  gradients += other.gradients;
-  means += other.means;
-  optimizer += other.optimizer;
-  host += other.host;
-  hostSeconds += other.hostSeconds;
-  hostExposed += other.hostExposed;
-  activations += other.activations;
-  return *this;
-}
-
 UseSet bit(const Use &use) {
   if (use.layout == whole) return use.partialGradient ? 2 : 1;
   if (use.layout < 0) return partialBit;
   return firstSplitBit << use.layout;
 }
 
-Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
+double weightPart(const SplitModel &model, const Variable &variable) {
+  int weights = 0, others = 0;
+  for (int tensor : model.problem->nodes[size_t(variable.index)].operands) {
+    const Tensor &operand = model.problem->tensors[size_t(tensor)];
+    if (operand.kind == TensorKind::Parameter)
+      weights += operand.trainable;
+    else if (operand.kind == TensorKind::Activation)
+      ++others;
+  }
+  return weights == 0 ? 0 : double(weights) / double(weights + others);
+}
+
+Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candidate) {
   const Candidate &chosen = variable.candidates[candidate];
-  double times = double(variable.count) * double(model.setting.microbatches);
-  bool again = isComputedAgain(model, variable);
-  Price price;
-  price.again = again ? chosen.forward * times : 0;
-  price.forward = chosen.forward * times + price.again;
-  price.backward = (chosen.backward + (again ? 0 : chosen.kept)) * times;
-  return price;
+  const double times = double(variable.count) * double(model.setting.microbatches);
+  const double weights = weightPart(model, variable);
+  const bool again = isComputedAgain(model, variable);
+  const double backward = (chosen.backward + (again ? 0 : chosen.kept)) * times;
+  Cost cost;
+  cost.forward = chosen.forward * times;
+  cost.again = again ? cost.forward : 0;
+  cost.backwardInput = backward * (1 - weights) + cost.again;
+  cost.backwardWeight = backward * weights;
+  return cost;
+}
+
+namespace {
+
+// Into how many parts ZeRO cuts what is exchanged: a parameter's gradient, as that parameter's stage says.
+double partsOf(const SplitModel &model, const Exchange &exchange) {
+  if (!exchange.isCut) return 1;
+  const int home = model.variableOfTensor[size_t(exchange.tensors[0])];
+  return model.zeroStage(model.variables[size_t(home)].index) >= 1 ? double(model.setting.zeroWays()) : 1;
+}
+
+// Collectives that the passes wait for: in all, and in the forward pass.
+Cost waitedFor(const Timed &all, const Timed &forward) {
+  Cost cost;
+  cost.communication = all.seconds;
+  cost.communicationForward = forward.seconds;
+  cost.links = all.links;
+  cost.linksForward = forward.links;
+  if (all.seconds == infinity) return cost;
+  cost.forward = forward.seconds;
+  cost.backwardInput = all.seconds - forward.seconds;
+  return cost;
+}
+
+} // namespace
+
+Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink) {
+  Timed all, ofForward;
+  const bool again = isComputedAgain(model, variable);
+  for (const Exchange &exchange : variable.candidates[candidate].exchanges) {
+    double times = double(variable.count) * (exchange.onceAStep ? 1.0 : double(model.setting.microbatches));
+    GroupShape group = exchange.group;
+    double bytes = exchange.bytes / partsOf(model, exchange);
+    if (exchange.isOverBatch()) {
+      group = model.setting.group(*model.cluster, model.setting.batchSet());
+      if (exchange.collective != Collective::AllReduce) bytes *= double(group.size);
+    }
+    double one = collectiveSeconds(*model.cluster, exchange.collective, group, bytes);
+    if (!exchange.onceAStep) one += waitSeconds(*model.cluster, exchange.collective, group);
+    const Timed once{one * times,
+                     LinkSeconds().add(linkSeconds(*model.cluster, exchange.collective, group, bytes), times)};
+    const double passes = exchange.forward * (again && exchange.isSum() ? 2 : 1) + exchange.backward;
+    ofForward.add(once, exchange.forward);
+    all.add(once, passes);
+    if (sink) {
+      times *= passes;
+      const AxisSet axes = exchange.isOverBatch() ? model.setting.batchSet() : exchange.axes;
+      const bool isOnRing = axes == setOf({Axis::Sequence}) && model.isOnRing(variable.index);
+      std::vector<int> tensors(exchange.tensors.begin(), exchange.tensors.end());
+      std::erase(tensors, -1);
+      // On a laid axis not all repetitions may need it.
+      const double part = std::min(1.0, std::max(exchange.forward, exchange.backward));
+      const int64_t alike = std::max(1L, std::lround(part * double(variable.count)));
+      sink->push_back({exchange.collective, axes, isOnRing, false, bytes, one * times, times, std::move(tensors), alike,
+                       exchange.why});
+    }
+  }
+  return waitedFor(all, ofForward);
 }
 
 namespace {
@@ -179,7 +229,7 @@ namespace {
 // What the update does beside passing over the parameter: its products, in fp32, and what devices with parts of it
 // exchange for them and for norms.
 void addUpdateWork(const SplitModel &model, const Variable &variable, Layout layout, bool isSharded, Ledger &ledger,
-                   Price &price) {
+                   Cost &price) {
   const UpdateWork &work = model.problem->tensors[size_t(variable.index)].update;
   if (work.splits.empty()) return;
   const Setting &setting = model.setting;
@@ -217,8 +267,8 @@ void addUpdateWork(const SplitModel &model, const Variable &variable, Layout lay
 }
 
 // Of a parameter with this ZeRO stage.
-Price stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink,
-                 bool isChoice) {
+Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink,
+                bool isChoice) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
   const Setting &setting = model.setting;
   Layout layout = variable.homes[home];
@@ -227,7 +277,7 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
   int64_t ways = model.zeroDimension(variable.index, layout) >= 0 ? setting.zeroWays() : 1;
   double shard = local / double(ways);
   double gradientRatio = double(tensor.gradientBytes) / double(tensor.elementBytes);
-  Price price;
+  Cost price;
   price.parameters = count * aligned(zero >= 3 ? shard : local);
   if (!tensor.trainable) return price;
   price.parameters *= double(setting.weightVersions);
@@ -324,8 +374,8 @@ Price stagePrice(const SplitModel &model, const Variable &variable, size_t home,
 
 } // namespace
 
-Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink, bool isChoice) {
-  Price price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink, isChoice);
+Cost homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink, bool isChoice) {
+  Cost price = stagePrice(model, variable, home, model.zeroStage(variable.index), sink, isChoice);
   if (!model.lowers.empty() && model.lowers[size_t(variable.index)]) price.hideableLower = price.hideable;
   return price;
 }
@@ -363,44 +413,34 @@ bool isSentAgain(const SplitModel &model, const Flow &flow) {
          (model.setting.recompute == Recompute::Full || flow.inSegment);
 }
 
-Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
-                double unwanted) {
-  Price price = transferPrice(model, flow, produced, uses, sink, unwanted);
+Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
+               double unwanted) {
+  Cost cost = transferPrice(model, flow, produced, uses, sink, unwanted);
   const KeptBytes kept = flowBytes(model, flow, produced, uses);
-  price.activations = kept.here;
-  price.host = kept.onHost;
-  price.gradients = sumBytes(model, flow, produced, uses);
-  return price;
+  cost.kept = kept.here;
+  cost.keptOnHost = kept.onHost;
+  cost.sums = sumBytes(model, flow, produced, uses);
+  return cost;
 }
 
-Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
-                    double unwanted) {
+Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink,
+                   double unwanted) {
   const Setting &setting = model.setting;
-  const Tensor &tensor = model.problem->tensors[size_t(flow.tensor)];
-  bool isParameter = tensor.kind == TensorKind::Parameter;
-  Price price;
-  if (flow.producer < 0) {
-    if (uses & partialBit) price.exposed = infinity;
-    return price;
-  }
+  const bool isParameter = model.problem->tensors[size_t(flow.tensor)].kind == TensorKind::Parameter;
+  if (flow.producer < 0) return uses & partialBit ? waitedFor({infinity, {}}, {}) : Cost();
+  if (setting.tp <= 1 || !uses) return {};
   Ledger ledger(model, flow.tensor, flow.count, sink, isParameter ? 1 : unwanted);
-  double count = double(flow.count), microbatches = double(setting.microbatches);
-  if (setting.tp > 1 && uses) {
-    // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
-    const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
-    const double passes = isSentAgain(model, flow) || readBack ? 2 : 1;
-    const Timed there = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
-    price.exposed = there.seconds;
-    price.exposedLinks = there.links;
-    price.exposedForward = price.exposed / passes;
-    price.exposedForwardLinks.add(there.links, 1 / passes);
-    // A parameter's gradient is summed over the microbatches before it is combined.
-    if (!flow.gradient) return price;
-    const Timed back = backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches);
-    price.exposed += back.seconds;
-    price.exposedLinks.add(back.links);
-  }
-  return price;
+  const double count = double(flow.count), microbatches = double(setting.microbatches);
+  // A parameter that was gathered is gathered again in the backward pass: it does not stay whole between the two.
+  const bool readBack = isParameter && model.variables[size_t(flow.producer)].readBack > 0;
+  const double passes = isSentAgain(model, flow) || readBack ? 2 : 1;
+  Timed all = forwardSeconds(ledger, produced, uses, flow.bytes, count * microbatches * passes);
+  Timed ofForward;
+  ofForward.add(all, 1 / passes);
+  // A parameter's gradient is summed over the microbatches before it is combined.
+  if (flow.gradient)
+    all.add(backwardSeconds(ledger, produced, uses, flow.bytes, isParameter ? count : count * microbatches));
+  return waitedFor(all, ofForward);
 }
 
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn) {

@@ -1,29 +1,10 @@
 // Prices of the inner problem's choices, one variable or flow at a time: seconds a step and bytes a device.
 // step_evaluation.h adds them up.
 #pragma once
+#include "compiler/planner/cost.h"
 #include "compiler/planner/split/split_model.h"
 
 namespace cleave::planner {
-
-// Of one step on one device.
-struct Price {
-  double forward = 0, backward = 0;              // compute
-  double again = 0;                              // part of `forward`: computed again
-  double update = 0;                             // optimizer
-  double exposed = 0;                            // communication that nothing hides
-  double exposedForward = 0;                     // its part in the first forward pass
-  double hideable = 0;                           // gradient reductions and ZeRO-3 gathers
-  double hideableLower = 0;                      // of these: of parameters with lowerZero
-  LinkSeconds exposedLinks, exposedForwardLinks; // of what the passes wait for
-  LinkSeconds hideableLinks;
-  double parameters = 0, gradients = 0, optimizer = 0, activations = 0; // bytes
-  double means = 0; // bytes of gradients as the update reads them, where they do not lie where they were summed: with
-                    // ZeRO of shards where the parameter can be cut
-  double host = 0, hostSeconds = 0, hostExposed = 0; // in the host's memory; copies, and their part of `exposed`
-
-  double memory() const { return parameters + gradients + optimizer + activations; }
-  Price &operator+=(const Price &other);
-};
 
 // Which uses the readers of a tensor make of it: bit 0 whole, 1 whole with a partial gradient, 2 partial sum,
 // 3 + d split in dimension d.
@@ -45,10 +26,18 @@ struct ImpliedCollective {
 };
 using CollectiveSink = std::vector<ImpliedCollective>;
 
-Price nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
+// Costs of a step, of all nodes, parameters or tensors that a variable or flow stands for; peaks of one of them.
+
+// The part of a node's backward pass that makes gradients of weights.
+double weightPart(const SplitModel &model, const Variable &variable);
+// Compute of the passes.
+Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
+// Collectives inside the operation (Candidate::exchanges).
+Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink = nullptr);
+// Of parameters: what stays, the update, and the collectives over parameters and gradients.
 // `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
-Price homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
-                bool isChoice = false);
+Cost homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
+               bool isChoice = false);
 // What devices tell each other once a step, in seconds that nothing hides. The rank that has the loss sums up the
 // step's results (the loss, and of how many labels it is the mean, together, which were summed up over the microbatches
 // before); every rank the squares of gradients of which each device has a part, for their norm, and with the other
@@ -83,12 +72,12 @@ double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout 
 // Of a flow, so many do not leave for the host's memory: they are read again too soon.
 int nearLossOf(const Setting &setting, const Flow &flow);
 // `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
-// `produced`: how the producer leaves it; infinite `exposed` when a use cannot be fed from it.
-Price flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
-                double unwanted = 1);
+// `produced`: how the producer leaves it; infinite `communication` when a use cannot be fed from it.
+Cost flowPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses, CollectiveSink *sink = nullptr,
+               double unwanted = 1);
 // The same without what is kept.
-Price transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
-                    CollectiveSink *sink = nullptr, double unwanted = 1);
+Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses,
+                   CollectiveSink *sink = nullptr, double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Of a microbatch, where one stage hands it another: bytes that a device sends.

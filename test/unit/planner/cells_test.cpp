@@ -1,6 +1,6 @@
 // What the search prices once for many settings, against pricing it anew for each.
-#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/cells.h"
 #include "compiler/planner/search/space/setting_trials.h"
 #include "compiler/planner/search/space/settings.h"
@@ -12,25 +12,12 @@
 namespace cleave::planner {
 namespace {
 
-std::vector<double> numbersOf(const UnitActivity &unit) {
-  return {unit.kept,
-          unit.held,
-          unit.keptOnHost,
-          unit.largestLeaving,
-          unit.transient,
-          unit.keptOfLast,
-          unit.sums,
-          unit.combined,
-          unit.workspace,
-          unit.beside,
-          double(unit.isAgain),
-          unit.forward,
-          unit.backwardInput,
-          unit.backwardWeight,
-          unit.communication,
-          unit.communicationForward,
-          unit.again,
-          unit.waiting};
+std::vector<double> numbersOf(const Cost &unit) {
+  return {unit.kept,          unit.held,           unit.keptOnHost,    unit.largestLeaving,
+          unit.transient,     unit.keptOfLast,     unit.sums,          unit.combined,
+          unit.workspace,     unit.beside,         unit.unitsAgain,    unit.forward,
+          unit.backwardInput, unit.backwardWeight, unit.communication, unit.communicationForward,
+          unit.again,         unit.waiting};
 }
 
 void expectSame(const ActivityCosts &known, const ActivityCosts &own, const std::string &where) {

@@ -270,17 +270,16 @@ TEST(Collectives, ParametersThatAreReadAgainAreInMemoryTogether) {
   double most = 0;
   for (double bytes : gathered) most = std::max(most, bytes);
   EXPECT_GE(most, 4.0 * 32 * (3 * 32 + 32 + 4 * 32)); // queries, keys and values, projection, up
-  UnitMemory work;
-  UnitState state;
+  Cost state;
   state.gatheredAgain = most;
-  const double without = deviceMemory(setting, state, work, 0, 0).total();
-  work.isAgain = true;
-  EXPECT_DOUBLE_EQ(deviceMemory(setting, state, work, 0, 0).total(), without + most);
+  const double without = deviceMemory(setting, state, 0, 0).total();
+  state.unitsAgain = 1;
+  EXPECT_DOUBLE_EQ(deviceMemory(setting, state, 0, 0).total(), without + most);
 }
 
 // Where the norm of all gradients is needed, what an update makes of their sums stands in memory together.
 TEST(Collectives, GradientsThatMeetAtTheUpdateAreInMemoryTogether) {
-  UnitState state;
+  Cost state;
   state.means = 1e6;
   Setting setting;
   setting.microbatches = 2;

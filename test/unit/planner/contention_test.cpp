@@ -73,7 +73,7 @@ TEST(Contention, OfWhatStagesSendIsThatOfASimulationInSmallTurns) {
     Work work{draw(2), draw(1), draw(1), 0};
     const double all = work.compute + work.sameLink + work.otherLink;
     work.beside = draw(all);
-    UnitActivity passes;
+    Cost passes;
     passes.communicationForward = 0.3 * (work.sameLink + work.otherLink);
     passes.communication = work.sameLink + work.otherLink;
     passes.forward = 0.4 * work.compute + passes.communicationForward;

@@ -191,7 +191,7 @@ TEST(LaidAxes, AGradientThatIsNotCutIsExchangedWhole) {
     double seconds = 0;
     for (size_t v = 0; v < of.model.variables.size(); ++v)
       if (const Variable &variable = of.model.variables[v]; !variable.isHome)
-        seconds += exchangePrice(of.model, variable, size_t(of.choice[v])).exposed;
+        seconds += exchangePrice(of.model, variable, size_t(of.choice[v])).communication;
     return seconds;
   };
   const DecidedModel sharded = *decidedModel(problem, cluster, *decision);

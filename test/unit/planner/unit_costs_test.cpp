@@ -160,7 +160,7 @@ TEST(UnitCosts, EveryStageHasTheSumOfATiedTable) {
     const double more = 4.0 * 64 * 64 / 2;
     ASSERT_EQ(model.layout->shared.size(), 1U);
     EXPECT_EQ(costState(model, choice).shared[0].sums, more);
-    for (const UnitMemory &unit : unitMemory(model, choice)) EXPECT_EQ(unit.sums, 0);
+    for (const Cost &unit : unitMemory(model, choice)) EXPECT_EQ(unit.sums, 0);
     if (pp == 1)
       EXPECT_EQ(evaluate(model, choice).predicted.memory.gradients,
                 4.0 * (64 * 64 / 2 + 64 * 64) + more + 2 * bufferAlignment);
@@ -246,16 +246,16 @@ TEST(UnitCosts, GradientsAreCombinedBesideTheirSums) {
     EXPECT_EQ(combinedBytes(model, flow, 1, bit({1, false})), 0);
     EXPECT_EQ(combinedBytes(model, flow, 1, bit({0, false})), 4.0 * 32 * 64 / 2); // all-to-all of a half
   }
-  UnitMemory work;
+  Cost work;
   work.combined = 1 << 20;
-  const double without = deviceMemory(setting, {}, {}, 0, 0).total();
-  EXPECT_EQ(deviceMemory(setting, {}, work, 0, 0).total() - without, work.combined);
+  const double without = deviceMemory(setting, {}, 0, 0).total();
+  EXPECT_EQ(deviceMemory(setting, work, 0, 0).total() - without, work.combined);
 }
 
 TEST(UnitCosts, AGradientLargerThanABucketIsOne) {
   Setting setting;
   setting.dp = 4;
-  UnitState state;
+  Cost state;
   state.parameters = state.gradients = 400e6;
   state.largestGradient = 10e6;
   const double bucket = 25.0 * (1 << 20), scalars = workspaceBytes({}, 0, {});
@@ -275,7 +275,7 @@ TEST(UnitCosts, PartsThatWaitForTheNormStandBesideGradients) {
   setting.zero = 1;
   setting.microbatches = 2;
   setting.meetsAtUpdate = true;
-  UnitState state;
+  Cost state;
   state.parameters = state.gradients = 61098920;
   state.means = state.gradients / 4;
   state.largestGradient = 4.0 * 2048 * 4096;

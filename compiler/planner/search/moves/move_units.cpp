@@ -10,14 +10,14 @@ namespace {
 
 // With what memory makes it compute again: bytes of the device that needs most where they are too many, else 0; and
 // seconds.
-using Cost = std::pair<double, double>;
+using CutCost = std::pair<double, double>;
 
-Cost costOf(const StageProblem &stages, const std::vector<int> &firstUnits) {
+CutCost costOf(const StageProblem &stages, const std::vector<int> &firstUnits) {
   const PlanEvaluation evaluation = evaluatePlan(stages, planCut(stages, firstUnits));
   return {evaluation.fits ? 0 : evaluation.predicted.memory.total(), evaluation.predicted.stepSeconds};
 }
 
-bool isBetter(const Cost &one, const Cost &other) {
+bool isBetter(const CutCost &one, const CutCost &other) {
   if (one.first < other.first) return true;
   return one.first == other.first && one.second < other.second * (1 - leastGain);
 }
@@ -36,7 +36,7 @@ bool move(std::vector<int> &firstUnits, int units, int from, int to) {
 std::vector<int> improvedCut(const StageProblem &stages, std::vector<int> firstUnits, int64_t mostPrices,
                              const SearchClock &clock) {
   const int units = int(stages.model->layout->units.size()), count = stages.stages();
-  Cost best = costOf(stages, firstUnits);
+  CutCost best = costOf(stages, firstUnits);
   for (bool improved = true; improved;) {
     improved = false;
     for (int from = 0; from < count; ++from)
@@ -44,7 +44,7 @@ std::vector<int> improvedCut(const StageProblem &stages, std::vector<int> firstU
         std::vector<int> other = firstUnits;
         if (from == to || !move(other, units, from, to)) continue;
         if (mostPrices-- <= 0 || clock.isOver()) return firstUnits;
-        const Cost cost = costOf(stages, other);
+        const CutCost cost = costOf(stages, other);
         if (!isBetter(cost, best)) continue;
         best = cost;
         firstUnits = std::move(other);

@@ -94,7 +94,7 @@ int findLargestHome(const SplitModel &model) {
   return found;
 }
 
-double bucketBytes(const Price &price) { return price.parameters + price.gradients; }
+double bucketBytes(const Cost &price) { return price.parameters + price.gradients; }
 
 // Of a sum that counts up to a limit, what surely counts of each of its terms.
 double partWithin(double limit, double all) { return all > limit ? limit / all : 1; }
@@ -142,12 +142,14 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
     domains.push_back(int(variable.domain()));
     PricedTable table{{int(v)}, {}};
     for (size_t d = 0; d < variable.domain(); ++d) {
-      Price price = variable.isHome ? homePrice(model, variable, d, nullptr, true) : nodePrice(model, variable, d);
-      if (!variable.isHome) price += exchangePrice(model, variable, d);
+      Cost price = variable.isHome ? homePrice(model, variable, d, nullptr, true) : nodePrice(model, variable, d);
+      if (!variable.isHome) price.add(exchangePrice(model, variable, d));
       double beside = ofPasses.buckets * bucketBytes(price) + ofPasses.scattered * price.gradients;
       if (int(v) == largestHome) beside += 2 * model.gatheredBytes(variable.index, variable.homes[d]);
-      table.cells.push_back({price.update + price.exposed, price.forward, price.backward, price.hideable,
-                             price.memory() + beside, variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
+      const double forward = price.computeForward();
+      table.cells.push_back({price.update + price.exposed + price.communication, forward, price.compute() - forward,
+                             price.hideable, price.stateBytes() + beside,
+                             variable.isHome ? 0 : nodeWorkspace(model, variable, d)});
     }
     tables.push_back(std::move(table));
   }
@@ -164,7 +166,7 @@ InnerProblem::InnerProblem(const SplitModel &model, EliminationPlans *plans) : m
 
 void InnerProblem::findPartsOfPasses() {
   const Setting &setting = model.setting;
-  auto gradients = [](const Price &price) { return price.gradients; };
+  auto gradients = [](const Cost &price) { return price.gradients; };
   const double bucket = constants::bucketBytes;
   const bool isReduced = setting.gradientWays() > 1;
   if (isReduced) ofPasses.buckets = partWithin(bucket, mostOfHomes(model, bucketBytes));
@@ -180,11 +182,11 @@ void InnerProblem::addFlow(const Flow &flow) {
   for (const Flow::Read &read : flow.reads)
     if (std::find(readers.begin(), readers.end(), read.variable) == readers.end()) readers.push_back(read.variable);
   auto cell = [&](Layout layout, UseSet uses) {
-    Price price = flowPrice(model, flow, layout, uses, nullptr, model.onlyAllReduces ? unwantedWeight : 1);
-    const double bytes = price.memory() * (isRecomputed(model, flow) ? againPart : 1) +
+    const Cost price = flowPrice(model, flow, layout, uses, nullptr, model.onlyAllReduces ? unwantedWeight : 1);
+    const double bytes = (price.kept + price.sums) * (isRecomputed(model, flow) ? againPart : 1) +
                          ofPasses.gathered * gatheredParameterBytes(model, flow, layout, uses) +
                          ofPasses.combined * combinedBytes(model, flow, layout, uses);
-    return Cell{price.exposed, 0, 0, 0, bytes, flowWorkspace(model, flow, layout, uses)};
+    return Cell{price.communication, 0, 0, 0, bytes, flowWorkspace(model, flow, layout, uses)};
   };
   size_t made = producerDomain(model, flow);
   if (readers.empty() || flow.producer < 0) {
@@ -199,7 +201,7 @@ void InnerProblem::addFlow(const Flow &flow) {
     for (int reader : readers) {
       PricedTable table{{reader}, {}};
       for (UseSet uses : asks(model, flow, reader))
-        table.cells.push_back({flowPrice(model, flow, whole, uses).exposed});
+        table.cells.push_back({flowPrice(model, flow, whole, uses).communication});
       tables.push_back(std::move(table));
     }
     return;
@@ -255,7 +257,7 @@ double InnerProblem::mostUpdateSeconds() const {
   for (const Variable &variable : model.variables) {
     double most = 0;
     for (size_t home = 0; variable.isHome && home < variable.domain(); ++home) {
-      Price price = homePrice(model, variable, home);
+      const Cost price = homePrice(model, variable, home);
       most = std::max(most, price.update + price.exposed);
     }
     sum += most;

@@ -64,7 +64,7 @@ private:
 
   const SplitModel &model;
   double againPart = 1; // of what is computed again, that surely counts
-  // And of a byte that passes through buckets and blocks, which hold so much at once (unit_costs.h: Workspace).
+  // And of a byte that passes through buckets and blocks, which hold so much at once (device_memory.h: Workspace).
   struct {
     double buckets = 0, scattered = 0, combined = 0, gathered = 0;
   } ofPasses;

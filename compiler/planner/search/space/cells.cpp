@@ -111,8 +111,8 @@ void Cells::solve(Cell &cell) {
   Minimum fastest = inner.fastest();
   cell.isExact = inner.wasExact();
   // Where the preset's wish for all-reduces could not be met, its weight is part of the minimum.
-  Price price = evaluate(model, fastest.assignment).price;
-  double seconds = price.forward + price.backward + price.update + price.exposed;
+  const Cost cost = evaluate(model, fastest.assignment).cost;
+  const double seconds = cost.seconds() + cost.update + cost.exposed;
   const double onceAStep = inner.mostUpdateSeconds() + mostCutSeconds(model);
   cell.secondsBound =
       std::max(cell.secondsBound, (std::min(fastest.bound, seconds) - onceAStep) / double(model.setting.microbatches));
