@@ -1,4 +1,4 @@
-// The runtime's error type: a message for a person, and the exit status a tool ends with (interface.md).
+// The runtime's error type: a message for a person, and the exit status a tool ends with (docs/reference/commands.md).
 #pragma once
 #include <optional>
 #include <string>
@@ -16,11 +16,17 @@ public:
   static Status ok() { return {}; }
   bool isOk() const { return !error; }
   explicit operator bool() const { return isOk(); } // true: ok
-  const std::string &message() const { static const std::string none; return error ? error->message : none; }
+  const std::string &message() const {
+    static const std::string none;
+    return error ? error->message : none;
+  }
   int exitStatus() const { return error ? static_cast<int>(error->kind) : 0; }
 
 private:
-  struct Error { ErrorKind kind; std::string message; };
+  struct Error {
+    ErrorKind kind;
+    std::string message;
+  };
   std::optional<Error> error;
 };
 

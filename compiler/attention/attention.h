@@ -32,7 +32,7 @@ std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
 std::unique_ptr<mlir::Pass> createBalanceSequence();
 std::unique_ptr<mlir::Pass> createExpandAttention();
 
-// What a library's attention takes (docs/cuda.md).
+// What a library's attention takes (docs/internals/gpu.md).
 // Of this many keys, or a multiple, every version of the library takes attention; some want them padded else.
 inline constexpr int64_t keysOfEveryVersion = 128;
 struct LibraryAttention {

@@ -63,7 +63,7 @@ inline constexpr double fusedSoftmaxMatrices = 4;
 inline constexpr double unfusedSoftmaxKernels = 5;
 inline constexpr double unfusedSoftmaxTraffic = (34.0 + 5) / (4 + 5);
 
-// Fitted on the calibration rows (docs/cost-model.md; `./dev bench cost-model` names them). One set for all GPUs.
+// Fitted on the calibration rows (docs/internals/cost-model.md). One set for all GPUs.
 inline constexpr double gpuComputeEfficiency = 0.8;
 inline constexpr double gpuBandwidthEfficiency = 0.85;
 inline constexpr double gpuKernelTraffic = 1.15;
@@ -103,7 +103,7 @@ inline constexpr double networkEfficiency = 0.92;
 inline constexpr double acrossCards = 0.3;
 // Where devices take turns on cores: part of the time that one waits which others do not fill, since threads stay on
 // the core they are on for a while. Measured: pipelines of two and four stages of three small models, four devices on
-// two cores, took 0.03 to 0.8 of it, 0.3 in the mean (docs/cost-model.md).
+// two cores, took 0.03 to 0.8 of it, 0.3 in the mean (docs/internals/cost-model.md).
 inline constexpr double unfilledWaits = 0.3;
 } // namespace constants
 

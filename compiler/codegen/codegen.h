@@ -33,7 +33,7 @@ struct MemoryReport {
 
 struct CodegenOptions {
   std::string gpu = {};             // "sm_90": the devices are GPUs of this compute capability; empty: CPUs
-  bool emulate = false;             // of GPU kernels, also a form that this machine's CPU runs (docs/cuda.md)
+  bool emulate = false;             // of GPU kernels, also a form that this machine's CPU runs (docs/internals/gpu.md)
   bool offloadsState = false;       // optimizer state lies in the host's memory
   bool offloadsActivations = false; // and what is kept for the backward pass
   bool foldEpilogues = true;        // on GPUs: products end with bias, activation and bias gradients (FoldEpilogues)

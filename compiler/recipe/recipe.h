@@ -1,5 +1,5 @@
-// The recipe: how a person says a model is trained (the YAML of interface.md). Read once, checked completely, then
-// passed around as one plain struct; nothing later looks at YAML again. MLIR-free.
+// The recipe: how a person says a model is trained (the YAML of docs/reference/recipe.md). Read once, checked
+// completely, then passed around as one plain struct; nothing later looks at YAML again. MLIR-free.
 //
 //     Result<Recipe> recipe = parseRecipe("gpt.yaml", {"optimizer.lr=1e-3", "dims.batch=64"});
 //     recipe->optimizer.kind == OptimizerKind::AdamW, recipe->dims.at("batch") == 64

@@ -1,4 +1,4 @@
-// The report as JSON and back. Keys of interface.md are stable; ours beside them may grow.
+// The report as JSON and back. docs/reference/report.md lists the keys; they stay, new ones may come.
 #include "compiler/report/report.h"
 #include <algorithm>
 #include <fmt/format.h>

@@ -71,7 +71,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
 void fillFromPlan(Report &report, const plan::Plan &plan, const planner::Cluster &cluster);
 
 std::string renderText(const Report &report);
-// interface.md's stable keys, and some of our own; fromJson() gives the same report back.
+// The keys of docs/reference/report.md; fromJson() gives the same report back.
 std::string renderJson(const Report &report);
 Result<Report> fromJson(const std::string &json);
 // One page without scripts, images or links to elsewhere.

@@ -1,4 +1,5 @@
-// LowerPrecision: the products of a training step on 16-bit elements, everything else in fp32 (docs/precision.md).
+// LowerPrecision: the products of a training step on 16-bit elements, everything else in fp32
+// (docs/reference/precision.md).
 //
 //   %y = onnx.Contract %x, %w : (f32, f32) -> f32        %xl = onnx.Cast %x {to = bf16}
 //                                                        %yl = onnx.Contract %xl, %w : (bf16, bf16) -> bf16

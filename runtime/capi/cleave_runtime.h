@@ -11,7 +11,7 @@
  * Functions that return int give 0, or the exit status of `cleave` for the same failure: 1 the input is wrong, 2 wrong
  * use, 4 the run failed; cleave_error says why. After status 4 only cleave_close is of use. A training is used by one
  * thread at a time. Under mpirun, srun or torchrun-style variables every process is one rank and calls the same
- * functions; over TCP with the network's variables, CLEAVE_SECRET above all (docs/network.md).
+ * functions; over TCP with the network's variables, CLEAVE_SECRET above all (docs/reference/launching.md).
  */
 #ifndef CLEAVE_RUNTIME_H
 #define CLEAVE_RUNTIME_H
@@ -36,7 +36,8 @@ typedef struct {
   int resume;            /* begin from the newest snapshot in that folder, if there is one */
   int threads;           /* a device */
   double step_timeout;   /* seconds: as `cleave run --step-timeout` */
-  /* A plan is a program: it is opened if this user has compiled it here, or else by one of these (docs/trust.md). */
+  /* A plan is a program: it is opened if this user has compiled it here, or by one of these
+   * (docs/guide/plans-of-others.md). */
   const char *trust_keys; /* file of public keys; one of them must have signed the plan */
   int trust_code;         /* this plan is trusted, now and later: the caller knows where it comes from */
   int check_weights;      /* as `cleave run --check-weights` */

@@ -1,4 +1,4 @@
-// How the processes of a run that meet over TCP know each other, and where they listen (docs/network.md).
+// How the processes of a run that meet over TCP know each other, and where they listen (docs/internals/network.md).
 //
 //   CLEAVE_SECRET, or CLEAVE_SECRET_FILE      what all ranks of a run know and nobody else does
 //   CLEAVE_INTERFACE                          a network interface's name, or an address of this host

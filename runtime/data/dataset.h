@@ -1,5 +1,5 @@
 // Training data: samples with named fields, read into dense microbatch arrays. Kinds: arrays, chars, tokens, cifar10,
-// images, synthetic (interface.md, `data`).
+// images, synthetic (docs/reference/recipe.md).
 //
 //     std::vector<Field> fields = {{"input_ids", plan::I64, {64}}, {"labels", plan::I64, {64}, true}};   // of one
 //     sample Result<DataSource> source = openData(training.data_yaml(), fields, options); Sampler

@@ -1,7 +1,7 @@
 // The training loop that `cleave run` and the C interface run: parameters, data, steps, evaluation, metrics, snapshots.
 //
 //   TrainOptions options{.steps = 100, .metrics = "m.jsonl", .snapshots = "snapshots", .resume = true};
-//   Status s = train(plan, options);                     // exit status and message as interface.md has them
+//   Status s = train(plan, options);                     // exit status as in docs/reference/commands.md
 //
 // Under mpirun, srun or torchrun-style variables this process is one rank; otherwise it runs all of them.
 #pragma once
@@ -24,7 +24,7 @@ struct StepMetrics {
   std::optional<double> lossScale; // fp16: of the next step
   std::optional<int64_t> skipped;  // fp16: steps so far whose gradients overflowed, so that nothing was updated
   int64_t peakBytesPerDevice = 0, hostBytesPerDevice = 0; // on the fullest device; what it has in the host's memory
-  std::string json() const;                               // one line, without the newline, with interface.md's keys
+  std::string json() const;                               // one line, without the newline (docs/reference/metrics.md)
 };
 
 struct TrainOptions {

@@ -1,5 +1,5 @@
-// The commands of interface.md. Each function adds one subcommand; the subcommand's callback does the work and leaves
-// the exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
+// The commands (docs/reference/commands.md). Each function adds one subcommand; the subcommand's callback does the work
+// and leaves the exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
 #pragma once
 #include "compiler/compile.h"
 #include "runtime/status.h"

@@ -106,7 +106,7 @@ void addCompile(CLI::App &app, int &status) {
                    "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
       ->envname("CLEAVE_CPU");
   command->add_option("--sign", options->signingKey,
-                      "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere (docs/trust.md)");
+                      "secret key of `cleave keygen`: `cleave run --trust` takes the plan elsewhere");
   command->add_flag("--check-weights", options->checkWeights,
                     "the plan holds digests of all of the weight files, not of samples: for `run --check-weights`");
   command->add_flag("--json", options->json, "print the report for programs");

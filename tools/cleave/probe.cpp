@@ -64,7 +64,7 @@ int runProbe(const ProbeOptions &options) {
                     "machine can do; probe it again when it is idle",
                     100 * others));
   std::string text =
-      fmt::format("# Written by `cleave probe{} --devices {}`; docs/cluster.md explains the keys. Measured, "
+      fmt::format("# Written by `cleave probe{} --devices {}`; docs/reference/cluster.md explains the keys. Measured, "
                   "with all devices active:\n{}{}",
                   options.cpu ? " --cpu" : "", devices, measured, cluster->yaml());
   auto readBack = planner::parseClusterYaml(text, options.output);

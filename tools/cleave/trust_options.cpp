@@ -1,4 +1,4 @@
-// --trust and --trust-code, and cleave keygen: whose plans are executed (docs/trust.md).
+// --trust and --trust-code, and cleave keygen: whose plans are executed (docs/guide/plans-of-others.md).
 #include "runtime/plan/signature.h"
 #include "runtime/plan/trust.h"
 #include "tools/cleave/commands.h"

@@ -82,7 +82,7 @@ struct Constraints {
 // Errors: malformed flags, unknown axes and schedules, sizes that contradict the cluster.
 Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &cluster);
 
-// Every preset name of interface.md.
+// Every preset name, as docs/reference/splits.md lists them.
 const std::vector<std::string> &presetNames();
 
 } // namespace cleave::planner

@@ -2,7 +2,7 @@
 """Predicted against measured, for every row of the published measurements.
 
     ./dev bench cost-model                      summary, and the rows that are furthest off
-    cost_model.py --build BUILD [--rows] [--document docs/cost-model.md] [--measurements FOLDER]
+    cost_model.py --build BUILD [--rows] [--document docs/results/cost-model.md] [--measurements FOLDER]
 
 The measurements (vtrain_*.csv, published_runs.csv, allreduce_*.csv, memory.csv, pipeline_bubbles.csv) are looked for in
 --measurements, then in CLEAVE_GROUND_TRUTH, then in ../shared/ground-truth beside the repository. --document replaces

@@ -28,9 +28,9 @@ namespace {
 std::map<std::string, Problem> problems;
 std::map<std::string, Cluster> clusters;
 
-// As the published runs trained, which is leaner than Cleave's own mixed precision (docs/precision.md): the whole model
-// in 16 bits but for the loss. Beside a parameter's two bytes the optimizer keeps its state and a copy in fp32;
-// gradients have two bytes in fp16, 16 a parameter with Adam (Rajbhandari et al. 2020, section 3.1), four in bf16
+// As the published runs trained, which is leaner than Cleave's own mixed precision (docs/reference/precision.md): the
+// whole model in 16 bits but for the loss. Beside a parameter's two bytes the optimizer keeps its state and a copy in
+// fp32; gradients have two bytes in fp16, 16 a parameter with Adam (Rajbhandari et al. 2020, section 3.1), four in bf16
 // (Megatron-LM).
 void lowerAll(Problem &problem, const std::string &precision) {
   problem.precision = precision;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The memory that `cleave estimate` predicts for a device, over what the compiled plan takes.
 
-    ./dev bench memory [--write docs/cost-model.md]
+    ./dev bench memory [--write docs/results/memory.md]
     ./dev bench memory --all [--models a,b] [--splits x,y] [--precision bf16] [--optimizer lamb]
     ./dev bench memory --search SEED N [--models a,b]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Bytes that a device sends in one training step, counted by the executor, against the published formulas.
 
-    ./dev bench volumes                                          prints the table, writes docs/communication-volumes.md
+    ./dev bench volumes                                          prints the table, writes docs/results/communication-volumes.md
     volumes.py --build BUILD [--only ddp4,ring2] [--write FILE]
 
 Every row compiles the golden gpt2_tiny with one split, runs a step with --counters and compares what one device sent.

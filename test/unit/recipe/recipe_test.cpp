@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// interface.md's example, word for word.
+// The example of docs/reference/recipe.md, word for word.
 const char *example = R"(dims: {batch: 32}              # binds symbolic dimensions; batch is the global batch
 loss:
   kind: softmax_cross_entropy
