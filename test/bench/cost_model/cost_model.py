@@ -2,11 +2,11 @@
 """Predicted against measured, for every row of the published measurements.
 
     ./dev bench cost-model                      summary, and the rows that are furthest off
-    cost_model.py --build BUILD [--rows] [--document docs/results/cost-model.md] [--measurements FOLDER]
+    cost_model.py --build BUILD [--rows] [--write docs/results/cost-model.md] [--measurements FOLDER]
 
 The measurements (vtrain_*.csv, published_runs.csv, allreduce_*.csv, memory.csv, pipeline_bubbles.csv) are looked for in
---measurements, then in CLEAVE_GROUND_TRUTH, then in ../shared/ground-truth beside the repository. --document replaces
-the part of the document between the lines `<!-- measured -->` and `<!-- end -->`.
+--measurements, then in CLEAVE_GROUND_TRUTH, then in ../shared/ground-truth beside the repository. --write replaces
+the part of the page between the lines `<!-- measured -->` and `<!-- end -->`.
 """
 import argparse
 import collections
@@ -156,7 +156,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--measurements", type=pathlib.Path)
     parser.add_argument("--rows", action="store_true", help="every row, not only those that are far off")
-    parser.add_argument("--document", type=pathlib.Path, help="write the tables into this document")
+    parser.add_argument("--write", type=pathlib.Path, help="the page whose tables are replaced")
     parser.add_argument("--check", action="store_true", help="status 1 when a target is missed")
     args = parser.parse_args()
     folder, missed = measurements(args.measurements), []
@@ -177,18 +177,18 @@ def main():
              ("Published runs", ROW_HEAD + [row_line(row) for row in rows if row.source == "published"]),
              (f"Rows more than {FAR_OFF:.0%} off", ROW_HEAD + [row_line(row) for row in far]),
              ("Memory", memory), ("Pipeline bubbles", bubbles)]
-    if args.rows:
-        parts.insert(0, ("Every row", ROW_HEAD + [row_line(row) for row in rows + links]))
-    text = "\n\n".join(f"### {title}\n" + "\n".join(lines) for title, lines in parts) + "\n"
+    def text_of(parts):
+        return "\n\n".join(f"### {title}\n" + "\n".join(lines) for title, lines in parts) + "\n"
+
+    every = [("Every row", ROW_HEAD + [row_line(row) for row in rows + links])] if args.rows else []
     for source, of in grouped(rows + links, lambda row: row.source):
         error = mape([row for row in of if not row.is_calibration])
         if error > TARGETS[source]:
             missed.append(f"the error of {source}")
-    print(text + ("missed: " + "; ".join(missed) if missed else "all targets are met"))
-    if args.document:
-        document = args.document.read_text()
-        before, rest = document.split("<!-- measured -->")
-        args.document.write_text(f"{before}<!-- measured -->\n{text}<!-- end -->{rest.split('<!-- end -->')[1]}")
+    print(text_of(every + parts) + ("missed: " + "; ".join(missed) if missed else "all targets are met"))
+    if args.write:
+        before, rest = args.write.read_text().split("<!-- measured -->")
+        args.write.write_text(f"{before}<!-- measured -->\n{text_of(parts)}<!-- end -->{rest.split('<!-- end -->')[1]}")
     return 1 if args.check and missed else 0
 
 

@@ -6,8 +6,8 @@
     ./dev bench sc21                the models of Megatron-LM (SC21, table 1): the published configuration priced, the
                                     split chosen under the same constraints, and where they differ
 
-The models are written with Python's numpy and onnx: by this Python, or the one that CLEAVE_TORCH_PYTHON names. Wall
-time counts what else the machine does; compare processor time then.
+Both write their table into docs/results/search.md. The models are written with Python's numpy and onnx: by this Python, or
+the one that CLEAVE_TORCH_PYTHON names. Wall time counts the other work of the machine; compare processor time then.
 """
 import argparse
 import json
@@ -71,7 +71,9 @@ def split(report):
 
 
 def speed(build, scratch):
+    """The rows of the table; printed as they come."""
     print(f"{'':22s} {'wall':>7s} {'processor':>9s} {'peak':>9s} {'gap':>7s}  split")
+    table = ["| problem | processor time | peak | gap | split |", "|---|---|---|---|---|"]
 
     def row(title, arguments, allowed=None):
         report, wall, processor, peak = estimate(build, scratch, *arguments)
@@ -81,6 +83,7 @@ def speed(build, scratch):
         limit = "" if allowed is None else f"  (allowed {allowed} s: {'kept' if wall < allowed else 'MISSED'})"
         print(f"{title:22s} {wall:5.1f} s {processor:7.1f} s {peak:5.0f} MiB {100 * report['search']['gap']:5.2f} %  "
               f"{split(report)}{limit}", flush=True)
+        table.append(f"| {title} | {processor:.1f} s | {peak:.0f} MiB | {100 * report['search']['gap']:.2f} % | {split(report)} |")
 
         gains = (f"{move['name']} {100 * move['gained_s'] / report['predicted']['step_time_s']:.2f} % in {move['seconds']:.1f} s"
                  + (f", bound {100 * move['raised_bound_s'] / report['predicted']['step_time_s']:.2f} % up"
@@ -93,10 +96,12 @@ def speed(build, scratch):
         row(f"{layers} layers", (model(scratch, layers, 8192, 64), 1536, "fp16", "a100-80g:8x64"))
     for nodes in DEVICES:
         row(f"{8 * nodes} devices", (model(scratch, 48, 8192, 64), 1536, "fp16", f"a100-80g:8x{nodes}"))
+    return table
 
 
 def published(build, scratch):
-    slower = 0
+    """How often the choice is slower than the published configuration, and the rows of the table."""
+    slower, table = 0, ["| model | published | step | chosen | step | faster by |", "|---|---|---|---|---|---|"]
     for billions, layers, hidden, heads, tp, pp, chunks, dp, microbatch, batch in SC21:
         path, cluster = model(scratch, layers, hidden, heads), f"a100-80g:8x{tp * pp * dp // 8}"
         schedule = [] if pp == 1 else ["--schedule", "1f1b" if chunks == 1 else f"interleaved:{chunks}"]
@@ -116,22 +121,34 @@ def published(build, scratch):
         if all(reports):
             gain = 1 - reports[1]["predicted"]["step_time_s"] / reports[0]["predicted"]["step_time_s"]
             slower += gain < -1e-9
+            table.append(f"| {billions} B | " + "".join(f"{split(r)} | {r['predicted']['step_time_s']:.2f} s | " for r in reports)
+                         + f"{100 * gain:.1f} % |")
             print(f"          the chosen split is {100 * gain:.1f} % faster" if gain >= 0 else
                   f"          the chosen split is {-100 * gain:.1f} % SLOWER")
     print(f"slower than the published configuration: {slower} of {len(SC21)}")
-    return slower
+    return slower, table
+
+
+def put(page, mark, table):
+    """The table between its marks of the page, in place of the one there."""
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, rest = page.read_text().split(begin)
+    page.write_text("\n".join([before + begin, *table, end]) + rest.split(end)[1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("what", choices=["search", "sc21"])
+    parser.add_argument("--write", type=pathlib.Path, help="the page whose table is replaced")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        if args.what == "search":
-            speed(args.build, pathlib.Path(scratch))
-        elif published(args.build, pathlib.Path(scratch)):
-            sys.exit(1)
+        slower, table = ((0, speed(args.build, pathlib.Path(scratch))) if args.what == "search"
+                         else published(args.build, pathlib.Path(scratch)))
+    if args.write:
+        put(args.write, args.what, table)
+    if slower:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
