@@ -3,7 +3,7 @@
 include "mlir/IR/OpBase.td"
 
 // The facets of a core op. Shape is MLIR's InferTypeOpInterface; the other four are here. Each is implemented in
-// dialects/onnx/facets/<facet>_<family>.cpp.
+// dialects/onnx/facets/<facet>_<family>.cpp; cost and lowering are one file each.
 
 def FactorRuleOpInterface : OpInterface<"FactorRuleOpInterface"> {
   let cppNamespace = "::cleave::onnx";

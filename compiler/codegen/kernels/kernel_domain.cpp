@@ -12,9 +12,10 @@ bool isView(Operation *op) {
   return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::BroadcastOp, onnx::SliceOp, onnx::StopGradientOp>(op);
 }
 bool isCostly(Operation *op) {
-  return isa<onnx::ExpOp, onnx::LogOp, onnx::Log1pOp, onnx::SqrtOp, onnx::RsqrtOp, onnx::TanhOp, onnx::SigmoidOp,
-             onnx::ErfOp, onnx::SinOp, onnx::CosOp, onnx::PowOp, onnx::DivOp, onnx::ReciprocalOp, onnx::ModOp>(op) ||
-         isReduction(op);
+  auto cost = dyn_cast<onnx::CostOpInterface>(op);
+  if (!cost) return false;
+  dist::ElementWork work = cost.getKind().work;
+  return work == dist::ElementWork::Division || work == dist::ElementWork::Function || isReduction(op);
 }
 bool canJoinKernel(Operation *op) {
   if (auto constant = dyn_cast<onnx::ConstantOp>(op)) return isa<SplatElementsAttr>(constant.getValue());
