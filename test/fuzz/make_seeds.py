@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden inputs as inputs of the fuzz targets: what corpora/ was minimised from (docs/internals/fuzzing.md).
+"""Writes the golden inputs as inputs of the fuzz targets: what corpora/ was minimised from (docs/internals/testing.md).
 
     make_seeds.py FOLDER [--cleave build/bin/cleave]     FOLDER/TARGET/...; with --cleave also plans, problems, snapshots
 """

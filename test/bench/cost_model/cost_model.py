@@ -86,8 +86,8 @@ def regrets(rows, missed):
     """What choosing by prediction costs: of a model on so many GPUs, by the time a sample takes; and, which is harder and
     has no target, of those with the same batch: the same work, split differently."""
     lines = []
-    for title, key in (("Of a model and a number of GPUs (time a sample)", lambda row: ""),
-                       ("Of these, with the same batch", lambda row: row.request["batch"])):
+    for title, key in (("Groups of one model and number of GPUs (time a sample)", lambda row: ""),
+                       ("The same groups by batch", lambda row: row.request["batch"])):
         groups = [(of, regret(of)) for _, of in grouped(
             rows, lambda row: (row.model.layers, row.model.hidden, row.devices, key(row))) if len(of) > 1]
         bad = sum(value > MOST_REGRET for _, value in groups)

@@ -221,22 +221,24 @@ def render(lines):
     text = ["""# Communication volumes
 
 Bytes that one device sends in one training step, counted by the executor (`cleave run --counters`), beside the
-published formulas. Written by `./dev bench volumes`; `test/cli/volumes.test` compares some rows in every test run.
+published formulas. `./dev bench volumes` writes this page; `test/cli/volumes.test` compares some rows in every test run.
 
 The model is the golden `gpt2_tiny`: b = %d samples, s = %d positions, h = %d, %d layers, V = %d classes, Ψ = %d
-parameters, in fp32 (4 bytes). A device's count is the mean over all devices: of a scalar's all-reduce one device sends
-more than the others. Formulas count elements: Rajbhandari et al. 2020 (ZeRO; data parallelism 2Ψ(N-1)/N as a ring
-all-reduce), Shoeybi et al. 2019 (Megatron: two all-reduces forward and two backward a layer, 8bsh(t-1)/t), Jacobs et
-al. 2023 (Ulysses: four all-to-alls forward and four backward a layer, 8bsh(P-1)/P²), Liu et al. 2023 (ring attention),
-Korthikanti et al. 2022 (Megatron's sequence parallelism: each all-reduce as a reduce-scatter and an all-gather, the same
-8bsh(t-1)/t), Xu et al. 2021 (Optimus, 2D: by SUMMA a layer moves 7bsh + 12h² forward and twice that backward, each of
-q² devices its part times (q-1)), Wang et al. 2021 (Tesseract, 2.5D: the samples over d such planes, weights once in each),
-Bian et al. 2021 (3D: of every product input, weight and result, (q-1)/q³ each), Lepikhin et al. 2020 (GShard: two
-all-to-alls forward and two backward of [E, b, C, M]). Optimus' broadcasts step by step bring a device the same blocks as
-the all-gathers here.
+parameters, in fp32 (4 bytes). A count is the mean over all devices, because one device sends more than the others in the
+all-reduce of a scalar. One measured number stands beside all lines of its phase and operation; it is their sum. Ψ' are the
+parameters that the backward pass does not read (biases, positions, scales of normalizations) and does not gather again.
 
-One measured number stands beside all lines of its phase and operation; it is their sum. Ψ' are the parameters that
-the backward pass does not read (biases, positions, scales of normalizations) and does not gather again.
+| method | source | volume in elements |
+|---|---|---|
+| data parallelism | Rajbhandari et al. 2020 (ZeRO) | 2Ψ(N-1)/N, a ring all-reduce |
+| Megatron | Shoeybi et al. 2019 | two all-reduces forward and two backward a layer: 8bsh(t-1)/t |
+| Megatron's sequence parallelism | Korthikanti et al. 2022 | each all-reduce as a reduce-scatter and an all-gather |
+| Ulysses | Jacobs et al. 2023 | four all-to-alls forward and four backward a layer: 8bsh(P-1)/P² |
+| ring attention | Liu et al. 2023 | keys and values around the ring |
+| 2D | Xu et al. 2021 (Optimus) | SUMMA moves 7bsh + 12h² forward and twice that backward a layer, each of q² devices its part times (q-1); its broadcasts bring a device the same blocks as the all-gathers here |
+| 2.5D | Wang et al. 2021 (Tesseract) | samples over d such planes, weights once in each |
+| 3D | Bian et al. 2021 | (q-1)/q³ of each product's input, weight and result |
+| experts | Lepikhin et al. 2020 (GShard) | two all-to-alls forward and two backward of [E, b, C, M] |
 
 | split | phase | operation | what | formula | by formula | measured |
 |---|---|---|---|---|---|---|""" % (B, S, H, L, V, PSI)]
