@@ -102,7 +102,7 @@ void addCompile(CLI::App &app, int &status) {
   command->add_option("-o,--output", options->output, "the plan to write")->required();
   command
       ->add_option("--cpu", options->cpu,
-                   "whose instructions kernels for CPUs may use: native (this machine), x86-64-v2, x86-64-v3, "
+                   "CPU whose instructions kernels may use: native (this machine), x86-64-v2, x86-64-v3, "
                    "x86-64-v4, or a name such as znver4 (default: the cluster file's `cpu`, else native)")
       ->envname("CLEAVE_CPU");
   command->add_option("--sign", options->signingKey,

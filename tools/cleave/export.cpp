@@ -18,9 +18,8 @@ void addExport(CLI::App &app, int &status) {
   command->add_option("snapshot", request.snapshot, "a snapshot, or a folder of them (then the newest)")->required();
   command->add_option("-o,--output", request.output, "model.onnx or model.safetensors")->required();
   command->add_option("--model", request.model, "the .onnx file it was trained from, if it moved");
-  command->add_option(
-      "--base", request.base,
-      "the original checkpoint (.safetensors or its index): what the .onnx file lacks is taken from it");
+  command->add_option("--base", request.base,
+                      "the original checkpoint (.safetensors or its index), for entries that the .onnx file lacks");
   command->add_option("--strip-prefix", request.stripPrefix,
                       "taken from the front of names: 'model.' of 'model.fc.weight'");
   command->add_option("--dtype", options->dtype, "of floats: fp32, bf16, fp16 (default: as trained)")

@@ -44,7 +44,7 @@ int runInspect(const InspectOptions &options) {
 } // namespace
 
 void addInspect(CLI::App &app, int &status) {
-  auto *command = app.add_subcommand("inspect", "Show what is in a model, and what of it is not supported");
+  auto *command = app.add_subcommand("inspect", "Show a model's content, and the part that is not supported");
   auto options = std::make_shared<InspectOptions>();
   command->add_option("model", options->model, "the exported model (.onnx)");
   command->add_option("--dim", options->dims, "NAME=SIZE: bind a symbolic dimension for the FLOP count")

@@ -61,7 +61,9 @@ int runPlan(const PlanOptions &options) {
 void addPlan(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("plan", "Choose the split of a problem's text, without the model");
   auto options = std::make_shared<PlanOptions>();
-  command->add_option("problem", options->problem, "what --problem of estimate or compile wrote; - is standard input")
+  command
+      ->add_option("problem", options->problem,
+                   "the file that --problem of estimate or compile wrote; - is standard input")
       ->required();
   options->split.add(*command);
   command->add_flag("--without-alternatives", options->withoutAlternatives,

@@ -60,9 +60,9 @@ void addReport(CLI::App &app, int &status) {
   command->add_option("--format", options->format, "text, json or html")
       ->check(CLI::IsMember({"text", "json", "html"}));
   command->add_option("-o,--output", options->output, "file (default: standard output)");
-  auto *explain = command->add_option("--explain", options->node,
-                                      "a node or parameter: its candidate splits and what each would cost");
-  command->add_option("--diff", options->other, "another plan or estimate: what changed and what it is worth")
+  auto *explain =
+      command->add_option("--explain", options->node, "a node or parameter: its candidate splits and their prices");
+  command->add_option("--diff", options->other, "another plan or estimate: the changes and their worth")
       ->excludes(explain);
   command->callback([options, &status] { status = runReport(*options); });
 }

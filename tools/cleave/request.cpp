@@ -11,9 +11,9 @@
 namespace cleave::tool {
 
 void SplitOptions::add(CLI::App &command) {
-  command.add_option("--cluster", cluster, "what it trains on: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
+  command.add_option("--cluster", cluster, "the machines: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
       ->required();
-  auto *group = command.add_option_group("split", "What is left out is searched.");
+  auto *group = command.add_option_group("split", "The search chooses everything left out.");
   group->add_option("--mesh", split.mesh, "mesh axes and sizes, e.g. dp=2,tp=2");
   group->add_option("--mesh-order", split.meshOrder,
                     "mesh axes from the outermost to the innermost, which lies inside a node first, e.g. dp,pp,tp; "
@@ -26,7 +26,7 @@ void SplitOptions::add(CLI::App &command) {
                     ":except-last not of the last "
                     "microbatch");
   group->add_option("--offload", split.offload,
-                    "none, optimizer, activations or all: what lies in the host's memory and is copied to the device "
+                    "none, optimizer, activations or all: kept in the host's memory and copied to the device "
                     "when it is used");
   group->add_flag("--sequence-parallel", split.sequenceParallel,
                   "split norms and residuals along the sequence over tp");
@@ -35,10 +35,11 @@ void SplitOptions::add(CLI::App &command) {
       ->expected(1);
   group->add_option("--balance", split.balance, "blocks of each pipeline stage, e.g. 3,3,2");
   group->add_option("--like", split.like, "a preset: ddp, zero1, zero2, zero3, fsdp, hsdp, megatron, ...");
-  command.add_option("--top", top, "so many runners-up among the alternatives, each with another mesh")
+  command.add_option("--top", top, "number of runners-up among the alternatives, each with another mesh")
       ->check(CLI::Range(int64_t(0), int64_t(1000)));
   command
-      .add_option("--search-seconds", searchSeconds, "stop the search after so long, with the best split found so far")
+      .add_option("--search-seconds", searchSeconds,
+                  "seconds after which the search stops with the best split found so far")
       ->check([](const std::string &text) {
         double seconds = -1;
         return CLI::detail::lexical_cast(text, seconds) && seconds >= 0 ? "" : text + " is no number from 0 up";

@@ -187,8 +187,7 @@ void addRun(CLI::App &app, int &status) {
   command->add_flag("--overwrite", train.overwrite, "remove another run's snapshots from the folder")
       ->excludes("--resume");
   command
-      ->add_option("--max-restarts", options->maxRestarts,
-                   "when the run fails, go on from the newest snapshot so often")
+      ->add_option("--max-restarts", options->maxRestarts, "times to go on from the newest snapshot when the run fails")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--elastic", options->elastic,
                     "compile the plan anew when another number of processes was started, or is left, than it has "
@@ -205,7 +204,7 @@ void addRun(CLI::App &app, int &status) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--secret-file", train.network.secretFile,
-                      "file that holds what all ranks over TCP know and nobody else does (default: CLEAVE_SECRET)");
+                      "file with the secret of all ranks over TCP (default: CLEAVE_SECRET)");
   command->add_option(
       "--interface", train.network.interface,
       "network interface, or its address, of this rank over TCP (default: the one that reaches rank 0)");
@@ -219,7 +218,7 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--counters", train.counters, "JSON file: the bytes every device sent, by collective");
   command->add_option("--model", train.model, "the .onnx file or folder of artifacts, if it moved since compiling");
   command->add_flag("--check-weights", train.checkWeights,
-                    "compare all of the weight files, not samples, with what the plan was compiled for");
+                    "compare all of the weight files, not samples, with those of compile time");
   options->trust.add(*command);
   command
       ->add_option(

@@ -42,12 +42,12 @@ void addVerify(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("verify", "Prove that a plan computes what the unsplit model computes");
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
-  command->add_flag("--static", options->onlyStatic, "only what can be checked without running any of the plan");
+  command->add_flag("--static", options->onlyStatic, "only checks that run nothing of the plan");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");
   command->add_flag("--check-weights", options->compare.checkWeights,
-                    "compare all of the weight files, not samples, with what the plan was compiled for");
+                    "compare all of the weight files, not samples, with those of compile time");
   options->trust.add(*command);
   command->add_flag("--json", options->json, "for programs");
   command->callback([options, &status] { status = runVerify(*options); });
