@@ -84,7 +84,6 @@ def speed(build, scratch):
         print(f"{title:22s} {wall:5.1f} s {processor:7.1f} s {peak:5.0f} MiB {100 * report['search']['gap']:5.2f} %  "
               f"{split(report)}{limit}", flush=True)
         table.append(f"| {title} | {processor:.1f} s | {peak:.0f} MiB | {100 * report['search']['gap']:.2f} % | {split(report)} |")
-
         gains = (f"{move['name']} {100 * move['gained_s'] / report['predicted']['step_time_s']:.2f} % in {move['seconds']:.1f} s"
                  + (f", bound {100 * move['raised_bound_s'] / report['predicted']['step_time_s']:.2f} % up"
                     if move["raised_bound_s"] > 0 else "") for move in report["search"]["moves"])
