@@ -2,7 +2,7 @@
 #define CLEAVE_ONNX_OPS_TD
 include "dialects/onnx/OnnxCoreOps.td"
 
-// What the importer writes, and what names persistent tensors in every phase.
+// The importer's operations, and those that name persistent tensors in every phase.
 
 def NodeOp : Onnx_Op<"node", [NoTerminator]> {
   let summary = "any ONNX node, faithfully";

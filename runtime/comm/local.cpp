@@ -59,7 +59,7 @@ public:
     return true;
   }
 
-  // What the members' pieces would be as messages: the same as ProcessFabric sends.
+  // Bytes of the members' pieces as messages: the same as ProcessFabric sends.
   int64_t sentBytes() const override {
     int64_t bytes = 0;
     for (const Part &part : parts) {

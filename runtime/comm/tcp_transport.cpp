@@ -190,7 +190,7 @@ void TcpTransport::failMail(Mailbox &box, const std::string &why) {
   for (MailRoute *route : box.routes) route->failure = runError(why);
 }
 
-// What to send next: word of buffers that are free again before messages, since the other side may wait for it.
+// Chooses the next frame: word of buffers that are free again before messages, since the other side may wait for it.
 bool TcpTransport::nextFrame(Mailbox &box) {
   for (MailRoute *route : box.routes) {
     if (route->outgoing) continue;

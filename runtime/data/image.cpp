@@ -43,7 +43,7 @@ Result<Image> decodeJpeg(std::string_view bytes, const std::string &path) {
   CLEAVE_RETURN_IF_ERROR(readJpegHeader(reader, bytes, path, image.size));
   image.pixels.resize(static_cast<size_t>(image.size.height * image.size.width * 3));
   auto *data = reinterpret_cast<const unsigned char *>(bytes.data());
-  // What libjpeg-turbo only warns of is data that is missing or wrong: the picture would be grey from there on.
+  // libjpeg-turbo only warns of data that is missing or wrong; the picture would be grey from there on.
   if (tjDecompress2(reader.get(), data, bytes.size(), image.pixels.data(), static_cast<int>(image.size.width), 0,
                     static_cast<int>(image.size.height), TJPF_RGB, TJFLAG_ACCURATEDCT) != 0)
     return fault(path, fmt::format("is a damaged JPEG: {}", tjGetErrorStr2(reader.get())));
@@ -123,7 +123,7 @@ Result<Image> decodePng(std::string_view bytes, const std::string &path) {
   return image;
 }
 
-// What one pixel of the result is made of: `weights` of the source's pixels from `first` on.
+// The parts of one pixel of the result: `weights` of the source's pixels from `first` on.
 struct Window {
   int64_t first = 0;
   std::vector<int> weights;

@@ -215,7 +215,7 @@ Result<DataSource> openImages(const DataSettings &settings, const std::vector<Fi
   for (const Field &field : fields)
     if (isImage(field)) fits.push_back({{field.shape[1], field.shape[2]}, settings.size});
   CLEAVE_RETURN_IF_ERROR(checkHeaders(folder->samples, fits));
-  // Of each class its leading part trains, one image at least.
+  // The leading part of each class trains, one image at least.
   std::vector<Sample> train, rest;
   for (size_t begin = 0; begin < folder->samples.size();) {
     size_t end = begin;

@@ -18,7 +18,7 @@ Result<DataSource> openCifar10(const DataSettings &settings, const std::vector<F
 // A folder as torchvision's ImageFolder has it: one for each class, in whose sorted order they are numbered, with PNG
 // and JPEG files anywhere below. Resized so that the shorter side is `size` (0: so that the model's size is just
 // covered), cropped in the middle; pixels as raw uint8, or as [0, 1] floats less `mean`, over `std`; [1, height, width]
-// is grey. Labels as for CIFAR-10. Of each class the leading `train_split` trains.
+// is grey. Labels as for CIFAR-10. The leading `train_split` of each class trains.
 Result<DataSource> openImages(const DataSettings &settings, const std::vector<Field> &fields);
 // Random numbers of the right shapes: floats uniform in [-1, 1), integers below the field's upper bound, float labels 0
 // or 1.

@@ -6,7 +6,7 @@
 
 namespace cleave::runtime {
 
-// What the fields of a language model are filled with: "attention_mask" and "position_ids" style inputs are made, the
+// The content of a language model's fields: "attention_mask" and "position_ids" style inputs are made, the
 // rest is tokens. `stride` is between the beginnings of neighbouring samples (1: CharDataset).
 struct SequenceSettings {
   std::string path; // for messages

@@ -1,4 +1,4 @@
-// What executes a plan's commands: one Device per rank: CPU, null, or a GPU (device/cuda).
+// A Device executes a plan's commands, one per rank: CPU, null, or a GPU (device/cuda).
 //
 // A device is prepared once and then only run: `prepare` checks a command, resolves its addresses, creates primitives
 // and counts scratch; `run` of the result does the work, without allocation.
@@ -28,7 +28,7 @@ public:
     if (Status status = run(); !status) return status;
     return true;
   }
-  // What one run sends to other devices, bytes.
+  // Bytes that one run sends to other devices.
   virtual int64_t sentBytes() const { return 0; }
 };
 using Prepared = std::unique_ptr<PreparedCommand>;

@@ -23,7 +23,7 @@
 namespace cleave::runtime {
 
 namespace {
-// Of the run's, on this host: those that this process shares its cores with, and itself.
+// The run's processes on this host that share this process' cores, itself included.
 int64_t processesOnTheseCores() {
   if (boundCores() < ::sysconf(_SC_NPROCESSORS_ONLN)) return 1; // bound to cores of its own
   Result<Launch> launch = readLaunch();

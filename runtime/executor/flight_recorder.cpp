@@ -65,7 +65,7 @@ Status FlightRecorder::mark(Log &log, size_t rank, int lane, const std::string &
   return write(rank, lane, static_cast<unsigned>(own.marks.size()));
 }
 
-// What is stuck holds its own streams only. False: the GPU does not answer within a second.
+// A command that is stuck holds only its own streams. False: the GPU does not answer within a second.
 bool FlightRecorder::read(size_t rank) const {
   const cuda::Gpu &gpu = devices[rank]->gpu();
   cuda::Stream stream = devices[rank]->copies();

@@ -16,7 +16,7 @@
 
 namespace cleave::runtime {
 
-// What a rank says of itself.
+// A rank's report of itself.
 struct RankReport {
   // Before its first routine; between routines; in one, where it waits for others, or does not.
   enum State : int32_t { Starting, Outside, Waiting, Busy };

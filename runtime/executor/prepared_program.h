@@ -1,5 +1,5 @@
 // A device's program, ready to run: every command prepared, with its events, for each fragment in each slot, and the
-// routines as actions of them. What drives it are threads (rank.h) or streams (stream_engine.h).
+// routines as actions of them. Threads (rank.h) or streams (stream_engine.h) drive it.
 //
 //   PreparedProgram program(id, plan, device, fabric);
 //   Status s = program.prepare(mesh, orders);
@@ -60,8 +60,8 @@ public:
   Status prepare(const dist::Mesh &mesh, std::span<const std::vector<ActionWaits>> orders);
   const plan::Program &program() const { return *source; }
   std::vector<Traffic> traffic() const; // sent so far; only between runs
-  // What a routine's last action gives, as numbers, in the order of Fragment.outputs; NaN for what is no number. When
-  // its commands are done.
+  // The outputs of a routine's last action, in the order of Fragment.outputs, as numbers; NaN where one is no number.
+  // Call it when the action's commands are done.
   Status readOutputs(int routine, std::vector<double> &values) const;
   // Those that are numbers, by their names.
   std::map<std::string, double> named(int routine, std::span<const double> values) const;
@@ -83,7 +83,7 @@ private:
   std::array<std::deque<Traffic>, numLanes> sent; // by lane, each counted by one thread
 };
 
-// What a device does next. Set by the executor before it starts.
+// A device's next work. The executor sets it before it starts.
 struct RankWork {
   int routine = 0;                          // index into Program.routines
   int64_t step = 0, skipped = 0;            // steps before this one; those of them that changed nothing

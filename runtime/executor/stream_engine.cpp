@@ -110,7 +110,7 @@ Status StreamEngine::openRoutine(const std::string &name, Routine &routine) {
   return Status::ok();
 }
 
-// What the host gives, into pinned memory.
+// Copies the host's values into pinned memory.
 Status StreamEngine::fill(Routine &routine, const RankWork &work) {
   std::string scalarBytes;
   for (size_t r = 0; r < programs.size(); ++r) {
@@ -376,7 +376,7 @@ Status StreamEngine::advance(Routine &routine, size_t r, int lane, bool &moved) 
 // With --debug: the command is done, and did what it should.
 Status StreamEngine::afterCommand(const Routine &routine, size_t rank, int lane, const plan::Command &command) {
   if (!options.debug) return Status::ok();
-  // What is exchanged ends when the other members have come.
+  // An exchange ends when the other members have come.
   if (command.has_collective() || command.has_transfer()) return Status::ok();
   const cuda::Gpu &gpu = devices[rank]->gpu();
   std::string kernels;

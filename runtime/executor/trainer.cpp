@@ -175,7 +175,7 @@ Status PlanTrainer::loadParameters() {
   return engine->lastFailure();
 }
 
-// Of the steps that a snapshot stands after.
+// Skipped steps among those before a snapshot.
 Result<int64_t> skippedBefore(const Snapshot &saved) {
   if (!saved.manifest().tensors.count(skippedName)) return int64_t{0};
   float count = 0;

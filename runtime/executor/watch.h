@@ -24,7 +24,7 @@ struct WatchOptions {
   double timeoutSeconds = 600;
   std::vector<int> groups = {}; // by rank of the run: which have the same program
   const AbortFlag *aborted = nullptr;
-  // What the ranks of this process say of themselves now; in the order of `local`.
+  // The reports of this process' ranks as they are now, in the order of `local`.
   std::function<std::vector<RankReport>()> reports = {};
   std::vector<int> local = {};
   // The run ends while a rank of this process is in a routine, and why. On the watch's thread.

@@ -1,4 +1,4 @@
-// What orders the commands of consecutive actions. Actions follow each other without a barrier, and their commands
+// The order of the commands of consecutive actions. Actions follow each other without a barrier, and their commands
 // share the arena; a command of one thread that touches bytes which an earlier action's command on another thread reads
 // or writes must wait until that action's commands there are done. Derived from the bytes alone, by the executor to run
 // and by the verifier to prove that no deadlock can come of it.

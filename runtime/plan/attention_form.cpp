@@ -63,7 +63,7 @@ Result<AttentionForm> attentionForm(const plan::Attention &c) {
   CLEAVE_RETURN_IF_ERROR(take("key", c.key(), c.key_strides(), form.key));
   CLEAVE_RETURN_IF_ERROR(take("value", c.value(), c.value_strides(), form.value));
   CLEAVE_RETURN_IF_ERROR(take("output", c.output(), c.output_strides(), form.output));
-  // What is read again and again takes time without memory to bound it.
+  // Elements that are read again and again take time, and no memory bounds it.
   for (const auto &[size, stride] :
        {std::pair{t, form.key[2]}, {t, form.value[2]}, {d, form.query[3]}, {d, form.key[3]}})
     if (stride == 0 && size > mostRepeats) return inputError(fmt::format("an operand is repeated {} times", size));

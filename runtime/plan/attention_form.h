@@ -1,4 +1,4 @@
-// What an Attention command's buffers come to: sizes, and where each tensor has its elements.
+// The form of an Attention command's buffers: sizes, and where each tensor has its elements.
 //
 //   Result<AttentionForm> form = attentionForm(command.attention());
 //   form->queries, form->heads / form->keyHeads     // positions; heads of queries that share one of keys

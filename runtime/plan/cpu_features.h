@@ -11,7 +11,7 @@
 
 namespace cleave::runtime {
 
-// Of the levels 2 to `level`, at most 4; none for 1.
+// The features of levels 2 to `level`, at most 4; none for 1.
 std::vector<std::string> cpuFeatures(int level = 4);
 // False for a name that is not among them.
 bool cpuHas(const std::string &feature);

@@ -1,4 +1,4 @@
-// What a command that checks its operands says when it finds what must not be.
+// The message of a command that checks its operands and finds a fault.
 //   gather: "an index is outside of the table's 50257 rows"
 // On a GPU its kernel leaves the command's number in the word at Program.fault_offset: its place among the commands of
 // all of the program's fragments, from 1.

@@ -15,9 +15,9 @@ constexpr int64_t productWorkspace = int64_t(32) << 20;
 // may want gigabytes. TensorFlow's limit (TF_CUDNN_WORKSPACE_LIMIT_IN_MB) is 4 GiB, Caffe2's was 64 MiB.
 constexpr int64_t convolutionWorkspace = int64_t(256) << 20;
 
-// Of attention's gradient: D for every row and the sum of the query's gradient in fp32, gradients of keys and values
-// for every head where heads share them, and as much again for what the engine wants itself, with 32 MiB for small
-// ones; forward those 32 MiB.
+// The workspace of attention's gradient: D for every row and the sum of the query's gradient in fp32, gradients of keys
+// and values for every head where heads share them, and as much again for what the engine wants itself, with 32 MiB for
+// small ones; forward those 32 MiB.
 inline int64_t attentionWorkspace(const plan::Attention &c) {
   int64_t engine = int64_t(32) << 20;
   if (c.pass() != plan::Attention::BACKWARD) return engine;

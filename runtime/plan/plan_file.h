@@ -39,7 +39,7 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name);
 
 // Signs what encodePlan has made.
 void signPlan(std::string &encoded, const SecretKey &key);
-// What a plan's bytes are known by; of bytes that decodePlan takes.
+// The identity of a plan's bytes, which decodePlan must take.
 struct PlanIdentity {
   std::string digest;                 // 32 bytes (digest.h), of the message
   std::optional<Signature> signature; // as it stands there

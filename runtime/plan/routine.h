@@ -30,7 +30,7 @@ int laneOf(const plan::Command &command);
 // "contract", "all_reduce", ...
 std::string kindName(const plan::Command &command);
 std::vector<int> lanesOf(const plan::Program &program); // compute, and those that have commands; in their order
-// Of a GPU's collective; one between pipeline stages is in turn with sends.
+// The lane of a GPU's collective; one between pipeline stages is in turn with sends.
 int laneAlong(const dist::Mesh &mesh, const dist::Axes &axes);
 std::string laneName(int lane, const plan::Mesh &mesh); // "compute", ..., "communication over dp"
 
@@ -88,7 +88,7 @@ Message inSlot(const Message &message, const plan::Program &program, const plan:
   return placed;
 }
 
-// What traces and errors call an action: "F 3 stage 1" of fragment "forward.1" and microbatch 3 ("B", and "I" and "W"
+// An action's name in traces and errors: "F 3 stage 1" of fragment "forward.1" and microbatch 3 ("B", and "I" and "W"
 // for the two halves of a backward pass); "accumulate 2" of one that is of no stage.
 std::string actionName(const plan::Fragment &fragment, int64_t microbatch);
 

@@ -24,7 +24,7 @@ struct Trust {
 };
 
 // Reads a plan that may be executed. Error: it cannot be read, or nobody vouches for it: names what it would run and
-// read, and the ways out. What it holds is checked by verifyPlan, which every run calls.
+// read, and the ways out. verifyPlan, which every run calls, checks its content.
 Result<plan::Plan> readTrustedPlan(const std::string &path, const Trust &trust);
 
 // Adds the digest of an encoded plan to those of this user. Error: there is no folder for it, or it is not the user's.

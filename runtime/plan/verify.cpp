@@ -15,8 +15,8 @@ Status at(const std::string &where, const Status &status) {
   return status.isOk() ? status : Status(static_cast<ErrorKind>(status.exitStatus()), where + ": " + status.message());
 }
 
-// What offsets may reach: the arena; of in_slot buffers one copy of the fragment's slot region, of on_host buffers the
-// device's part of the host's memory, of those that are both the copy's part there. -1: none may.
+// The memory that offsets may reach: the arena; for in_slot buffers one copy of the fragment's slot region, for on_host
+// buffers the device's part of the host's memory, for both the copy's part there. -1: none.
 struct Space {
   int64_t arenaBytes, slotBytes = -1, hostBytes = -1, hostSlotBytes = -1;
 

@@ -8,7 +8,7 @@
 // - buffers lie inside the arena, aligned, with a known dtype; persistent tensors do not overlap; only copies reach the
 //   host's memory
 // - every command's shapes, strides, kernel index, and affine offsets (extremes over the mesh) are consistent, and what
-//   it reaches lies in its buffers. What a kernel reaches the plan says beside its code (plan.proto, KernelBuffer)
+//   it reaches lies in its buffers. The plan declares what a kernel reaches (plan.proto, KernelBuffer)
 // - events are recorded once and before they are waited for
 // - commands of different streams that nothing orders do not touch overlapping bytes, unless both only read
 // - the collectives of every group come in the same order on all its members, so that no deadlock can start
@@ -39,13 +39,13 @@ struct Access {
   const char *role;                              // "lhs", "out", "input 3"
   std::shared_ptr<const plan::Buffer> span = {}; // holds `buffer` where it is no buffer of the command's message
 };
-// All buffers of a command. Of a Launch, the last num_outputs of its kernel are written; without a plan, or when the
-// kernel does not say, all are.
+// All buffers of a command. A Launch writes the last num_outputs of its kernel; without a plan, or when the kernel
+// does not say, all count as written.
 std::vector<Access> accessesOf(const plan::Command &command, const plan::Plan *plan = nullptr);
 
 // The parts of verifyPlan, for tests. Errors name the command's kind of fault only; the caller adds where.
 Status verifyCommand(const plan::Command &command, const plan::Plan &plan, const dist::Mesh &mesh);
-// What the launch's kernel reaches of each buffer lies in it, on every device.
+// Every element that the launch's kernel reaches lies in its buffer, on every device.
 Status verifyLaunch(const plan::Launch &launch, const plan::Plan &plan, const dist::Mesh &mesh);
 Status verifyLaunchGroup(const plan::LaunchGroup &group, const plan::Plan &plan, const dist::Mesh &mesh);
 // On a GPU one launch does a group, by a table of its parts: it says what the parts do, and nothing else writes there.

@@ -42,7 +42,7 @@ FragmentNodes nodesOf(const plan::Fragment &fragment) {
   return nodes;
 }
 
-// What devices of one program share.
+// The part that devices of one program share.
 struct Script {
   const plan::Program *program;
   std::vector<ChainAction> actions;
@@ -162,7 +162,7 @@ private:
     ready.push_back(device);
   }
 
-  // What the lane waits for within its device; none: nothing.
+  // The lane's reason to wait within its device; none: it does not.
   std::optional<std::string> blockedWithin(const Rank &rank, int lane) const {
     const Lane &at = rank.lanes[static_cast<size_t>(lane)];
     const Node &node = rank.node(lane);

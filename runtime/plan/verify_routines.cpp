@@ -155,7 +155,7 @@ private:
   std::map<int64_t, std::pair<int64_t, int64_t>> ranges; // begin: end, microbatch
 };
 
-// What an action does to its slot, in issue order. As with places, what is in the host's memory begins at hostMemory.
+// An action's access to its slot, in issue order. As with places, the host's memory begins at hostMemory.
 struct SlotAccess {
   int64_t begin, end;
   bool write;
@@ -181,7 +181,7 @@ std::vector<SlotAccess> slotAccesses(const plan::Fragment &fragment, const plan:
   return all;
 }
 
-// What a slot's content is of: a microbatch of one of the chain's steps.
+// The owner of a slot's content: a microbatch of one of the chain's steps.
 int64_t ownerOf(const ChainAction &at) { return at.step << 31 | at.action->microbatch(); }
 std::string showOwner(int64_t owner, bool oneStep) {
   std::string microbatch = fmt::format("microbatch {}", owner & ((int64_t(1) << 31) - 1));
@@ -247,8 +247,8 @@ Status verifySlots(const std::vector<std::string> &chain, const plan::Program &p
   return Status::ok();
 }
 
-// What an action of the next step must leave alone: the sums that this step is not done with, and the weights that this
-// step's gradients are taken at, which are not those of the next.
+// Places that an action of the next step must leave alone: sums that this step still uses, and the weights at which
+// this step's gradients are taken.
 Status verifyAhead(const plan::Program &program, const plan::Plan &plan, const dist::Mesh &mesh, int number) {
   struct Kept {
     int64_t begin, end;

@@ -18,7 +18,7 @@ struct GpuDescription {
 // Those that the driver finds; none where there is no driver.
 std::vector<GpuDescription> findGpus();
 
-// What a step of `plan` does `times` times.
+// A step of `plan` that does its work `times` times.
 struct GpuTrial {
   enum class Kind : uint8_t { Launch, Stream, Product, AllReduce };
   Kind kind = Kind::Launch;

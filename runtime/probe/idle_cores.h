@@ -1,4 +1,4 @@
-// What others did on this process' cores meanwhile, which a measurement should know.
+// The work of others on this process' cores meanwhile, which a measurement should know.
 //
 //   IdleCores cores;
 //   measure();
@@ -14,7 +14,7 @@ namespace cleave::runtime {
 // idle and waiting for I/O, time stolen by a hypervisor included. Negative where a core has no such line.
 double busySeconds(std::istream &statistics, const std::vector<int> &cores, double ticksPerSecond);
 
-// Of so many seconds of so many cores, which were busy that long meanwhile, for `own` seconds with this process.
+// The part of `seconds` of `cores` that others used: the cores were busy for `busy`, `own` of it with this process.
 double partOfOthers(double busy, double own, double seconds, double cores);
 
 class IdleCores {

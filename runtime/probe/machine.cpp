@@ -304,8 +304,8 @@ private:
     return Status::ok();
   }
 
-  // What a compiled step waits for a collective: each device writes its operand (as the kernel before it does: what the
-  // others read lies in that device's cache), the collective, the same again; less what writing alone takes. `bytes`
+  // The time that a compiled step waits for a collective: each device writes its operand, so that it lies in that
+  // device's cache, then the collective, then the same again; less the time of writing alone. `bytes`
   // are a multiple of 4 members², so that each sends each as much. `isFar`: each works on other bytes than the ones
   // before, so that none of them are in a cache, and nothing writes them.
   Status collective(plan::Collective::Op op, int64_t members, int64_t bytes, bool isFar) {

@@ -38,7 +38,7 @@ public:
   // Seconds of one step: the median of timed runs. All memory is written before: what never was is one page of zeros
   // for all of it, and reads of that come from the cache.
   Result<double> time(int threads);
-  // Of its copies, medians: what one takes, and how long after the one before it begins.
+  // Medians of its copies: the time of one, and how long after the one before it begins.
   struct Copies {
     double seconds = 0, pause = 0;
   };

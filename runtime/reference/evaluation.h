@@ -1,4 +1,4 @@
-// What one operator's evaluation is given; the families' functions (evaluate_*.cpp) take it and are listed in
+// The input of one operator's evaluation; the families' functions (evaluate_*.cpp) take it and are listed in
 // evaluator.cpp's table.
 #pragma once
 #include "runtime/reference/evaluator.h"

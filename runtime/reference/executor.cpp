@@ -15,7 +15,7 @@ std::string describe(const TensorType &type) {
   return fmt::format("{}[{}]", plan::DType_Name(type.dtype), fmt::join(type.shape, ","));
 }
 
-// What the rest takes for granted: values of a type, nodes that name them, as many as their kind needs.
+// Checks the form that the rest assumes: values of a type, nodes that name them, as many as their kind needs.
 Status checkForm(const plan::Graph &graph) {
   auto refuse = [](const std::string &what) { return inputError("reference graph: " + what); };
   auto isValue = [&](int32_t value) { return value >= 0 && value < graph.values_size(); };

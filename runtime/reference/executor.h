@@ -17,7 +17,7 @@ namespace cleave::runtime {
 
 using NamedTensors = std::map<std::string, HostTensor>;
 
-// What the host tells a step.
+// The host's values for a step.
 struct HostValues {
   int64_t step = 1;    // counted from 1
   int64_t skipped = 0; // of the steps before, those that changed nothing (fp16)

@@ -91,7 +91,7 @@ void removeSnapshot(const fs::path &path) {
   fs::remove_all(failure ? path : hidden, failure);
 }
 
-// What crashes left: snapshots that were being written or removed.
+// Removes the remains of crashes: snapshots that were being written or removed.
 void removeLeftovers(const fs::path &folder) {
   std::error_code failure;
   std::vector<fs::path> leftovers;

@@ -4,7 +4,7 @@
 namespace cleave::runtime {
 namespace {
 
-// What the calling thread does, of whose work.
+// The calling thread's share, and whose work it is.
 struct Place {
   Team *team = nullptr;
   uint32_t share = 0, shares = 1;

@@ -17,7 +17,7 @@ namespace cleave::runtime {
 class Team {
 public:
   using Body = void (*)(void *data);
-  // Of the calling thread, which outlives it.
+  // The team of the calling thread, which outlives it.
   static Team &ofThisThread();
   ~Team();
 
@@ -27,7 +27,7 @@ public:
   void begin(Body body, void *data, uint32_t shares);
   void end();
 
-  // Of the calling thread: the share that it does, of so many. Outside of a team's work 0 of 1.
+  // The share of the work that the calling thread does. Outside of a team's work it is 0, of 1.
   static uint32_t share();
   static uint32_t shares();
   static bool isWorking();
@@ -43,7 +43,7 @@ private:
   void serve(uint32_t number);
   void stop();
 
-  // Of a share, in one generation: nobody, or somebody, has begun it. A thread that comes late finds neither.
+  // The ticket of a share in one generation: nobody, or somebody, has begun it. A late thread finds neither.
   static uint64_t openTicket(uint32_t generation) { return uint64_t(generation) << 1; }
   static uint64_t takenTicket(uint32_t generation) { return openTicket(generation) | 1; }
 

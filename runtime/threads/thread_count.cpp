@@ -19,7 +19,7 @@ double numberIn(const std::filesystem::path &file) {
   return number > 0 ? number : 0;
 }
 
-// Of one group, in cores; 0: none. Version 2 writes "200000 100000", version 1 two files.
+// The quota of one group, in cores; 0: none. Version 2 writes "200000 100000", version 1 two files.
 double quotaOf(const std::filesystem::path &group) {
   double quota = 0, period = 0;
   if (std::ifstream file(group / "cpu.max"); file >> quota >> period)

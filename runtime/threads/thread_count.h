@@ -17,7 +17,7 @@ int boundCores();
 int coresOfQuota(const std::string &root = "");
 // OMP_NUM_THREADS (its first number), else availableCores().
 int threadsOfProcess();
-// Of each of a process's ranks, `ranks` of them, where `processes` of the run use the same cores.
+// Threads of each of a process' `ranks` ranks, where `processes` of the run use the same cores.
 int threadsOfRank(int64_t ranks, int64_t processes);
 
 } // namespace cleave::runtime

@@ -165,7 +165,7 @@ public:
   }
 
 private:
-  // Of a step in float32, all but the first with another last bit of the weights.
+  // Variants of a step in float32; all but the first have another last bit of the weights.
   static constexpr uint64_t variants = 4;
   // The reference's sums are exact and only their results rounded; a plan's are rounded at every term.
   static constexpr double sensitivityMargin = 8;

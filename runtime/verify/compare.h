@@ -3,7 +3,7 @@
 // The plan runs on all its devices in this process, beside the reference executor, which interprets the unpartitioned
 // training step in double precision: no partitioning, no compiled kernels, no memory plan in common. Both get the same
 // random inputs, and every step starts from the split's state; after it the loss, the gradient norm and every
-// persistent tensor must agree. Of a plan in bf16 or fp16 the reference rounds where the graph does; the bounds are
+// persistent tensor must agree. For a plan in bf16 or fp16 the reference rounds where the graph does; the bounds are
 // then those of the type: half its epsilon (the spacing of numbers near 1: 2^-7, 2^-10) for losses, twice for norms and
 // tensors.
 //

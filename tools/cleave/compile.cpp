@@ -61,7 +61,7 @@ int runCompile(const CompileOptions &options) {
   };
   auto compiled = compile(*request);
   if (!compiled) return fail(compiled.status());
-  // What the runtime would refuse is not written.
+  // A plan that the runtime would refuse is not written.
   if (Status sound = runtime::verifyPlan(compiled->plan); !sound) return fail(sound);
   Status written = writePlan(compiled->plan, options.output, key);
   if (!written) return fail(written);

@@ -5,7 +5,7 @@
 
 namespace {
 
-// What is wrong with the command line; CLI11 says of a word that is no command only that a command is missing.
+// The fault of the command line; for a word that is no command CLI11 only says that a command is missing.
 std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
   std::vector<std::string> rest = app.remaining();
   if (rest.empty() || !app.get_subcommands().empty()) return error.what();

@@ -18,7 +18,7 @@ struct ProbeOptions {
   bool cpu = false;
 };
 
-// Of the cores' time: with more of it others', trials of some milliseconds wait for their turn.
+// Part of the cores' time: if others use more of it, trials of some milliseconds wait for their turn.
 constexpr double disturbed = 0.05;
 
 using Say = std::function<void(const std::string &)>;

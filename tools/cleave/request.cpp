@@ -1,4 +1,4 @@
-// What estimate, compile and plan share: reading the recipe and the cluster, errors, output files.
+// The common part of estimate, compile and plan: reading the recipe and the cluster, errors, output files.
 #include "runtime/plan/printable.h"
 #include "tools/cleave/commands.h"
 #include <cerrno>

@@ -109,8 +109,8 @@ double MaxPoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()
 double AveragePoolOp::getFlops() { return window(getKernel()) * elements(getY()); }
 double AveragePoolGradOp::getFlops() { return window(getKernel()) * elements(getDy()); }
 
-// Two products forward; five backward, as the scores are made again. Of causal attention a library skips the future's
-// blocks: half of it.
+// Two products forward; five backward, as the scores are made again. A library skips the future's blocks of
+// causal attention: half of it.
 static double attentionFlops(mlir::Value query, mlir::Value key, double products, bool causal) {
   double all = products * 2 * elements(query) * static_cast<double>(tensorType(key).getShape()[1]);
   return causal ? all / 2 : all;

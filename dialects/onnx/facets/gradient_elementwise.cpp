@@ -56,8 +56,8 @@ bool isSumOfSquares(Value x) {
   return false;
 }
 
-// What exp(x) is, for its derivative. Of a softmax, p = exp(x) / s: p s. The backward pass reads p anyway, so neither
-// exp(x) nor x has to be kept or made again.
+// The value of exp(x), for its derivative. In a softmax, p = exp(x) / s, it is p s. The backward pass reads p anyway,
+// so neither exp(x) nor x has to be kept or made again.
 Value exponential(Formula &f, Value y) {
   auto isSum = [&](Value s) {
     auto spread = s.getDefiningOp<BroadcastOp>();
@@ -103,7 +103,7 @@ GRADIENT_UNARY(StopGradientOp, Value())
 GRADIENT_UNARY(ReluOp, f.only(f.make<GreaterOp>(y, f.like(y, 0)), dy))
 GRADIENT_UNARY(CastOp, isFloatTensor(x) && isFloatTensor(y) ? f.cast(dy, tensorType(x).getElementType()) : Value())
 
-// Of a norm, or a deviation of values that are all the same, PyTorch has 0: its formula for all of it never divides by
+// For a norm, or a deviation of equal values, PyTorch has 0: its formula for the whole never divides by
 // the root. The root by itself has an infinite slope at 0.
 LogicalResult SqrtOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {
   Formula f(builder, getLoc());

@@ -31,7 +31,7 @@ LogicalResult BroadcastOp::buildGradient(OpBuilder &builder, ValueRange resultGr
   return success();
 }
 
-// What was cut off has no gradient: zeros before, after and between.
+// The elements cut off have no gradient: zeros before, after and between.
 LogicalResult SliceOp::buildGradient(OpBuilder &builder, ValueRange resultGrads, ArrayRef<bool>, Grads &operandGrads) {
   Formula f(builder, getLoc());
   auto type = tensorType(getX());

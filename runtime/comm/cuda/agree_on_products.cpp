@@ -6,7 +6,7 @@
 namespace cleave::runtime::cuda {
 namespace {
 
-// What the first process tells the others, in the order of the keys.
+// The first process' choices for the others, in the order of the keys.
 struct Chooser {
   char gpu[256] = {};
   uint64_t libraryVersion = 0;

@@ -23,7 +23,7 @@ struct MessageBuffers {
   }
 };
 
-// Of the sender or of the receiver. `fabric` and `route` outlive it.
+// A transfer of the sender or of the receiver. `fabric` and `route` outlive it.
 Prepared bufferedTransfer(const StreamFabric &fabric, MessageBuffers &route, CudaDevice &device, int lane,
                           const plan::Transfer &transfer);
 

@@ -247,7 +247,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
   nccl = *opened;
   if (devices.size() != 1) return inputError("between processes, each has one rank");
   int64_t self = devices.begin()->first;
-  // What can fail here alone comes first: a rank that gives up between two calls that all make keeps the others
+  // Steps that can fail on this rank alone come first: a rank that gives up between two common calls keeps the others
   // waiting.
   Gpu &gpu = device().gpu();
   CLEAVE_RETURN_IF_ERROR(gpu.enter());
@@ -312,7 +312,7 @@ Status NcclFabric::open(const plan::Plan &plan) {
 
 // Two ranks connect when they first send each other something, and both wait for that on their hosts. Within a step
 // each comes to its exchanges in an order of its own, and two could wait for each other; so they do it here, where all
-// have one order. What is sent is of no use.
+// have one order. The messages have no use.
 Status NcclFabric::connect(NcclComm comm, Stream stream, int self, const std::vector<int> &to,
                            const std::vector<int> &from) {
   CLEAVE_RETURN_IF_ERROR(device().gpu().enter());
@@ -441,8 +441,8 @@ Status NcclFabric::health() {
   return Status::ok();
 }
 
-// What is stuck on the GPU ends, so that the process can. Each communicator by itself: ncclCommAbort waits for kernels
-// and graphs that use it, and those may wait for another one.
+// Ends the work that is stuck on the GPU, so that the process can end. Each communicator by itself: ncclCommAbort waits
+// for kernels and graphs that use it, and those may wait for another one.
 bool NcclFabric::stop() {
   struct Ends {
     std::mutex mutex;

@@ -28,7 +28,7 @@ public:
 
   struct Route {
     NcclComm comm = nullptr; // of the sender (0) and the receiver (1)
-    // Of the sender:
+    // The sender's:
     DeviceMemory memory; // message buffers
     int64_t stride = 0, sent = 0;
     Stream stream = nullptr;

@@ -1,5 +1,5 @@
-// Collectives and transfers between GPUs, enqueued on the streams of the devices' lanes. What the processes of a run
-// tell each other on the host (barriers, the end of a run) goes over the fabric that they were started with.
+// Collectives and transfers between GPUs, enqueued on the streams of the devices' lanes. Words of the processes on
+// the host (barriers, the end of a run) go over the fabric with which they were started.
 //
 //   std::unique_ptr<StreamFabric> fabric = ...;      // local_fabric.h or nccl_fabric.h
 //   fabric->beginRun(7);

@@ -31,7 +31,7 @@ struct VerdictMessage {
   std::array<std::byte, 32> mac; // zero where it is refused
 };
 
-// What both sides' proofs are over.
+// The content of both sides' proofs.
 struct Transcript {
   char purpose[16] = "cleave greeting"; // no other use of the secret has this
   uint32_t version = protocolVersion, ofJoiner = 0;

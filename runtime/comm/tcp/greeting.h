@@ -47,7 +47,7 @@ public:
   // How many more bytes the message that is due has: no more are to be received. 0: the other side's turn is over.
   size_t wanted() const;
   void take(std::span<const std::byte> bytes); // at most wanted()
-  // What the other side has proved, where it is met or refused for its plan, size or place; before, what it claims.
+  // The rank that the other side has proved, if it is met or refused for its plan, size or place; before, its claim.
   int32_t peer() const { return theirs; }
   int32_t lane() const { return laneOfBoth; }
   uint16_t port() const { return portOfJoiner; }

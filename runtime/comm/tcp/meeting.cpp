@@ -21,7 +21,7 @@ constexpr auto firstNote = std::chrono::seconds(5), laterNotes = std::chrono::se
 constexpr auto timeToHearWhy = std::chrono::seconds(2);   // of ranks that come when the run is already given up
 constexpr auto graceOfTheFirst = std::chrono::seconds(5); // for rank 0 to say why it gives up
 
-// What rank 0 sends to those that it has met: where all listen, or why there will be no run.
+// Rank 0's message to those that it has met: where all listen, or why there will be no run.
 struct RollHeader {
   uint32_t isFailure = 0, bytes = 0;
 };

@@ -120,7 +120,7 @@ Status Reception::converse(Guest &guest) {
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EAGAIN) return Status::ok();
     if (moved <= 0) {
-      // What was to be said is a refusal: it stands whether the other side hears it or not.
+      // A refusal stands whether the other side hears it or not.
       if (sends && greeting.state() == Greeting::State::Refused) return ended(guest);
       leave(guest, "closed the connection");
       return Status::ok();

@@ -48,7 +48,7 @@ public:
   void open(int listeningSocket) { listener = listeningSocket; }
   int listening() const { return listener; }
   void join(Join wanted) { joins.push_back(std::move(wanted)); }
-  // What can be done within 50 ms. Error: another process of the run was refused, or refuses this one, so that there
+  // Serves guests for up to 50 ms. Error: another process of the run was refused, or refuses this one, so that there
   // will be no run.
   Status turn();
 

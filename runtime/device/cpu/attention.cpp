@@ -71,7 +71,7 @@ private:
     for (int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
   }
 
-  // Of one query.
+  // The scores of one query.
   Rows scores(int64_t b, int64_t h, int64_t s, const Rows &query, const Rows &key) const {
     Rows row(static_cast<size_t>(form.keys));
     for (int64_t t = 0; t < form.keys; ++t) {

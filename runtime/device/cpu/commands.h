@@ -7,7 +7,7 @@
 
 namespace cleave::runtime {
 
-// What a builder may use. Addresses are final: the arena is allocated before commands are prepared.
+// The means of a builder. Addresses are final: the arena is allocated before commands are prepared.
 struct CpuContext {
   std::byte *arena = nullptr, *host = nullptr;
   dist::Mesh mesh;

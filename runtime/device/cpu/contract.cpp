@@ -285,7 +285,7 @@ std::unique_ptr<ScratchSequence> widenedMatmul(const plan::Contract &c, const Cp
     whole->parts.push_back(std::make_unique<Conversion>(narrow.dtype, direction, narrow.address, copy.scratch, sizes,
                                                         strides, wideStrides));
   };
-  // Of a batch dimension, then of rows and of columns.
+  // Strides of a batch dimension, then of rows and columns.
   auto lhs = [](const Problem &q, size_t d) {
     return d < q.batch.size() ? q.batch[d].lhs : d == q.batch.size() ? q.lhsM : q.lhsK;
   };

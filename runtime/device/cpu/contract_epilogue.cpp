@@ -1,5 +1,4 @@
-// What plans for GPUs leave to the end of a matrix product, in plain loops: the form that an emulated plan is checked
-// with.
+// The end of a matrix product in plans for GPUs, in plain loops: an emulated plan is checked with it.
 #include "runtime/device/cpu/commands.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/plan/float_convert.h"
@@ -18,7 +17,7 @@ struct Elements {
   void set(int64_t i, double value) const { storeFloat(dtype, value, base + i * byteSize(dtype)); }
 };
 
-// Of every element of the result, in rows.
+// Finishes every element of the result, in rows.
 void finishRows(const plan::Contract &c, const CpuContext &context) {
   int batch = c.batch_size();
   int64_t rows = c.m();

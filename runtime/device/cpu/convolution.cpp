@@ -75,7 +75,7 @@ Pass choosePass(plan::Convolution::Pass kind, const Desc &input, const Desc &wei
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  // Of a backward pass: the gradient of the weights may be of another type than the forward pass has them in.
+  // In a backward pass the gradient of the weights may have another type than the forward pass has them in.
   Desc forwardWeight(weight.get_dims(), input.get_data_type(), dnnl::memory::format_tag::any);
   dnnl::convolution_forward::primitive_desc forward(
       cpuEngine(),

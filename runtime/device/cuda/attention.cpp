@@ -234,7 +234,7 @@ private:
   Status error = Status::ok();
 };
 
-// What the versions of cuDNN 9 are known not to do (cudnn-frontend, node/scaled_dot_product_flash_attention.h and
+// Limits of the versions of cuDNN 9 (cudnn-frontend, node/scaled_dot_product_flash_attention.h and
 // node/sdpa_support_surface.h).
 Status checkVersion(const AttentionForm &form, size_t version) {
   auto needs = [&](const char *what) {

@@ -207,7 +207,8 @@ Result<ProductChoices> chooseProducts(Gpu &gpu, const std::map<std::string, Prod
   tell(fmt::format("{} matrix products: {} timed in {:.1f} s, {} known from {}", products.size(),
                    ready ? unknown.size() : 0, passed.count(), products.size() - unknown.size(), path));
   if (ready && !unknown.empty() && !path.empty()) {
-    // What another run has written meanwhile stays, also where both have timed a product: its later runs count on it.
+    // The choices that another run has written meanwhile stay, even for products that both timed: its later runs count
+    // on them.
     if (Result<ProductChoices> others = readChoices(path))
       for (const auto &[key, choice] : *others)
         if (!refused.contains(key)) known.insert_or_assign(key, choice);

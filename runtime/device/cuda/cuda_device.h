@@ -47,7 +47,7 @@ public:
     return transfer(target, const_cast<void *>(data), bytes, true);
   }
 
-  // What builders of commands use.
+  // For builders of commands.
   const dist::Mesh &meshOf() const { return mesh; }
   int64_t deviceId() const { return id; }
   Address at(const plan::Buffer &buffer) const {

@@ -28,7 +28,7 @@ const char *typeName(int type) {
 }
 int64_t typeBytes(int type) { return type == realF64 ? 8 : type == realF32 ? 4 : 2; }
 
-// Of a place in the arena, whose own address is a multiple of more.
+// The alignment of a place in the arena, whose own address is a multiple of more.
 uint32_t alignmentOf(int64_t offset) {
   uint32_t alignment = 16;
   while (offset % alignment) alignment /= 2;

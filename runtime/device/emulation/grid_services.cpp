@@ -12,7 +12,8 @@ namespace cleave::runtime {
 namespace {
 
 constexpr int warp = 32;
-// What memory holds before a kernel has written it: a NaN as a float or a double, so that no kernel relies on zeros.
+// The content of memory before a kernel has written it: a NaN as a float or a double, so that no kernel relies on
+// zeros.
 constexpr int unwritten = 0xff;
 
 [[noreturn]] void fault(const char *what) {
