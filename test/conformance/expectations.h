@@ -5,8 +5,8 @@
 //   differ test_training_dropout  another generator by design   other numbers than the recorded ones, and meant to
 //   fail test_x  a defect, described                            wrong numbers, or a crash
 //
-// What no line names has to pass. A line must be true of every test it names: one that passes, or does not pass in the
-// way that the line says, is an error, and so is a line that names none.
+// A test that no line names has to pass. A line must be true of every test it names: one that passes, or does not pass
+// in the way that the line says, is an error, and so is a line that names none.
 #pragma once
 #include "runtime/status.h"
 #include "test/conformance/outcome.h"
@@ -26,7 +26,7 @@ struct Expectation {
 
 class Expectations {
 public:
-  // Of one device.
+  // The expectations of one device.
   static Result<Expectations> read(const std::string &path, const std::string &device);
   // The first line that names the test, whose matches are then one more; null: it has to pass.
   Expectation *of(const std::string &test);

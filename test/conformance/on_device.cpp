@@ -67,7 +67,7 @@ Result<plan::Plan> compile(func::FuncOp model, Device device, const std::string 
 // Runs the routine once and reads what it leaves.
 Result<std::vector<HostTensor>> runOnce(runtime::Executor &executor, const std::vector<const std::byte *> &inputs,
                                         const std::vector<runtime::TensorType> &results) {
-  // What no command writes must not look like a result.
+  // A buffer that no command writes must not look like a result.
   for (const plan::Parameter &parameter : executor.plan().parameters())
     std::ranges::fill(executor.shard(0, parameter, runtime::ShardAccess::Replace), std::byte{0xa5});
   auto ran = executor.run(routine.str(), inputs, 0);

@@ -1,4 +1,4 @@
-// What became of one test.
+// The outcome of one test.
 #pragma once
 #include <string>
 

@@ -8,8 +8,8 @@
 //     [...]}
 //   {"cluster": "a100-80g:8", "ranks": 8, "bytes": 1e6}  -> {"seconds": 1e-4}      an all-reduce in a node
 //
-// Clusters are presets or files, problems what `cleave estimate --problem` writes. What cannot be priced gives
-// {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
+// Clusters are presets or files, problems what `cleave estimate --problem` writes. A problem that cannot be priced
+// gives {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
 #include "compiler/cluster/cost.h"
 #include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search/driver/search.h"
@@ -105,7 +105,7 @@ Result<json> price(const json &row) {
                  {"fits", predicted.memory.total() <= cluster->device.memoryBytes},
                  {"memory", memoryOf(predicted.memory)},
                  {"stages", json::array()}};
-  // What was measured allocates as it goes: chunks of a rank share what they keep, where a plan has slots for each.
+  // The measured software allocates as it goes: chunks of a rank share what they keep, where a plan has slots for each.
   std::vector<double> shared(decision->stageDecisions.size(), 1);
   if (decision->stages > 1) {
     auto table = makeSchedule(decision->schedule, int(decision->mesh.axisSize("pp")), decision->microbatches, {});

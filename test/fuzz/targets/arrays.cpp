@@ -1,5 +1,5 @@
 // Arrays of numpy as training data: an .npz archive, where the input begins as one, else two .npy files (the parts of
-// an input, input_file.h) in a folder. What is opened gives every sample that it claims to have.
+// an input, input_file.h) in a folder. A set that opens gives every sample that it claims.
 #include "runtime/data/dataset.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/target.h"

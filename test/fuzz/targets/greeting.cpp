@@ -1,4 +1,4 @@
-// What processes of a run say to each other when they meet over TCP. The input's first byte says who hears the rest: a
+// Words of a run's processes to each other when they meet over TCP. The input's first byte says who hears the rest: a
 // listener or a joiner, from a stranger; or two of a run, from each other, with bytes changed on the way (a byte for
 // the place, one for the change). Nobody meets a stranger, nobody has met whose words were changed, and nobody is made
 // to send much.

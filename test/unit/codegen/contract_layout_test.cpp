@@ -90,7 +90,8 @@ void expectProduct(const std::vector<int64_t> &sizes, const Letters &lhs, const 
     product = result;
   }
   EXPECT_EQ(product, expected);
-  // What matrix product libraries read well: a contiguous dimension in each matrix, rows of the result contiguous.
+  // The form that matrix product libraries read well: a contiguous dimension in each matrix, rows of the result
+  // contiguous.
   size_t batch = layout.batch.size();
   EXPECT_TRUE(layout.lhsStrides[batch] == 1 || layout.lhsStrides[batch + 1] == 1);
   EXPECT_TRUE(layout.rhsStrides[batch] == 1 || layout.rhsStrides[batch + 1] == 1);

@@ -30,7 +30,7 @@ TEST_F(GpuProbe, FindsTheGpusOfTheDriver) {
   EXPECT_GT(gpus[1].memoryBytes, 0);
 }
 
-// What is timed is what its figure is of.
+// A trial times the work that its figure is about.
 TEST_F(GpuProbe, TrialsDoOneThing) {
   auto trials = gpuTrials(gpu, 2);
   ASSERT_TRUE(trials) << trials.status().message();

@@ -194,7 +194,7 @@ TEST(Import, WhatPyTorchCallsABufferDoesNotTrain) {
   }
 }
 
-// What the exporter has computed trains only where a parameter went into it, and that is told.
+// A tensor that the exporter computed trains only if a parameter went into it, and a note says so.
 TEST(Import, WhatTheExporterComputed) {
   ModelBuilder model;
   for (const char *name : {"frequencies", "bias", "rows"}) model.weight(name, {4});
@@ -219,7 +219,7 @@ TEST(Import, WhatTheExporterComputed) {
   EXPECT_THAT(seen.text, HasSubstr("the exporter computed constants from them: 'half', 'scale';"));
 }
 
-// Of one parameter alone it may be a copy or a transpose. Where it cannot be, or need not be, that is told too.
+// A tensor made of one parameter may be its copy or its transpose. Where it cannot be, or need not be, a note says so.
 TEST(Import, WhatTheExporterComputedOfOneParameter) {
   ModelBuilder model;
   model.weight("decay", {4}, {1, 2, 3, 4}); // exp(A_log), say

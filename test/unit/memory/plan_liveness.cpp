@@ -96,7 +96,7 @@ private:
     int first = 0, last = 0;
     double bytes = 0;
   };
-  // Of pieces of the arena that every touch has all or nothing of.
+  // Uses of the arena's pieces; every touch has all of a piece or nothing.
   std::vector<Use> uses() {
     for (Touch constant : constants) {
       constant.at = now() - 1;

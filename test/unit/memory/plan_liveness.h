@@ -1,4 +1,4 @@
-// What a compiled plan has in its arena while a step runs, from its commands alone: a byte is in use from a write to
+// The use of a compiled plan's arena while a step runs, from its commands alone: a byte is in use from a write to
 // the last read before the next write.
 //
 //   PlanMemory memory = memoryOf(plan, plan.programs(0));
@@ -12,8 +12,8 @@ namespace cleave {
 
 struct PlanMemory {
   struct Moment {
-    // Of a command of the compute stream: "forward", "backward", or behind the last backward pass "update". What
-    // belongs to the update and stands before is between commands of a backward pass.
+    // Of a command of the compute stream: "forward", "backward", or behind the last backward pass "update". A
+    // command of the update that stands before is between commands of a backward pass.
     std::string phase;
     double bytes = 0;
   };
@@ -23,8 +23,8 @@ struct PlanMemory {
   double most() const;
 };
 
-// Persistent tensors, constants and the library's scratch are there all the time. What another stream reads and writes
-// is in use until the compute stream has waited for it.
+// Persistent tensors, constants and the library's scratch are there all the time. A buffer that another stream reads
+// and writes is in use until the compute stream has waited for it.
 PlanMemory memoryOf(const plan::Plan &plan, const plan::Program &program);
 
 } // namespace cleave

@@ -23,11 +23,11 @@ TEST(Glob, NearestOfWordsAndGlobs) {
   EXPECT_EQ(nearest("h.0.c_fc.wieght", names), "h.0.c_fc.weight");
   EXPECT_EQ(nearest("l", names), "lr");
   EXPECT_EQ(nearest("something else", names), "");
-  // What a '*' stands for costs nothing, a '?' any one character.
+  // The text of a '*' costs nothing, a '?' is any one character.
   EXPECT_EQ(nearest("*.c_fc.wieght", names), "h.0.c_fc.weight");
   EXPECT_EQ(nearest("h.?.c_fc.biass", names), "h.0.c_fc.bias");
   EXPECT_EQ(nearest("*c_porj*", names), "h.11.c_proj.weight");
-  // Of so short a glob nothing would be left.
+  // Nothing would be left of so short a glob.
   EXPECT_EQ(nearest("*x*", names), "");
   EXPECT_EQ(suggestion("*c_porj*", names), "; the nearest name is 'h.11.c_proj.weight'");
   EXPECT_EQ(suggestion("lrr", names), "; did you mean 'lr'?");

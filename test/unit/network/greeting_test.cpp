@@ -19,7 +19,7 @@ RunSecret keyOf(int number) {
 }
 Self process(int rank, const std::string &plan = "a plan") { return {rank, 4, digestOf(plan)}; }
 
-// What a side has not yet sent.
+// One side, with the bytes that it has not yet sent.
 struct Side {
   Greeting greeting;
   size_t sent = 0;

@@ -1,4 +1,4 @@
-// What variables and options say of the network.
+// The network's settings from variables and options.
 #include "runtime/comm/network.h"
 #include <cstdio>
 #include <fstream>

@@ -108,7 +108,7 @@ TEST(Report, DiffSaysWhatChanged) {
   EXPECT_THAT(text, HasSubstr("zero                     0 -> 3"));
   EXPECT_THAT(text, HasSubstr("optimizer"));
   EXPECT_THAT(text, HasSubstr("parameters that lie differently: 1"));
-  // Of a pipeline the waiting too, or the parts would not be all of the step.
+  // The waiting of a pipeline counts too, or the parts would not be all of the step.
   Report waits = ddp;
   waits.predicted.bubbleSeconds += 1;
   waits.predicted.stepSeconds += 1;

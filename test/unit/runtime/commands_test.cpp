@@ -46,14 +46,14 @@ protected:
       values.push_back(static_cast<float>(loadFloat(buffer.dtype(), at<std::byte>(buffer) + i * width)));
     return values;
   }
-  // What reset() leaves in 16 bits is no number between -1 and 1.
+  // The bytes that reset() leaves are, in 16 bits, no number between -1 and 1.
   void randomize(const plan::Buffer &buffer) {
     std::mt19937 engine(static_cast<unsigned>(buffer.offset()));
     std::uniform_real_distribution<double> uniform(-1, 1);
     for (int64_t i = 0, width = byteSize(buffer.dtype()); i < elementCount(buffer.shape()); ++i)
       storeFloat(buffer.dtype(), uniform(engine), at<std::byte>(buffer) + i * width);
   }
-  // What a sum of `terms` products of such values may be off by: fp32 sums, and one rounding of the result.
+  // The error that a sum of `terms` products of such values may have: fp32 sums, and one rounding of the result.
   static double roundingOf(plan::DType dtype, double value) {
     double unit = dtype == plan::BF16 ? 0x1p-8 : dtype == plan::F16 ? 0x1p-11 : 0;
     return 1e-5 + unit * std::abs(value);

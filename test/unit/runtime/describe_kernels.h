@@ -1,4 +1,4 @@
-// What the kernels of a hand-made plan reach, as the compiler would say it: read off their launches.
+// The reach of a hand-made plan's kernels, as the compiler would declare it: read off their launches.
 #pragma once
 #include "plan/plan.pb.h"
 #include "runtime/plan/code_digest.h"

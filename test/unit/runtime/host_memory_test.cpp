@@ -78,7 +78,7 @@ TEST(HostMemory, WeightThatPassesThroughTheDeviceTrainsAsThePlainLoopsDo) {
     ASSERT_TRUE(outputs) << outputs.status().message();
     EXPECT_NEAR(outputs->at("loss"), expected[size_t(step)], 1e-5 * expected[size_t(step)]) << "step " << step;
   }
-  // What is on the host is counted apart, and read where it is.
+  // Bytes on the host are counted apart, and read where they lie.
   EXPECT_EQ((*executor)->hostBytes(), plan.programs(0).host_bytes());
   ShardBytes weight = (*executor)->shard(0, plan.parameters(0), ShardAccess::Read);
   EXPECT_NE(std::memcmp(weight.data(), data.w1.data(), 4), 0) << "the step has written it back";

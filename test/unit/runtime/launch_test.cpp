@@ -76,7 +76,7 @@ TEST(Launch, SrunsFirstNodeIsRankZeros) {
   EXPECT_EQ(read(variables)->kind, Launch::Kind::Mpi);
 }
 
-// What srun sets around a shell of an allocation, or sbatch around its script: one process, which runs all devices.
+// The variables of srun around a shell of an allocation, or of sbatch around its script: one process runs all devices.
 TEST(Launch, TheShellOfAnAllocationIsAlone) {
   Result<Launch> launch = read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}});
   ASSERT_TRUE(launch);

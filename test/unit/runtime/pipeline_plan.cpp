@@ -25,7 +25,7 @@ planner::PipelineSchedule tableOf(const PipelineShape &shape) {
 
 enum class Kernel { Relu, ReluGradient, Mse, Sgd, Add };
 
-// What one pipeline rank runs.
+// Builds the program of one pipeline rank.
 class RankBuilder {
 public:
   RankBuilder(const PipelineShape &shape, const planner::PipelineSchedule &table, int rank, plan::Plan &plan)

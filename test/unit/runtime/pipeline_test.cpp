@@ -211,7 +211,7 @@ TEST_F(Training, TiedWeightsAreSavedOnce) {
   EXPECT_EQ(first, whole);
 }
 
-// What the verifier refuses. `edit` spoils a 1f1b plan of two ranks and four microbatches.
+// The verifier's refusal. `edit` spoils a 1f1b plan of two ranks and four microbatches.
 std::string refused(const std::function<void(plan::Plan &)> &edit, PipelineShape shape = {}) {
   plan::Plan plan = pipelinePlan(shape);
   edit(plan);

@@ -78,7 +78,7 @@ TEST(PlanFile, MissingFilesAndFolders) {
   EXPECT_THAT(readPlanFile("/nowhere/x.plan").status().message(), HasSubstr("/nowhere/x.plan: cannot be opened"));
   EXPECT_THAT(readPlanFile(testing::TempDir()).status().message(), HasSubstr("not a regular file"));
   EXPECT_THAT(writePlanFile(smallPlan(), "/nowhere/x.plan").message(), HasSubstr("cannot create /nowhere/x.plan"));
-  // What is no file is written to, not replaced.
+  // A path that is no file is written to, not replaced.
   const std::string full = ::testing::TempDir() + "cleave_full";
   std::filesystem::remove(full);
   std::filesystem::create_symlink("/dev/full", full);

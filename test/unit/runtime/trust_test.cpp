@@ -141,7 +141,7 @@ TEST_F(TrustTest, KeysAreKeptSecret) {
   EXPECT_THAT(readSecretKey(path("mine.pub")).status().message(), HasSubstr("is no secret key"));
 }
 
-// What is only looked at runs nothing: bytes that are no code at all pass.
+// A plan that is only looked at runs nothing: bytes that are no code at all pass.
 TEST_F(TrustTest, ARehearsalLoadsNoCode) {
   source.set_kernel_object("not an ELF file");
   source.set_code_digest(codeDigest(source));

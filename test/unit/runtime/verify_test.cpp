@@ -55,7 +55,7 @@ TEST(Verify, LaunchesStayInTheirBuffers) {
   EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_grain(1); }), HasSubstr("which is compiled for"));
   EXPECT_THAT(after([&](plan::Plan &p) { launch(p, Relu).set_kernel(launch(p, Loss).kernel()); }),
               HasSubstr("for kernel 'mse'"));
-  // What the plan says of its code is part of it.
+  // The plan's declarations of its code are part of the digest.
   EXPECT_THAT(after([](plan::Plan &p) { p.mutable_kernels(0)->mutable_buffers(0)->set_elements(0); }),
               HasSubstr("does not belong to their code"));
   EXPECT_THAT(after([](plan::Plan &p) { p.mutable_kernels(0)->set_symbol("sgd"); }), HasSubstr("does not belong"));

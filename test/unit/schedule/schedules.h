@@ -1,4 +1,4 @@
-// What the schedule tests share: every kind, and making one that must succeed.
+// The common part of the schedule tests: every kind, and making one that must succeed.
 #pragma once
 #include "compiler/planner/schedule/simulate.h"
 #include <gtest/gtest.h>

@@ -149,8 +149,8 @@ TEST(Simulate, LinksCarryOneSendAtATime) {
   for (int64_t m = 0; m < 3; ++m) EXPECT_DOUBLE_EQ(simulation.actions[1][m].start, 1 + 4 * (m + 1));
 }
 
-// What the middle one of three ranks sends to either side comes one after the other over one link, and side by side
-// over two: of 9 microbatches 18 sends of 2.
+// Messages of the middle one of three ranks to both sides go one after the other over one link, and side by side over
+// two: 9 microbatches have 18 sends of 2.
 TEST(Simulate, ARankSendsToBothSidesOverOneLink) {
   StageTimes times{1, 1, 0, 2, 2};
   auto makespan = [&] { return simulated(make("zb-h2", 3, 9), times).makespan; };

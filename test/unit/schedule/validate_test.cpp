@@ -70,7 +70,7 @@ TEST(Validate, NamesTheWrongCell) {
   EXPECT_THAT(validate(halves).message(), HasSubstr("(0W1): before the input gradient of stage 0, microbatch 1"));
 }
 
-// Of random exchanges of two cells, the validator accepts exactly those that a run of the definition accepts.
+// The validator accepts exactly those random exchanges of two cells that a run of the definition accepts.
 TEST(Validate, AgreesWithRunningTheRows) {
   auto runs = [](const PipelineSchedule &s) {
     std::vector<size_t> next(s.ranks, 0);

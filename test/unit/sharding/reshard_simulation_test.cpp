@@ -149,7 +149,7 @@ void check(const Mesh &mesh, const std::vector<int64_t> &shape, const Sharding &
     ASSERT_EQ(bytes, static_cast<double>(now[0].values.size()));
     ASSERT_GE(trafficBytes(mesh, step, bytes), 0);
   }
-  // What stays partial is combined here, then cut directly.
+  // Axes that stay partial are combined here, then cut directly.
   Sharding whole_to = to;
   whole_to.partial.clear();
   std::vector<Block> wanted = layOut(mesh, whole, whole_to, random);

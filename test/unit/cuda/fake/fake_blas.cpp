@@ -1,7 +1,8 @@
-// cuBLASLt in plain loops, in the order of k, on the fake driver's streams. What the library's documentation rules out
-// has no algorithm here either: an auxiliary matrix whose rows are no multiple of 8 elements, a bias of another type
-// than the result. Of a product's three algorithms the first is slow and the last does not run; one that was made for
-// another product is refused, and so are addresses that are less aligned than was said when it was asked for.
+// cuBLASLt in plain loops, in the order of k, on the fake driver's streams. Requests that the library's documentation
+// rules out have no algorithm here either: an auxiliary matrix whose rows are no multiple of 8 elements, a bias of
+// another type than the result. The first of a product's three algorithms is slow and the last does not run; one that
+// was made for another product is refused, and so are addresses that are less aligned than was said when it was asked
+// for.
 #include "test/unit/cuda/fake/fake_cuda.h"
 #include "test/unit/cuda/fake/fake_streams.h"
 #include "test/unit/cuda/fake/numbers.h"

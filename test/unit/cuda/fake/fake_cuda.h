@@ -5,7 +5,7 @@
 // is another GPU's than the thread's, memory of another GPU that this one was not let into. FAKE_CUDA_GPUS says how
 // many there are, one if it is not set.
 //
-// What tests tell it:
+// Settings of tests:
 #pragma once
 
 extern "C" {

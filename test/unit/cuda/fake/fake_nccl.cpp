@@ -85,14 +85,14 @@ std::string get(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What is in the file once it is there; a file has one byte at least. Empty: aborted. That another member aborts, and
-// the folder is gone, is nothing that a member sees by itself.
+// The content of the file once it is there; a file has one byte at least. Empty: aborted. That another member aborts,
+// and the folder is gone, is nothing that a member sees by itself.
 std::string arrived(Comm *comm, const std::string &path) {
   std::string bytes;
   return await(comm, [&] { return !(bytes = get(path)).empty(); }) ? bytes : "";
 }
 
-// What every member gives, by rank; empty: aborted, or they do not do the same.
+// Every member's contribution, by rank; empty: aborted, or they do not do the same.
 std::vector<std::string> exchange(Comm *comm, Kind kind, int type, int operation, size_t count, const std::string &own,
                                   bool isCaptured = false) {
   auto path = [&](int64_t number, int rank) {

@@ -15,8 +15,8 @@ struct Operation { // of a capture
   Event *recorded = nullptr, *waited = nullptr;
 };
 
-// The GPU whose context is the calling thread's; -1: none. What is enqueued, and an event that is recorded, must be of
-// it.
+// The GPU whose context is the calling thread's; -1: none. Work that is enqueued, and an event that is recorded,
+// must belong to it.
 extern thread_local int currentDevice;
 int deviceOf(const Stream *stream);
 Stream *makeStream(); // of the current GPU, as events are
