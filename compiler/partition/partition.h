@@ -10,7 +10,7 @@
 #pragma once
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/problem.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 

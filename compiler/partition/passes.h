@@ -1,7 +1,7 @@
 // The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
 #pragma once
 #include "compiler/planner/problem/decision.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <optional>

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 namespace cleave::report {
-namespace {
 
 std::string escape(const std::string &text) {
   std::string out;
@@ -26,6 +25,8 @@ std::string escape(const std::string &text) {
   }
   return out;
 }
+
+namespace {
 
 struct Part {
   const char *name;

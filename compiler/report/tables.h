@@ -26,5 +26,6 @@ std::string recomputeText(const Report &report);
 // "3", "3 (of some parameters 1)".
 std::string zeroText(const Report &report);
 std::string percent(double part, double all); // "12 %"; of nothing: empty
+std::string escape(const std::string &text);  // for HTML and SVG
 
 } // namespace cleave::report

@@ -1,7 +1,7 @@
 // cleave schedule KIND --stages P --microbatches M: a pipeline schedule by itself, as a timetable, JSON, CSV or a
 // chart.
-#include "compiler/planner/schedule/csv.h"
-#include "compiler/planner/schedule/render.h"
+#include "compiler/report/rendered_schedule.h"
+#include "compiler/schedule/csv.h"
 #include "tools/cleave/commands.h"
 #include <algorithm>
 #include <charconv>
@@ -79,10 +79,10 @@ Result<std::string> render(const ScheduleOptions &options) {
   if (!schedule) return schedule.status();
   if (options.format == "csv") return planner::writeCsv(*schedule);
   const planner::Simulation simulation = planner::simulate(*schedule, std::span(&*times, 1));
-  const planner::RenderedSchedule rendered{*schedule, simulation, *times};
-  if (options.json || options.format == "json") return planner::renderJson(rendered);
-  if (options.format == "svg") return planner::renderSvg(rendered);
-  return planner::renderText(rendered, terminalWidth());
+  const report::RenderedSchedule rendered{*schedule, simulation, *times};
+  if (options.json || options.format == "json") return report::renderJson(rendered);
+  if (options.format == "svg") return report::renderSvg(rendered);
+  return report::renderText(rendered, terminalWidth());
 }
 
 int runSchedule(const ScheduleOptions &options) {

@@ -15,7 +15,7 @@
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"
 #include "compiler/planner/pipeline/stage_transfers.h"
-#include "compiler/planner/schedule/critical_path.h"
+#include "compiler/schedule/critical_path.h"
 #include <span>
 
 namespace cleave::planner {

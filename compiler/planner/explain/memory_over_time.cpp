@@ -1,5 +1,5 @@
 #include "compiler/planner/explain/memory_over_time.h"
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 #include <algorithm>
 #include <vector>
 

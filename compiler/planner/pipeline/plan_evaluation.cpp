@@ -1,6 +1,6 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/pipeline/stage_plan.h"
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 #include <algorithm>
 #include <set>
 #include <utility>

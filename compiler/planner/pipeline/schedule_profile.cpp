@@ -1,5 +1,5 @@
 #include "compiler/planner/pipeline/schedule_profile.h"
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 #include <algorithm>
 #include <map>
 #include <mutex>

@@ -7,7 +7,7 @@
 // A stage holds a microbatch until the gradients of its weights are done, and has so many slots as it holds at most:
 // chunks of one rank do not share them, whose peaks may come at different times.
 #pragma once
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include <memory>
 #include <mutex>
 

@@ -2,7 +2,7 @@
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/rank_load.h"
 #include "compiler/planner/pipeline/stage_messages.h"
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/planner/problem/text_reader.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -11,8 +11,8 @@
 // Clusters are presets or files, problems what `cleave estimate --problem` writes. A problem that cannot be priced
 // gives {"error": ...}. Memory is reported but does not limit: a run that was measured did fit.
 #include "compiler/cluster/cost.h"
-#include "compiler/planner/schedule/schedule.h"
 #include "compiler/planner/search/driver/search.h"
+#include "compiler/schedule/schedule.h"
 #include <fstream>
 #include <iostream>
 #include <map>

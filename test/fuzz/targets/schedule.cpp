@@ -1,6 +1,6 @@
 // Pipeline schedules as CSV: read or refused with a word; what is read can be run, and writes itself as CSV that is
 // read as the same.
-#include "compiler/planner/schedule/csv.h"
+#include "compiler/schedule/csv.h"
 #include "test/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,6 +1,6 @@
 #include "compiler/planner/explain/breakdown.h"
 #include "compiler/planner/explain/memory_over_time.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include "compiler/planner/search/driver/search.h"
 #include "test/unit/planner/problem_builder.h"
 #include <array>

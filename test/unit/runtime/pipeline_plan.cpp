@@ -1,5 +1,5 @@
 #include "test/unit/runtime/pipeline_plan.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include "runtime/plan/dtype.h"
 #include "runtime/state/weights.h"
 #include "test/unit/runtime/describe_kernels.h"

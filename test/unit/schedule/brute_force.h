@@ -3,7 +3,7 @@
 // limited, each rank takes its microbatches in order. Worked example: 2 ranks, 1 microbatch, passes of 1, not split: F0
 // F0 B0 B0 = 6.
 #pragma once
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 
 namespace cleave::planner {
 

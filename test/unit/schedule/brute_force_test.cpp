@@ -17,9 +17,6 @@ TEST(BruteForce, NoScheduleBeatsTheShortest) {
         const bool splits = kind.starts_with("zb");
         const double makespan = simulated(make(kind, ranks, microbatches, times), times).makespan;
         EXPECT_GE(makespan, (splits ? split : whole) - 1e-9) << kind << " " << of;
-        Result<double> bound = makespanLowerBound(kind, ranks, microbatches, std::span(&times, 1));
-        ASSERT_TRUE(bound.isOk());
-        EXPECT_LE(*bound, (splits ? split : whole) + 1e-9) << kind << " " << of;
         // Whole backwards: nothing is better than GPipe and 1F1B.
         if (!splits) EXPECT_NEAR(makespan, whole, 1e-9) << kind << " " << of;
         // Equal passes and memory enough: ZB-H2 is the best there is.

@@ -1,6 +1,6 @@
 // Paths through a schedule's table against the simulator: at the times they were found at they are as long as it says,
 // at other times never longer.
-#include "compiler/planner/schedule/critical_path.h"
+#include "compiler/schedule/critical_path.h"
 #include "test/unit/schedule/schedules.h"
 #include <random>
 

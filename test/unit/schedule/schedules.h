@@ -1,6 +1,6 @@
 // The common part of the schedule tests: every kind, and making one that must succeed.
 #pragma once
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 #include <gtest/gtest.h>
 
 namespace cleave::planner {

@@ -227,21 +227,6 @@ TEST(Simulate, RanksThatTakeTurnsOnCores) {
   EXPECT_NEAR(makespanOnSharedCores(simulated(make("1f1b", 4, 8), times), 0.25), 8 * 6.0, 1e-9);
 }
 
-TEST(Simulate, BoundHolds) {
-  for (const std::string &kind : everyKind)
-    for (int ranks : {1, 2, 4})
-      for (int64_t microbatches : {1, 4, 9})
-        for (const StageTimes &times : {StageTimes{}, StageTimes{18.522, 18.086, 9.337, 0.601, 0.601},
-                                        StageTimes{1, 2, 3, 4, 5}, StageTimes{5, 1, 1, 0, 0.5}}) {
-          Result<double> bound = makespanLowerBound(kind, ranks, microbatches, std::span(&times, 1));
-          ASSERT_TRUE(bound.isOk()) << bound.status().message();
-          const double makespan = simulated(make(kind, ranks, microbatches, times), times).makespan;
-          EXPECT_LE(*bound, makespan * (1 + 1e-12)) << kind << " " << ranks << " x " << microbatches;
-          if (kind == "gpipe" && times.sendForward < times.forward && times.sendBackward < 1)
-            EXPECT_NEAR(*bound, makespan, 1e-9) << ranks << " x " << microbatches; // nothing beats it of its kind
-        }
-}
-
 TEST(Simulate, IsFast) {
   const PipelineSchedule schedule = make("zb-h1", 64, 1536);
   const auto start = std::chrono::steady_clock::now();

@@ -3,10 +3,10 @@
 #pragma once
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"
-#include "compiler/planner/schedule/critical_path.h"
 #include "compiler/planner/search/space/cells.h"
 #include "compiler/planner/search/space/found_plans.h"
 #include "compiler/planner/search/space/search_space.h"
+#include "compiler/schedule/critical_path.h"
 #include <map>
 #include <set>
 #include <string>

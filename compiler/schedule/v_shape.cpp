@@ -1,5 +1,5 @@
 // Schedules on a V: rank r holds stage r, on the way down, and stage 2 P - 1 - r, on the way up.
-#include "compiler/planner/schedule/generators.h"
+#include "compiler/schedule/generators.h"
 #include <deque>
 
 namespace cleave::planner {
@@ -35,7 +35,7 @@ private:
 
 } // namespace
 
-void fillZeroBubbleV(PipelineSchedule &schedule) {
+void fillZeroBubbleV(PipelineSchedule &schedule, const StageTimes &) {
   const int ranks = schedule.ranks;
   for (int rank = 0; rank < ranks; ++rank) {
     RowWriter row(schedule, rank);
@@ -59,7 +59,7 @@ void fillZeroBubbleV(PipelineSchedule &schedule) {
   }
 }
 
-void fillDualPipeV(PipelineSchedule &schedule) {
+void fillDualPipeV(PipelineSchedule &schedule, const StageTimes &) {
   const int ranks = schedule.ranks;
   for (int rank = 0; rank < ranks; ++rank) {
     RowWriter row(schedule, rank);

@@ -1,4 +1,4 @@
-#include "compiler/planner/schedule/csv.h"
+#include "compiler/schedule/csv.h"
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>

@@ -1,13 +1,13 @@
-#include "compiler/planner/schedule/simulate.h"
-#include "compiler/planner/infinity.h"
+#include "compiler/schedule/simulate.h"
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double notYet = infinity;
+constexpr double notYet = std::numeric_limits<double>::infinity();
 
 // The schedule with every value's time of arrival. Actions run in any order that respects the rows: since each link
 // belongs to one sender and a rank's actions run in the row's order, the times do not depend on it.
@@ -71,44 +71,26 @@ private:
     return action.kind == ActionKind::BackwardWeight ? 0 : gradient[at];
   }
 
-  double duration(const ScheduledAction &action) const {
-    const StageTimes &stage = times(action.stage);
-    switch (action.kind) {
-    case ActionKind::Forward:
-      return stage.forward;
-    case ActionKind::Backward:
-      return stage.backwardInput + stage.backwardWeight;
-    case ActionKind::BackwardInput:
-      return stage.backwardInput;
-    case ActionKind::BackwardWeight:
-      return stage.backwardWeight;
-    }
-    return 0;
-  }
-
   double send(int link, double ready, double seconds) {
     if (link < 0 || seconds <= 0) return ready;
     return linkFree[link] = std::max(linkFree[link], ready) + seconds;
   }
 
   // Returns the rank that gets a value, or -1.
-  int perform(int rank, const ScheduledAction &action, double ready) {
-    const double start = std::max(clock[rank], ready), end = start + duration(action);
+  int perform(int rank, const ScheduledAction &action, double arrived) {
+    const StageTimes &stage = times(action.stage);
+    const double start = std::max(clock[rank], arrived), end = start + stage.of(action.kind);
     clock[rank] = end;
-    simulation.actions[rank].push_back({start, end});
-    const size_t at = size_t(action.stage) * microbatches + action.microbatch;
-    if (action.kind == ActionKind::BackwardWeight) return -1;
-    if (action.kind == ActionKind::Forward) {
-      if (action.stage + 1 == schedule.stages) {
-        gradient[at] = end; // the loss's
-        return -1;
-      }
-      activation[at + microbatches] = send(links[2 * action.stage], end, times(action.stage).sendForward);
-      return schedule.rankOfStage[action.stage + 1];
-    }
-    if (action.stage == 0) return -1;
-    gradient[at - microbatches] = send(links[2 * action.stage + 1], end, times(action.stage).sendBackward);
-    return schedule.rankOfStage[action.stage - 1];
+    simulation.actions[rank].push_back({start, end, arrived});
+    const bool isForward = action.kind == ActionKind::Forward;
+    if (isForward && action.stage + 1 == schedule.stages) // the loss's gradient
+      gradient[size_t(action.stage) * microbatches + action.microbatch] = end;
+    const int to = schedule.receiver(action);
+    if (to < 0) return -1;
+    const int link = links[2 * action.stage + (isForward ? 0 : 1)];
+    (isForward ? activation : gradient)[size_t(to) * microbatches + action.microbatch] =
+        send(link, end, isForward ? stage.sendForward : stage.sendBackward);
+    return schedule.rankOfStage[to];
   }
 
   void sumUp() {
@@ -116,7 +98,7 @@ private:
     for (int rank = 0; rank < schedule.ranks; ++rank) {
       if (simulation.actions[rank].empty()) continue;
       double work = 0;
-      for (const ScheduledAction &action : schedule.rows[rank]) work += duration(action);
+      for (const ScheduledAction &action : schedule.rows[rank]) work += times(action.stage).of(action.kind);
       mostWork = std::max(mostWork, work);
       simulation.makespan = std::max(simulation.makespan, clock[rank]);
       simulation.longestRank = std::max(simulation.longestRank, clock[rank] - simulation.actions[rank].front().start);

@@ -1,5 +1,5 @@
-#include "compiler/planner/schedule/csv.h"
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/csv.h"
+#include "compiler/schedule/simulate.h"
 #include <fmt/format.h>
 #include <map>
 #include <utility>
@@ -79,43 +79,17 @@ Status checkCells(const PipelineSchedule &schedule) {
   return Status::ok();
 }
 
-bool sendsGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
-
-// Runs all rows in order as far as they come. Each rank is looked at again only when a value arrives for it.
+// Every rank comes to the end of its row.
 Status checkProgress(const PipelineSchedule &schedule) {
-  const int64_t microbatches = schedule.microbatches;
-  std::vector<uint8_t> forwardDone(size_t(schedule.stages) * microbatches), inputDone(forwardDone.size());
-  std::vector<size_t> next(schedule.ranks, 0);
-  std::vector<int> work;
-  for (int rank = 0; rank < schedule.ranks; ++rank) work.push_back(rank);
-  auto ready = [&](const ScheduledAction &action) {
-    const int64_t at = action.stage * microbatches + action.microbatch;
-    if (action.kind == ActionKind::Forward) return action.stage == 0 || forwardDone[at - microbatches];
-    if (sendsGradient(action.kind)) return action.stage + 1 == schedule.stages || inputDone[at + microbatches];
-    return true;
-  };
-  while (!work.empty()) {
-    const int rank = work.back();
-    work.pop_back();
-    const auto &row = schedule.rows[rank];
-    for (size_t &cell = next[rank]; cell < row.size() && ready(row[cell]); ++cell) {
-      const ScheduledAction &action = row[cell];
-      const int64_t at = action.stage * microbatches + action.microbatch;
-      if (action.kind == ActionKind::Forward) {
-        forwardDone[at] = 1;
-        if (action.stage + 1 < schedule.stages) work.push_back(schedule.rankOfStage[action.stage + 1]);
-      } else if (sendsGradient(action.kind)) {
-        inputDone[at] = 1;
-        if (action.stage > 0) work.push_back(schedule.rankOfStage[action.stage - 1]);
-      }
-    }
-  }
+  const StageTimes any;
+  const Simulation simulation = simulate(schedule, std::span(&any, 1));
   std::string stuck;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
-    if (next[rank] == schedule.rows[rank].size()) continue;
-    ScheduledAction waits = schedule.rows[rank][next[rank]];
+    const size_t next = simulation.actions[rank].size();
+    if (next == schedule.rows[rank].size()) continue;
+    ScheduledAction waits = schedule.rows[rank][next];
     waits.stage += waits.kind == ActionKind::Forward ? -1 : 1;
-    stuck += fmt::format("\n  {} waits for {} of rank {}", place(schedule, rank, next[rank]), cellText(waits),
+    stuck += fmt::format("\n  {} waits for {} of rank {}", place(schedule, rank, next), cellText(waits),
                          schedule.rankOfStage[waits.stage]);
   }
   if (stuck.empty()) return Status::ok();
@@ -133,16 +107,15 @@ Status checkTransfers(const PipelineSchedule &schedule) {
     for (size_t cell = 0; cell < schedule.rows[rank].size(); ++cell) {
       const ScheduledAction &action = schedule.rows[rank][cell];
       if (action.kind == ActionKind::BackwardWeight) continue;
-      const bool gradient = sendsGradient(action.kind);
-      const int to = action.stage + (gradient ? -1 : 1), from = action.stage + (gradient ? 1 : -1);
-      auto other = [&](int stage) {
-        return stage < 0 || stage >= schedule.stages ? rank : schedule.rankOfStage[stage];
-      };
-      if (other(to) != rank)
-        streams[{rank, other(to), gradient}].sent.emplace_back(to * schedule.microbatches + action.microbatch, cell);
-      if (other(from) != rank)
-        streams[{other(from), rank, gradient}].used.emplace_back(
-            action.stage * schedule.microbatches + action.microbatch, cell);
+      const bool gradient = action.kind != ActionKind::Forward;
+      const int to = schedule.receiver(action), from = action.stage + (gradient ? 1 : -1);
+      const int sender = from < 0 || from >= schedule.stages ? rank : schedule.rankOfStage[from];
+      if (to >= 0 && schedule.rankOfStage[to] != rank)
+        streams[{rank, schedule.rankOfStage[to], gradient}].sent.emplace_back(
+            to * schedule.microbatches + action.microbatch, cell);
+      if (sender != rank)
+        streams[{sender, rank, gradient}].used.emplace_back(action.stage * schedule.microbatches + action.microbatch,
+                                                            cell);
     }
   for (const auto &[key, stream] : streams) {
     const auto &[sender, receiver, gradient] = key;

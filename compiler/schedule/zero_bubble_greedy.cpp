@@ -5,9 +5,9 @@
 //    memory is full, weight gradients come first.
 //  - Weight gradients that are left come at the end.
 // Three of its choices are open; all eight combinations are tried, and the one with the least cost is kept.
-#include "compiler/planner/infinity.h"
-#include "compiler/planner/schedule/generators.h"
+#include "compiler/schedule/generators.h"
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace cleave::planner {
@@ -21,9 +21,8 @@ struct Choices {
 
 class Greedy {
 public:
-  Greedy(int ranks, int64_t microbatches, const StageTimes &times, double limit, double weightPart, Choices choices)
-      : ranks(ranks), microbatches(microbatches), times(times), limit(limit), weightPart(weightPart), choices(choices),
-        state(ranks) {
+  Greedy(int ranks, int64_t microbatches, const StageTimes &times, double limit, Choices choices)
+      : ranks(ranks), microbatches(microbatches), times(times), limit(limit), choices(choices), state(ranks) {
     slack = 1e-9 * (times.forward + times.backwardInput + times.backwardWeight);
     for (Rank &rank : state) {
       rank.forwardEnds.reserve(microbatches);
@@ -65,7 +64,7 @@ private:
 
   double memory(const Rank &rank) const {
     return static_cast<double>(rank.forwards() - rank.inputs()) +
-           weightPart * static_cast<double>(rank.inputs() - rank.weights);
+           kWeightPartOfActivations * static_cast<double>(rank.inputs() - rank.weights);
   }
   bool full(const Rank &rank) const { return memory(rank) + 1 > limit + 1e-9; }
 
@@ -138,7 +137,7 @@ private:
     const double gradient = next.clock + times.forward + times.backwardInput + times.sendBackward;
     if (rank.clock >= gradient - slack) return true;
     double clock = rank.clock, held = memory(rank) + 1;
-    for (int64_t w = rank.weights; held > limit + 1e-9 && w < rank.inputs(); ++w, held -= weightPart)
+    for (int64_t w = rank.weights; held > limit + 1e-9 && w < rank.inputs(); ++w, held -= kWeightPartOfActivations)
       clock += times.backwardWeight;
     if (clock + times.forward <= gradient + slack) return false;
     return gradient - rank.clock <= mostIdle - rank.idle + slack; // it can afford to wait for the gradient
@@ -169,22 +168,29 @@ private:
   int ranks;
   int64_t microbatches;
   StageTimes times;
-  double limit, weightPart, slack = 0, mostIdle = 0;
+  double limit, slack = 0, mostIdle = 0;
   Choices choices;
   std::vector<Rank> state;
 };
 
-} // namespace
-
-void fillZeroBubbleGreedy(PipelineSchedule &schedule, const StageTimes &times, double limit, double weightPart) {
-  double least = infinity;
+void fillGreedily(PipelineSchedule &schedule, const StageTimes &times, double limit) {
+  double least = std::numeric_limits<double>::infinity();
   for (int choice = 0; choice < 8; ++choice) {
-    Greedy greedy(schedule.ranks, schedule.microbatches, times, limit, weightPart,
+    Greedy greedy(schedule.ranks, schedule.microbatches, times, limit,
                   {(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0});
     if (greedy.cost() >= least) continue;
     least = greedy.cost();
     greedy.take(schedule);
   }
+}
+
+} // namespace
+
+void fillZeroBubble1P(PipelineSchedule &schedule, const StageTimes &times) {
+  fillGreedily(schedule, times, schedule.ranks);
+}
+void fillZeroBubble2P(PipelineSchedule &schedule, const StageTimes &times) {
+  fillGreedily(schedule, times, 2.0 * schedule.ranks);
 }
 
 } // namespace cleave::planner

@@ -1,5 +1,5 @@
-#include "compiler/planner/schedule/csv.h"
-#include "compiler/planner/schedule/generators.h"
+#include "compiler/schedule/csv.h"
+#include "compiler/schedule/generators.h"
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -12,26 +12,39 @@ enum class Placement { Straight, V }; // stage s on rank s mod P; or down the ra
 
 struct Kind {
   std::string_view name;
-  int chunks;       // stages a rank has; of "NAME:V" it is the default, 0 where V must be given
-  bool takesChunks; // "NAME:V"
-  Placement placement;
-  bool splitsBackward;
-  enum { Any, MultipleOfRanks, AtLeastTwiceRanks } needs; // how many microbatches its rows are made for
+  void (*fill)(PipelineSchedule &schedule, const StageTimes &times);
+  int chunks = 1;           // stages a rank has; of "NAME:V" it is the default, 0 where V must be given
+  bool takesChunks = false; // "NAME:V"
+  Placement placement = Placement::Straight;
+  bool splitsBackward = false;
+  // How many microbatches its rows are made for; those that are asked for must be as many as the ranks AtLeastRanks.
+  enum { Any, MultipleOfRanks, AtLeastTwiceRanks, AtLeastRanks } needs = Any;
+  bool followsTimes = false;
   int weightVersions = 1;
 };
 
 constexpr Kind kinds[] = {
-    {"gpipe", 1, false, Placement::Straight, false, Kind::Any},
-    {"1f1b", 1, false, Placement::Straight, false, Kind::Any},
-    {"interleaved", 0, true, Placement::Straight, false, Kind::MultipleOfRanks},
-    {"looped-bfs", 2, true, Placement::Straight, false, Kind::Any},
-    {"zb-h1", 1, false, Placement::Straight, true, Kind::Any},
-    {"zb-h2", 1, false, Placement::Straight, true, Kind::Any},
-    {"zb-1p", 1, false, Placement::Straight, true, Kind::Any},
-    {"zb-2p", 1, false, Placement::Straight, true, Kind::Any},
-    {"zb-v", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
-    {"dualpipev", 2, false, Placement::V, true, Kind::AtLeastTwiceRanks},
-    {"pipedream-2bw", 1, false, Placement::Straight, false, Kind::Any, 2},
+    {.name = "gpipe", .fill = fillBreadthFirst},
+    {.name = "1f1b", .fill = fillOneForwardOneBackward},
+    {.name = "interleaved", .fill = fillInterleaved, .chunks = 0, .takesChunks = true, .needs = Kind::MultipleOfRanks},
+    {.name = "looped-bfs", .fill = fillBreadthFirst, .chunks = 2, .takesChunks = true},
+    {.name = "zb-h1", .fill = fillZeroBubbleH1, .splitsBackward = true},
+    {.name = "zb-h2", .fill = fillZeroBubbleH2, .splitsBackward = true},
+    {.name = "zb-1p", .fill = fillZeroBubble1P, .splitsBackward = true, .followsTimes = true},
+    {.name = "zb-2p", .fill = fillZeroBubble2P, .splitsBackward = true, .followsTimes = true},
+    {.name = "zb-v",
+     .fill = fillZeroBubbleV,
+     .chunks = 2,
+     .placement = Placement::V,
+     .splitsBackward = true,
+     .needs = Kind::AtLeastTwiceRanks},
+    {.name = "dualpipev",
+     .fill = fillDualPipeV,
+     .chunks = 2,
+     .placement = Placement::V,
+     .splitsBackward = true,
+     .needs = Kind::AtLeastTwiceRanks},
+    {.name = "pipedream-2bw", .fill = fillOneForwardOneBackward, .needs = Kind::AtLeastRanks, .weightVersions = 2},
 };
 
 constexpr int64_t mostActions = int64_t(1) << 28; // a table of 4 GiB
@@ -96,7 +109,10 @@ std::vector<std::string> scheduleKinds() {
   return names;
 }
 
-bool followsTimes(const std::string &kind) { return kind == "zb-1p" || kind == "zb-2p"; }
+bool followsTimes(const std::string &kind) {
+  const auto *known = std::ranges::find(kinds, kind, &Kind::name);
+  return known != std::end(kinds) && known->followsTimes;
+}
 
 Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
   if (isFile(kind)) {
@@ -115,14 +131,19 @@ Result<ScheduleShape> scheduleShape(const std::string &kind, int ranks) {
                        asked->kind->weightVersions};
 }
 
-Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
-                                      double weightPart) {
+Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches,
+                                      const StageTimes &times) {
   if (isFile(kind)) return readScheduleFile(kind, ranks, microbatches);
   Result<Asked> asked = find(kind);
   if (!asked) return asked.status();
   CLEAVE_RETURN_IF_ERROR(checkRanks(kind, ranks));
   if (microbatches < 1)
     return usage(fmt::format("schedule '{}' of {} microbatches: there must be 1", kind, microbatches));
+  // Its two versions are enough where a microbatch returns before the next step's gradients are due.
+  if (asked->kind->needs == Kind::AtLeastRanks && microbatches < ranks)
+    return usage(fmt::format("schedule '{}' needs as many microbatches as pipeline ranks: {} are fewer than {}; two "
+                             "versions of the weights would not be enough",
+                             kind, microbatches, ranks));
 
   int64_t made = microbatches;
   if (asked->kind->needs == Kind::MultipleOfRanks) made = (microbatches + ranks - 1) / ranks * ranks;
@@ -139,34 +160,7 @@ Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_
   schedule.rows.resize(ranks);
   schedule.weightVersions = asked->kind->weightVersions;
 
-  const std::string_view name = asked->kind->name;
-  if (name == "gpipe" || name == "looped-bfs")
-    fillBreadthFirst(schedule);
-  else if (name == "1f1b")
-    fillOneForwardOneBackward(schedule);
-  else if (name == "interleaved")
-    fillInterleaved(schedule);
-  else if (name == "zb-h1")
-    fillZeroBubbleH1(schedule);
-  else if (name == "zb-h2")
-    fillZeroBubbleH2(schedule);
-  else if (name == "zb-1p")
-    fillZeroBubbleGreedy(schedule, times, ranks, weightPart);
-  else if (name == "zb-2p")
-    fillZeroBubbleGreedy(schedule, times, 2.0 * ranks, weightPart);
-  else if (name == "zb-v")
-    fillZeroBubbleV(schedule);
-  else if (name == "dualpipev")
-    fillDualPipeV(schedule);
-  else { // pipedream-2bw; its two versions are enough where a microbatch returns before the next step's gradients are
-         // due
-    if (microbatches < ranks)
-      return usage(
-          fmt::format("schedule 'pipedream-2bw' needs as many microbatches as pipeline ranks: {} are fewer than "
-                      "{}; two versions of the weights would not be enough",
-                      microbatches, ranks));
-    fillOneForwardOneBackward(schedule);
-  }
+  asked->kind->fill(schedule, times);
   if (made != microbatches) drop(schedule, microbatches);
   return schedule;
 }
@@ -176,7 +170,7 @@ PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps) {
   whole.microbatches *= steps;
   for (auto &row : whole.rows) row.clear();
   if (schedule.weightVersions > 1) {
-    fillOneForwardOneBackward(whole);
+    fillOneForwardOneBackward(whole, {});
     return whole;
   }
   for (int64_t step = 0; step < steps; ++step)

@@ -1,5 +1,6 @@
-#include "compiler/planner/schedule/csv.h"
-#include "compiler/planner/schedule/render.h"
+#include "compiler/report/rendered_schedule.h"
+#include "compiler/report/tables.h"
+#include "compiler/schedule/csv.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <iterator>
 
-namespace cleave::planner {
+namespace cleave::report {
 namespace {
 
 // In pixels.
@@ -18,30 +19,13 @@ struct Style {
   const char *name;
   std::array<int, 3> colour; // of the first chunk; later chunks are lighter
 };
-// In the order of ActionKind; colours of Okabe and Ito, which most colour-blind people tell apart.
+// In the order of planner::ActionKind; colours of Okabe and Ito, which most colour-blind people tell apart.
 constexpr Style styles[] = {{"forward", {0, 114, 178}},
                             {"backward", {0, 158, 115}},
                             {"input gradient", {86, 180, 233}},
                             {"weight gradient", {230, 159, 0}}};
 
-std::string escaped(const std::string &text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::string colour(ActionKind kind, double lighter) {
+std::string colour(planner::ActionKind kind, double lighter) {
   auto mixed = [&](int part) { return static_cast<int>(std::lround(part + (255 - part) * lighter)); };
   const auto &base = styles[static_cast<size_t>(kind)].colour;
   return fmt::format("#{:02x}{:02x}{:02x}", mixed(base[0]), mixed(base[1]), mixed(base[2]));
@@ -58,12 +42,12 @@ double tickDistance(double pixelsPerMs) {
 } // namespace
 
 std::string renderSvg(const RenderedSchedule &rendered) {
-  const PipelineSchedule &schedule = rendered.schedule;
+  const planner::PipelineSchedule &schedule = rendered.schedule;
   double last = 0, shortest = rendered.simulation.makespan;
   std::array<bool, 4> used{};
   for (int rank = 0; rank < schedule.ranks; ++rank)
     for (size_t cell = 0; cell < schedule.rows[rank].size(); ++cell) {
-      const ActionTime &time = rendered.simulation.actions[rank][cell];
+      const planner::ActionTime &time = rendered.simulation.actions[rank][cell];
       last = std::max(last, time.end);
       if (time.end > time.start) shortest = std::min(shortest, time.end - time.start);
       used[static_cast<size_t>(schedule.rows[rank][cell].kind)] = true;
@@ -79,14 +63,14 @@ std::string renderSvg(const RenderedSchedule &rendered) {
       "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       width, height);
   add("<text x=\"{}\" y=\"22\" font-size=\"15\">{}: {} ranks, {} stages, {} microbatches</text>\n", left,
-      escaped(schedule.kind), schedule.ranks, schedule.stages, schedule.microbatches);
+      escape(schedule.kind), schedule.ranks, schedule.stages, schedule.microbatches);
   add("<text x=\"{}\" y=\"40\">step {:.6g} ms, bubble rate {:.4f}, peak live activations {}</text>\n", left,
-      rendered.simulation.longestRank, rendered.simulation.bubble, fmt::join(peakLive(schedule), " "));
+      rendered.simulation.longestRank, rendered.simulation.bubble, fmt::join(planner::peakLive(schedule), " "));
   double x = left;
   for (size_t kind = 0; kind < used.size(); ++kind) {
     if (!used[kind]) continue;
     add("<rect x=\"{:.1f}\" y=\"54\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1f}\" y=\"64\">{}</text>\n",
-        x, colour(static_cast<ActionKind>(kind), 0), x + 17, styles[kind].name);
+        x, colour(static_cast<planner::ActionKind>(kind), 0), x + 17, styles[kind].name);
     x += 34 + 6.5 * static_cast<double>(std::string_view(styles[kind].name).size());
   }
   add("<rect x=\"{:.1f}\" y=\"54\" width=\"12\" height=\"12\" fill=\"#eeeeee\"/><text x=\"{:.1f}\" "
@@ -110,14 +94,14 @@ std::string renderSvg(const RenderedSchedule &rendered) {
         "fill=\"#eeeeee\"/>\n",
         left - 8, y + 15, rank, left, y, last * perMs, barHeight);
     for (size_t cell = 0; cell < schedule.rows[rank].size(); ++cell) {
-      const ScheduledAction &action = schedule.rows[rank][cell];
-      const ActionTime &time = rendered.simulation.actions[rank][cell];
+      const planner::ScheduledAction &action = schedule.rows[rank][cell];
+      const planner::ActionTime &time = rendered.simulation.actions[rank][cell];
       const double begin = left + time.start * perMs, size = (time.end - time.start) * perMs;
       const double lighter = 0.6 * std::min(action.stage / schedule.ranks, chunks - 1) / chunks;
       add("<g><title>{}: {} of stage {}, microbatch {}, {:.6g} to {:.6g} ms</title><rect x=\"{:.2f}\" y=\"{}\" "
           "width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"white\" stroke-width=\"0.5\"/>",
-          cellText(action), styles[static_cast<size_t>(action.kind)].name, action.stage, action.microbatch, time.start,
-          time.end, begin, y, size, barHeight, colour(action.kind, lighter));
+          planner::cellText(action), styles[static_cast<size_t>(action.kind)].name, action.stage, action.microbatch,
+          time.start, time.end, begin, y, size, barHeight, colour(action.kind, lighter));
       const std::string number = fmt::format("{}", action.microbatch);
       if (size >= 3 + 6.5 * static_cast<double>(number.size()))
         add("<text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>", begin + size / 2, y + 15, number);
@@ -128,4 +112,4 @@ std::string renderSvg(const RenderedSchedule &rendered) {
   return svg;
 }
 
-} // namespace cleave::planner
+} // namespace cleave::report

@@ -1,18 +1,18 @@
-#include "compiler/planner/schedule/csv.h"
-#include "compiler/planner/schedule/render.h"
+#include "compiler/report/rendered_schedule.h"
+#include "compiler/schedule/csv.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace cleave::planner {
+namespace cleave::report {
 namespace {
 
 constexpr double mostColumns = 1 << 16; // of a whole timetable; shorter actions lose their labels beyond it
 
 // "F3"; with the stage before it where a rank has several: "5F3".
-std::string label(const PipelineSchedule &schedule, const ScheduledAction &action) {
-  const std::string text = cellText(action);
+std::string label(const planner::PipelineSchedule &schedule, const planner::ScheduledAction &action) {
+  const std::string text = planner::cellText(action);
   return schedule.stages == schedule.ranks ? text.substr(text.find_first_of("FBIW")) : text;
 }
 
@@ -23,7 +23,7 @@ double columnsPerMs(const RenderedSchedule &rendered) {
   for (int rank = 0; rank < rendered.schedule.ranks; ++rank)
     for (size_t cell = 0; cell < rendered.schedule.rows[rank].size(); ++cell) {
       widest = std::max(widest, label(rendered.schedule, rendered.schedule.rows[rank][cell]).size());
-      const ActionTime &time = rendered.simulation.actions[rank][cell];
+      const planner::ActionTime &time = rendered.simulation.actions[rank][cell];
       if (time.end > time.start) shortest = std::min(shortest, time.end - time.start);
       last = std::max(last, time.end);
     }
@@ -34,7 +34,7 @@ double columnsPerMs(const RenderedSchedule &rendered) {
 std::string timeline(const RenderedSchedule &rendered, int rank, double perMs, size_t columns) {
   std::string line(columns, '.');
   for (size_t cell = 0; cell < rendered.schedule.rows[rank].size(); ++cell) {
-    const ActionTime &time = rendered.simulation.actions[rank][cell];
+    const planner::ActionTime &time = rendered.simulation.actions[rank][cell];
     const size_t begin = std::min<size_t>(std::llround(time.start * perMs), columns);
     const size_t end = std::min<size_t>(std::llround(time.end * perMs), columns);
     if (end <= begin) continue;
@@ -57,7 +57,7 @@ std::string ruler(double from, double perMs, size_t columns) {
 
 } // namespace
 
-std::string scheduleNote(const PipelineSchedule &schedule) {
+std::string scheduleNote(const planner::PipelineSchedule &schedule) {
   if (schedule.weightVersions == 1) return {};
   return "asynchronous: steps are not flushed, each rank keeps two versions of its weights, and gradients are taken at "
          "the "
@@ -65,23 +65,24 @@ std::string scheduleNote(const PipelineSchedule &schedule) {
 }
 
 std::string renderText(const RenderedSchedule &rendered, int width) {
-  const PipelineSchedule &schedule = rendered.schedule;
-  const Simulation &simulation = rendered.simulation;
+  const planner::PipelineSchedule &schedule = rendered.schedule;
+  const planner::Simulation &simulation = rendered.simulation;
   std::string text = fmt::format("{}: {} ranks, {} stages, {} microbatches\n", schedule.kind, schedule.ranks,
                                  schedule.stages, schedule.microbatches);
   text += fmt::format(
       "a stage's forward {:.6g} ms, input gradient {:.6g} ms, weight gradient {:.6g} ms, send {:.6g} ms\n",
       rendered.times.forward, rendered.times.backwardInput, rendered.times.backwardWeight, rendered.times.sendForward);
   text += fmt::format("step {:.6g} ms, bubble rate {:.4f}\n", simulation.longestRank, simulation.bubble);
-  text += fmt::format("peak live activations, by rank: {}\n", fmt::join(peakLive(schedule), " "));
-  const std::vector<int64_t> held = peakLive(schedule, ActionKind::BackwardWeight);
-  if (held != peakLive(schedule)) text += fmt::format("to the weight gradient, by rank: {}\n", fmt::join(held, " "));
+  text += fmt::format("peak live activations, by rank: {}\n", fmt::join(planner::peakLive(schedule), " "));
+  const std::vector<int64_t> held = planner::peakLive(schedule, planner::ActionKind::BackwardWeight);
+  if (held != planner::peakLive(schedule))
+    text += fmt::format("to the weight gradient, by rank: {}\n", fmt::join(held, " "));
   if (const std::string note = scheduleNote(schedule); !note.empty()) text += note + "\n";
 
   const double perMs = columnsPerMs(rendered);
   double last = 0;
   for (const auto &row : simulation.actions)
-    for (const ActionTime &time : row) last = std::max(last, time.end);
+    for (const planner::ActionTime &time : row) last = std::max(last, time.end);
   const size_t columns = std::llround(last * perMs);
   const std::string name = fmt::format("rank {}", schedule.ranks - 1);
   const size_t block = std::max(40, width) - name.size() - 2;
@@ -94,7 +95,8 @@ std::string renderText(const RenderedSchedule &rendered, int width) {
       text += fmt::format("{:{}}  {}\n", fmt::format("rank {}", rank), name.size(), lines[rank].substr(begin, size));
   }
   const bool split = std::ranges::any_of(schedule.rows, [](const auto &row) {
-    return std::ranges::any_of(row, [](const auto &action) { return action.kind == ActionKind::BackwardInput; });
+    return std::ranges::any_of(row,
+                               [](const auto &action) { return action.kind == planner::ActionKind::BackwardInput; });
   });
   text += fmt::format("\n{}F forward, {}, then the microbatch; . idle\n",
                       schedule.stages == schedule.ranks ? "" : "stage, ",
@@ -102,4 +104,4 @@ std::string renderText(const RenderedSchedule &rendered, int width) {
   return text;
 }
 
-} // namespace cleave::planner
+} // namespace cleave::report

@@ -1,11 +1,11 @@
-#include "compiler/planner/schedule/render.h"
+#include "compiler/report/rendered_schedule.h"
 #include <nlohmann/json.hpp>
 
-namespace cleave::planner {
+namespace cleave::report {
 
 std::string renderJson(const RenderedSchedule &rendered) {
-  const PipelineSchedule &schedule = rendered.schedule;
-  constexpr const char *letters[] = {"F", "B", "I", "W"}; // in the order of ActionKind
+  const planner::PipelineSchedule &schedule = rendered.schedule;
+  constexpr const char *letters[] = {"F", "B", "I", "W"}; // in the order of planner::ActionKind
   nlohmann::ordered_json json;
   json["schedule"] = schedule.kind;
   json["ranks"] = schedule.ranks;
@@ -21,14 +21,14 @@ std::string renderJson(const RenderedSchedule &rendered) {
   json["makespan_ms"] = rendered.simulation.makespan;
   json["step_ms"] = rendered.simulation.longestRank;
   json["bubble_rate"] = rendered.simulation.bubble;
-  json["peak_live"] = peakLive(schedule);
-  json["peak_held"] = peakLive(schedule, ActionKind::BackwardWeight);
+  json["peak_live"] = planner::peakLive(schedule);
+  json["peak_held"] = planner::peakLive(schedule, planner::ActionKind::BackwardWeight);
   auto &rows = json["rows"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     auto &row = rows.emplace_back(nlohmann::ordered_json::array());
     for (size_t cell = 0; cell < schedule.rows[rank].size(); ++cell) {
-      const ScheduledAction &action = schedule.rows[rank][cell];
-      const ActionTime &time = rendered.simulation.actions[rank][cell];
+      const planner::ScheduledAction &action = schedule.rows[rank][cell];
+      const planner::ActionTime &time = rendered.simulation.actions[rank][cell];
       row.push_back({{"kind", letters[static_cast<size_t>(action.kind)]},
                      {"stage", action.stage},
                      {"microbatch", action.microbatch},
@@ -39,4 +39,4 @@ std::string renderJson(const RenderedSchedule &rendered) {
   return json.dump(1) + "\n";
 }
 
-} // namespace cleave::planner
+} // namespace cleave::report

@@ -42,6 +42,13 @@ struct PipelineSchedule {
   // update, W(t+1) = W(t) - lr g(W(t-1)), so that the numbers differ from the unsplit model's.
   int weightVersions = 1;
   bool operator==(const PipelineSchedule &) const = default;
+
+  // The stage that the action's result goes to; -1: none.
+  int receiver(const ScheduledAction &action) const {
+    if (action.kind == ActionKind::BackwardWeight) return -1;
+    if (action.kind != ActionKind::Forward) return action.stage - 1;
+    return action.stage + 1 < stages ? action.stage + 1 : -1;
+  }
 };
 
 // Seconds (or any one unit) of one stage's passes for one microbatch. A send's time is spent on the link, beside
@@ -51,6 +58,12 @@ struct PipelineSchedule {
 struct StageTimes {
   double forward = 1, backwardInput = 1, backwardWeight = 1, sendForward = 0, sendBackward = 0;
   int linkForward = 0, linkBackward = 0;
+
+  double of(ActionKind kind) const {
+    if (kind == ActionKind::Forward) return forward;
+    return (kind == ActionKind::BackwardWeight ? 0 : backwardInput) +
+           (kind == ActionKind::BackwardInput ? 0 : backwardWeight);
+  }
 };
 
 // What the weight gradient still needs of a stage's activations, as a share of them: M_W / M_B = 32 / (34 + 5 a s / h)
@@ -59,10 +72,10 @@ inline constexpr double kWeightPartOfActivations = 32.0 / 74;
 
 // Makes the table of a kind: gpipe, 1f1b, interleaved:V, looped-bfs (looped-bfs:V), zb-h1, zb-h2, zb-1p, zb-2p, zb-v,
 // dualpipev, pipedream-2bw, or a CSV file's path (csv.h; ranks and microbatches must be the file's, or 0). `times` are
-// those of a typical stage: zb-1p and zb-2p depend on their ratios and on `weightPart`, the others not at all.
+// those of a typical stage: zb-1p and zb-2p depend on their ratios, the others not at all.
 // Errors (Usage): an unknown kind, which lists the kinds; numbers that the kind cannot have.
-Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches, const StageTimes &times,
-                                      double weightPart = kWeightPartOfActivations);
+Result<PipelineSchedule> makeSchedule(const std::string &kind, int ranks, int64_t microbatches,
+                                      const StageTimes &times);
 
 // How many stages the kind has for so many ranks, and whether it halves the backward pass, without making the table.
 struct ScheduleShape {
@@ -111,12 +124,5 @@ std::vector<int64_t> peakLive(const PipelineSchedule &schedule, ActionKind until
 
 // For each stage: so many microbatches it holds at most, each until the gradients of its weights are done.
 std::vector<int64_t> peakSlots(const PipelineSchedule &schedule);
-
-// The same in bytes, where a stage's activations need `whole` from Forward to the end of BackwardInput and `weightPart`
-// from there to the end of BackwardWeight. One entry for each stage, or one for all.
-struct StageActivations {
-  double whole = 1, weightPart = 1;
-};
-std::vector<double> peakActivations(const PipelineSchedule &schedule, std::span<const StageActivations> stages);
 
 } // namespace cleave::planner

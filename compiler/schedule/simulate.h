@@ -8,12 +8,13 @@
 //     rank 1:       F0 [1.5, 2.5]  B0 [2.5, 4.5]  F1 [4.5, 5.5]  B1 [5.5, 7.5]
 // makespan 10, of which a rank computes 6: bubble 0.4.
 #pragma once
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 
 namespace cleave::planner {
 
 struct ActionTime {
   double start = 0, end = 0;
+  double arrival = 0; // of what it needs
 };
 
 struct Simulation {
@@ -29,21 +30,16 @@ struct Simulation {
   double bubble = 0;
 };
 
-// `stages` has the times of each stage, or of one that stands for all. The schedule must be valid. `meets`, of one with
-// two weight versions: all ranks wait for each other at a step's end, and begin the next one together, with what was
-// done ahead (StepActions, whose order `actions` then has). With P ranks that are alike a step takes
-// M (f + b + w) + (P - 1) (b + w).
+// `stages` has the times of each stage, or of one that stands for all. Of a schedule that never ends, `actions` has
+// those that can be done before its ranks wait for each other; otherwise it must be valid. `meets`, of one with two
+// weight versions: all ranks wait for each other at a step's end, and begin the next one together, with what was done
+// ahead (StepActions, whose order `actions` then has). With P ranks that are alike a step takes M (f + b + w) + (P - 1)
+// (b + w).
 Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages, bool meets = false);
 
 // The makespan where ranks take turns on cores, `share` of a core for each, and the times are those of ranks that are
 // all at work: while few are, others wait, each goes at the speed of one alone. As if all at work always slowed down
 // alike, with the order of events of `simulation`.
 double makespanOnSharedCores(const Simulation &simulation, double share);
-
-// A bound that no schedule of the kind can beat, for pruning without making a table: seconds from 0 to the end of the
-// last action. The largest of: every rank's time until its first input arrives, its work, and what must follow its last
-// input gradient; and one microbatch's way through all stages and back. `stages` as above. Errors: as scheduleShape.
-Result<double> makespanLowerBound(const std::string &kind, int ranks, int64_t microbatches,
-                                  std::span<const StageTimes> stages);
 
 } // namespace cleave::planner

@@ -6,7 +6,7 @@
 //   1f1b, 2 ranks, 2 microbatches, all passes 1:  F0 -> F1 on rank 0, F1 B1 on rank 1, B1 on rank 0
 //     rank 0 is not done before  2 f0 + f1 + b1 + w1 + b0 + w0    for example; nor before 2 (f0 + b0 + w0)
 #pragma once
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 
 namespace cleave::planner {
 

@@ -7,7 +7,7 @@
 //     0F0,0F1,,0B0,0F2,0B1,,0B2
 //     ,1F0,1B0,1F1,1B1,1F2,1B2
 #pragma once
-#include "compiler/planner/schedule/schedule.h"
+#include "compiler/schedule/schedule.h"
 #include <string_view>
 
 namespace cleave::planner {

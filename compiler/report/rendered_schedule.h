@@ -10,14 +10,14 @@
 //     rank 0  F0 F1 ......B0--- F2 B1--- ...B2---
 //     rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......
 #pragma once
-#include "compiler/planner/schedule/simulate.h"
+#include "compiler/schedule/simulate.h"
 
-namespace cleave::planner {
+namespace cleave::report {
 
 struct RenderedSchedule {
-  const PipelineSchedule &schedule;
-  const Simulation &simulation;
-  const StageTimes &times; // of a stage, in ms
+  const planner::PipelineSchedule &schedule;
+  const planner::Simulation &simulation;
+  const planner::StageTimes &times; // of a stage, in ms
 };
 
 // Lines of at most `width` characters (at least 40 are used): time runs to the right, in blocks below each other.
@@ -34,6 +34,6 @@ std::string renderSvg(const RenderedSchedule &rendered);
 std::string renderJson(const RenderedSchedule &rendered);
 
 // What a reader must know of the schedule's numbers, or nothing: pipedream-2bw's differ from the unsplit model's.
-std::string scheduleNote(const PipelineSchedule &schedule);
+std::string scheduleNote(const planner::PipelineSchedule &schedule);
 
-} // namespace cleave::planner
+} // namespace cleave::report
