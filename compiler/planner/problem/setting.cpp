@@ -1,42 +1,32 @@
 #include "compiler/planner/problem/setting.h"
 #include <array>
 #include <fmt/format.h>
+#include <ranges>
 
 namespace cleave::planner {
 
 int64_t Setting::axisSize(Axis axis) const {
   const bool isGrid = grid != TensorGrid::None;
-  switch (axis) {
-  case Axis::Pipeline:
-    return pp;
-  case Axis::Data:
-    return dp;
-  case Axis::Shards:
-    return fsdp;
-  case Axis::Sequence:
-    return cp;
-  case Axis::Experts:
-    return ep;
-  case Axis::Depth:
-    return isGrid ? gridDepth : 1;
-  case Axis::Row:
-    return isGrid ? gridSide : 1;
-  case Axis::Tensor:
-    return isGrid ? gridSide : tp;
+  const int64_t depth = isGrid ? gridDepth : 1, side = isGrid ? gridSide : 1;
+  // In the order of Axis.
+  return std::array{pp, dp, fsdp, cp, ep, depth, side, isGrid ? side : tp}[size_t(axis)];
+}
+
+std::array<Axis, numAxes> Setting::allAxes() const {
+  std::array<Axis, numAxes> all;
+  auto at = all.begin();
+  for (Axis axis : order) {
+    if (axis == Axis::Tensor) *at++ = Axis::Depth, *at++ = Axis::Row;
+    *at++ = axis;
   }
-  return 1;
+  return all;
 }
 
 int64_t Setting::stride(Axis axis) const {
   int64_t stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    if (order[i] == axis) return stride;
-    stride *= axisSize(order[i]);
-    if (order[i] != Axis::Tensor) continue;
-    for (Axis outer : {Axis::Row, Axis::Depth}) {
-      if (outer == axis) return stride;
-      stride *= axisSize(outer);
-    }
+  for (Axis inner : std::views::reverse(allAxes())) {
+    if (inner == axis) break;
+    stride *= axisSize(inner);
   }
   return stride;
 }
@@ -45,16 +35,10 @@ GroupShape Setting::group(const Cluster &cluster, AxisSet axes) const {
   std::array<AxisPlace, numAxes> places;
   size_t count = 0;
   int64_t stride = 1;
-  auto add = [&](Axis axis) {
+  for (Axis axis : std::views::reverse(allAxes())) {
     const int64_t size = axisSize(axis);
     if (contains(axes, axis) && size > 1) places[count++] = {size, stride};
     stride *= size;
-  };
-  for (size_t i = order.size(); i-- > 0;) {
-    add(order[i]);
-    if (order[i] != Axis::Tensor) continue;
-    add(Axis::Row);
-    add(Axis::Depth);
   }
   return groupAlong(cluster, {places.data(), count}, cluster.numDevices());
 }
@@ -75,42 +59,36 @@ Tier Setting::tierBetweenRanks(const Cluster &cluster, int from, int to) const {
   return tierAlong(cluster, {pp, stride(Axis::Pipeline)}, from, to);
 }
 
+std::string Setting::nameOf(Axis axis) const {
+  return axis == Axis::Tensor && grid != TensorGrid::None ? "tp_col" : name(axis);
+}
+
 dist::Mesh Setting::mesh() const {
   dist::Mesh mesh;
-  auto add = [&](const char *name, Axis axis, bool always = false) {
-    if (axisSize(axis) > 1 || always) mesh.axes.push_back({name, axisSize(axis)});
-  };
-  for (Axis axis : order)
-    if (axis != Axis::Tensor) {
-      add(name(axis), axis, axis == Axis::Data);
-    } else {
-      add(name(Axis::Depth), Axis::Depth);
-      add(name(Axis::Row), Axis::Row);
-      add(grid == TensorGrid::None ? "tp" : "tp_col", Axis::Tensor, true);
-    }
+  for (Axis axis : allAxes())
+    if (axisSize(axis) > 1 || axis == Axis::Data || axis == Axis::Tensor)
+      mesh.axes.push_back({nameOf(axis), axisSize(axis)});
   return mesh;
 }
 
 dist::Axes Setting::batchAxes() const {
-  if (!batchDivides) return {};
   dist::Axes axes;
-  if (dp > 1) axes.push_back("dp");
-  if (fsdp > 1) axes.push_back("fsdp");
-  if (gridDepth > 1) axes.push_back("tp_depth");
-  if (grid == TensorGrid::Plane) axes.push_back("tp_row");
+  for (Axis axis : {Axis::Data, Axis::Shards, Axis::Depth, Axis::Row})
+    if (contains(batchSet(), axis) && axisSize(axis) > 1) axes.push_back(nameOf(axis));
   return axes;
 }
 
 dist::Axes Setting::zeroAxes() const {
-  if (grid == TensorGrid::Plane) return {"tp_row"};
-  if (grid == TensorGrid::Cube) return {"tp_depth"};
-  return {fsdp > 1 ? "fsdp" : "dp"};
+  dist::Axes axes;
+  for (Axis axis : allAxes())
+    if (contains(zeroSet(), axis)) axes.push_back(nameOf(axis));
+  return axes;
 }
 
 dist::Axes Setting::namesOf(AxisSet axes) const {
   dist::Axes names;
-  for (const dist::MeshAxis &axis : mesh().axes)
-    if (axis.size > 1 && (setOfNames({axis.name}) & axes)) names.push_back(axis.name);
+  for (Axis axis : allAxes())
+    if (contains(axes, axis) && axisSize(axis) > 1) names.push_back(nameOf(axis));
   return names;
 }
 

@@ -49,7 +49,8 @@ struct Setting {
   int64_t replicas() const { return grid != TensorGrid::None || fsdp > 1 ? batchWays() / zeroWays() : 1; }
   int64_t devices() const { return pp * dp * fsdp * cp * ep * gridDevices() * tp; }
   int64_t axisSize(Axis axis) const;
-  int64_t stride(Axis axis) const; // devices between neighbours
+  std::array<Axis, numAxes> allAxes() const; // from the outermost, with a grid's three
+  int64_t stride(Axis axis) const;           // devices between neighbours
   GroupShape group(const Cluster &cluster, AxisSet axes) const;
   AxisSet batchSet() const; // the axes of batchWays()
   AxisSet zeroSet() const;  // and of zeroWays()
@@ -61,6 +62,7 @@ struct Setting {
   Tier tierBetweenRanks(const Cluster &cluster, int from, int to) const;
   // Samples of one microbatch on one device.
   double localSamples(int64_t batch) const { return double(batch) / double(microbatches) / double(batchWays()); }
+  std::string nameOf(Axis axis) const; // in the mesh
   dist::Mesh mesh() const;
   dist::Axes batchAxes() const;
   dist::Axes zeroAxes() const;
