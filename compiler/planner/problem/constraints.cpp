@@ -10,16 +10,10 @@ namespace {
 
 Status usage(std::string message) { return {ErrorKind::Usage, std::move(message)}; }
 
-std::optional<int64_t> *axisSlot(Constraints &constraints, const std::string &axis) {
-  for (auto [name, slot] : {std::pair{"dp", &constraints.dp},
-                            {"fsdp", &constraints.fsdp},
-                            {"tp", &constraints.tp},
-                            {"pp", &constraints.pp},
-                            {"cp", &constraints.cp},
-                            {"ep", &constraints.ep}})
-    if (axis == name) return slot;
-  return nullptr;
-}
+// From the outermost, as they usually lie.
+constexpr std::pair<const char *, std::optional<int64_t> Constraints::*> meshAxes[] = {
+    {"pp", &Constraints::pp}, {"dp", &Constraints::dp}, {"fsdp", &Constraints::fsdp},
+    {"cp", &Constraints::cp}, {"ep", &Constraints::ep}, {"tp", &Constraints::tp}};
 
 Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &constraints) {
   int64_t product = 1;
@@ -37,9 +31,10 @@ Status parseMesh(const std::string &text, const Cluster &cluster, Constraints &c
     int64_t value = 0;
     if (!parseInteger(size, value) || value < 1)
       return usage(fmt::format("--mesh {}: size '{}' of axis '{}' is not a number from 1 up", text, size, axis));
-    std::optional<int64_t> *slot = axisSlot(constraints, axis);
-    if (!slot) return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
-    *slot = value;
+    const auto *known = std::ranges::find_if(meshAxes, [&](const auto &one) { return axis == one.first; });
+    if (known == std::end(meshAxes))
+      return usage(fmt::format("--mesh {}: no axis '{}'; the axes are dp, fsdp, tp, pp, cp, ep", text, axis));
+    constraints.*known->second = value;
     if (product > cluster.numDevices() / value)
       product = cluster.numDevices() + 1; // too many; said below
     else
@@ -170,12 +165,10 @@ bool formGrid(const std::string &like, int64_t devices, int64_t &side, int64_t &
   return side > 1;
 }
 
-Status applyGrid(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+Status layGrid(const std::string &like, const Cluster &cluster, Constraints &constraints) {
   CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
   CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.cp, 1, like, "--mesh cp"));
   CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.ep, 1, like, "--mesh ep"));
-  // Parameters lie in parts on one of the grid's axes and are gathered where they are used, as under ZeRO-3.
-  CLEAVE_RETURN_IF_ERROR(fix(constraints.zero, 3, like, "--zero"));
   if (constraints.sequenceSplit == SequenceSplit::On)
     return usage(fmt::format("--like {} splits features and samples; leave --sequence-parallel out", like));
   int64_t devices = cluster.numDevices() / (constraints.pp.value_or(1) * constraints.dp.value_or(1));
@@ -199,92 +192,113 @@ Status applyGrid(const std::string &like, const Cluster &cluster, Constraints &c
                                               : "q*q*q (8, 27, ...)",
                              constraints.tp ? "tp" : "devices", constraints.tp.value_or(devices)));
   constraints.grid = like == "3d" ? TensorGrid::Cube : TensorGrid::Plane;
-  constraints.tensorSplit = TensorSplit::None;
   constraints.sequenceSplit = SequenceSplit::Off;
   return Status::ok();
 }
 
+Status layCopies(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  return fix<int64_t>(constraints.dp, cluster.numDevices(), like, "--mesh dp");
+}
+
+// Shards inside a node, replicas between nodes; on one node two replicas, where it divides.
+Status layShards(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+  const int64_t devices = cluster.numDevices();
+  int64_t inside = cluster.nodes > 1 ? cluster.devicesPerNode : devices % 2 == 0 ? devices / 2 : devices;
+  if (!constraints.fsdp) constraints.fsdp = constraints.dp ? devices / *constraints.dp : inside;
+  if (!constraints.dp) constraints.dp = devices / *constraints.fsdp;
+  return *constraints.dp * *constraints.fsdp == devices
+             ? Status::ok()
+             : usage("--like hsdp: dp times fsdp must be the number of devices");
+}
+
+// Tensor parallel inside a node unless the mesh says otherwise; between nodes pipeline and data parallel, as the memory
+// asks for.
+Status layTensor(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  if (!constraints.tp) {
+    const int64_t ways = cluster.numDevices() / (constraints.dp.value_or(1) * constraints.pp.value_or(1));
+    int64_t tp = constraints.dp ? ways : std::min(ways, cluster.devicesPerNode);
+    while (tp > 1 && ways % tp != 0) --tp;
+    constraints.tp = std::max<int64_t>(1, tp);
+  }
+  if (like == "megatron" && constraints.sequenceSplit == SequenceSplit::On)
+    return usage("--like megatron with --sequence-parallel is --like megatron-sp");
+  constraints.sequenceSplit = like == "megatron" ? SequenceSplit::Off : SequenceSplit::On;
+  return Status::ok();
+}
+
+// Pipeline stages that run all forward passes first, copies of the pipeline beside it.
+Status layStages(const std::string &like, const Cluster &, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  CLEAVE_RETURN_IF_ERROR(fix(constraints.schedule, std::string("gpipe"), like, "--schedule"));
+  if (constraints.pp == 1) return usage("--like gpipe needs pipeline stages, and pp is 1");
+  constraints.leastRanks = 2;
+  return Status::ok();
+}
+
+// The sequence inside a node, data parallel between nodes, unless the mesh says otherwise.
+Status laySequence(const std::string &like, const Cluster &cluster, Constraints &constraints) {
+  CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
+  if (!constraints.tp) constraints.tp = 1;
+  int64_t ways = cluster.numDevices() / (constraints.pp.value_or(1) * *constraints.tp);
+  if (!constraints.cp)
+    constraints.cp = constraints.dp ? ways / *constraints.dp : std::min(ways, cluster.devicesPerNode);
+  if (!constraints.dp && ways % *constraints.cp == 0) constraints.dp = ways / *constraints.cp;
+  constraints.attentionSplit = like == "ring" ? AttentionSplit::Ring : AttentionSplit::Ulysses;
+  return Status::ok();
+}
+
+struct Preset {
+  const char *name;
+  Status (*lay)(const std::string &like, const Cluster &cluster, Constraints &constraints); // on the devices
+  std::optional<int> zero = {}; // none: any that is asked for, or 0
+  TensorSplit tensorSplit = TensorSplit::None;
+  std::optional<Offload> offload = {};
+};
+
+// Of a grid, parameters lie in parts on one axis and are gathered where they are used, as under ZeRO-3.
+constexpr Preset presets[] = {
+    {"ddp", layCopies, 0},
+    {"zero1", layCopies, 1},
+    {"zero2", layCopies, 2},
+    {"zero3", layCopies, 3},
+    {"fsdp", layCopies, 3},
+    {"hsdp", layShards, 3},
+    {"megatron", layTensor, {}, TensorSplit::Megatron},
+    {"megatron-sp", layTensor, {}, TensorSplit::Megatron},
+    {"gpipe", layStages}, // Huang et al. 2019
+    {"ulysses", laySequence, {}, TensorSplit::Searched},
+    {"ring", laySequence, {}, TensorSplit::Searched},
+    {"2d", layGrid, 3},
+    {"2.5d", layGrid, 3},
+    {"3d", layGrid, 3},
+    {"zero2-offload", layCopies, 2, TensorSplit::None,
+     Offload::Optimizer}, // Ren et al. 2021: state in the hosts' memory
+    {"zero3-offload", layCopies, 3, TensorSplit::None, Offload::Optimizer},
+};
+
 Status applyPreset(const std::string &like, const Cluster &cluster, Constraints &constraints) {
-  int64_t devices = cluster.numDevices();
-  auto dataParallel = [&](int zero) -> Status {
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.dp, devices, like, "--mesh dp"));
-    constraints.tensorSplit = TensorSplit::None;
-    return fix(constraints.zero, zero, like, "--zero");
-  };
-  if (like == "ddp") return dataParallel(0);
-  if (like == "zero1") return dataParallel(1);
-  if (like == "zero2") return dataParallel(2);
-  if (like == "zero3" || like == "fsdp") return dataParallel(3);
-  if (like == "zero2-offload" || like == "zero3-offload") { // Ren et al. 2021: state in the hosts' memory
-    CLEAVE_RETURN_IF_ERROR(fix(constraints.offload, Offload::Optimizer, like, "--offload"));
-    return dataParallel(like == "zero2-offload" ? 2 : 3);
-  }
-  if (like == "hsdp") {
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
-    // Shards inside a node, replicas between nodes; on one node two replicas, where it divides.
-    int64_t inside = cluster.nodes > 1 ? cluster.devicesPerNode : devices % 2 == 0 ? devices / 2 : devices;
-    if (!constraints.fsdp) constraints.fsdp = constraints.dp ? devices / *constraints.dp : inside;
-    if (!constraints.dp) constraints.dp = devices / *constraints.fsdp;
-    if (*constraints.dp * *constraints.fsdp != devices)
-      return usage("--like hsdp: dp times fsdp must be the number of devices");
-    constraints.tensorSplit = TensorSplit::None;
-    return fix(constraints.zero, 3, like, "--zero");
-  }
-  if (like == "megatron" || like == "megatron-sp") {
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
-    // Tensor parallel inside a node unless the mesh says otherwise; between nodes pipeline and data parallel, as the
-    // memory asks for.
-    if (!constraints.tp) {
-      const int64_t ways = devices / (constraints.dp.value_or(1) * constraints.pp.value_or(1));
-      int64_t tp = constraints.dp ? ways : std::min(ways, cluster.devicesPerNode);
-      while (tp > 1 && ways % tp != 0) --tp;
-      constraints.tp = std::max<int64_t>(1, tp);
-    }
-    if (!constraints.zero) constraints.zero = 0;
-    constraints.tensorSplit = TensorSplit::Megatron;
-    if (like == "megatron") {
-      if (constraints.sequenceSplit == SequenceSplit::On)
-        return usage("--like megatron with --sequence-parallel is --like megatron-sp");
-      constraints.sequenceSplit = SequenceSplit::Off;
-    } else
-      constraints.sequenceSplit = SequenceSplit::On;
-    return Status::ok();
-  }
-  if (like == "gpipe") {
-    // Huang et al. 2019: pipeline stages that run all forward passes first, copies of the pipeline beside it.
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.tp, 1, like, "--mesh tp"));
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
-    CLEAVE_RETURN_IF_ERROR(fix(constraints.schedule, std::string("gpipe"), like, "--schedule"));
-    if (constraints.pp == 1) return usage("--like gpipe needs pipeline stages, and pp is 1");
-    constraints.leastRanks = 2;
-    if (!constraints.zero) constraints.zero = 0;
-    constraints.tensorSplit = TensorSplit::None;
-    return Status::ok();
-  }
-  if (like == "ulysses" || like == "ring") {
-    CLEAVE_RETURN_IF_ERROR(fix<int64_t>(constraints.fsdp, 1, like, "--mesh fsdp"));
-    if (!constraints.tp) constraints.tp = 1;
-    // The sequence inside a node, data parallel between nodes, unless the mesh says otherwise.
-    int64_t ways = devices / (constraints.pp.value_or(1) * *constraints.tp);
-    if (!constraints.cp)
-      constraints.cp = constraints.dp ? ways / *constraints.dp : std::min(ways, cluster.devicesPerNode);
-    if (!constraints.dp && ways % *constraints.cp == 0) constraints.dp = ways / *constraints.cp;
-    if (!constraints.zero) constraints.zero = 0;
-    constraints.attentionSplit = like == "ring" ? AttentionSplit::Ring : AttentionSplit::Ulysses;
-    return Status::ok();
-  }
-  if (like == "2d" || like == "2.5d" || like == "3d") return applyGrid(like, cluster, constraints);
-  return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));
+  const auto *preset = std::ranges::find_if(presets, [&](const Preset &one) { return like == one.name; });
+  if (preset == std::end(presets))
+    return usage(fmt::format("--like {}: no such preset; the presets are {}", like, fmt::join(presetNames(), ", ")));
+  if (preset->offload) CLEAVE_RETURN_IF_ERROR(fix(constraints.offload, *preset->offload, like, "--offload"));
+  CLEAVE_RETURN_IF_ERROR(preset->lay(like, cluster, constraints));
+  constraints.tensorSplit = preset->tensorSplit;
+  return fix(constraints.zero, preset->zero.value_or(constraints.zero.value_or(0)), like, "--zero");
 }
 
 } // namespace
 
 const std::vector<std::string> &presetNames() {
-  static const std::vector<std::string> names = {
-      "ddp",   "zero1",   "zero2", "zero3", "fsdp", "hsdp", "megatron",      "megatron-sp",
-      "gpipe", "ulysses", "ring",  "2d",    "2.5d", "3d",   "zero2-offload", "zero3-offload"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Preset &preset : presets) all.emplace_back(preset.name);
+    return all;
+  }();
   return names;
 }
 
@@ -334,8 +348,8 @@ Result<Constraints> parseConstraints(const SplitFlags &flags, const Cluster &clu
 std::string Constraints::str() const {
   std::vector<std::string> parts;
   std::string mesh;
-  for (auto [axis, size] : {std::pair{"pp", &pp}, {"dp", &dp}, {"fsdp", &fsdp}, {"cp", &cp}, {"ep", &ep}, {"tp", &tp}})
-    if (*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, **size);
+  for (auto [axis, size] : meshAxes)
+    if (this->*size) mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, *(this->*size));
   if (!like.empty()) parts.push_back("like " + like);
   if (!mesh.empty()) parts.push_back("mesh " + mesh);
   std::string outermost;
