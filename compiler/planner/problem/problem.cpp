@@ -26,6 +26,12 @@ int64_t dimOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int
 
 namespace {
 
+// The dimensions of what a node makes that splitting the factor splits.
+void splitResults(const Node &node, int64_t factor, std::vector<int64_t> &dims) {
+  for (size_t r = 0; r < node.results.size(); ++r)
+    if (int64_t dim = dimOf(node.rule, node.rule.results[r], factor); dim >= 0) dims[size_t(node.results[r])] = dim;
+}
+
 // What is made without samples but read along them (a bias broadcast to the batch) is split as its readers want it, if
 // they all agree and the operation that makes it can be split there.
 void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
@@ -44,13 +50,11 @@ void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
         if (factor < 0 || !dist::canSplit({{{"dp", 1}}}, node.rule, factor, {"dp"})) continue;
         bool ofParameter = false;
         for (size_t o = 0; o < node.operands.size(); ++o)
-          for (const auto &factors : node.rule.operands[o])
-            if (std::find(factors.begin(), factors.end(), factor) != factors.end())
-              ofParameter = ofParameter || problem.tensors[size_t(node.operands[o])].kind == TensorKind::Parameter;
+          if (problem.tensors[size_t(node.operands[o])].kind == TensorKind::Parameter)
+            for (const auto &factors : node.rule.operands[o])
+              ofParameter = ofParameter || std::ranges::find(factors, factor) != factors.end();
         if (ofParameter) continue;
-        for (size_t other = 0; other < node.results.size(); ++other)
-          if (int64_t at = dimOf(node.rule, node.rule.results[other], factor); at >= 0)
-            dims[size_t(node.results[other])] = at;
+        splitResults(node, factor, dims);
         break;
       }
     int64_t factor = Problem::batchFactor(node, dims);
@@ -129,24 +133,20 @@ Status Problem::check() const {
       return inputError(fmt::format("node '{}': its rule has {} operands and {} results, the node {} and {}", node.name,
                                     node.rule.operands.size(), node.rule.results.size(), node.operands.size(),
                                     node.results.size()));
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      int tensor = node.operands[i];
-      if (tensor < 0 || size_t(tensor) >= tensors.size())
-        return inputError(fmt::format("node '{}' reads tensor {} of {}", node.name, tensor, tensors.size()));
-      if (!made[size_t(tensor)])
-        return inputError(
-            fmt::format("node '{}' reads '{}' before any node makes it", node.name, tensors[size_t(tensor)].name));
-      CLEAVE_RETURN_IF_ERROR(checkTensorFactors(node, node.rule.operands[i], tensors[size_t(tensor)], "operand", i));
-    }
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      int tensor = node.results[i];
-      if (tensor < 0 || size_t(tensor) >= tensors.size())
-        return inputError(fmt::format("node '{}' makes tensor {} of {}", node.name, tensor, tensors.size()));
-      if (made[size_t(tensor)])
-        return inputError(
-            fmt::format("node '{}' makes '{}', which exists already", node.name, tensors[size_t(tensor)].name));
-      made[size_t(tensor)] = true;
-      CLEAVE_RETURN_IF_ERROR(checkTensorFactors(node, node.rule.results[i], tensors[size_t(tensor)], "result", i));
+    for (size_t i = 0; i < node.operands.size() + node.results.size(); ++i) {
+      const bool makes = i >= node.operands.size();
+      const size_t at = makes ? i - node.operands.size() : i;
+      const int index = (makes ? node.results : node.operands)[at];
+      const char *does = makes ? "makes" : "reads";
+      if (index < 0 || size_t(index) >= tensors.size())
+        return inputError(fmt::format("node '{}' {} tensor {} of {}", node.name, does, index, tensors.size()));
+      const Tensor &tensor = tensors[size_t(index)];
+      if (made[size_t(index)] == makes)
+        return inputError(fmt::format("node '{}' {} '{}'{}", node.name, does, tensor.name,
+                                      makes ? ", which exists already" : " before any node makes it"));
+      made[size_t(index)] = true;
+      CLEAVE_RETURN_IF_ERROR(checkTensorFactors(node, (makes ? node.rule.results : node.rule.operands)[at], tensor,
+                                                makes ? "result" : "operand", at));
     }
   }
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -199,10 +199,7 @@ std::vector<int64_t> Problem::batchDims() const {
   for (size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].kind == TensorKind::Input || tensors[i].kind == TensorKind::Label) dims[i] = tensors[i].batchDim;
   for (const Node &node : nodes) {
-    int64_t factor = batchFactor(node, dims);
-    if (factor < 0) continue;
-    for (size_t r = 0; r < node.results.size(); ++r)
-      if (int64_t dim = dimOf(node.rule, node.rule.results[r], factor); dim >= 0) dims[size_t(node.results[r])] = dim;
+    splitResults(node, batchFactor(node, dims), dims);
   }
   flowBack(*this, dims);
   return dims;
