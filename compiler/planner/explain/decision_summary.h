@@ -1,6 +1,5 @@
 // A decision as a person reads it, and as test/planner records it: what was chosen, what it costs and how far from the
-// best it may be. Decision::text() is the form that is read back; this one is short, as blocks that repeat are told
-// once, and holds nothing that differs from one run or machine to the next.
+// best it may be. Blocks that repeat are told once, and nothing differs from one run or machine to the next.
 //
 //   mesh pp=2,tp=2
 //   zero 0

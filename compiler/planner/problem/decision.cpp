@@ -1,5 +1,6 @@
 #include "compiler/planner/problem/decision.h"
 #include "compiler/planner/problem/text_reader.h"
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
@@ -9,64 +10,47 @@ namespace {
 
 constexpr const char *offloadNames[] = {"none", "optimizer", "activations", "all"};
 constexpr const char *recomputeNames[] = {"none", "selective", "full"};
-constexpr const char *attentionNames[] = {"ring", "ulysses"};
+
+template <typename Enum, size_t N> bool parseName(const char *const (&names)[N], const std::string &text, Enum &value) {
+  const auto *found = std::ranges::find(names, text);
+  if (found != std::end(names)) value = Enum(found - names);
+  return found != std::end(names);
+}
 
 std::string axesText(const dist::Axes &axes) { return axes.empty() ? "-" : fmt::format("{}", fmt::join(axes, "+")); }
 
-dist::Axes parseAxes(const std::string &text) {
-  dist::Axes axes;
-  for (size_t at = 0; text != "-" && at <= text.size();) {
-    size_t plus = std::min(text.find('+', at), text.size());
-    axes.push_back(text.substr(at, plus - at));
-    at = plus + 1;
-  }
-  return axes;
-}
+dist::Axes parseAxes(const std::string &text) { return text == "-" ? dist::Axes() : splitAt(text, '+'); }
 
-std::string shardingText(const dist::Sharding &sharding) {
-  std::string text = "[";
-  for (size_t i = 0; i < sharding.dims.size(); ++i) text += (i ? "," : "") + axesText(sharding.dims[i]);
-  return text + "]";
-}
-
-Status readSharding(TextReader &reader, dist::Sharding &sharding) {
-  std::string text;
-  CLEAVE_RETURN_IF_ERROR(reader.word(text));
+dist::Sharding readSharding(TextReader &reader) {
+  const std::string text = reader.word();
+  dist::Sharding sharding;
   if (text.size() < 2 || text.front() != '[' || text.back() != ']')
-    return reader.error(fmt::format("'{}' is no sharding such as [dp,-]", text));
-  for (size_t at = 1; at + 1 < text.size();) {
-    size_t comma = std::min(text.find(',', at), text.size() - 1);
-    sharding.dims.push_back(parseAxes(text.substr(at, comma - at)));
-    at = comma + 1;
-  }
-  return Status::ok();
+    reader.fail(fmt::format("'{}' is no sharding such as [dp,-]", text));
+  else if (text.size() > 2)
+    for (const std::string &axes : splitAt(text.substr(1, text.size() - 2), ','))
+      sharding.dims.push_back(parseAxes(axes));
+  return sharding;
 }
 
-// After the name: an entry a factor, then what differs from the common case.
-Status readNode(TextReader &reader, NodeDecision &node) {
+// An entry a factor, then what differs from the common case.
+NodeDecision readDecidedNode(TextReader &reader) {
+  NodeDecision node;
+  node.node = reader.quoted();
   while (reader.more()) {
-    std::string word;
-    int64_t number = 0;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
-    if (word == "stage") {
-      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
-      node.stage = int(number);
-    } else if (word == "recompute") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(recomputeNames, number));
-      node.recompute = Recompute(number);
-    } else if (word == "segment") {
-      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
-      node.segment = int(number);
+    const std::string word = reader.word();
+    if (word == "stage")
+      node.stage = int(reader.integer());
+    else if (word == "segment") {
+      node.segment = int(reader.integer());
       node.again = true;
-    } else if (word == "keeps") {
+    } else if (word == "keeps")
       node.again = false;
-    } else if (word == "passes") {
-      CLEAVE_RETURN_IF_ERROR(reader.word(word));
-      node.passesPartial = parseAxes(word);
-    } else
+    else if (word == "passes")
+      node.passesPartial = parseAxes(reader.word());
+    else
       node.split.push_back(parseAxes(word));
   }
-  return Status::ok();
+  return node;
 }
 
 // Axes of a parameter's layout: known, used once, dividing evenly.
@@ -89,161 +73,39 @@ Status checkLayout(const dist::Mesh &mesh, const dist::Sharding &sharding, const
 } // namespace
 
 const char *name(Offload offload) { return offloadNames[size_t(offload)]; }
-
-bool parseOffload(const std::string &text, Offload &offload) {
-  for (size_t i = 0; i < std::size(offloadNames); ++i)
-    if (text == offloadNames[i]) {
-      offload = Offload(i);
-      return true;
-    }
-  return false;
-}
+bool parseOffload(const std::string &text, Offload &offload) { return parseName(offloadNames, text, offload); }
 
 const char *name(Recompute recompute) { return recomputeNames[size_t(recompute)]; }
-
-bool parseRecompute(const std::string &text, Recompute &recompute) {
-  for (size_t i = 0; i < 3; ++i)
-    if (text == recomputeNames[i]) {
-      recompute = Recompute(i);
-      return true;
-    }
-  return false;
-}
-
-const NodeDecision *Decision::findNode(const std::string &node) const {
-  for (const NodeDecision &decision : nodes)
-    if (decision.node == node) return &decision;
-  return nullptr;
-}
-
-const ParameterDecision *Decision::findParameter(const std::string &parameter) const {
-  for (const ParameterDecision &decision : parameters)
-    if (decision.name == parameter) return &decision;
-  return nullptr;
-}
-
-std::string Decision::text() const {
-  const MemoryBreakdown &memory = predicted.memory;
-  std::string out = fmt::format(
-      "cleave-decision 2\nmesh {}\nbatch-axes {}\nzero {} {}\nmicrobatches {}\nrecompute {}\nschedule {} {}\n"
-      "predicted step {} compute {} exposed {} hidden {} bubble {}\nmemory {} {} {} {} {}\nrate {} "
-      "{}\nsearch {} {} {}\n",
-      mesh.str(), axesText(batchAxes), zero, axesText(zeroAxes), microbatches, name(recompute), schedule, stages,
-      predicted.stepSeconds, predicted.computeSeconds, predicted.exposedCommunicationSeconds,
-      predicted.hiddenCommunicationSeconds, predicted.bubbleSeconds, memory.parameters, memory.gradients,
-      memory.optimizer, memory.activations, memory.workspace, predicted.tflopsPerDevice, predicted.mfu, searchSeconds,
-      gap, candidates);
-  if (mesh.axisSize("cp") > 1) out += fmt::format("attention {}\n", attentionNames[size_t(attention)]);
-  if (gathersAgain) out += "gathers-again 1\n";
-  if (exceptLast) out += "keeps last-microbatch\n";
-  if (offload != Offload::None)
-    out += fmt::format("offload {} host {} seconds {} {}\n", name(offload), memory.host, predicted.hostSeconds,
-                       predicted.exposedHostSeconds);
-  if (!like.empty()) out += fmt::format("like {}\n", quote(like));
-  for (const std::string &note : notes) out += fmt::format("note {}\n", quote(note));
-  for (const NodeDecision &node : nodes) {
-    out += "node " + quote(node.node);
-    for (const dist::Axes &axes : node.split) out += " " + axesText(axes);
-    if (node.stage > 0) out += fmt::format(" stage {}", node.stage);
-    if (node.recompute != recompute) out += fmt::format(" recompute {}", name(node.recompute));
-    if (node.segment >= 0) out += fmt::format(" segment {}{}", node.segment, node.again ? "" : " keeps");
-    if (!node.passesPartial.empty()) out += " passes " + axesText(node.passesPartial);
-    out += "\n";
-  }
-  for (const ParameterDecision &parameter : parameters)
-    out += fmt::format("parameter {} {} {} {}\n", quote(parameter.name), shardingText(parameter.parameter),
-                       shardingText(parameter.gradient), shardingText(parameter.state));
-  return out;
-}
+bool parseRecompute(const std::string &text, Recompute &how) { return parseName(recomputeNames, text, how); }
 
 Result<Decision> Decision::parse(const std::string &text, const std::string &file) {
   Decision decision;
-  TextReader reader(text, file);
-  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-decision", 2));
+  TextReader reader(text, file, "cleave-decision 2");
   while (reader.nextLine()) {
-    std::string key, value;
-    int64_t number = 0;
-    CLEAVE_RETURN_IF_ERROR(reader.word(key));
+    const std::string key = reader.word();
     if (key == "mesh") {
       std::string error;
-      CLEAVE_RETURN_IF_ERROR(reader.word(value));
-      if (!dist::Mesh::parse(value, decision.mesh, error)) return reader.error(error);
-    } else if (key == "batch-axes") {
-      CLEAVE_RETURN_IF_ERROR(reader.word(value));
-      decision.batchAxes = parseAxes(value);
-    } else if (key == "zero") {
-      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
-      CLEAVE_RETURN_IF_ERROR(reader.word(value));
-      decision.zero = int(number);
-      decision.zeroAxes = parseAxes(value);
-    } else if (key == "microbatches")
-      CLEAVE_RETURN_IF_ERROR(reader.integer(decision.microbatches));
-    else if (key == "recompute") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(recomputeNames, number));
-      decision.recompute = Recompute(number);
-    } else if (key == "schedule") {
-      CLEAVE_RETURN_IF_ERROR(reader.word(decision.schedule));
-      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
-      decision.stages = int(number);
-    } else if (key == "predicted") {
-      Predicted &p = decision.predicted;
-      for (auto [word, slot] : {std::pair{"step", &p.stepSeconds},
-                                {"compute", &p.computeSeconds},
-                                {"exposed", &p.exposedCommunicationSeconds},
-                                {"hidden", &p.hiddenCommunicationSeconds},
-                                {"bubble", &p.bubbleSeconds}}) {
-        CLEAVE_RETURN_IF_ERROR(reader.expect(word));
-        CLEAVE_RETURN_IF_ERROR(reader.number(*slot));
-      }
-    } else if (key == "memory") {
-      MemoryBreakdown &m = decision.predicted.memory;
-      for (double *slot : {&m.parameters, &m.gradients, &m.optimizer, &m.activations, &m.workspace})
-        CLEAVE_RETURN_IF_ERROR(reader.number(*slot));
-    } else if (key == "rate") {
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.tflopsPerDevice));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.mfu));
-    } else if (key == "search") {
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.searchSeconds));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.gap));
-      CLEAVE_RETURN_IF_ERROR(reader.integer(decision.candidates));
-    } else if (key == "attention") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(attentionNames, number));
-      decision.attention = AttentionSplit(number);
-    } else if (key == "gathers-again") {
-      CLEAVE_RETURN_IF_ERROR(reader.integer(number));
-      decision.gathersAgain = number != 0;
-    } else if (key == "offload") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(offloadNames, number));
-      decision.offload = Offload(number);
-      CLEAVE_RETURN_IF_ERROR(reader.expect("host"));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.memory.host));
-      CLEAVE_RETURN_IF_ERROR(reader.expect("seconds"));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.hostSeconds));
-      CLEAVE_RETURN_IF_ERROR(reader.number(decision.predicted.exposedHostSeconds));
-    } else if (key == "keeps") {
-      CLEAVE_RETURN_IF_ERROR(reader.expect("last-microbatch"));
-      decision.exceptLast = true;
-    } else if (key == "like")
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(decision.like));
-    else if (key == "note") {
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(value));
-      decision.notes.push_back(value);
-    } else if (key == "node") {
-      NodeDecision node;
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(node.node));
-      node.recompute = decision.recompute;
-      CLEAVE_RETURN_IF_ERROR(readNode(reader, node));
-      decision.nodes.push_back(std::move(node));
-    } else if (key == "parameter") {
-      ParameterDecision parameter;
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(parameter.name));
+      if (!dist::Mesh::parse(reader.word(), decision.mesh, error)) reader.fail(error);
+    } else if (key == "batch-axes")
+      decision.batchAxes = parseAxes(reader.word());
+    else if (key == "zero") {
+      decision.zero = int(reader.integer());
+      decision.zeroAxes = parseAxes(reader.word());
+    } else if (key == "stages")
+      decision.stages = int(reader.integer());
+    else if (key == "gathers-again")
+      decision.gathersAgain = true;
+    else if (key == "node")
+      decision.nodes.push_back(readDecidedNode(reader));
+    else if (key == "parameter") {
+      ParameterDecision &parameter = decision.parameters.emplace_back();
+      parameter.name = reader.quoted();
       for (dist::Sharding *sharding : {&parameter.parameter, &parameter.gradient, &parameter.state})
-        CLEAVE_RETURN_IF_ERROR(readSharding(reader, *sharding));
-      decision.parameters.push_back(std::move(parameter));
+        *sharding = readSharding(reader);
     } else
-      return reader.error(fmt::format("unknown word '{}'", key));
-    CLEAVE_RETURN_IF_ERROR(reader.endOfLine());
+      reader.fail(fmt::format("unknown word '{}'", key));
   }
+  if (!reader.status()) return reader.status();
   return decision;
 }
 

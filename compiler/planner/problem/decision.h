@@ -149,7 +149,7 @@ struct Decision {
   std::string like;          // the preset asked for, or empty
   std::vector<NodeDecision> nodes;
   std::vector<ParameterDecision> parameters;
-  std::vector<StageDecision> stageDecisions; // one a stage; not part of text()
+  std::vector<StageDecision> stageDecisions; // one a stage
   Predicted predicted;
   double searchSeconds = 0;
   double gap = 0;                // how much faster another plan may be, of this one's time
@@ -160,10 +160,15 @@ struct Decision {
   double twiceMemorySeconds = 0;  // a step's, searched for devices with twice the memory; 0: not searched
   std::vector<std::string> notes; // what a person should know: a dimension left whole and why
 
-  const NodeDecision *findNode(const std::string &node) const;
-  const ParameterDecision *findParameter(const std::string &parameter) const;
-  // Lines "key value"; parse() gives the same decision back (alternatives are not part of it).
-  std::string text() const;
+  // Reads what partition follows of a decision, for tests of it: "stages 2" and "gathers-again" may be left out, and of
+  // a node all behind the axes of its factors.
+  //
+  //   cleave-decision 2
+  //   mesh dp=2,tp=2
+  //   batch-axes dp
+  //   zero 1 dp
+  //   node "/up/MatMul" dp tp - stage 1 segment 3 keeps passes tp
+  //   parameter "w" [-,tp] [-,tp] [dp,tp]                          its own layout, its gradient's, its state's
   static Result<Decision> parse(const std::string &text, const std::string &file);
 };
 

@@ -17,11 +17,14 @@
 //     makes 2 0 2
 #include "compiler/planner/problem/problem.h"
 #include "compiler/planner/problem/text_reader.h"
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::planner {
 namespace {
 
+constexpr const char *header = "cleave-problem 2";
 constexpr const char *kinds[] = {"parameter", "input", "label", "constant", "activation"};
 constexpr const char *reductions[] = {"sum", "max", "min"};
 constexpr const char *linearities[] = {"none", "jointly", "one"};
@@ -35,153 +38,119 @@ std::string factorText(const dist::Factor &factor) {
 
 std::string dimsText(const dist::TensorFactors &dims) {
   std::string text;
-  for (const auto &dim : dims) {
-    std::string joined;
-    for (int64_t factor : dim) joined += fmt::format("{}{}", joined.empty() ? "" : ".", factor);
-    text += " " + (joined.empty() ? "-" : joined);
-  }
+  for (const auto &dim : dims) text += dim.empty() ? " -" : fmt::format(" {}", fmt::join(dim, "."));
   return text;
 }
 
-Status readTensor(TextReader &reader, std::vector<Tensor> &tensors) {
+Tensor readTensor(TextReader &reader, size_t due) {
   Tensor tensor;
-  int64_t index = 0, kind = 0;
-  CLEAVE_RETURN_IF_ERROR(reader.integer(index));
-  if (index != int64_t(tensors.size()))
-    return reader.error(fmt::format("tensor {} stands where {} is due", index, tensors.size()));
-  CLEAVE_RETURN_IF_ERROR(reader.choice(kinds, kind));
-  tensor.kind = TensorKind(kind);
-  CLEAVE_RETURN_IF_ERROR(reader.quoted(tensor.name));
-  CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.elementBytes));
-  CLEAVE_RETURN_IF_ERROR(reader.list(tensor.dims));
+  if (const int64_t index = reader.integer(); index != int64_t(due))
+    reader.fail(fmt::format("tensor {} stands where {} is due", index, due));
+  tensor.kind = reader.choice<TensorKind>(kinds);
+  tensor.name = reader.quoted();
+  tensor.elementBytes = reader.integer();
+  tensor.dims = reader.list();
   while (reader.more()) {
-    std::string word;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
+    const std::string word = reader.word();
     if (word == "saved")
       tensor.saved = true;
     else if (word == "trainable")
       tensor.trainable = true;
     else if (word == "optimizer")
-      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.optimizerBytes));
+      tensor.optimizerBytes = reader.number();
     else if (word == "update")
-      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.updateBytes));
+      tensor.updateBytes = reader.number();
     else if (word == "products") {
-      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.update.products));
-      CLEAVE_RETURN_IF_ERROR(reader.number(tensor.update.flops));
+      tensor.update.products = reader.number();
+      tensor.update.flops = reader.number();
     } else if (word == "split") {
       UpdateWork::Split &split = tensor.update.splits.emplace_back();
       for (double *number : {&split.wholeFlops, &split.gathers, &split.gathered, &split.sums, &split.summed})
-        CLEAVE_RETURN_IF_ERROR(reader.number(*number));
+        *number = reader.number();
     } else if (word == "gradient")
-      CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.gradientBytes));
+      tensor.gradientBytes = reader.integer();
     else if (word == "batch")
-      CLEAVE_RETURN_IF_ERROR(reader.integer(tensor.batchDim));
+      tensor.batchDim = reader.integer();
     else
-      return reader.error(fmt::format("unknown word '{}' of a tensor", word));
+      reader.fail(fmt::format("unknown word '{}' of a tensor", word));
   }
-  tensors.push_back(std::move(tensor));
-  return Status::ok();
+  return tensor;
 }
 
-Status readNode(TextReader &reader, std::vector<Node> &nodes) {
+Node readNode(TextReader &reader) {
   Node node;
-  CLEAVE_RETURN_IF_ERROR(reader.quoted(node.name));
-  CLEAVE_RETURN_IF_ERROR(reader.quoted(node.op));
-  int64_t index = 0;
+  node.name = reader.quoted();
+  node.op = reader.quoted();
   while (reader.more()) {
-    std::string word;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
+    const std::string word = reader.word();
     if (word == "flops")
-      CLEAVE_RETURN_IF_ERROR(reader.number(node.flops));
+      node.flops = reader.number();
     else if (word == "backward")
-      CLEAVE_RETURN_IF_ERROR(reader.number(node.backwardFlops));
+      node.backwardFlops = reader.number();
     else if (word == "cheap")
       node.cheap = true;
     else if (word == "stops-gradient")
       node.stopsGradient = true;
-    else if (word == "form") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(dist::formNames, index));
-      node.kind.form = dist::Form(index);
-    } else if (word == "work") {
-      CLEAVE_RETURN_IF_ERROR(reader.choice(dist::elementWorkNames, index));
-      node.kind.work = dist::ElementWork(index);
-    } else
-      return reader.error(fmt::format("unknown word '{}' of a node", word));
+    else if (word == "form")
+      node.kind.form = reader.choice<dist::Form>(dist::formNames);
+    else if (word == "work")
+      node.kind.work = reader.choice<dist::ElementWork>(dist::elementWorkNames);
+    else
+      reader.fail(fmt::format("unknown word '{}' of a node", word));
   }
-  nodes.push_back(std::move(node));
-  return Status::ok();
+  return node;
 }
 
-Status readFactors(TextReader &reader, dist::FactorRule &rule) {
-  while (reader.more()) {
-    std::string word;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
-    size_t colon = word.find(':');
-    dist::Factor factor;
-    if (!parseInteger(word.substr(0, colon), factor.size) || factor.size < 0)
-      return reader.error(fmt::format("'{}' is no factor: SIZE, SIZE:whole or SIZE:sum|max|min", word));
-    std::string kind = colon == std::string::npos ? "" : word.substr(colon + 1);
-    if (kind == "whole")
-      factor.kind = dist::Factor::Whole;
-    else if (!kind.empty()) {
-      factor.kind = dist::Factor::Reduced;
-      size_t found = 0;
-      while (found < 3 && kind != reductions[found]) ++found;
-      if (found == 3) return reader.error(fmt::format("unknown kind of factor '{}'", kind));
-      factor.reduction = dist::Reduction(found);
-    }
-    rule.factors.push_back(factor);
-  }
-  return Status::ok();
+dist::Factor readFactor(TextReader &reader) {
+  const std::string word = reader.word();
+  const size_t colon = std::min(word.find(':'), word.size());
+  dist::Factor factor;
+  if (!parseInteger(word.substr(0, colon), factor.size) || factor.size < 0)
+    reader.fail(fmt::format("'{}' is no factor: SIZE, SIZE:whole or SIZE:sum|max|min", word));
+  if (colon == word.size()) return factor;
+  const std::string kind = word.substr(colon + 1);
+  const auto *reduction = std::ranges::find(reductions, kind);
+  factor.kind = kind == "whole" ? dist::Factor::Whole : dist::Factor::Reduced;
+  if (factor.kind == dist::Factor::Whole) return factor;
+  if (reduction == std::end(reductions)) reader.fail(fmt::format("unknown kind of factor '{}'", kind));
+  factor.reduction = dist::Reduction(reduction - reductions);
+  return factor;
 }
 
-Status readDims(TextReader &reader, std::vector<int> &tensors, std::vector<dist::TensorFactors> &all) {
-  int64_t tensor = 0;
-  CLEAVE_RETURN_IF_ERROR(reader.integer(tensor));
-  dist::TensorFactors dims;
+void readDims(TextReader &reader, std::vector<int> &tensors, std::vector<dist::TensorFactors> &all) {
+  tensors.push_back(int(reader.integer()));
+  dist::TensorFactors &dims = all.emplace_back();
   while (reader.more()) {
-    std::string word;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
+    const std::string word = reader.word();
     dims.emplace_back();
-    for (size_t at = 0; word != "-" && at <= word.size();) {
-      size_t dot = std::min(word.find('.', at), word.size());
-      int64_t factor = 0;
-      if (!parseInteger(word.substr(at, dot - at), factor))
-        return reader.error(fmt::format("'{}' is no list of factors", word));
-      dims.back().push_back(factor);
-      at = dot + 1;
-    }
+    if (word == "-") continue;
+    for (const std::string &factor : splitAt(word, '.'))
+      if (!parseInteger(factor, dims.back().emplace_back()))
+        reader.fail(fmt::format("'{}' is no list of factors", word));
   }
-  tensors.push_back(int(tensor));
-  all.push_back(std::move(dims));
-  return Status::ok();
 }
 
-Status readLinear(TextReader &reader, dist::FactorRule &rule) {
-  int64_t linearity = 0;
-  CLEAVE_RETURN_IF_ERROR(reader.choice(linearities, linearity));
-  rule.linearity = dist::FactorRule::Linearity(linearity);
-  std::string bits;
-  if (reader.more()) CLEAVE_RETURN_IF_ERROR(reader.word(bits));
+void readLinear(TextReader &reader, dist::FactorRule &rule) {
+  rule.linearity = reader.choice<dist::FactorRule::Linearity>(linearities);
+  const std::string bits = reader.more() ? reader.word() : "";
   for (char bit : bits) {
-    if (bit != '0' && bit != '1') return reader.error(fmt::format("'{}' must be 0 or 1 an operand", bits));
+    if (bit != '0' && bit != '1') reader.fail(fmt::format("'{}' must be 0 or 1 an operand", bits));
     rule.linearOperands.push_back(bit == '1');
   }
-  return Status::ok();
 }
 
 } // namespace
 
 std::string Problem::text() const {
-  std::string out = fmt::format("cleave-problem 2\nname {}\nbatch {} samples {} precision {}\n", quote(name), batch,
-                                samples, precision);
+  std::string out =
+      fmt::format("{}\nname {}\nbatch {} samples {} precision {}\n", header, quote(name), batch, samples, precision);
   if (meetsAtUpdate) out += "meets_at_update\n";
   if (writesAttention) out += "writes_attention\n";
   if (!lossMeetsAt.empty()) out += fmt::format("loss_meets_at {}\n", quote(lossMeetsAt));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor &tensor = tensors[i];
     out += fmt::format("tensor {} {} {} {} [{}]", i, kinds[size_t(tensor.kind)], quote(tensor.name),
-                       tensor.elementBytes, joinIntegers(tensor.dims));
+                       tensor.elementBytes, fmt::join(tensor.dims, ","));
     if (tensor.saved) out += " saved";
     if (tensor.trainable) out += " trainable";
     if (tensor.optimizerBytes > 0) out += fmt::format(" optimizer {}", tensor.optimizerBytes);
@@ -217,43 +186,41 @@ std::string Problem::text() const {
 
 Result<Problem> Problem::parse(const std::string &text, const std::string &file) {
   Problem problem;
-  TextReader reader(text, file);
-  CLEAVE_RETURN_IF_ERROR(reader.header("cleave-problem", 2));
+  TextReader reader(text, file, header);
   while (reader.nextLine()) {
-    std::string word;
-    CLEAVE_RETURN_IF_ERROR(reader.word(word));
+    const std::string word = reader.word();
     if (word == "name")
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(problem.name));
+      problem.name = reader.quoted();
     else if (word == "tensor")
-      CLEAVE_RETURN_IF_ERROR(readTensor(reader, problem.tensors));
+      problem.tensors.push_back(readTensor(reader, problem.tensors.size()));
     else if (word == "node")
-      CLEAVE_RETURN_IF_ERROR(readNode(reader, problem.nodes));
+      problem.nodes.push_back(readNode(reader));
     else if (word == "batch") {
-      CLEAVE_RETURN_IF_ERROR(reader.integer(problem.batch));
-      CLEAVE_RETURN_IF_ERROR(reader.expect("samples"));
-      CLEAVE_RETURN_IF_ERROR(reader.integer(problem.samples));
-      CLEAVE_RETURN_IF_ERROR(reader.expect("precision"));
-      CLEAVE_RETURN_IF_ERROR(reader.word(problem.precision));
+      problem.batch = reader.integer();
+      reader.expect("samples");
+      problem.samples = reader.integer();
+      reader.expect("precision");
+      problem.precision = reader.word();
     } else if (word == "meets_at_update")
       problem.meetsAtUpdate = true;
     else if (word == "writes_attention")
       problem.writesAttention = true;
     else if (word == "loss_meets_at")
-      CLEAVE_RETURN_IF_ERROR(reader.quoted(problem.lossMeetsAt));
+      problem.lossMeetsAt = reader.quoted();
     else if (problem.nodes.empty())
-      return reader.error(fmt::format("'{}' outside a node, or an unknown word", word));
+      reader.fail(fmt::format("'{}' outside a node, or an unknown word", word));
     else if (Node &node = problem.nodes.back(); word == "factors")
-      CLEAVE_RETURN_IF_ERROR(readFactors(reader, node.rule));
+      while (reader.more()) node.rule.factors.push_back(readFactor(reader));
     else if (word == "linear")
-      CLEAVE_RETURN_IF_ERROR(readLinear(reader, node.rule));
+      readLinear(reader, node.rule);
     else if (word == "reads")
-      CLEAVE_RETURN_IF_ERROR(readDims(reader, node.operands, node.rule.operands));
+      readDims(reader, node.operands, node.rule.operands);
     else if (word == "makes")
-      CLEAVE_RETURN_IF_ERROR(readDims(reader, node.results, node.rule.results));
+      readDims(reader, node.results, node.rule.results);
     else
-      return reader.error(fmt::format("unknown word '{}'", word));
-    CLEAVE_RETURN_IF_ERROR(reader.endOfLine());
+      reader.fail(fmt::format("unknown word '{}'", word));
   }
+  CLEAVE_RETURN_IF_ERROR(reader.status());
   if (Status status = problem.check(); !status) return inputError(fmt::format("{}: {}", file, status.message()));
   return problem;
 }

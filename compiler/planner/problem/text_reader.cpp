@@ -1,120 +1,97 @@
 #include "compiler/planner/problem/text_reader.h"
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::planner {
 
+TextReader::TextReader(const std::string &text, std::string file, const std::string &header)
+    : text(text), file(std::move(file)) {
+  const size_t space = header.find(' ');
+  if (!nextLine() || word() != header.substr(0, space)) fail(fmt::format("the first line must be '{}'", header));
+  const int64_t version = integer();
+  if (const std::string known = header.substr(space + 1); fmt::format("{}", version) != known)
+    fail(fmt::format("version {} of the format; this program reads version {}", version, known));
+}
+
 bool TextReader::nextLine() {
-  while (next < text.size()) {
-    size_t end = std::min(text.find('\n', next), text.size());
+  if (more()) fail(fmt::format("'{}' is too much", line.substr(at)));
+  while (failure && next < text.size()) {
+    const size_t end = std::min(text.find('\n', next), text.size());
     line = text.substr(next, end - next);
     next = end + 1;
     at = 0;
     ++number_;
     if (more() && line[at] != '#') return true;
   }
-  line.clear();
-  at = 0;
+  at = line.size();
   return false;
 }
 
-Status TextReader::header(const std::string &name, int64_t version) {
-  std::string found;
-  int64_t number = 0;
-  if (!nextLine() || !word(found) || found != name)
-    return error(fmt::format("the first line must be '{} {}'", name, version));
-  CLEAVE_RETURN_IF_ERROR(integer(number));
-  if (number != version)
-    return error(fmt::format("version {} of the format; this program reads version {}", number, version));
-  return endOfLine();
-}
-
 bool TextReader::more() {
-  while (at < line.size() && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r')) ++at;
-  return at < line.size();
+  at = std::min(line.find_first_not_of(" \t\r", at), line.size());
+  return failure && at < line.size();
 }
 
-Status TextReader::word(std::string &value) {
-  if (!more()) return error("the line ends too early");
-  size_t end = at;
-  while (end < line.size() && line[end] != ' ' && line[end] != '\t' && line[end] != '\r') ++end;
-  value = line.substr(at, end - at);
-  at = end;
-  return Status::ok();
+std::string TextReader::word() {
+  if (!more()) fail("the line ends too early");
+  const size_t begin = std::exchange(at, std::min(line.find_first_of(" \t\r", at), line.size()));
+  return failure ? line.substr(begin, at - begin) : "";
 }
 
-Status TextReader::expect(const std::string &wanted) {
-  std::string found;
-  CLEAVE_RETURN_IF_ERROR(word(found));
-  return found == wanted ? Status::ok() : error(fmt::format("'{}' where '{}' is due", found, wanted));
+void TextReader::expect(const std::string &wanted) {
+  if (const std::string found = word(); found != wanted) fail(fmt::format("'{}' where '{}' is due", found, wanted));
 }
 
-Status TextReader::quoted(std::string &value) {
-  if (!more() || line[at] != '"') return error("a name in double quotes is due");
-  value.clear();
-  for (++at; at < line.size(); ++at) {
-    if (line[at] == '"') {
-      ++at;
-      return Status::ok();
-    }
+std::string TextReader::quoted() {
+  if (!more() || line[at] != '"') fail("a name in double quotes is due");
+  std::string value;
+  for (++at; at < line.size() && line[at] != '"'; ++at) {
     if (line[at] == '\\' && at + 1 < line.size()) ++at;
     value += line[at];
   }
-  return error("a name lacks its closing quote");
+  if (at++ >= line.size()) fail("a name lacks its closing quote");
+  return value;
 }
 
-Status TextReader::integer(int64_t &value) {
-  std::string text;
-  CLEAVE_RETURN_IF_ERROR(word(text));
-  return parseInteger(text, value) ? Status::ok() : error(fmt::format("'{}' is no whole number", text));
+int64_t TextReader::integer() {
+  int64_t value = 0;
+  if (const std::string text = word(); !parseInteger(text, value)) fail(fmt::format("'{}' is no whole number", text));
+  return value;
 }
 
-Status TextReader::number(double &value) {
-  std::string text;
-  CLEAVE_RETURN_IF_ERROR(word(text));
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    return error(fmt::format("'{}' is no number, 0 or more", text));
-  return Status::ok();
+double TextReader::number() {
+  const std::string text = word();
+  double value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    fail(fmt::format("'{}' is no number, 0 or more", text));
+  return value;
 }
 
-Status TextReader::list(std::vector<int64_t> &values) {
-  std::string text;
-  CLEAVE_RETURN_IF_ERROR(word(text));
-  if (text.size() < 2 || text.front() != '[' || text.back() != ']')
-    return error(fmt::format("'{}' is no list such as [8,16]", text));
-  values.clear();
-  for (size_t begin = 1; begin + 1 < text.size();) {
-    size_t comma = std::min(text.find(',', begin), text.size() - 1);
-    int64_t value = 0;
-    if (!parseInteger(text.substr(begin, comma - begin), value))
-      return error(fmt::format("'{}' is no list such as [8,16]", text));
-    values.push_back(value);
-    begin = comma + 1;
-  }
-  return Status::ok();
+std::vector<int64_t> TextReader::list() {
+  const std::string text = word();
+  std::vector<int64_t> values;
+  bool isList = text.size() >= 2 && text.front() == '[' && text.back() == ']';
+  if (isList && text.size() > 2)
+    for (const std::string &entry : splitAt(text.substr(1, text.size() - 2), ','))
+      isList = isList && parseInteger(entry, values.emplace_back());
+  if (!isList) fail(fmt::format("'{}' is no list such as [8,16]", text));
+  return values;
 }
 
-Status TextReader::choice(std::span<const char *const> names, int64_t &index) {
-  std::string text;
-  CLEAVE_RETURN_IF_ERROR(word(text));
-  for (size_t i = 0; i < names.size(); ++i)
-    if (text == names[i]) {
-      index = int64_t(i);
-      return Status::ok();
-    }
-  std::string all;
-  for (const char *name : names) all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
-  return error(fmt::format("'{}' is none of {}", text, all));
+size_t TextReader::indexIn(std::span<const char *const> names) {
+  const std::string text = word();
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return size_t(found - names.begin());
+  fail(fmt::format("'{}' is none of {}", text, fmt::join(names, ", ")));
+  return 0;
 }
 
-Status TextReader::endOfLine() {
-  return more() ? error(fmt::format("'{}' is too much", line.substr(at))) : Status::ok();
-}
-
-Status TextReader::error(const std::string &message) const {
-  return inputError(fmt::format("{}:{}: {}", file, std::max(1, number_), message));
+void TextReader::fail(const std::string &message) {
+  if (failure) failure = inputError(fmt::format("{}:{}: {}", file, std::max(1, number_), message));
 }
 
 std::vector<std::string> splitAt(const std::string &text, char separator) {
@@ -140,12 +117,6 @@ std::string quote(const std::string &text) {
     out += c;
   }
   return out + '"';
-}
-
-std::string joinIntegers(const std::vector<int64_t> &values) {
-  std::string out;
-  for (int64_t value : values) out += fmt::format("{}{}", out.empty() ? "" : ",", value);
-  return out;
 }
 
 } // namespace cleave::planner

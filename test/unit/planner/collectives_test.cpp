@@ -128,7 +128,8 @@ TEST(Collectives, BlocksThatLieOtherwiseOnACubeArePricedByThemselves) {
   const Cluster cluster = *parseCluster("a100-80g:8");
   Result<Decision> decision = decide(b.problem, cluster, {.like = "3d"});
   ASSERT_TRUE(decision) << decision.status().message();
-  EXPECT_NE(decision->findNode("block1/product")->split, decision->findNode("block2/product")->split);
+  EXPECT_NE(testing::findNode(*decision, "block1/product")->split,
+            testing::findNode(*decision, "block2/product")->split);
   Result<DecidedModel> decided = decidedModel(b.problem, cluster, *decision);
   ASSERT_TRUE(decided) << decided.status().message();
   EXPECT_NEAR(decided->evaluate().predicted.stepSeconds, decision->predicted.stepSeconds,

@@ -23,12 +23,12 @@ Result<Decision> decide(const Problem &problem, const std::string &cluster, cons
 }
 
 std::string layoutOf(const Decision &decision, const std::string &parameter) {
-  const ParameterDecision *found = decision.findParameter(parameter);
+  const ParameterDecision *found = testing::findParameter(decision, parameter);
   return found ? found->parameter.str() : "none";
 }
 
 std::string splitOf(const Decision &decision, const std::string &node) {
-  const NodeDecision *found = decision.findNode(node);
+  const NodeDecision *found = testing::findNode(decision, node);
   if (!found) return "none";
   return dist::Sharding{found->split, {}, {}}.str();
 }

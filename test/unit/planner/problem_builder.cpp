@@ -1,4 +1,5 @@
 #include "test/unit/planner/problem_builder.h"
+#include <algorithm>
 #include <map>
 
 namespace cleave::planner::testing {
@@ -188,6 +189,16 @@ Problem gpt(const GptShape &shape) {
   int loss = b.op("loss/difference", "Sub", "bs,bs->bs", {b.op("loss/log", "Log", "bs->bs", {sum}), picked});
   b.op("loss", "Sum", "bs->", {loss});
   return b.problem;
+}
+
+const NodeDecision *findNode(const Decision &decision, const std::string &node) {
+  auto found = std::ranges::find(decision.nodes, node, &NodeDecision::node);
+  return found == decision.nodes.end() ? nullptr : &*found;
+}
+
+const ParameterDecision *findParameter(const Decision &decision, const std::string &parameter) {
+  auto found = std::ranges::find(decision.parameters, parameter, &ParameterDecision::name);
+  return found == decision.parameters.end() ? nullptr : &*found;
 }
 
 } // namespace cleave::planner::testing

@@ -4,7 +4,7 @@
 //   int x = b.input("x", {32, 64});
 //   int y = b.op("up", "Contract", "bk,kn->bn", {x, b.parameter("w", {64, 128})});
 #pragma once
-#include "compiler/planner/problem/problem.h"
+#include "compiler/planner/problem/decision.h"
 
 namespace cleave::planner::testing {
 
@@ -29,5 +29,9 @@ struct GptShape {
 };
 // A pre-LayerNorm decoder in core operations, its head tied to the token embedding, with its cross-entropy.
 Problem gpt(const GptShape &shape);
+
+// Null: the decision has none of that name.
+const NodeDecision *findNode(const Decision &decision, const std::string &node);
+const ParameterDecision *findParameter(const Decision &decision, const std::string &parameter);
 
 } // namespace cleave::planner::testing

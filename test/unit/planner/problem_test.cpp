@@ -170,32 +170,50 @@ TEST(Problem, TheRunThatSavesMostIsFound) {
   EXPECT_GT(withRun, 500);
 }
 
-TEST(Decision, TextReadsBackAndVerifies) {
+TEST(Decision, IsVerified) {
   Problem problem = gpt({8, 64, 128, 8, 2, 512});
   auto cluster = parseCluster("cpu:4");
   auto constraints = parseConstraints({.mesh = "dp=2,tp=2", .zero = "3"}, *cluster);
   ASSERT_TRUE(constraints) << constraints.status().message();
   auto decision = solve(problem, *cluster, *constraints, {});
   ASSERT_TRUE(decision) << decision.status().message();
-  auto again = Decision::parse(decision->text(), "d.txt");
-  ASSERT_TRUE(again) << again.status().message();
-  EXPECT_EQ(again->text(), decision->text());
-  EXPECT_TRUE(verify(problem, *again)) << verify(problem, *again).message();
+  EXPECT_TRUE(verify(problem, *decision)) << verify(problem, *decision).message();
 
-  Decision broken = *again;
+  Decision broken = *decision;
   broken.nodes[3].split[0] = {"dp", "tp"};
   broken.nodes[3].split[1] = {"tp"};
   EXPECT_THAT(verify(problem, broken).message(), HasSubstr("splits two factors"));
-  broken = *again;
+  broken = *decision;
   broken.parameters[0].parameter.dims[0] = {"pp"};
   EXPECT_THAT(verify(problem, broken).message(), HasSubstr("lacks"));
-  broken = *again;
+  broken = *decision;
   broken.nodes.pop_back();
   EXPECT_FALSE(verify(problem, broken));
-  broken = *again;
+  broken = *decision;
   broken.microbatches = 3;
   EXPECT_THAT(verify(problem, broken).message(), HasSubstr("do not divide"));
-  EXPECT_THAT(Decision::parse("cleave-decision 2\nmesh dp=0\n", "d.txt").status().message(), HasSubstr("d.txt:2"));
+}
+
+TEST(Decision, IsRead) {
+  const std::string head = "cleave-decision 2\nmesh pp=2,dp=2,tp=2\nzero 1 dp\nbatch-axes dp\n";
+  auto decision = Decision::parse(
+      head + "stages 2\nnode \"up\" dp tp - stage 1 segment 3 keeps passes tp\nparameter \"w\" [-,tp] [] [dp+tp,-]\n",
+      "d");
+  ASSERT_TRUE(decision) << decision.status().message();
+  EXPECT_EQ(decision->mesh.str(), "pp=2,dp=2,tp=2");
+  EXPECT_EQ(decision->zeroAxes, dist::Axes{"dp"});
+  EXPECT_EQ(decision->stages, 2);
+  const NodeDecision &node = decision->nodes.at(0);
+  EXPECT_EQ(node.split, (dist::FactorSharding{{"dp"}, {"tp"}, {}}));
+  EXPECT_EQ(node.passesPartial, dist::Axes{"tp"});
+  EXPECT_EQ(std::tuple(node.stage, node.segment, node.again), std::tuple(1, 3, false));
+  EXPECT_EQ(decision->parameters.at(0).parameter.str(), "[{},{tp}]");
+  EXPECT_EQ(decision->parameters.at(0).state.str(), "[{dp,tp},{}]");
+  auto message = [&](const std::string &line) { return Decision::parse(head + line, "d.txt").status().message(); };
+  EXPECT_THAT(message("mesh dp=0\n"), HasSubstr("d.txt:5"));
+  EXPECT_THAT(message("parameter \"w\" dp [] []\n"), HasSubstr("'dp' is no sharding"));
+  EXPECT_THAT(message("stages 2 2\n"), HasSubstr("d.txt:5: '2' is too much"));
+  EXPECT_THAT(message("colour red\n"), HasSubstr("unknown word 'colour'"));
 }
 
 } // namespace
