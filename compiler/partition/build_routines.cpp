@@ -104,7 +104,7 @@ struct BuildRoutines : PassWrapper<BuildRoutines, OperationPass<ModuleOp>> {
   }
 
   Option<int64_t> microbatches{*this, "microbatches", llvm::cl::desc("microbatches of a step"), llvm::cl::init(1)};
-  Option<std::string> schedule{*this, "schedule", llvm::cl::desc("a pipeline's schedule (planner/schedule)")};
+  Option<std::string> schedule{*this, "schedule", llvm::cl::desc("a pipeline's schedule (schedule)")};
 
 private:
   std::optional<planner::PipelineSchedule> table;
