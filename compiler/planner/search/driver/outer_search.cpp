@@ -5,7 +5,6 @@
 #include "compiler/planner/search/space/settings.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 #include <queue>
 
 namespace cleave::planner {
@@ -70,11 +69,11 @@ private:
   }
 
   // A setting that may still be the best: first with the bound of its FLOPs, then of its cell's compute, then of its
-  // cell's solution, then with the memory of the splits that are looked at.
+  // cell's solution.
   struct Entry {
     double bound = 0;
     size_t setting = 0;
-    enum Known : uint8_t { Flops, Compute, Solved, WithMemory } known = Flops;
+    enum Known : uint8_t { Flops, Compute, Solved } known = Flops;
     bool operator<(const Entry &other) const { // the smallest bound on top; in order where equal
       return std::pair(bound, setting) > std::pair(other.bound, other.setting);
     }
@@ -153,7 +152,7 @@ private:
 
   void advance(Entry entry) {
     const Setting &setting = space.settings[entry.setting];
-    if (entry.known >= Entry::Solved) {
+    if (entry.known == Entry::Solved) {
       Cell &cell = cells.at(setting);
       cells.solve(cell); // if it was another's that is known
       const double bound = space.stepBound(setting, cell.secondsBound);
@@ -163,20 +162,7 @@ private:
         if (bound < infinity) queue.push(entry);
         return;
       }
-      if (entry.known == Entry::Solved) {
-        entry.known = Entry::WithMemory;
-        std::vector<double> least = trials.leastOfVariants(setting, cell);
-        const double ofAll = least.empty() ? 0 : std::ranges::min(least);
-        if (ofAll > entry.bound) {
-          entry.bound = ofAll;
-          leastOfVariants[entry.setting] = std::move(least);
-          if (ofAll < infinity) queue.push(entry);
-          return;
-        }
-      }
-      auto least = leastOfVariants.extract(entry.setting);
-      Status tried =
-          trials.trySetting(setting, cell, entry.bound, least ? std::move(least.mapped()) : std::vector<double>());
+      const Status tried = trials.trySetting(setting, cell, entry.bound);
       if (!tried) outcome.reason = tried;
       return;
     }
@@ -207,7 +193,6 @@ private:
   SearchClock clock;
   SettingTrials trials;
   std::priority_queue<Entry> queue;
-  std::map<size_t, std::vector<double>> leastOfVariants; // by setting, of entries with memory
   double reached = 0;     // bound of the setting that is looked at; none that is left has a lower one
   const char *doing = ""; // after the settings
   double toldBest = 0;    // seconds of the best plan at last; 0: none yet

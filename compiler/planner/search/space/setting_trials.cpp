@@ -32,7 +32,7 @@ bool SettingTrials::solvesSplits(const Setting &setting, const SplitModel &model
   return setting.pp == 1 && space.isSmall() && space.constraints.recomputeOf.empty() && space.openOperations(model) > 0;
 }
 
-Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least) {
+Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double known) {
   if (cell.variants.empty()) { // that none was found need not mean that there is none
     bound = std::min(bound, known);
     return cell.reason;
@@ -49,6 +49,7 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
   if (setting.pp > 1 && isSettled && space.settings.size() * size_t(space.openOperations(model)) <= mostForced)
     cells.addForced(cell);
   const std::vector<int> zeros = openZeroStages(space.constraints, setting);
+  std::vector<double> least;             // of each variant
   auto leave = [&](size_t v, int zero) { // too slow with any ZeRO stage
     if (isSettled || isSolved) return false;
     if (v == least.size()) least.push_back(leastOfVariant(setting, cell, v, zeros));
@@ -95,17 +96,6 @@ Status SettingTrials::trySetting(const Setting &setting, Cell &cell, double know
       mixes.push_back({v < least.size() ? std::max(known, least[v]) : known, setting, &cell, v});
   if (isSolved && isSettled) bound = std::min(bound, fastest);
   return Status::ok();
-}
-
-std::vector<double> SettingTrials::leastOfVariants(const Setting &setting, Cell &cell) {
-  const std::vector<int> zeros = openZeroStages(space.constraints, setting);
-  const SplitModel model = cells.modelFor(cell, setting);
-  if (zeros.size() == 1 || cell.cutsExchanges || found.worthTrying() == infinity) return {};
-  if (isSettledBy(setting, model) || solvesSplits(setting, model) || !space.givenRecomputation(setting)) return {};
-  if (setting.pp > 1 && !space.profileOf(setting)) return {};
-  std::vector<double> least;
-  for (size_t v = 0; v < cell.variants.size(); ++v) least.push_back(leastOfVariant(setting, cell, v, zeros));
-  return least;
 }
 
 double SettingTrials::leastOfVariant(const Setting &setting, Cell &cell, size_t variant,

@@ -37,11 +37,8 @@ public:
       : space(space), cells(cells), found(found), clock(clock) {}
 
   // `known`: a bound of the setting. When the clock is over and a plan that fits is known, what is left of it counts
-  // with that. `least`: as below, if that is known. Error: what was asked for contradicts it.
-  Status trySetting(const Setting &setting, Cell &cell, double known, std::vector<double> least = {});
-  // For each of the cell's variants seconds that no plan of the setting with it is below: with the memory that it needs
-  // at least, whatever ZeRO stages its parameters have. Empty where nothing is known for less than trying.
-  std::vector<double> leastOfVariants(const Setting &setting, Cell &cell);
+  // with that. Error: what was asked for contradicts it.
+  Status trySetting(const Setting &setting, Cell &cell, double known);
   // Seconds that no plan of the setting with this variant is below, whatever ZeRO stages its parameters have.
   // `wantsLeaner`: shardings that need less memory, or reduce less, may be better.
   double leastOfAnyZero(const Setting &setting, Cell &cell, size_t variant, bool &wantsLeaner) const;

@@ -47,48 +47,6 @@ bool hasOneSample(const Problem &problem, const Setting &setting) {
   return setting.batchDivides && setting.localSamples(problem.batch) == 1;
 }
 
-// Fewer microbatches than ranks leave most of these waiting. That pays where a microbatch of few samples takes about as
-// long as one of many: where its products, at their highest rate, are short beside what does not depend on samples
-// (launches, handing kernels over and reading weights, of the forward pass and two in the backward pass). With W
-// seconds of products a step, K such seconds a microbatch and a third of 1F1B's bubble, as zero-bubble schedules have,
-// M microbatches take (M + (pp - 1) / 3) (W / M + K) / pp.
-class FewMicrobatches {
-public:
-  FewMicrobatches(const Problem &problem, const ProblemFacts &facts, const Cluster &cluster) {
-    constexpr double passes = 3;
-    double kernels = 0, bytes = 0;
-    for (size_t i = 0; i < problem.nodes.size(); ++i) kernels += problem.nodes[i].cheap ? facts.fused[i].kernels : 1;
-    for (const Tensor &tensor : problem.tensors)
-      if (tensor.kind == TensorKind::Parameter) bytes += tensor.bytes();
-    const Device &device = cluster.device;
-    sharesCores = device.coreShare < 1;
-    const double flops = facts.structure->layout->heavyFlops * double(problem.batch) / double(problem.samples);
-    products = flops / (device.flopsAt(problem.precision) * device.computeEfficiency);
-    launches = passes * kernels * (device.launchSeconds + device.dispatchSeconds);
-    weights = passes * bytes / device.memoryBandwidth;
-  }
-
-  // As against so many of them at least, of those that are possible.
-  bool mayPay(const Setting &setting, const std::vector<int64_t> &possible, int64_t least) const {
-    if (sharesCores) return true; // others work while one waits
-    auto enough = std::ranges::lower_bound(possible, least);
-    if (setting.microbatches >= least || enough == possible.end()) return true;
-    return seconds(setting, double(setting.microbatches)) < seconds(setting, double(*enough));
-  }
-
-private:
-  double seconds(const Setting &setting, double microbatches) const {
-    const double ofWeights = double(setting.ep * setting.tp),
-                 ways = double(setting.batchWays() * setting.cp) * ofWeights;
-    const double one = products / ways / microbatches + launches + weights / ofWeights;
-    return (microbatches + double(setting.pp - 1) / 3) * one;
-  }
-
-  bool sharesCores = false;
-  double products = 0;              // seconds of a step on one device
-  double launches = 0, weights = 0; // of a microbatch
-};
-
 // Chunks a rank may be given: more shorten the bubble and lengthen the communication.
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
@@ -96,9 +54,8 @@ constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 // times (zb-1p, zb-2p) have no bound before there are stages, and have to be asked for. None is always as good as
 // another: gpipe and looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks,
 // eight microbatches, passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps
-// more. V schedules need two microbatches a rank to be better than these, unless fewer may pay (`forV`). `units`,
-// `blocks`: that stages are made of.
-std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks, bool forV,
+// more. `units`, `blocks`: that stages are made of.
+std::vector<std::string> schedules(const Constraints &constraints, size_t units, size_t blocks,
                                    const Setting &setting) {
   if (constraints.schedule) return {*constraints.schedule};
   if (setting.pp == 1) return {"none"};
@@ -112,7 +69,7 @@ std::vector<std::string> schedules(const Constraints &constraints, size_t units,
     kinds.push_back(fmt::format("looped-bfs:{}", chunks));
   }
   for (const char *kind : {"zb-h1", "zb-h2"}) kinds.emplace_back(kind);
-  if (forV && size_t(setting.pp * 2) <= units)
+  if (size_t(setting.pp * 2) <= units)
     for (const char *kind : {"zb-v", "dualpipev"}) kinds.emplace_back(kind);
   return kinds;
 }
@@ -132,7 +89,6 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
   int64_t units = int64_t(facts.structure->layout->units.size());
   auto blocks = size_t(std::ranges::count_if(facts.structure->layout->units, &Unit::isBlock));
   std::vector<int64_t> microbatchCounts = divisors(problem.batch);
-  const FewMicrobatches few(problem, facts, cluster);
   for (int64_t pp : sizes(devices, constraints.pp, true)) {
     if (!constraints.pp && (pp > units || pp < constraints.leastRanks)) continue;
     for (int64_t cp : sizes(devices / pp, constraints.cp, opensSequence(facts, constraints)))
@@ -167,10 +123,7 @@ std::vector<Setting> openSettings(const Problem &problem, const ProblemFacts &fa
             if (!constraints.ep && !dividesExperts(problem, facts, setting)) continue;
             if (!constraints.cp && cp > 1 && !hasOneSample(problem, setting)) continue;
             if (!mustDivide && microbatches > 1 && !constraints.microbatches && pp == 1) continue;
-            const bool isOpen = pp > 1 && !constraints.microbatches && problem.batch / rest >= pp;
-            if (isOpen && !few.mayPay(setting, microbatchCounts, pp)) continue;
-            const bool forV = few.mayPay(setting, microbatchCounts, 2 * pp);
-            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, forV, setting)) {
+            for (const std::string &schedule : schedules(constraints, size_t(units), blocks, setting)) {
               setting.schedule = pp > 1 ? schedule : "none";
               const ScheduleShape *shape = pp > 1 ? knownShape(schedule, pp) : nullptr;
               if (shape && constraints.stages() > 1 && shape->stages != constraints.stages()) continue;
