@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
+#include <unordered_map>
+#include <utility>
 
 namespace cleave::planner {
 namespace {
@@ -38,31 +40,81 @@ uint64_t formOf(const Problem &problem, const Node &node, const std::vector<bool
   return hash;
 }
 
-// The run in [begin, end) that saves most nodes, period * (count - 1); the shortest period, then the first, where
-// several do. Nodes like the one a period later form stretches; one that saves more than is known is longer than that,
-// so that its last node of so many is looked at first, and most others never.
-Repeat longestRun(const std::vector<uint64_t> &forms, int begin, int end) {
-  Repeat best;
-  for (int period = 1, saved = 0; begin + period + saved < end; ++period) {
-    auto isSame = [&](int i) { return forms[size_t(i)] == forms[size_t(i + period)]; };
-    for (int first = begin; first + saved + period < end;) {
-      int at = first + saved;
-      while (at >= first && isSame(at)) --at;
-      if (at >= first) {
-        first = at + 1;
-        continue;
+// Of every window of forms, whatever its length: the next window like it. Where that is at the same distance for a
+// stretch of windows, there is a run of that period: of three or more blocks it is found by windows as long as a block
+// to twice that, which recur nowhere nearer; of two by windows of most of a block. n log n for n nodes.
+class Runs {
+public:
+  Runs(const std::vector<uint64_t> &forms, int begin, int end)
+      : forms(forms), begin(begin), count(end - begin), windows(forms.begin() + begin, forms.begin() + end) {}
+
+  // The one that saves most nodes, period * (count - 1); the shortest period, then the first, where several do.
+  Repeat longest() {
+    std::vector<uint64_t> half; // of windows half as long
+    for (int length = 1; length < count; length *= 2) {
+      if (!half.empty()) lookAt(joined(windows, half, length), length + length / 2);
+      lookAt(windows, length);
+      half = windows;
+      windows = joined(windows, windows, length);
+    }
+    return best;
+  }
+
+private:
+  // Windows made of one of `first`, `length` forms long, and one of `second` behind it.
+  static std::vector<uint64_t> joined(const std::vector<uint64_t> &first, const std::vector<uint64_t> &second,
+                                      int length) {
+    std::vector<uint64_t> windows;
+    for (size_t i = 0; i < first.size() && i + size_t(length) < second.size(); ++i) {
+      uint64_t hash = (first[i] ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+      windows.push_back((hash ^ (hash >> 33)) + second[i + size_t(length)] * 0xc4ceb9fe1a85ec53ull);
+    }
+    return windows;
+  }
+
+  void lookAt(const std::vector<uint64_t> &given, int length) {
+    const int last = int(given.size());
+    std::unordered_map<uint64_t, int> next;
+    int period = 0, stop = 0; // of the stretch of windows that ends before `stop`
+    for (int i = last; i >= 0; --i) {
+      int distance = 0;
+      if (i > 0) {
+        auto [found, isNew] = next.try_emplace(given[size_t(i) - 1], i - 1);
+        if (!isNew) distance = std::exchange(found->second, i - 1) - (i - 1);
       }
-      int stop = first + saved + 1;
-      while (stop + period < end && isSame(stop)) ++stop;
-      if (const int repeats = (stop - first) / period; repeats * period > saved) {
-        saved = repeats * period;
-        best = {first, period, repeats + 1};
-      }
-      first = stop + 1;
+      if (distance == period && i > 0) continue;
+      if (period > 0) consider(i, stop - i + length - 1, period);
+      period = distance;
+      stop = i;
     }
   }
-  return best;
-}
+
+  // A stretch of at least `same` forms, each like the one a period later.
+  void consider(int first, int same, int period) {
+    const auto at = [&](int i) { return forms[size_t(begin + i)]; };
+    int end = first + same;
+    auto &[knownFirst, knownEnd] = known[period];
+    if (knownFirst <= first && first < knownEnd) return;
+    while (first > 0 && at(first - 1) == at(first - 1 + period)) --first;
+    while (end + period < count && at(end) == at(end + period)) ++end;
+    knownFirst = first;
+    knownEnd = end;
+    const int repeats = (end - first) / period, saves = repeats * period;
+    if (saves < saved || saves == 0) return;
+    if (saves == saved && std::pair(period, begin + first) >= std::pair(best.period, best.first)) return;
+    for (int i = first; i < end; ++i)
+      if (at(i) != at(i + period)) return; // two windows had the same hash
+    saved = saves;
+    best = {begin + first, period, repeats + 1};
+  }
+
+  const std::vector<uint64_t> &forms;
+  const int begin, count;
+  std::vector<uint64_t> windows;
+  std::unordered_map<int, std::pair<int, int>> known; // by period: the latest stretch, as long as it is
+  Repeat best;
+  int saved = 0;
+};
 
 // A period may begin anywhere in its block: begin it where the fewest bytes cross from one repetition to the next.
 Repeat cutWhereLeastIsLive(Repeat run, const std::vector<uint64_t> &forms, const std::vector<double> &live, int end) {
@@ -105,7 +157,7 @@ std::vector<Repeat> Problem::findRepeats() const {
   std::vector<Repeat> found;
   std::vector<double> live = liveBytes();
   std::function<void(int, int)> search = [&](int begin, int end) {
-    Repeat run = longestRun(forms, begin, end);
+    Repeat run = Runs(forms, begin, end).longest();
     // A couple of equal neighbours is no block: it must be worth tying.
     if (run.period * (run.count - 1) < 2 || run.period < 2) return;
     run = cutWhereLeastIsLive(run, forms, live, end);
