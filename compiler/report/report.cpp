@@ -114,11 +114,12 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   };
   if (auto decided = planner::decidedModel(problem, cluster, decision)) {
     if (!decided->model.lowers.empty()) report.lowerZero = decided->model.setting.lowerZero;
-    report.predicted.hiddenCommunicationSeconds += planner::hiddenBehindProducts(*decided);
-    report.contentionSeconds = planner::contentionOf(*decided);
-    report.collectives = planner::collectivesOf(*decided);
+    planner::Breakdown parts = planner::breakdown(*decided);
+    report.predicted.hiddenCommunicationSeconds += parts.hiddenBehindProducts;
+    report.contentionSeconds = parts.contention;
+    report.collectives = std::move(parts.collectives);
+    report.timeParts = std::move(parts.time);
     report.nodes = planner::explainAll(*decided);
-    report.timeParts = planner::timeParts(*decided);
     take(planner::memoryOverTime(*decided), report.memoryOverTime, "memory over time");
     take(planner::sensitivities(*decided), report.sensitivities, "sensitivity");
   } else

@@ -65,7 +65,7 @@ public:
     addNodes();
     addFlows();
     addParameters();
-    addTied();
+    addStepSums();
     addWaiting();
     addHeld();
     hide();
@@ -94,9 +94,9 @@ private:
       const auto v = size_t(model.variableOfNode[i]), candidate = size_t(decided.choice[v]);
       const Variable &variable = model.variables[v];
       model.setting.recompute = decision.nodes[i].recompute;
-      const Cost price =
-          nodePrice(model, variable, candidate).add(exchangePrice(model, variable, candidate, &collectives));
-      scaleNew(1 / double(variable.count));
+      CollectiveSink implied;
+      const Cost price = nodePrice(model, variable, candidate).add(exchangePrice(model, variable, candidate, &implied));
+      take(implied, 1 / double(variable.count));
       ++row(int(i), problem.nodes[i].op).count;
       TimePart &time = row(int(i), servedBy(int(i)));
       time.computeSeconds += price.compute() / double(variable.count);
@@ -110,9 +110,10 @@ private:
       if (node < 0) node = firstReader(flow.tensor);
       for (auto [how, part] : partsByRecompute(flow)) {
         model.setting.recompute = how;
+        CollectiveSink implied;
         const Cost price = flowPrice(model, flow, producedLayout(model, flow, decided.choice),
-                                     usesOf(model, flow, decided.choice), &collectives);
-        const double behind = scaleNew(part);
+                                     usesOf(model, flow, decided.choice), &implied);
+        const double behind = take(implied, part);
         if (price.communication + behind <= 0 || node < 0) continue;
         TimePart &time = row(node, servedBy(node));
         time.communicationSeconds += part * price.communication;
@@ -142,8 +143,9 @@ private:
       const Variable &variable = model.variables[v];
       if (!variable.isHome) continue;
       const double copies = double(copiesOf(int(v)));
-      const Cost price = homePrice(model, variable, size_t(decided.choice[v]), &collectives);
-      scaleNew(copies);
+      CollectiveSink implied;
+      const Cost price = homePrice(model, variable, size_t(decided.choice[v]), &implied);
+      take(implied, copies);
       if (price.update + price.exposed + price.hideable <= 0) continue;
       TimePart &time = row(firstReader(variable.index), "optimizer");
       time.count += variable.count;
@@ -151,46 +153,33 @@ private:
       time.communicationSeconds += copies * price.exposed;
       time.besideSeconds += copies * price.hideable;
     }
-    addStepSums();
   }
 
-  // Where the last unit of each rank is; what one rank does alone is done where the loss is.
+  // Where the last unit of each rank is; what one rank does alone is done where the loss is. Then what ranks that have
+  // the same parameter exchange.
   void addStepSums() {
-    const StageProblem stages = decided.stages();
-    const StepPrice price = stepPrice(model, &collectives);
-    for (; scaled < collectives.size(); ++scaled) {
-      const double times = collectives[scaled].isOfEachRank ? double(stages.ranks()) : 1.0;
-      collectives[scaled].seconds *= times;
-      collectives[scaled].times *= times;
-    }
+    CollectiveSink implied;
+    const StepPrice price = stepPrice(model, &implied);
+    for (const ImpliedCollective &one : implied) take({one}, one.isOfEachRank ? double(model.setting.pp) : 1.0);
+    const std::vector<Unit> &units = model.layout->units;
     std::map<int, int> lastNodes; // by rank
-    for (int stage = 0; stage < stages.stages(); ++stage) {
-      const size_t next = size_t(stage) + 1 < decided.plan.firstUnits.size()
-                              ? size_t(decided.plan.firstUnits[size_t(stage) + 1])
-                              : model.layout->units.size();
-      lastNodes[stages.rankOf(stage)] = model.layout->units[next - 1].end - 1;
-    }
+    for (size_t u = 0; u < units.size(); ++u) lastNodes[decided.rankOf(int(u))] = units[u].end - 1;
+    const int last = decided.rankOf(int(units.size()) - 1);
     for (auto [rank, node] : lastNodes) {
-      const double seconds = rank == stages.rankOf(stages.stages() - 1) ? price.exposed : price.ofEachRank;
+      const double seconds = rank == last ? price.exposed : price.ofEachRank;
       if (seconds > 0) row(node, "optimizer").communicationSeconds += seconds;
     }
+    for (const TiedGradient &tied : evaluation.tied)
+      row(firstReader(model.variables[size_t(tied.variable)].index), "optimizer").communicationSeconds += tied.seconds;
   }
 
   // Ranks of a pipeline that have a parameter: several where it is tied over stages.
   int64_t copiesOf(int variable) const {
-    const StageProblem stages = decided.stages();
     std::set<int> ranks;
     for (const UnitLayout::SharedParameter &shared : model.layout->shared)
-      for (int unit : shared.variable == variable ? shared.units : std::vector<int>{}) {
-        auto next = std::ranges::upper_bound(decided.plan.firstUnits, unit);
-        ranks.insert(stages.rankOf(std::max(0, int(next - decided.plan.firstUnits.begin()) - 1)));
-      }
+      if (shared.variable == variable)
+        for (int unit : shared.units) ranks.insert(decided.rankOf(unit));
     return std::max<int64_t>(1, int64_t(ranks.size()));
-  }
-
-  void addTied() {
-    for (const TiedGradient &tied : evaluation.tied)
-      row(firstReader(model.variables[size_t(tied.variable)].index), "optimizer").communicationSeconds += tied.seconds;
   }
 
   // The device is through with a unit before the host has handed the next one over.
@@ -228,13 +217,14 @@ private:
     for (size_t i = 0; i < behindProducts.size(); ++i) rows[i].besideSeconds += behindProducts[i];
   }
 
-  // Of the collectives that the last price has: they stand for so many. Gives their seconds behind products.
-  double scaleNew(double times) {
+  // What a price implies stands for so many. Gives their seconds behind products.
+  double take(const CollectiveSink &implied, double times) {
     double behind = 0;
-    for (; scaled < collectives.size(); ++scaled) {
-      collectives[scaled].seconds *= times;
-      collectives[scaled].times *= times;
-      behind += collectives[scaled].behindProducts *= times;
+    for (ImpliedCollective one : implied) {
+      one.seconds *= times;
+      one.times *= times;
+      behind += one.behindProducts *= times;
+      collectives.push_back(std::move(one));
     }
     return behind;
   }
@@ -275,7 +265,6 @@ private:
   std::map<std::pair<std::string, std::string>, size_t> indices;
   std::vector<TimePart> rows;
   std::vector<double> behindProducts; // by row: seconds
-  size_t scaled = 0;                  // collectives that are
 };
 
 // A parameter's or input's own name; else that of the node which makes it.
@@ -327,20 +316,18 @@ public:
     share.bytes += bytes * times;
     share.seconds += seconds * times;
     share.times += times;
+    std::map<int, double> crossing; // bytes by flow
     double all = 0;
-    auto crossing = [&](auto take) {
-      for (int index : model.layout->crossings[size_t(border)])
-        if (const Flow &flow = model.flows[size_t(index)]; !isBackward || flow.gradient)
-          take(index, sentBytes(model, flow, decided.choice));
-    };
-    crossing([&](int, double one) { all += one; });
-    crossing([&](int index, double one) {
+    for (int index : model.layout->crossings[size_t(border)])
+      if (const Flow &flow = model.flows[size_t(index)]; !isBackward || flow.gradient)
+        all += crossing[index] = sentBytes(model, flow, decided.choice);
+    for (auto [index, one] : crossing) {
       const int tensor = lastBefore(model.flows[size_t(index)], model.layout->units[size_t(border)].first);
       auto [entry, isNew] = moved.try_emplace(index, MovedTensor{nameOf(decided, tensor), 0, 0});
       instances[index].insert(tensor);
       entry->second.alike = int64_t(instances[index].size());
       entry->second.bytes += bytes * times * one / all;
-    });
+    }
   }
   void addTo(CollectiveSums &sums, const char *why) const {
     if (share.times == 0) return;
@@ -372,12 +359,15 @@ private:
 
 } // namespace
 
-std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
+Breakdown breakdown(const DecidedModel &decided) {
   TimeLedger ledger(decided);
-  ledger.list();
+  Breakdown result;
+  result.time = ledger.list();
   CollectiveSums sums;
-  for (const ImpliedCollective &one : ledger.collectives)
+  for (const ImpliedCollective &one : ledger.collectives) {
     addTo(sums, decided, one, (one.isHideable && ledger.hiddenPart > 0.5) || one.behindProducts > one.seconds / 2);
+    result.hiddenBehindProducts += one.behindProducts;
+  }
   const PlanEvaluation &evaluation = ledger.evaluation;
   for (const TiedGradient &tied : evaluation.tied)
     sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
@@ -394,25 +384,14 @@ std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided) {
   }
   forward.addTo(sums, "activations pass to the next stage");
   backward.addTo(sums, "gradients pass to the stage before");
-  return sums.list(double(decided.model.setting.pp));
-}
-
-std::vector<TimePart> timeParts(const DecidedModel &decided) { return TimeLedger(decided).list(); }
-
-double hiddenBehindProducts(const DecidedModel &decided) {
-  TimeLedger ledger(decided);
-  ledger.list();
-  double seconds = 0;
-  for (const ImpliedCollective &one : ledger.collectives) seconds += one.behindProducts;
-  return seconds / double(decided.model.setting.pp);
-}
-
-double contentionOf(const DecidedModel &decided) {
-  const PlanEvaluation evaluation = decided.evaluate();
-  double held = 0; // of all ranks
-  for (const StageDecision &stage : evaluation.stages) held += stage.heldBySends;
   const Setting &setting = decided.model.setting;
-  return evaluation.contention + held * double(setting.microbatches) / double(setting.pp);
+  const double ranks = double(setting.pp);
+  result.collectives = sums.list(ranks);
+  result.hiddenBehindProducts /= ranks;
+  double held = 0; // of all ranks
+  for (const StageDecision &stage : stages) held += stage.heldBySends;
+  result.contention = evaluation.contention + held * double(setting.microbatches) / ranks;
+  return result;
 }
 
 Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided) {

@@ -1,6 +1,6 @@
 // Where a decision's time and memory go, and what it would take elsewhere: for the report.
 //
-//   timeParts(decided)      {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
+//   breakdown(decided).time {"layers.0 .. layers.11", "Contract", 72 operations, 1.2 s compute, 0.3 s communication},
 //   ...
 #pragma once
 #include "compiler/planner/explain/decided_model.h"
@@ -27,8 +27,6 @@ struct CollectiveTotal {
   std::vector<MovedTensor> tensors; // with most bytes first
   int64_t tensorsMore = 0;          // that are not named
 };
-// What the decision implies, what takes longest first.
-std::vector<CollectiveTotal> collectivesOf(const DecidedModel &decided);
 
 // A step's seconds of one kind of operation in one part of the model, on one device; of a pipeline: the mean of its
 // ranks. Parts are the repeated blocks, all repetitions of one together, and what stands between them. "optimizer":
@@ -41,14 +39,19 @@ struct TimePart {
   double computeSeconds = 0, communicationSeconds = 0;
   double besideSeconds = 0; // collectives that compute hides
 };
-std::vector<TimePart> timeParts(const DecidedModel &decided);
-// Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp, what
-// the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
-double hiddenBehindProducts(const DecidedModel &decided);
-// Of the exposed communication: what collectives take longer since others use their links meanwhile. So likewise.
-// Hidden and exposed communication are all collectives' seconds, but for what stages send each other (which runs beside
-// compute; what a rank waits for it is in the bubble), and for this, and for copies to the host's memory.
-double contentionOf(const DecidedModel &decided);
+
+struct Breakdown {
+  std::vector<TimePart> time;
+  std::vector<CollectiveTotal> collectives; // that the decision implies, what takes longest first
+  // Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp,
+  // what the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
+  double hiddenBehindProducts = 0;
+  // Of the exposed communication: what collectives take longer since others use their links meanwhile. So likewise.
+  // Hidden and exposed communication are all collectives' seconds, but for what stages send each other (which runs
+  // beside compute; what a rank waits for it is in the bubble), and for this, and for copies to the host's memory.
+  double contention = 0;
+};
+Breakdown breakdown(const DecidedModel &decided);
 
 // The step's time if one thing of the cluster were twice as good and the decision stayed the same.
 struct Sensitivity {

@@ -6,13 +6,17 @@
 namespace cleave::planner {
 namespace {
 
+// Null: no pipeline.
+const ScheduleProfile *profileOf(const Setting &setting) {
+  return setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches);
+}
+
 Setting settingOf(const Problem &problem, const Decision &decision) {
   Setting setting;
   setting.pp = decision.mesh.axisSize("pp");
   setting.schedule = decision.schedule;
-  if (setting.pp > 1)
-    if (const ScheduleProfile *profile = scheduleProfile(setting.schedule, setting.pp, decision.microbatches))
-      setting.weightVersions = profile->weightVersions;
+  setting.microbatches = decision.microbatches;
+  if (const ScheduleProfile *profile = profileOf(setting)) setting.weightVersions = profile->weightVersions;
   setting.dp = decision.mesh.axisSize("dp");
   setting.fsdp = decision.mesh.axisSize("fsdp");
   setting.cp = decision.mesh.axisSize("cp");
@@ -20,11 +24,10 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   setting.tp = decision.mesh.axisSize("tp");
   setting.gridSide = decision.mesh.axisSize("tp_col");
   setting.gridDepth = decision.mesh.axisSize("tp_depth");
-  bool isPlane = std::find(decision.zeroAxes.begin(), decision.zeroAxes.end(), "tp_row") != decision.zeroAxes.end();
+  const bool isPlane = std::ranges::count(decision.zeroAxes, "tp_row") > 0;
   if (setting.gridSide > 1) setting.grid = isPlane ? TensorGrid::Plane : TensorGrid::Cube;
   setting.order = orderOf(decision.mesh);
   setting.zero = decision.zero;
-  setting.microbatches = decision.microbatches;
   setting.recompute = decision.recompute;
   setting.exceptLast = decision.exceptLast;
   setting.offload = decision.offload;
@@ -48,19 +51,20 @@ bool canBeFed(const SplitModel &model, const Node &node, const Candidate &candid
   return true;
 }
 
+// The factor or dimension that tp splits; -1: none.
+int64_t splitByTp(const std::vector<dist::Axes> &split) {
+  const auto found =
+      std::ranges::find_if(split, [](const dist::Axes &axes) { return std::ranges::count(axes, "tp") > 0; });
+  return found == split.end() ? -1 : found - split.begin();
+}
+
 bool isChosen(const Candidate &candidate, const NodeDecision &decision) {
-  int64_t factor = -1;
-  for (size_t f = 0; f < decision.split.size(); ++f)
-    if (std::find(decision.split[f].begin(), decision.split[f].end(), "tp") != decision.split[f].end())
-      factor = int64_t(f);
-  return candidate.factor == factor && candidate.passesPartial == !decision.passesPartial.empty();
+  return candidate.factor == splitByTp(decision.split) && candidate.passesPartial == !decision.passesPartial.empty();
 }
 
 Layout homeOf(const ParameterDecision &decision) {
-  for (size_t dim = 0; dim < decision.parameter.dims.size(); ++dim)
-    for (const std::string &axis : decision.parameter.dims[dim])
-      if (axis == "tp") return Layout(dim);
-  return whole;
+  const int64_t dim = splitByTp(decision.parameter.dims);
+  return dim < 0 ? whole : Layout(dim);
 }
 
 // A decision may come from elsewhere, with different splits in repetitions of a block. How nodes lie over laid axes
@@ -181,13 +185,14 @@ DecidedModel DecidedModel::withLowerZero(int zero, const std::set<std::string> &
   return lower;
 }
 
+int DecidedModel::rankOf(int unit) const {
+  const auto next = std::ranges::upper_bound(plan.firstUnits, unit);
+  const ScheduleProfile *profile = profileOf(model.setting);
+  return profile ? profile->rankOfStage[size_t(std::max(0, int(next - plan.firstUnits.begin()) - 1))] : 0;
+}
+
 StageProblem DecidedModel::stages() const {
-  const Setting &setting = model.setting;
-  return {&model,   &activity,
-          &state,   setting.pp == 1 ? nullptr : scheduleProfile(setting.schedule, setting.pp, setting.microbatches),
-          infinity, std::nullopt,
-          {},       {},
-          {},       plan.firstUnits};
+  return {&model, &activity, &state, profileOf(model.setting), infinity, std::nullopt, {}, {}, {}, plan.firstUnits};
 }
 
 Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster, const Decision &decision) {

@@ -20,6 +20,8 @@ struct DecidedModel {
   ActivityCosts activity;
   StateCosts state;
 
+  // The pipeline's rank that a unit is on.
+  int rankOf(int unit) const;
   // The profile is of the decision's schedule; memory is not limited.
   StageProblem stages() const;
   PlanEvaluation evaluate() const { return evaluatePlan(stages(), plan); }

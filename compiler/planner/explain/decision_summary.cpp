@@ -11,7 +11,7 @@ namespace {
 // Six digits show a change of 0.001 %.
 std::string figure(double value) { return fmt::format("{:.6g}", value); }
 
-std::string joined(const dist::Axes &axes) { return fmt::format("{}", fmt::join(axes, "+")); }
+std::string joined(const dist::Axes &axes) { return axes.empty() ? "-" : fmt::format("{}", fmt::join(axes, "+")); }
 
 // "0-11,14": whole numbers in rising order.
 std::string ranges(const std::vector<int64_t> &numbers) {
@@ -97,10 +97,9 @@ std::string nodeLine(const Node &node, const NodeDecision &chosen, Recompute mos
 }
 
 std::string layoutText(const dist::Sharding &layout) {
-  std::string text;
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim)
-    text += (dim ? "," : "") + (layout.dims[dim].empty() ? "-" : joined(layout.dims[dim]));
-  return "[" + text + "]";
+  std::vector<std::string> dims;
+  for (const dist::Axes &axes : layout.dims) dims.push_back(joined(axes));
+  return fmt::format("[{}]", fmt::join(dims, ","));
 }
 
 std::string nodeLines(const Problem &problem, const Decision &decision) {
@@ -170,10 +169,9 @@ std::string alternativeLine(const Alternative &row) {
 std::string splitLines(const Decision &decision) {
   std::string out = fmt::format("mesh {}\nzero {}", decision.mesh.str(), decision.zero);
   if (!decision.zeroAxes.empty()) out += " over " + joined(decision.zeroAxes);
-  out += fmt::format("\nbatch over {}\nmicrobatches {}\nrecompute {}{}\nschedule {}",
-                     decision.batchAxes.empty() ? "-" : joined(decision.batchAxes), decision.microbatches,
-                     name(decision.recompute), decision.exceptLast ? ", but not of the last microbatch" : "",
-                     decision.schedule);
+  out += fmt::format("\nbatch over {}\nmicrobatches {}\nrecompute {}{}\nschedule {}", joined(decision.batchAxes),
+                     decision.microbatches, name(decision.recompute),
+                     decision.exceptLast ? ", but not of the last microbatch" : "", decision.schedule);
   out += decision.stages > 1 ? fmt::format(" of {} stages\n", decision.stages) : "\n";
   if (decision.mesh.axisSize("cp") > 1)
     out += fmt::format("attention {}\n", decision.attention == AttentionSplit::Ring ? "ring" : "ulysses");

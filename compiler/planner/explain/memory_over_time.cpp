@@ -32,11 +32,9 @@ public:
     for (const StageDecision &stage : evaluation.stages)
       if (evaluation.stages.size() > 1 && stage.rank == rank) device = stage.memory;
     const std::vector<Unit> &units = decided.model.layout->units;
-    const StageProblem stages = decided.stages();
     std::vector<bool> isMine(units.size());
     for (size_t u = 0; u < units.size(); ++u) {
-      auto next = std::ranges::upper_bound(decided.plan.firstUnits, int(u));
-      isMine[u] = stages.rankOf(std::max(0, int(next - decided.plan.firstUnits.begin()) - 1)) == rank;
+      isMine[u] = decided.rankOf(int(u)) == rank;
       if (!isMine[u]) continue;
       cost.add(decided.activity.of(units[u].kind, decided.plan.recompute[u]));
       cost.add(decided.state.kinds[size_t(units[u].kind)]);
@@ -127,7 +125,7 @@ Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &
   times.reserve(evaluation.stages.size());
   for (const StageDecision &stage : evaluation.stages) times.push_back(timesOf(stage));
   Result<PipelineSchedule> schedule =
-      makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, times[times.size() / 2]);
+      makeSchedule(model.setting.schedule, int(model.setting.pp), model.setting.microbatches, scheduleTimes(times));
   if (!schedule) return schedule.status();
   Simulation simulation = simulate(*schedule, times);
   // Where ranks take turns on cores a step is shorter than what is simulated.

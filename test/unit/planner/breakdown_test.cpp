@@ -58,7 +58,7 @@ TEST(TimeParts, CastsOfAKernelAreNoTimeOfTheirOwn) {
   Result<DecidedModel> decided = decidedModel(b.problem, cluster, *decision);
   ASSERT_TRUE(decided) << decided.status().message();
   std::map<std::string, TimePart> ofOp;
-  for (const TimePart &part : timeParts(*decided)) {
+  for (const TimePart &part : breakdown(*decided).time) {
     ofOp[part.op].count += part.count;
     ofOp[part.op].computeSeconds += part.computeSeconds;
   }
@@ -164,15 +164,15 @@ TEST(TimeParts, WhatProductsHideIsBesideCompute) {
   Result<DecidedModel> decided = decidedModel(problem, cluster, *decision);
   ASSERT_TRUE(decided) << decided.status().message();
   double beside = 0, alone = 0;
-  for (const TimePart &part : timeParts(*decided)) beside += part.besideSeconds;
-  for (const CollectiveTotal &one : collectivesOf(*decided)) {
+  for (const TimePart &part : breakdown(*decided).time) beside += part.besideSeconds;
+  for (const CollectiveTotal &one : breakdown(*decided).collectives) {
     const bool overlaps = one.op == "all_gather" || one.op == "reduce_scatter" || one.op == "all_to_all";
     if (overlaps) alone += one.seconds;
     EXPECT_EQ(one.hidden, overlaps) << one.op << " " << one.why;
   }
   EXPECT_GT(alone, 0);
   EXPECT_NEAR(beside, 0.75 * alone, 1e-9 * alone);
-  EXPECT_NEAR(hiddenBehindProducts(*decided), beside, 1e-9 * alone);
+  EXPECT_NEAR(breakdown(*decided).hiddenBehindProducts, beside, 1e-9 * alone);
 }
 
 // Halves of a norm may look alike: what recurs without a weight is no block.
@@ -188,7 +188,7 @@ TEST(TimeParts, OnlyWhatHasWeightsIsNamedAsRepetitions) {
   Result<Decision> decision =
       solve(b.problem, cluster, *parseConstraints({.like = "ddp"}, cluster), {.alternatives = false});
   ASSERT_TRUE(decision) << decision.status().message();
-  for (const TimePart &part : timeParts(*decidedModel(b.problem, cluster, *decision)))
+  for (const TimePart &part : breakdown(*decidedModel(b.problem, cluster, *decision)).time)
     EXPECT_TRUE(part.part.starts_with("around ")) << part.part;
 }
 

@@ -21,7 +21,7 @@ Result<Decision> decide(const Problem &problem, const Cluster &cluster, const Sp
 // Of one kind over these axes: bytes a step.
 double bytesOf(const DecidedModel &decided, const std::string &op, const dist::Axes &axes) {
   double bytes = 0;
-  for (const CollectiveTotal &one : collectivesOf(decided))
+  for (const CollectiveTotal &one : breakdown(decided).collectives)
     if (one.op == op && one.axes == axes) bytes += one.bytes;
   return bytes;
 }
@@ -192,7 +192,7 @@ CollectiveTotal totalOf(const Problem &problem, const std::string &machines, con
   const Cluster cluster = *parseCluster(machines);
   Result<Decision> decision = decide(problem, cluster, flags);
   if (!decision) return ADD_FAILURE() << decision.status().message(), CollectiveTotal();
-  for (const CollectiveTotal &one : collectivesOf(*decidedModel(problem, cluster, *decision)))
+  for (const CollectiveTotal &one : breakdown(*decidedModel(problem, cluster, *decision)).collectives)
     if (one.op == op && one.why.find(why) != std::string::npos) return one;
   return {};
 }
@@ -250,7 +250,7 @@ TEST(Collectives, OnlyGradientsOfWhatTrainsAreSummedUpBetweenStages) {
     Result<Decision> decision = decide(problem, cluster, {.mesh = "pp=2", .schedule = "1f1b"});
     ASSERT_TRUE(decision) << decision.status().message();
     int64_t tied = 0;
-    for (const CollectiveTotal &one : collectivesOf(*decidedModel(problem, cluster, *decision)))
+    for (const CollectiveTotal &one : breakdown(*decidedModel(problem, cluster, *decision)).collectives)
       tied += one.why == "gradients of what several stages have are summed up";
     EXPECT_EQ(tied, trains);
   }

@@ -180,8 +180,8 @@ Planned plannedOn(const char *preset, const char *mesh, const char *order) {
   EXPECT_TRUE(decision) << decision.status().message();
   Result<DecidedModel> decided = decidedModel(problem, *cluster, *decision);
   EXPECT_TRUE(decided) << decided.status().message();
-  Planned planned{*decision, decided->evaluate(), timeParts(*decided), hiddenBehindProducts(*decided),
-                  contentionOf(*decided)};
+  Breakdown parts = breakdown(*decided);
+  Planned planned{*decision, decided->evaluate(), std::move(parts.time), parts.hiddenBehindProducts, parts.contention};
   for (const StageDecision &stage : planned.evaluation.stages) planned.held += stage.heldBySends;
   return planned;
 }

@@ -175,7 +175,7 @@ TEST(LaidAxes, GradientsAreSummedOverTheDevicesThatHaveTheSameExperts) {
   const Cluster cluster = *parseCluster("a100-80g:4");
   Result<DecidedModel> decided = decidedModel(problem, cluster, *decision);
   ASSERT_TRUE(decided) << decided.status().message();
-  for (const CollectiveTotal &one : collectivesOf(*decided))
+  for (const CollectiveTotal &one : breakdown(*decided).collectives)
     if (one.why == "gradients are summed over the batch") bytes[dist::Sharding{{one.axes}, {}, {}}.str()] += one.bytes;
   EXPECT_DOUBLE_EQ(bytes["[{dp,ep}]"], 4 * (64 * 64 + 64 * 4 + 8));
   EXPECT_DOUBLE_EQ(bytes["[{dp}]"], 4 * 2 * (4 * 64 * 256) / 2);

@@ -557,7 +557,7 @@ TEST(Search, ADecisionPricedAgainCostsTheSame) {
     EXPECT_NEAR(again.stepSeconds, decision.predicted.stepSeconds, 1e-9 * again.stepSeconds) << what;
     EXPECT_NEAR(again.memory.total(), decision.predicted.memory.total(), 1) << what;
     // The parts of the time are all of it.
-    const std::vector<TimePart> parts = timeParts(*decided);
+    const std::vector<TimePart> parts = breakdown(*decided).time;
     double compute = 0;
     for (const TimePart &part : parts) compute += part.computeSeconds;
     EXPECT_NEAR(compute, decision.predicted.computeSeconds, 1e-9 * compute) << what;
