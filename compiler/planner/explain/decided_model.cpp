@@ -199,7 +199,8 @@ Result<DecidedModel> decidedModel(const Problem &problem, const Cluster &cluster
   CLEAVE_RETURN_IF_ERROR(verify(problem, decision));
   const Constraints constraints = constraintsOf(decision);
   auto facts = std::make_shared<ProblemFacts>(gatherFacts(problem, constraints));
-  if (!repeatsWereTied(problem, decision, *facts)) *facts = gatherFacts(problem, constraints, false);
+  if (!repeatsWereTied(problem, decision, *facts))
+    facts = std::make_shared<ProblemFacts>(gatherFacts(problem, constraints, false));
   return decide(problem, std::move(facts), cluster, decision);
 }
 

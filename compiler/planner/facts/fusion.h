@@ -13,7 +13,6 @@
 // cluster is a kernel of its own, as the cross-entropy over a vocabulary is in Megatron-LM and PyTorch.
 #pragma once
 #include "compiler/planner/facts/sequence.h"
-#include "compiler/planner/problem/problem.h"
 
 namespace cleave::planner {
 
@@ -28,11 +27,6 @@ struct FusedWork {
   std::vector<double> writes; // a result each: 0 or 1
 };
 
-// `batchDims` as Problem::batchDims gives them, `batchFactors` as Problem::batchFactor for each node. Sizes are weighed
-// against each other with the whole batch, so that a problem built with fewer samples gives the same.
-std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<int64_t> &batchDims,
-                                     const std::vector<int64_t> &batchFactors);
-
 // Which tensors are kept in memory from the forward pass to the backward pass? Not all that the backward operations
 // read (Tensor::saved): a fused kernel makes what is inside of it again from what stands in memory anyway.
 //
@@ -41,16 +35,18 @@ std::vector<FusedWork> findFusedWork(const Problem &problem, const std::vector<i
 //
 // Sums and maxima of rows are kept, and so are masks (booleans): a byte each, as PyTorch and Megatron-LM keep those of
 // dropout.
-struct KeptTensors {
+struct Fusion {
+  std::vector<FusedWork> work; // per node
   std::vector<bool> kept;      // per tensor
   std::vector<bool> madeAgain; // and of the others: needed, and made again
 };
-KeptTensors findKept(const Problem &problem, const std::vector<int64_t> &batchFactors);
+// Sizes are weighed against each other with the whole batch, so that a problem built with fewer samples gives the same.
+Fusion findFusion(const Graph &graph);
 
 // Per node: the core of attention, from the product of queries and keys up to, but without, the one with the values.
 // Its tensors have an element for every pair of positions. Selective recomputation does it again (Korthikanti et al.
 // 2022, section 5); a device with Device::fusedAttention has it on the chip (Dao et al. 2022): no traffic, nothing
 // kept, one product more in the backward pass.
-std::vector<bool> findAttentionCore(const Problem &problem, const SequenceFactors &sequence);
+std::vector<bool> findAttentionCore(const Graph &graph, const SequenceFactors &sequence);
 
 } // namespace cleave::planner

@@ -13,19 +13,15 @@ namespace {
 // Tensors whose gradients are one and the same.
 class SameGradients {
 public:
-  explicit SameGradients(const Problem &problem) : parent(problem.tensors.size()) {
+  explicit SameGradients(const Graph &graph) : parent(graph.problem.tensors.size()) {
     std::iota(parent.begin(), parent.end(), 0);
-    std::vector<int> readers(problem.tensors.size(), 0);
-    for (const Node &node : problem.nodes)
-      for (int tensor : node.operands) ++readers[size_t(tensor)];
-    for (const Node &node : problem.nodes) {
+    for (const Node &node : graph.problem.nodes) {
       const Form form = node.kind.form;
       if (node.results.size() != 1 || (form != Form::Accumulation && form != Form::Reshape)) continue;
-      const Tensor &result = problem.tensors[size_t(node.results[0])];
       for (int tensor : node.operands) {
-        const Tensor &operand = problem.tensors[size_t(tensor)];
-        if (operand.kind == TensorKind::Activation && readers[size_t(tensor)] == 1 &&
-            operand.elements() == result.elements())
+        const Tensor &operand = graph.problem.tensors[size_t(tensor)];
+        if (operand.kind == TensorKind::Activation && graph.readers[size_t(tensor)].size() == 1 &&
+            operand.elements() == graph.problem.tensors[size_t(node.results[0])].elements())
           parent[size_t(of(tensor))] = of(node.results[0]);
       }
     }
@@ -38,10 +34,6 @@ public:
 private:
   std::vector<int> parent;
 };
-
-} // namespace
-
-namespace {
 
 // The terms that wait: all but that of the first kernel, where there are several.
 void addTerms(const Problem &problem, const std::vector<int> &kernels, const std::vector<int> &readers,
@@ -60,41 +52,41 @@ void addTerms(const Problem &problem, const std::vector<int> &kernels, const std
 
 } // namespace
 
-WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
+WaitingGradients waitingGradients(const Graph &graph, const std::vector<bool> &inMemory,
                                   const std::vector<int> &kernels) {
-  SameGradients same(problem);
-  std::vector<bool> needsGradient = problem.needsGradient();
-  std::vector<int> made = problem.producers();
+  const Problem &problem = graph.problem;
+  const SameGradients same(graph);
+  auto flows = [&](int tensor) { return graph.producers[size_t(tensor)] >= 0 && graph.needsGradient[size_t(tensor)]; };
   // Of each gradient: the first node that makes one of its tensors, and the last one that reads one.
   std::vector<WaitingGradients::One> gradients(problem.tensors.size(), {{}, int(problem.nodes.size()), -1});
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    if (made[t] < 0 || !needsGradient[t]) continue;
-    WaitingGradients::One &gradient = gradients[size_t(same.of(int(t)))];
-    gradient.first = std::min(gradient.first, made[t]);
-    if (inMemory[t]) gradient.tensors.push_back(int(t));
+  auto gradientOf = [&](int tensor) -> WaitingGradients::One & { return gradients[size_t(same.of(tensor))]; };
+  for (int t = 0; t < int(problem.tensors.size()); ++t) {
+    if (!flows(t)) continue;
+    gradientOf(t).first = std::min(gradientOf(t).first, graph.producers[size_t(t)]);
+    if (inMemory[size_t(t)]) gradientOf(t).tensors.push_back(t);
   }
   WaitingGradients result;
   std::vector<std::vector<int>> readers(problem.tensors.size());
-  for (size_t i = 0; i < problem.nodes.size(); ++i) {
-    for (int tensor : problem.nodes[i].operands) {
-      if (made[size_t(tensor)] < 0 || !needsGradient[size_t(tensor)]) continue;
-      gradients[size_t(same.of(tensor))].last = int(i);
+  for (int i = 0; i < int(problem.nodes.size()); ++i) {
+    const Node &node = problem.nodes[size_t(i)];
+    for (int tensor : node.operands) {
+      if (!flows(tensor)) continue;
+      gradientOf(tensor).last = i;
       // What passes the gradient of its result on makes no term.
       const bool passes =
-          std::ranges::any_of(problem.nodes[i].results, [&](int result) { return same.of(result) == same.of(tensor); });
-      if (!passes && !problem.nodes[i].stopsGradient) readers[size_t(same.of(tensor))].push_back(int(i));
+          std::ranges::any_of(node.results, [&](int result) { return same.of(result) == same.of(tensor); });
+      if (!passes && !node.stopsGradient) readers[size_t(same.of(tensor))].push_back(i);
     }
-    result.hasBackward.push_back(
-        std::ranges::any_of(problem.nodes[i].results, [&](int tensor) { return needsGradient[size_t(tensor)]; }));
+    result.hasBackward.push_back(anyIn(graph.needsGradient, node.results));
   }
-  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+  for (int i = 0; i < int(problem.nodes.size()); ++i) {
+    const Node &node = problem.nodes[size_t(i)];
     std::vector<bool> &waits = result.waitsForOperand.emplace_back();
-    for (int tensor : problem.nodes[i].operands) {
-      WaitingGradients::One &gradient = gradients[size_t(same.of(tensor))];
-      waits.push_back(inMemory[size_t(tensor)] && gradient.first < int(i) && int(i) < gradient.last &&
-                      problem.nodes[i].kind.form != Form::Slice);
-      if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != int(i)))
-        gradient.readers.push_back(int(i));
+    for (int tensor : node.operands) {
+      WaitingGradients::One &gradient = gradientOf(tensor);
+      waits.push_back(inMemory[size_t(tensor)] && gradient.first < i && i < gradient.last &&
+                      node.kind.form != Form::Slice);
+      if (waits.back() && (gradient.readers.empty() || gradient.readers.back() != i)) gradient.readers.push_back(i);
     }
   }
   for (size_t t = 0; t < gradients.size(); ++t) {
@@ -124,33 +116,33 @@ std::vector<double> WaitingGradients::past(const std::function<double(int)> &byt
   return change;
 }
 
-std::vector<double> gradientRatios(const Problem &problem) {
-  const std::vector<bool> isWeight = problem.areWeights(true);
-  std::vector<double> ratios(problem.tensors.size(), 1.0);
-  for (size_t t = 0; t < problem.tensors.size(); ++t)
-    if (const Tensor &tensor = problem.tensors[t]; tensor.kind == TensorKind::Parameter)
-      ratios[t] = double(tensor.gradientBytes) / double(tensor.elementBytes);
+std::vector<double> gradientRatios(const Graph &graph) {
+  const Problem &problem = graph.problem;
+  std::vector<double> ratios;
+  for (const Tensor &tensor : problem.tensors)
+    ratios.push_back(tensor.kind == TensorKind::Parameter ? double(tensor.gradientBytes) / double(tensor.elementBytes)
+                                                          : 1);
   for (const Node &node : problem.nodes)
     for (int result : node.results)
       for (int operand : node.operands)
-        if (isWeight[size_t(result)] && isWeight[size_t(operand)])
+        if (graph.areWeights[size_t(result)] && graph.areWeights[size_t(operand)])
           ratios[size_t(result)] = std::max(ratios[size_t(result)], ratios[size_t(operand)]);
   return ratios;
 }
 
-std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept) {
-  SameGradients same(problem);
-  const std::vector<bool> isWeight = problem.areWeights(true);
+std::vector<HeldForWeights> heldForWeights(const Graph &graph, const std::vector<bool> &kept) {
+  const Problem &problem = graph.problem;
+  const SameGradients same(graph);
   std::vector<HeldForWeights> held(problem.nodes.size());
   std::set<int> counted;
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
-    const bool trains = std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); });
-    if (!trains || node.results.size() != 1 || isWeight[size_t(node.results[0])]) continue;
+    const bool trains = anyIn(graph.areWeights, node.operands);
+    if (!trains || node.results.size() != 1 || graph.areWeights[size_t(node.results[0])]) continue;
     held[i].gradient = counted.insert(same.of(node.results[0])).second;
     if (node.rule.linearity == dist::FactorRule::LinearJointly) continue;
     for (int tensor : node.operands)
-      if (problem.tensors[size_t(tensor)].kind == TensorKind::Activation && !isWeight[size_t(tensor)] &&
+      if (problem.tensors[size_t(tensor)].kind == TensorKind::Activation && !graph.areWeights[size_t(tensor)] &&
           !kept[size_t(tensor)])
         held[i].operand = tensor;
   }

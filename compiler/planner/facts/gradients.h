@@ -7,7 +7,7 @@
 // to read it. The term of a slice is as large as the slice: terms that lie side by side are joined (codegen:
 // JoinParts). That of a concatenation's operand is read where it lies, in the gradient of all of it.
 #pragma once
-#include "compiler/planner/problem/problem.h"
+#include "compiler/planner/facts/graph.h"
 #include <functional>
 
 namespace cleave::planner {
@@ -33,12 +33,12 @@ struct WaitingGradients {
   std::vector<double> past(const std::function<double(int)> &bytes) const;
 };
 // `inMemory`: per tensor. `kernels`: per node, the same number for what one kernel does.
-WaitingGradients waitingGradients(const Problem &problem, const std::vector<bool> &inMemory,
+WaitingGradients waitingGradients(const Graph &graph, const std::vector<bool> &inMemory,
                                   const std::vector<int> &kernels);
 
 // Per tensor: bytes of its gradient for a byte of it. Gradients of weights in 16 bits, and of what they are cut into
 // before they are used, are sums in 32.
-std::vector<double> gradientRatios(const Problem &problem);
+std::vector<double> gradientRatios(const Graph &graph);
 
 // Where a backward pass is two functions, what stays of a node from the first to the second, for the gradient of its
 // weight.
@@ -48,6 +48,6 @@ struct HeldForWeights {
   int operand = -1; // what the weight is multiplied with, where the backward pass makes it again
 };
 // Per node. `kept`: per tensor, from the forward pass on.
-std::vector<HeldForWeights> heldForWeights(const Problem &problem, const std::vector<bool> &kept);
+std::vector<HeldForWeights> heldForWeights(const Graph &graph, const std::vector<bool> &kept);
 
 } // namespace cleave::planner

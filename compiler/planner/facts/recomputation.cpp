@@ -4,16 +4,20 @@
 namespace cleave::planner {
 namespace {
 
+// Bytes of what the node makes and the backward pass reads.
+double savedBytes(const Problem &problem, const Node &node) {
+  double bytes = 0;
+  for (int tensor : node.results)
+    if (problem.tensors[size_t(tensor)].saved) bytes += problem.tensors[size_t(tensor)].bytes();
+  return bytes;
+}
+
 // Where a graph that is not made of repeated blocks is cut, between units: segments of at least `target` kept bytes
 // each, for targets that double; those with the least sum of what crosses the cuts and the largest segment.
 std::vector<int> cutFreely(const Problem &problem, const std::vector<Unit> &units) {
-  int count = int(problem.nodes.size());
-  std::vector<double> crossing = problem.liveBytes(), kept(size_t(count) + 1, 0);
-  for (int i = 0; i < count; ++i) {
-    kept[size_t(i) + 1] = kept[size_t(i)];
-    for (int tensor : problem.nodes[size_t(i)].results)
-      if (problem.tensors[size_t(tensor)].saved) kept[size_t(i) + 1] += problem.tensors[size_t(tensor)].bytes();
-  }
+  const int count = int(problem.nodes.size());
+  std::vector<double> crossing = problem.liveBytes(), kept = {0};
+  for (const Node &node : problem.nodes) kept.push_back(kept.back() + savedBytes(problem, node));
   double total = kept.back(), least = total;
   auto between = [&](int from, int to) { return kept[size_t(to)] - kept[size_t(from)]; };
   std::vector<int> best;
@@ -44,51 +48,41 @@ std::vector<int> cutFreely(const Problem &problem, const std::vector<Unit> &unit
 }
 
 // From the scores to the weights, and the masks that nothing else reads.
-std::vector<bool> attentionNodes(const Problem &problem, const SequenceFactors &sequence) {
-  std::vector<bool> found(problem.nodes.size(), false), needsGradient = problem.needsGradient();
-  std::vector<std::vector<int>> readers(problem.tensors.size());
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (int tensor : problem.nodes[i].operands) readers[size_t(tensor)].push_back(int(i));
+std::vector<bool> attentionNodes(const Graph &graph, const SequenceFactors &sequence) {
+  const Problem &problem = graph.problem;
+  std::vector<bool> found(problem.nodes.size(), false);
   for (const AttentionNodes &attention : sequence.attentions)
     for (int node : attention.weights) found[size_t(node)] = true;
   for (size_t i = problem.nodes.size(); i-- > 0;) {
     const Node &node = problem.nodes[i];
     if (found[i] || !node.cheap || node.results.empty()) continue;
-    found[i] = std::all_of(node.results.begin(), node.results.end(), [&](int tensor) {
-      const std::vector<int> &of = readers[size_t(tensor)];
-      return !needsGradient[size_t(tensor)] && !of.empty() &&
-             std::all_of(of.begin(), of.end(), [&](int reader) { return found[size_t(reader)]; });
+    found[i] = std::ranges::all_of(node.results, [&](int tensor) {
+      const auto &readers = graph.readers[size_t(tensor)];
+      return !graph.needsGradient[size_t(tensor)] && !readers.empty() &&
+             std::ranges::all_of(readers, [&](const auto &reader) { return found[size_t(reader.first)]; });
     });
   }
   return found;
 }
 
-} // namespace
-
-namespace {
-
 // What backward operations read of a segment and was not kept for another one, and what that is made from there.
-std::vector<bool> neededAgain(const Problem &problem, const std::vector<int> &segmentOf) {
-  std::vector<bool> needed(problem.tensors.size(), false), leaves(problem.tensors.size(), false);
-  const std::vector<int> producers = problem.producers();
-  auto segmentOfTensor = [&](int tensor) {
-    const int producer = producers[size_t(tensor)];
-    return producer < 0 ? -1 : segmentOf[size_t(producer)];
+std::vector<bool> neededAgain(const Graph &graph, const std::vector<int> &segmentOf) {
+  const Problem &problem = graph.problem;
+  std::vector<bool> needed(problem.tensors.size(), false);
+  auto leaves = [&](int tensor, int segment) {
+    return std::ranges::any_of(graph.readers[size_t(tensor)],
+                               [&](const auto &reader) { return segmentOf[size_t(reader.first)] != segment; });
   };
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (int tensor : problem.nodes[i].operands)
-      if (segmentOfTensor(tensor) != segmentOf[i]) leaves[size_t(tensor)] = true;
   for (size_t i = problem.nodes.size(); i-- > 0;) {
+    const Node &node = problem.nodes[i];
     if (segmentOf[i] < 0) continue;
-    bool again = false;
-    for (int tensor : problem.nodes[i].results) {
+    for (int tensor : node.results)
       needed[size_t(tensor)] =
-          !leaves[size_t(tensor)] && (needed[size_t(tensor)] || problem.tensors[size_t(tensor)].saved);
-      again |= needed[size_t(tensor)];
-    }
-    if (!again) continue;
-    for (int tensor : problem.nodes[i].operands)
-      if (segmentOfTensor(tensor) == segmentOf[i]) needed[size_t(tensor)] = true;
+          (needed[size_t(tensor)] || problem.tensors[size_t(tensor)].saved) && !leaves(tensor, segmentOf[i]);
+    if (!anyIn(needed, node.results)) continue;
+    for (int tensor : node.operands)
+      if (const int p = graph.producers[size_t(tensor)]; p >= 0 && segmentOf[size_t(p)] == segmentOf[i])
+        needed[size_t(tensor)] = true;
   }
   return needed;
 }
@@ -96,30 +90,31 @@ std::vector<bool> neededAgain(const Problem &problem, const std::vector<int> &se
 } // namespace
 
 bool RecomputeSegments::any() const {
-  return std::any_of(segmentOf.begin(), segmentOf.end(), [](int segment) { return segment >= 0; });
+  return std::ranges::any_of(segmentOf, [](int segment) { return segment >= 0; });
 }
 
-RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
-                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence, bool all) {
+RecomputeSegments findSegments(const Graph &graph, const std::vector<Unit> &units, const std::vector<int> &unitOfNode,
+                               const SequenceFactors &sequence, bool all) {
+  const Problem &problem = graph.problem;
   std::vector<int> segmentOf(problem.nodes.size(), -1);
   // Three projections of one input repeat, too, and are no blocks to compute again: those make most of what is kept.
   double kept = 0, ofBlocks = 0;
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (int tensor : problem.nodes[i].results) {
-      if (!problem.tensors[size_t(tensor)].saved) continue;
-      kept += problem.tensors[size_t(tensor)].bytes();
-      if (units[size_t(unitOfNode[i])].isBlock) ofBlocks += problem.tensors[size_t(tensor)].bytes();
-    }
+  auto isInBlock = [&](size_t node) { return units[size_t(unitOfNode[node])].isBlock; };
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const double bytes = savedBytes(problem, problem.nodes[i]);
+    kept += bytes;
+    if (isInBlock(i)) ofBlocks += bytes;
+  }
   if (ofBlocks > kept / 2) {
     for (size_t i = 0; i < problem.nodes.size(); ++i)
-      if (units[size_t(unitOfNode[i])].isBlock) segmentOf[i] = unitOfNode[i];
+      if (isInBlock(i)) segmentOf[i] = unitOfNode[i];
   } else if (const std::vector<int> cuts = cutFreely(problem, units); !cuts.empty()) {
     // The last segment's gradients come right after it.
     for (size_t i = 0; i < size_t(cuts.back()); ++i)
-      segmentOf[i] = int(std::upper_bound(cuts.begin(), cuts.end(), int(i)) - cuts.begin());
+      segmentOf[i] = int(std::ranges::upper_bound(cuts, int(i)) - cuts.begin());
   }
-  std::vector<bool> needed = all ? std::vector<bool>(problem.tensors.size(), true) : neededAgain(problem, segmentOf);
-  return {std::move(segmentOf), attentionNodes(problem, sequence), std::move(needed)};
+  std::vector<bool> needed = all ? std::vector<bool>(problem.tensors.size(), true) : neededAgain(graph, segmentOf);
+  return {std::move(segmentOf), attentionNodes(graph, sequence), std::move(needed)};
 }
 
 } // namespace cleave::planner

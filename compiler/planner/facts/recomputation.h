@@ -34,7 +34,7 @@ struct RecomputeSegments {
 };
 
 // `unitOfNode`: index into `units`. `all`: all of a segment is needed.
-RecomputeSegments findSegments(const Problem &problem, const std::vector<Unit> &units,
-                               const std::vector<int> &unitOfNode, const SequenceFactors &sequence, bool all = false);
+RecomputeSegments findSegments(const Graph &graph, const std::vector<Unit> &units, const std::vector<int> &unitOfNode,
+                               const SequenceFactors &sequence, bool all = false);
 
 } // namespace cleave::planner

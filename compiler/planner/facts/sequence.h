@@ -7,14 +7,12 @@
 // Attention is where two sequences meet: scores ([b,q,h,d],[b,k,h,d]) -> [b,h,q,k]. On a ring the queries stay split
 // (positions); Ulysses (Jacobs et al. 2023) splits the heads from the scores to the product with the values instead.
 #pragma once
-#include "compiler/planner/problem/problem.h"
-#include <cstdint>
-#include <vector>
+#include "compiler/planner/facts/graph.h"
 
 namespace cleave::planner {
 
-// Per tensor; -1: none. `batchFactors`: per node, the factor that counts samples.
-std::vector<int64_t> findSequenceDims(const Problem &problem, const std::vector<int64_t> &batchFactors);
+// Per tensor; -1: none.
+CountedDims findSequenceDims(const Graph &graph);
 
 // One attention: its two products, and what they multiply. Keys and values as they are before they are repeated for
 // every head (grouped queries).
@@ -30,7 +28,6 @@ struct SequenceFactors {
   std::vector<bool> inAttention; // per node: Ulysses does not split positions here
   std::vector<AttentionNodes> attentions;
 };
-SequenceFactors findSequenceFactors(const Problem &problem, const std::vector<int64_t> &sequenceDims,
-                                    const std::vector<int64_t> &batchFactors);
+SequenceFactors findSequenceFactors(const Graph &graph, const CountedDims &sequenceDims);
 
 } // namespace cleave::planner

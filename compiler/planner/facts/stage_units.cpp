@@ -9,16 +9,6 @@
 namespace cleave::planner {
 namespace {
 
-// Per node: an operation that computes with a parameter, as it lies or laid out otherwise.
-std::vector<bool> findWeighted(const Problem &problem) {
-  const std::vector<bool> isWeight = problem.areWeights(false);
-  std::vector<bool> weighted;
-  for (const Node &node : problem.nodes)
-    weighted.push_back(!node.cheap &&
-                       std::ranges::any_of(node.operands, [&](int tensor) { return bool(isWeight[size_t(tensor)]); }));
-  return weighted;
-}
-
 // Cuts [begin, end) between operations with weights, each time where the fewest bytes cross.
 void cutStretch(const std::vector<bool> &weighted, const std::vector<double> &live, int begin, int end, int &kinds,
                 std::vector<Unit> &units) {
@@ -44,15 +34,17 @@ void cutStretch(const std::vector<bool> &weighted, const std::vector<double> &li
 
 } // namespace
 
-std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<int> &cuts) {
+std::vector<Unit> findUnits(const Graph &graph, const std::vector<Repeat> &repeats, const std::vector<int> &cuts) {
+  const Problem &problem = graph.problem;
   std::vector<Unit> units;
-  std::vector<double> live = problem.liveBytes();
-  std::vector<bool> weighted = findWeighted(problem);
+  const std::vector<double> live = problem.liveBytes();
+  const std::vector<bool> areWeights = problem.areWeights(false);
+  std::vector<bool> weighted; // per node: computes with a parameter, as it lies or laid out otherwise
+  for (const Node &node : problem.nodes) weighted.push_back(!node.cheap && anyIn(areWeights, node.operands));
   int at = 0, kinds = 0;
   for (const Repeat &repeat : repeats) {
-    bool isBlock = false;
-    for (int i = repeat.first; i < repeat.first + repeat.period; ++i) isBlock = isBlock || weighted[size_t(i)];
-    if (!isBlock) continue;
+    const auto first = weighted.begin() + repeat.first;
+    if (std::find(first, first + repeat.period, true) == first + repeat.period) continue;
     cutStretch(weighted, live, at, repeat.first, kinds, units);
     for (int i = 0; i < repeat.count; ++i)
       units.push_back({repeat.first + i * repeat.period, repeat.first + (i + 1) * repeat.period, kinds, true});
@@ -61,10 +53,7 @@ std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &r
   }
   cutStretch(weighted, live, at, int(problem.nodes.size()), kinds, units);
   // Nothing but work on inputs (casts, masks), which is done where it is read, is no stage.
-  const std::vector<bool> needsGradient = problem.needsGradient();
-  auto isOnInputs = [&](const Node &node) {
-    return std::ranges::none_of(node.results, [&](int tensor) { return bool(needsGradient[size_t(tensor)]); });
-  };
+  auto isOnInputs = [&](const Node &node) { return !anyIn(graph.needsGradient, node.results); };
   if (units.size() > 1 && std::all_of(problem.nodes.begin(), problem.nodes.begin() + units.front().end, isOnInputs)) {
     units[1].first = 0;
     units[1].kind = kinds++;
@@ -146,19 +135,15 @@ std::vector<int> stagesOfNodes(const Problem &problem, const std::vector<int> &s
   std::vector<int> stages(problem.nodes.size(), 0);
   for (size_t i = 0; i < stages.size(); ++i)
     stages[i] = int(std::upper_bound(starts.begin(), starts.end(), int(i)) - starts.begin()) - 1;
-  std::vector<bool> needsGradient = problem.needsGradient();
+  const std::vector<bool> needsGradient = problem.needsGradient();
   constexpr int unread = std::numeric_limits<int>::max();
   std::vector<int> firstReader(problem.tensors.size(), unread);
   for (size_t i = problem.nodes.size(); i-- > 0;) {
     const Node &node = problem.nodes[i];
     int reader = unread;
-    bool flowsBack = false;
-    for (int tensor : node.results) {
-      reader = std::min(reader, firstReader[size_t(tensor)]);
-      flowsBack = flowsBack || needsGradient[size_t(tensor)];
-    }
+    for (int tensor : node.results) reader = std::min(reader, firstReader[size_t(tensor)]);
     // Where one of its results is read by nobody it stays with the others.
-    if (!flowsBack && reader != unread) stages[i] = reader;
+    if (!anyIn(needsGradient, node.results) && reader != unread) stages[i] = reader;
     for (int tensor : node.operands) firstReader[size_t(tensor)] = std::min(firstReader[size_t(tensor)], stages[i]);
   }
   return stages;

@@ -5,9 +5,8 @@
 //   --balance 2,2       stages of 2 layers; the embeddings go to the first, the head to the last
 //   --split-at "layers.1.mlp*"   cuts [layer 1] in two units
 #pragma once
+#include "compiler/planner/facts/graph.h"
 #include "compiler/planner/problem/constraints.h"
-#include "compiler/planner/problem/problem.h"
-#include <vector>
 
 namespace cleave::planner {
 
@@ -18,7 +17,7 @@ struct Unit {
 };
 
 // `cuts`: nodes before which a unit must end, in order.
-std::vector<Unit> findUnits(const Problem &problem, const std::vector<Repeat> &repeats, const std::vector<int> &cuts);
+std::vector<Unit> findUnits(const Graph &graph, const std::vector<Repeat> &repeats, const std::vector<int> &cuts);
 
 // The first node of every stage after the first that --split-at asks for, in order. Errors: a glob that matches no
 // node, cuts that leave a stage empty.

@@ -3,7 +3,7 @@
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
 //   --mesh-order dp,pp     pipelines side by side: dp outside pp, the other axes where it is best
 //   --like megatron     tp inside a node; every contraction's weight that divides is split over tp, embedding and head
-//                       along the vocabulary (vocabulary.h)
+//                       along the vocabulary (megatron.h)
 //   --like 2.5d         tp=8 becomes tp_depth=2, tp_row=2, tp_col=2 (laid_axes.h)
 #pragma once
 #include "compiler/cluster/cluster.h"

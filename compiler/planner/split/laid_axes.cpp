@@ -31,10 +31,14 @@ public:
       const size_t v = size_t(model.variableOfNode[i]);
       // The first repetition may find its operands as it wants them, or bring them there for those behind it, which
       // are like the second.
-      const int64_t repetition = repetitionOf(int(i)), count = model.variables[v].count;
+      const int repetition = facts.places[i].repetition, count = model.variables[v].count;
       if (repetition > 1) continue;
-      const double part = count == 1 ? 1 : double(repetition == 0 ? 1 : count - 1) / double(count);
-      ofVariable[v].add(exchangesOf(i), part);
+      part = count == 1 ? 1 : double(repetition == 0 ? 1 : count - 1) / double(count);
+      const Made one = exchangesOf(i);
+      Made &all = ofVariable[v];
+      all.exchanges.insert(all.exchanges.end(), one.exchanges.begin(), one.exchanges.end());
+      all.values = std::max(all.values, one.values);
+      all.gradients = std::max(all.gradients, one.gradients);
     }
     for (size_t v = 0; v < ofVariable.size(); ++v)
       for (Candidate &candidate : model.variables.edit()[v].candidates) {
@@ -46,41 +50,11 @@ public:
   }
 
 private:
-  struct OperandExchange : Exchange {
-    size_t operand = 0; // of the operation; after its operands its results
-  };
   // Of an operation. Bytes of activations: as it has them in hand, beside how they lie between operations.
   struct Made {
-    std::vector<OperandExchange> exchanges;
+    std::vector<Exchange> exchanges;
     double values = 0, gradients = 0; // forward and backward pass
-
-    // Those of one of several operations, so large a part of them; named by the last of these.
-    void add(const Made &other, double part) {
-      for (const OperandExchange &one : other.exchanges) {
-        auto same = std::ranges::find_if(exchanges, [&](const OperandExchange &mine) {
-          return mine.collective == one.collective && mine.axes == one.axes && mine.bytes == one.bytes &&
-                 mine.onceAStep == one.onceAStep && mine.isCut == one.isCut && mine.why == one.why &&
-                 mine.operand == one.operand;
-        });
-        if (same == exchanges.end()) {
-          same = exchanges.insert(exchanges.end(), one);
-          same->forward = same->backward = 0;
-        }
-        same->forward += part * one.forward;
-        same->backward += part * one.backward;
-        same->tensors = one.tensors;
-      }
-      values = std::max(values, other.values);
-      gradients = std::max(gradients, other.gradients);
-    }
   };
-
-  // Of a node in its run of repeated blocks; 0 outside of them.
-  int64_t repetitionOf(int node) const {
-    for (const Repeat &repeat : model.repeats)
-      if (repeat.first <= node && node < repeat.end()) return (node - repeat.first) / repeat.period;
-    return 0;
-  }
 
   Made exchangesOf(size_t i) {
     const Node &node = problem.nodes[i];
@@ -94,7 +68,7 @@ private:
       dist::Sharding wanted = dist::operandSharding(node.rule, split, o);
       if (isParameter) dropAxes(wanted, batchAxes);
       if (!seen.insert({int(t), wanted.str()}).second) continue; // others want the same
-      add(made, o, t, lies[t], wanted, 1, 0, "a split tensor is brought to the layout of an operation");
+      add(made, t, lies[t], wanted, 1, 0, "a split tensor is brought to the layout of an operation");
       if (!facts.needsGradient[t] || node.stopsGradient) continue;
       dist::Sharding gradient = wanted;
       for (const dist::Axes &axes : split)
@@ -105,7 +79,7 @@ private:
         continue;
       }
       const size_t before = made.exchanges.size();
-      add(made, o, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
+      add(made, t, gradient, lies[t], 0, 1, "gradients are brought back to the layout of their tensor");
       const bool isCut = isParameter && model.zeroDimension(int(t), whole) >= 0;
       for (size_t e = before; e < made.exchanges.size(); ++e) {
         made.exchanges[e].onceAStep = isParameter;
@@ -117,16 +91,15 @@ private:
       dist::Sharding result = dist::resultSharding(node.rule, split, r);
       std::erase_if(result.partial, [&](const std::string &axis) { return isAmong(batchAxes, axis); });
       if (result.partial.empty()) continue;
-      const size_t place = node.operands.size() + r;
-      add(made, place, t, result, lies[t], 1, 0, "partial results are summed up");
+      add(made, t, result, lies[t], 1, 0, "partial results are summed up");
       result.partial.clear();
-      if (facts.needsGradient[t]) add(made, place, t, lies[t], result, 0, 1, "gradients are brought to the operation");
+      if (facts.needsGradient[t]) add(made, t, lies[t], result, 0, 1, "gradients are brought to the operation");
     }
     return made;
   }
 
-  void add(Made &made, size_t operand, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward,
-           double backward, const char *why) {
+  void add(Made &made, size_t t, const dist::Sharding &from, const dist::Sharding &to, double forward, double backward,
+           const char *why) {
     const Tensor &tensor = problem.tensors[t];
     const bool toOperation = from == lies[t];
     double bytes = tensor.bytes();
@@ -141,16 +114,14 @@ private:
       const GroupShape group = model.setting.group(*model.cluster, over);
       bool again = step.kind == dist::ReshardStep::AllGather && forward > 0 && gathersAgain(model) &&
                    tensor.kind == TensorKind::Activation;
-      OperandExchange exchange;
-      exchange.collective = collectiveOf(step.kind);
-      exchange.axes = over;
-      exchange.group = group;
-      exchange.bytes = now;
-      exchange.forward = forward;
-      exchange.backward = backward + (again ? 1 : 0);
-      exchange.why = why;
-      exchange.tensors[0] = int(t);
-      exchange.operand = operand;
+      Exchange exchange{.collective = collectiveOf(step.kind),
+                        .axes = over,
+                        .group = group,
+                        .bytes = now,
+                        .forward = part * forward,
+                        .backward = part * (backward + (again ? 1 : 0)),
+                        .why = why,
+                        .tensors = {int(t), -1, -1, -1}};
       if (step.kind == dist::ReshardStep::AllGather || step.kind == dist::ReshardStep::AllToAll) exchange.bytes *= n;
       made.exchanges.push_back(exchange);
       if (tensor.kind != TensorKind::Activation) continue;
@@ -168,11 +139,9 @@ private:
       return Collective::AllGather;
     case dist::ReshardStep::AllToAll:
       return Collective::AllToAll;
-    case dist::ReshardStep::AllReduce:
-    case dist::ReshardStep::Slice:
+    default:
       return Collective::AllReduce;
     }
-    return Collective::AllReduce;
   }
 
   bool areLaid(const dist::Axes &axes) const { // one of them at least
@@ -186,6 +155,7 @@ private:
   dist::Axes batchAxes;
   SharedTable<dist::Sharding> lies; // per tensor
   std::set<std::pair<int, std::string>> seen;
+  double part = 1; // of the repetitions of an operation that those of the one at hand stand for
 };
 
 } // namespace
@@ -225,12 +195,10 @@ std::vector<dist::Sharding> laidLayouts(const SplitModel &model, const ProblemFa
     if (tensor.kind == TensorKind::Parameter && !facts.readers[t].empty()) {
       layout = asRead(facts.readers[t][0]);
       dropAxes(layout, batchAxes);
-    } else if (int producer = facts.producers[t]; producer >= 0) {
-      const Node &node = problem.nodes[size_t(producer)];
-      size_t result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
-      layout = dist::resultSharding(node.rule, laidSplit(model, producer), result);
-      bool isSummed = std::any_of(model.laid.begin(), model.laid.end(),
-                                  [&](const LaidAxis &axis) { return isAmong(layout.partial, axis.name); });
+    } else if (const Node *node = facts.producerOf(int(t))) {
+      layout = dist::resultSharding(node->rule, laidSplit(model, facts.producers[t]), facts.resultIndex(int(t)));
+      const bool isSummed =
+          std::ranges::any_of(model.laid, [&](const LaidAxis &axis) { return isAmong(layout.partial, axis.name); });
       if (isSummed && !facts.readers[t].empty()) layout = asRead(facts.readers[t][0]);
       layout.partial.clear();
     }

@@ -28,8 +28,8 @@ bool countsExperts(const Problem &problem, const Node &node, int64_t factor) {
 class ExpertWalk {
 public:
   explicit ExpertWalk(Laying &laying)
-      : laying(laying), problem(laying.problem), facts(laying.facts), dims(problem.tensors.size(), -1),
-        lies(problem.tensors.size()), one{{{laying.axes[0].name, laying.axes[0].size}}} {}
+      : laying(laying), problem(laying.problem), facts(laying.facts), experts(problem), lies(problem.tensors.size()),
+        one{{{laying.axes[0].name, laying.axes[0].size}}} {}
 
   Status run() {
     findExperts();
@@ -50,40 +50,15 @@ private:
   void findExperts() {
     for (const Node &node : problem.nodes)
       for (size_t f = 0; f < node.rule.factors.size(); ++f)
-        if (countsExperts(problem, node, int64_t(f))) mark(node, int64_t(f));
+        if (countsExperts(problem, node, int64_t(f))) experts.spread(node, int64_t(f));
     for (bool changed = true; changed;) {
       changed = false;
-      for (const Node &node : problem.nodes)
-        if (int64_t factor = expertsOf(node); factor >= 0) changed |= mark(node, factor);
+      for (const Node &node : problem.nodes) changed |= experts.spread(node, experts.factorOf(node));
     }
-  }
-  int64_t expertsOf(const Node &node) const {
-    auto find = [&](const std::vector<int> &tensors, const std::vector<dist::TensorFactors> &factors) {
-      for (size_t i = 0; i < tensors.size(); ++i)
-        if (int64_t dim = dims[size_t(tensors[i])]; dim >= 0)
-          if (int64_t factor = majorFactor(node.rule, factors[i][size_t(dim)]); factor >= 0) return factor;
-      return int64_t(-1);
-    };
-    int64_t factor = find(node.results, node.rule.results);
-    return factor >= 0 ? factor : find(node.operands, node.rule.operands);
-  }
-  bool mark(const Node &node, int64_t factor) {
-    bool changed = false;
-    auto note = [&](const std::vector<int> &tensors, const std::vector<dist::TensorFactors> &factors) {
-      for (size_t i = 0; i < tensors.size(); ++i) {
-        int64_t &dim = dims[size_t(tensors[i])];
-        if (dim >= 0) continue;
-        dim = dimOf(node.rule, factors[i], factor);
-        changed |= dim >= 0;
-      }
-    };
-    note(node.operands, node.rule.operands);
-    note(node.results, node.rule.results);
-    return changed;
   }
 
   bool isOnExperts(int tensor) const {
-    int64_t dim = dims[size_t(tensor)];
+    const int64_t dim = experts.of[size_t(tensor)];
     return dim >= 0 && size_t(dim) < lies[size_t(tensor)].dims.size() &&
            !lies[size_t(tensor)].dims[size_t(dim)].empty();
   }
@@ -91,27 +66,27 @@ private:
   // True for a node that works on its own experts' weights.
   bool visit(size_t i) {
     const Node &node = problem.nodes[i];
-    int64_t experts = expertsOf(node), samples = facts.batchFactors[i];
+    const int64_t ofExperts = experts.factorOf(node), samples = facts.batchFactors[i];
     bool readsWeight = false, readsStack = false, readsSamples = false, readsExperts = false;
     double read = 0, made = 0; // elements
     for (int tensor : node.results) made += double(problem.tensors[size_t(tensor)].elements());
     for (size_t o = 0; o < node.operands.size(); ++o) {
       const Tensor &tensor = problem.tensors[size_t(node.operands[o])];
       readsWeight |= tensor.kind == TensorKind::Parameter;
-      readsStack |= isStacked(tensor) && dimOf(node.rule, node.rule.operands[o], experts) >= 0;
+      readsStack |= isStacked(tensor) && dimOf(node.rule, node.rule.operands[o], ofExperts) >= 0;
       readsSamples |= tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Constant;
       readsExperts |= isOnExperts(node.operands[o]);
       read += double(tensor.elements());
     }
     int64_t chosen = samples;
     if (readsStack && !node.cheap)
-      chosen = experts;
+      chosen = ofExperts;
     else if (node.cheap && readsExperts)
-      chosen = experts;
-    else if (!readsSamples || (node.cheap && experts >= 0 && made > read))
+      chosen = ofExperts;
+    else if (!readsSamples || (node.cheap && ofExperts >= 0 && made > read))
       chosen = -1; // as its readers want it; what is repeated for them goes to them before it is
-    else if (!node.cheap && !readsWeight && experts >= 0 && experts != samples)
-      chosen = bytes(i, experts) < bytes(i, samples) ? experts : samples;
+    else if (!node.cheap && !readsWeight && ofExperts >= 0 && ofExperts != samples)
+      chosen = bytes(i, ofExperts) < bytes(i, samples) ? ofExperts : samples;
     bool isGiven = laying.give(0, i, chosen);
     if (!isGiven && readsSamples && chosen != samples) laying.giveSamples(0, i);
     dist::FactorSharding split = splitBy(node, laying.axes[0].factors[i]);
@@ -148,7 +123,7 @@ private:
         add(node.operands[o], from, dist::operandSharding(node.rule, split, o));
     for (size_t r = 0; r < node.results.size(); ++r) {
       dist::Sharding to = dist::Sharding::replicated(node.rule.results[r].size());
-      int64_t dim = dims[size_t(node.results[r])];
+      int64_t dim = experts.of[size_t(node.results[r])];
       if (dim < 0) dim = facts.batchDims[size_t(node.results[r])];
       if (dim >= 0) to.dims[size_t(dim)] = {laying.axes[0].name};
       add(node.results[r], dist::resultSharding(node.rule, split, r), to);
@@ -159,7 +134,7 @@ private:
   Laying &laying;
   const Problem &problem;
   const ProblemFacts &facts;
-  std::vector<int64_t> dims; // per tensor: that counts experts
+  CountedDims experts;
   std::vector<dist::Sharding> lies;
   dist::Mesh one;
 };

@@ -1,6 +1,5 @@
 // 2D and 3D tensor parallelism: the features of every tensor over one axis, and with a second axis samples over that.
 #include "compiler/planner/split/laying.h"
-#include <algorithm>
 
 namespace cleave::planner {
 namespace {
@@ -13,8 +12,7 @@ class GridWalk {
 public:
   explicit GridWalk(Laying &laying)
       : laying(laying), problem(laying.problem), facts(laying.facts), isPlanar(laying.axes.size() == 1),
-        form(problem.tensors.size(), Form::Unknown), feature(problem.tensors.size(), -1),
-        wanted(problem.tensors.size(), -1) {}
+        form(problem.tensors.size(), Form::Unknown), feature(problem.tensors.size(), -1), wanted(problem) {}
 
   void run() {
     findWantedFeatures();
@@ -29,22 +27,15 @@ private:
       const Node &node = problem.nodes[i];
       int64_t factor = facts.sequence.inAttention[i] ? facts.sequence.heads[i] : -1;
       for (size_t r = 0; factor < 0 && node.cheap && r < node.results.size(); ++r)
-        if (int64_t dim = wanted[size_t(node.results[r])]; dim >= 0)
-          factor = majorFactor(node.rule, node.rule.results[r][size_t(dim)]);
-      for (size_t o = 0; factor >= 0 && o < node.operands.size(); ++o)
-        if (int64_t &dim = wanted[size_t(node.operands[o])]; dim < 0)
-          dim = dimOf(node.rule, node.rule.operands[o], factor);
+        factor = factorAt(node.rule, node.rule.results[r], wanted.of[size_t(node.results[r])]);
+      wanted.spread(node, factor);
     }
   }
 
-  bool isWeight(int tensor) const {
-    const Tensor &t = problem.tensors[size_t(tensor)];
-    return t.kind == TensorKind::Parameter && t.dims.size() >= 2;
-  }
   int64_t weightOf(size_t i) const {
     const Node &node = problem.nodes[i];
     for (size_t o = 0; o < node.operands.size(); ++o)
-      if (isWeight(node.operands[o])) return int64_t(o);
+      if (isMatrix(problem.tensors[size_t(node.operands[o])])) return int64_t(o);
     return -1;
   }
   // A sum over a factor that only a table has.
@@ -74,8 +65,7 @@ private:
   int64_t featureFactor(size_t i, int64_t operand) const {
     if (operand < 0) return -1;
     const Node &node = problem.nodes[i];
-    int64_t dim = feature[size_t(node.operands[size_t(operand)])];
-    return dim < 0 ? -1 : majorFactor(node.rule, node.rule.operands[size_t(operand)][size_t(dim)]);
+    return factorAt(node.rule, node.rule.operands[size_t(operand)], feature[size_t(node.operands[size_t(operand)])]);
   }
 
   // The weight's factor that becomes the result's features: heads where attention follows, else the largest.
@@ -88,8 +78,7 @@ private:
         if ((dimOf(node.rule, node.rule.operands[o], factor) >= 0) != (o == weight)) return false;
       return dimOf(node.rule, node.rule.results[0], factor) >= 0;
     };
-    int64_t dim = wanted[size_t(node.results[0])];
-    int64_t best = dim < 0 ? -1 : majorFactor(node.rule, node.rule.results[0][size_t(dim)]);
+    int64_t best = factorAt(node.rule, node.rule.results[0], wanted.of[size_t(node.results[0])]);
     if (isColumn(best)) return best;
     best = -1;
     for (size_t f = 0; f < node.rule.factors.size(); ++f)
@@ -146,7 +135,8 @@ private:
   const ProblemFacts &facts;
   bool isPlanar;
   std::vector<Form> form;
-  std::vector<int64_t> feature, wanted; // dimensions
+  std::vector<int64_t> feature; // per tensor: dimension
+  CountedDims wanted;           // and as attention wants it
 };
 
 } // namespace

@@ -1,5 +1,4 @@
 #include "compiler/planner/split/laying.h"
-#include <algorithm>
 
 namespace cleave::planner {
 
@@ -30,15 +29,13 @@ bool Laying::give(size_t axis, size_t node, int64_t factor) {
 void Laying::followReaders() {
   for (size_t i = problem.nodes.size(); i-- > 0;) {
     const Node &node = problem.nodes[i];
-    if (!node.cheap || node.results.empty()) continue;
-    int result = node.results[0];
-    for (size_t axis = 0; axis < axes.size(); ++axis)
-      for (auto [reader, operand] : facts.readers[size_t(result)]) {
-        const dist::FactorRule &rule = problem.nodes[size_t(reader)].rule;
-        int64_t dim = dimOf(rule, rule.operands[operand], axes[axis].factors[size_t(reader)]);
-        if (dim >= 0) give(axis, i, majorFactor(node.rule, node.rule.results[0][size_t(dim)]));
-        break;
-      }
+    if (!node.cheap || node.results.empty() || facts.readers[size_t(node.results[0])].empty()) continue;
+    const auto [reader, operand] = facts.readers[size_t(node.results[0])][0];
+    const dist::FactorRule &rule = problem.nodes[size_t(reader)].rule;
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      const int64_t dim = dimOf(rule, rule.operands[operand], axes[axis].factors[size_t(reader)]);
+      give(axis, i, factorAt(node.rule, node.rule.results[0], dim));
+    }
   }
 }
 
@@ -46,14 +43,12 @@ void Laying::followOperands() {
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
     for (size_t axis = 0; node.cheap && axis < axes.size(); ++axis)
-      for (size_t o = 0; o < node.operands.size() && axes[axis].factors[i] < 0; ++o) {
-        int producer = facts.producers[size_t(node.operands[o])];
-        if (producer < 0) continue;
-        const Node &made = problem.nodes[size_t(producer)];
-        size_t r = size_t(std::find(made.results.begin(), made.results.end(), node.operands[o]) - made.results.begin());
-        int64_t dim = dimOf(made.rule, made.rule.results[r], axes[axis].factors[size_t(producer)]);
-        if (dim >= 0) give(axis, i, majorFactor(node.rule, node.rule.operands[o][size_t(dim)]));
-      }
+      for (size_t o = 0; o < node.operands.size(); ++o)
+        if (const Node *made = facts.producerOf(node.operands[o])) {
+          const int64_t factor = axes[axis].factors[size_t(facts.producers[size_t(node.operands[o])])];
+          const int64_t dim = dimOf(made->rule, made->rule.results[facts.resultIndex(node.operands[o])], factor);
+          give(axis, i, factorAt(node.rule, node.rule.operands[o], dim));
+        }
   }
 }
 

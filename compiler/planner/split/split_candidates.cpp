@@ -3,29 +3,16 @@
 #include "compiler/names/glob.h"
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
 #include <optional>
 
 namespace cleave::planner {
 namespace {
 
-bool indexes(const dist::TensorFactors &dims, int64_t factor) {
-  for (const auto &dim : dims)
-    if (std::find(dim.begin(), dim.end(), factor) != dim.end()) return true;
-  return false;
-}
-
 // The dimension that splitting `factor` splits; `whole` where the tensor does not have it.
 Layout layoutOf(const dist::FactorRule &rule, const dist::TensorFactors &dims, int64_t factor) {
   int64_t dim = dimOf(rule, dims, factor);
   return dim < 0 ? whole : Layout(dim);
-}
-
-bool readsWeight(const Problem &problem, const Node &node) {
-  return std::any_of(node.operands.begin(), node.operands.end(), [&](int tensor) {
-    const Tensor &t = problem.tensors[size_t(tensor)];
-    return t.kind == TensorKind::Parameter && t.dims.size() >= 2;
-  });
 }
 
 // One factor of a node that tensor parallelism splits, and what batch axes and microbatches leave of the samples.
@@ -59,8 +46,7 @@ struct LocalSizes {
 Product productOf(const Node &node, const LocalSizes &local) {
   Product product;
   if (node.operands.size() < 2 || node.results.size() != 1) return {1e9, 1e9, 1e9, 1};
-  for (size_t f = 0; f < node.rule.factors.size(); ++f) {
-    int64_t factor = int64_t(f);
+  for (int64_t factor = 0; factor < int64_t(node.rule.factors.size()); ++factor) {
     bool inA = indexes(node.rule.operands[0], factor), inB = indexes(node.rule.operands[1], factor);
     bool inResult = indexes(node.rule.results[0], factor);
     double size = local.of(node, factor);
@@ -130,12 +116,13 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
       part /= double(axis.size);
     }
   // What attention keeps on the chip.
-  auto isOnChip = [&](int tensor) {
-    int producer = facts.producers[size_t(tensor)];
-    return cluster.device.fusedAttention && producer >= 0 && facts.core[size_t(producer)];
+  const bool fusesCores = cluster.device.fusedAttention, fusedCore = fusesCores && facts.core[size_t(index)];
+  auto isInCore = [&](int tensor) {
+    const int producer = facts.producers[size_t(tensor)];
+    return producer >= 0 && facts.core[size_t(producer)];
   };
   auto bytes = [&](int tensor, Layout layout) {
-    if (isOnChip(tensor)) return 0.0;
+    if (fusesCores && isInCore(tensor)) return 0.0;
     // Large constants are one value repeated: the operation has it at hand.
     if (problem.tensors[size_t(tensor)].kind == TensorKind::Constant) return 0.0;
     double size = problem.tensors[size_t(tensor)].bytes() / model.laidParts[size_t(tensor)];
@@ -146,28 +133,28 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   LocalWork work;
   const bool hasWeights =
       node.operands.size() > 1 && problem.tensors[size_t(node.operands[1])].kind == TensorKind::Parameter;
-  bool fusedCore = cluster.device.fusedAttention && facts.core[size_t(index)];
   work.memoryBound = node.cheap;
   work.isScores = facts.core[size_t(index)];
   if (node.cheap) {
     work.kernels = fusedCore ? 0 : fused.kernels;
     work.isSolo = local.elements(node) <= constants::soloElements;
   }
-  for (size_t o = 0; o < node.operands.size(); ++o)
-    work.bytes += node.cheap ? bytes(fused.sources[o], candidate.uses[o].layout) * fused.reads[o]
-                             : bytes(node.operands[o], candidate.uses[o].layout);
-  for (size_t r = 0; r < node.results.size(); ++r)
-    work.bytes += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
   auto isKept = [&](int tensor) {
     return facts.kept[size_t(tensor)] && problem.tensors[size_t(tensor)].kind == TensorKind::Activation;
   };
-  double read = 0; // of what is kept, in the backward pass
-  for (size_t o = 0; o < node.operands.size(); ++o)
-    if (const int source = node.cheap ? fused.sources[o] : node.operands[o]; isKept(source))
-      read += bytes(source, candidate.uses[o].layout) * (node.cheap ? fused.reads[o] : 1);
-  for (size_t r = 0; r < node.results.size(); ++r)
-    if (isKept(node.results[r]))
-      work.kept += bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
+  // Tensors that go through memory, and the parts of them that do.
+  double readAgain = 0; // of what is kept, in the backward pass
+  auto sourceOf = [&](size_t o) { return node.cheap ? fused.sources[o] : node.operands[o]; };
+  for (size_t o = 0; o < node.operands.size(); ++o) {
+    const double read = bytes(sourceOf(o), candidate.uses[o].layout) * (node.cheap ? fused.reads[o] : 1);
+    work.bytes += read;
+    if (isKept(sourceOf(o))) readAgain += read;
+  }
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const double written = bytes(node.results[r], candidate.results[r]) * (node.cheap ? fused.writes[r] : 1);
+    work.bytes += written;
+    if (isKept(node.results[r])) work.kept += written;
+  }
   int64_t heads = facts.sequence.heads[size_t(index)];
   if (node.cheap && work.isScores && !fusedCore && !cluster.device.isCpu() && heads >= 0 && local.batchFactor >= 0 &&
       std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), constants::fusedSoftmaxMatrices) != 0) {
@@ -177,8 +164,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   }
   auto inHand = [&](int tensor, Layout layout) {
     if (problem.tensors[size_t(tensor)].kind != TensorKind::Activation) return;
-    const int producer = facts.producers[size_t(tensor)];
-    const bool passes = producer >= 0 && facts.core[size_t(producer)] && model.isOnRing(producer);
+    const bool passes = isInCore(tensor) && model.isOnRing(facts.producers[size_t(tensor)]);
     const double size = bytes(tensor, layout) / (passes ? double(setting.cp) : 1);
     if (!facts.kept[size_t(tensor)] || passes) candidate.values += aligned(size);
     if (facts.needsGradient[size_t(tensor)])
@@ -186,12 +172,11 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   };
   for (size_t o = 0; o < node.operands.size(); ++o) {
     // It lies as this operation reads it, whether its kernel reads it for this operation or for another one.
-    const bool isFirst = std::find(node.operands.begin(), node.operands.begin() + ptrdiff_t(o), node.operands[o]) ==
-                         node.operands.begin() + ptrdiff_t(o);
+    const bool isFirst = std::ranges::find(node.operands, node.operands[o]) - node.operands.begin() == ptrdiff_t(o);
     if (isFirst && facts.waitingGradients.waitsForOperand[size_t(index)][o])
       candidate.gradients +=
           bytes(fused.sources[o], candidate.uses[o].layout) * facts.gradientRatios[size_t(fused.sources[o])];
-    if (!node.cheap || fused.reads[o] != 0) inHand(fused.sources[o], candidate.uses[o].layout);
+    if (!node.cheap || fused.reads[o] != 0) inHand(sourceOf(o), candidate.uses[o].layout);
   }
   for (size_t r = 0; r < node.results.size(); ++r)
     if (!node.cheap || fused.writes[r] > 0) inHand(node.results[r], candidate.results[r]);
@@ -248,10 +233,9 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (onRing) {
     work.kernels *= double(setting.cp);
     if (!node.cheap) {
-      const bool makesScores = facts.core[size_t(index)],
-                 fromLeft = indexes(node.rule.operands[0], local.contextFactor);
+      const bool fromLeft = indexes(node.rule.operands[0], local.contextFactor);
       Product &p = work.product;
-      (!makesScores ? p.k : fromLeft ? p.n : p.m) /= double(setting.cp);
+      (!work.isScores ? p.k : fromLeft ? p.n : p.m) /= double(setting.cp);
     }
   }
   // What a device does beside moving bytes; the operation's arithmetic is one an element.
@@ -262,7 +246,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   candidate.forward = operationSeconds(cluster, problem.precision, work);
   double kept = keptSeconds(cluster, work, model.keptSecondsPerByte);
   candidate.forwardLaunches = work.kernels;
-  work.kept = read;
+  work.kept = readAgain;
   size_t gradients = 0;
   for (int tensor : node.operands) gradients += facts.needsGradient[size_t(tensor)];
   if (gradients == 0 || node.stopsGradient) return;
@@ -299,7 +283,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     candidate.backward += operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches += work.kernels;
   }
-  if (fusedCore || (onRing && facts.core[size_t(index)])) candidate.backward += candidate.forward; // scores again
+  if (fusedCore || (onRing && work.isScores)) candidate.backward += candidate.forward; // scores again
 }
 
 // Candidates that one factor (or none, or a passed partial sum) gives.
@@ -348,8 +332,7 @@ void enumerate(const Node &node, const dist::Mesh &mesh, int64_t batchFactor, in
 
 // Keeps the candidates for which `keep` holds, if there are any.
 template <typename Predicate> void prefer(std::vector<Candidate> &candidates, Predicate keep) {
-  if (std::any_of(candidates.begin(), candidates.end(), keep))
-    std::erase_if(candidates, [&](const Candidate &c) { return !keep(c); });
+  if (std::ranges::any_of(candidates, keep)) std::erase_if(candidates, std::not_fn(keep));
 }
 
 } // namespace
@@ -383,20 +366,19 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
     return false;
   });
 
-  auto alongSequence = [&](const Candidate &candidate) {
-    if (candidate.factor < 0) return false;
-    for (size_t o = 0; o < node.operands.size(); ++o) {
-      int64_t dim = facts.sequenceDims[size_t(node.operands[o])];
-      if (dim >= 0 && candidate.uses[o].layout == dim) return true;
-    }
+  auto splitsOperand = [&](const Candidate &candidate, auto isThere) {
+    for (size_t o = 0; o < node.operands.size(); ++o)
+      if (candidate.uses[o].layout >= 0 && isThere(node.operands[o], candidate.uses[o].layout)) return true;
     return false;
   };
+  auto alongSequence = [&](const Candidate &candidate) {
+    return candidate.factor >= 0 && splitsOperand(candidate, [&](int tensor, Layout layout) {
+             return facts.sequenceDims[size_t(tensor)] == layout;
+           });
+  };
+  auto isWeight = [&](int tensor) { return isMatrix(problem.tensors[size_t(tensor)]); };
   auto splitsWeight = [&](const Candidate &candidate) {
-    for (size_t o = 0; o < node.operands.size(); ++o) {
-      const Tensor &tensor = problem.tensors[size_t(node.operands[o])];
-      if (tensor.kind == TensorKind::Parameter && tensor.dims.size() >= 2 && candidate.uses[o].layout >= 0) return true;
-    }
-    return false;
+    return splitsOperand(candidate, [&](int tensor, Layout) { return isWeight(tensor); });
   };
   bool isExpensive = !node.cheap && node.flops > 0 && node.flops >= facts.expensiveFlops;
   if (isExpensive && constraints.tensorSplit == TensorSplit::Searched && !constraints.allowRedundantWork)
@@ -404,21 +386,19 @@ std::vector<Candidate> nodeCandidates(const Problem &problem, const ProblemFacts
   if (constraints.tensorSplit == TensorSplit::None) prefer(candidates, [](const Candidate &c) { return c.factor < 0; });
   if (constraints.sequenceSplit == SequenceSplit::Off) std::erase_if(candidates, alongSequence);
   if (constraints.tensorSplit == TensorSplit::Megatron) {
-    int64_t vocabulary = facts.vocabularyFactors[size_t(index)], heads = facts.sequence.heads[size_t(index)];
-    auto splitsVocabulary = [&](const Candidate &c) { return c.factor == vocabulary; };
-    bool hasVocabulary = readsWeight(problem, node) && vocabulary >= 0;
-    if (hasVocabulary) {
-      // One that does not divide (Megatron-LM pads it) is no reason to sum up partial logits: any split will do.
-      if (std::any_of(candidates.begin(), candidates.end(), splitsVocabulary)) prefer(candidates, splitsVocabulary);
-    } else if (readsWeight(problem, node)) {
-      if (!node.cheap) prefer(candidates, splitsWeight);
-    } else if (heads >= 0) {
+    const int64_t vocabulary = facts.vocabularyFactors[size_t(index)], heads = facts.sequence.heads[size_t(index)];
+    const bool readsWeight = std::ranges::any_of(node.operands, isWeight);
+    // A vocabulary that does not divide (Megatron-LM pads it) is no reason to sum up partial logits: any split will do.
+    if (readsWeight && vocabulary >= 0)
+      prefer(candidates, [&](const Candidate &c) { return c.factor == vocabulary; });
+    else if (readsWeight && !node.cheap)
+      prefer(candidates, splitsWeight);
+    else if (!readsWeight && heads >= 0)
       prefer(candidates, [&](const Candidate &c) { return c.factor == heads; });
-    }
   }
   // Where nothing divides it stays whole: partial sums alone would ask neighbours for what they may not have.
-  if (constraints.sequenceSplit == SequenceSplit::On && node.cheap &&
-      std::any_of(candidates.begin(), candidates.end(), [](const Candidate &c) { return c.factor >= 0; }))
+  auto isSplit = [](const Candidate &c) { return c.factor >= 0; };
+  if (constraints.sequenceSplit == SequenceSplit::On && node.cheap && std::ranges::any_of(candidates, isSplit))
     prefer(candidates, [&](const Candidate &c) { return c.factor >= 0 || c.passesPartial; });
   if (constraints.sequenceSplit == SequenceSplit::On && facts.residual[size_t(index)])
     prefer(candidates, alongSequence);

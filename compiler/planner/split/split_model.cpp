@@ -172,8 +172,7 @@ private:
         factor = positions;
       CLEAVE_RETURN_IF_ERROR(checkPositions(i));
       for (size_t r = 0; factor >= 0 && r < node.results.size(); ++r)
-        for (const auto &dim : node.rule.results[r])
-          if (std::find(dim.begin(), dim.end(), factor) != dim.end()) contextSplit[size_t(node.results[r])] = true;
+        if (indexes(node.rule.results[r], factor)) contextSplit[size_t(node.results[r])] = true;
       if (factor >= 0 || node.cheap || node.flops == 0 || node.flops < facts.expensiveFlops) continue;
       const int64_t length = positions < 0 ? 0 : node.rule.factors[size_t(positions)].size;
       std::string why = positions < 0 ? "it has no sequence"
@@ -196,8 +195,8 @@ private:
       const int producer = facts.producers[size_t(node.operands[o])];
       if (producer < 0 || facts.sequence.inAttention[size_t(producer)]) continue;
       const Node &made = problem.nodes[size_t(producer)];
-      const size_t r = size_t(std::ranges::find(made.results, node.operands[o]) - made.results.begin());
-      const int64_t lies = dimOf(made.rule, made.rule.results[r], model.contextFactors[size_t(producer)]);
+      const int64_t lies = dimOf(made.rule, made.rule.results[facts.resultIndex(node.operands[o])],
+                                 model.contextFactors[size_t(producer)]);
       if (lies >= 0 && lies != dimOf(node.rule, node.rule.operands[o], factor))
         return {ErrorKind::Usage,
                 fmt::format("cp={} cannot split node '{}' ({}): it mixes the positions of '{}', and is "

@@ -84,29 +84,36 @@ struct Variable {
   size_t domain() const { return isHome ? homes.size() : candidates.size(); }
 };
 
-struct Flow {
+// What makes two tensors one flow: they come from one variable, go to the same, and live alike.
+struct FlowKey {
   struct Read {
     int variable = 0;
     size_t operand = 0;
-    bool operator==(const Read &) const = default;
+    auto operator<=>(const Read &) const = default;
   };
-  int tensor = 0;    // the first it stands for
-  int count = 1;     // how many
   int producer = -1; // variable; -1: input or constant
   size_t result = 0;
   std::vector<Read> reads;
+  bool anyLayout = false; // an input: every device takes the part it wants
+  bool gradient = false;  // flows back
+  // From the forward to the backward pass:
+  bool saved = false;           // kept
+  bool savedWhereSmall = false; // read by the backward pass, and made again unless it is small
+  bool madeAgain = false;       // likewise, from others or where another one lies, but for copies that were gathered
+  bool isSlice = false;         // without stages the backward pass reads it where what it is a part of lies
+  bool savedForSlice = false;   // which is kept for that
+  // In segments of recomputation:
+  bool inSegment = false;     // made and read inside of one
+  bool isNeeded = false;      // and made again there
+  bool leavesSegment = false; // made in one, or read in another than its own
+  auto operator<=>(const FlowKey &) const = default;
+};
+
+struct Flow : FlowKey {
+  int tensor = 0;                // the first it stands for
+  int count = 1;                 // how many
   double bytes = 0;              // on one device when not split over tp, one microbatch
-  bool gradient = false;         // flows back
   double gradientRatio = 1;      // bytes of its gradient for a byte of it (gradients.h)
-  bool saved = false;            // kept for the backward pass
-  bool savedWhereSmall = false;  // read by the backward pass, and made again unless it is small
-  bool madeAgain = false;        // likewise, from others or where another one lies, but for copies that were gathered
-  bool isSlice = false;          // without stages the backward pass reads it where what it is a part of lies
-  bool savedForSlice = false;    // which is kept for that
-  bool anyLayout = false;        // an input: every device takes the part it wants
-  bool inSegment = false;        // made and read inside one segment of recomputation
-  bool isNeeded = false;         // and made again there
-  bool leavesSegment = false;    // made in a segment, or read in another than its own
   bool forWeights = false;       // read by an operation that makes a parameter's gradient of it
   bool inAttention = false;      // made by what selective recomputation computes again
   bool inCore = false;           // made in the core of an attention (fusion.h)
@@ -160,7 +167,6 @@ struct SplitModel {
   SharedTable<double> gradientsPast; // per node: bytes of gradients on their way past it, on a device
   SharedTable<bool> sumsOverExperts; // per tensor: a parameter that all devices along ep have, each for its samples
   AttentionSplit attentionSplit = AttentionSplit::Ring;
-  SharedTable<Repeat> repeats;
   SharedTable<bool> lowers; // per tensor: a parameter with Setting::lowerZero; empty: none (mix_zero.cpp)
   // Activations are whole or split as their producer leaves them, and partial sums are all-reduced at once: what
   // Megatron-LM's tensor parallelism without sequence parallelism means (Shoeybi et al. 2019, its operators f and g).
@@ -200,19 +206,22 @@ struct SplitModel {
   SharedTable<dist::Sharding> laidHomes; // per tensor; of parameters only
 };
 
+// Where a node stands in the repeated blocks.
+struct Place {
+  int run = -1, repetition = 0;
+};
+
 // Facts of a problem that every setting shares.
-struct ProblemFacts {
-  std::vector<int64_t> batchDims, batchFactors, sequenceDims; // sequence: dimension that is neither sample nor feature
+struct ProblemFacts : Graph {
+  explicit ProblemFacts(const Problem &problem) : Graph(problem) {}
+  std::vector<int64_t> sequenceDims; // per tensor: dimension that is neither sample nor feature
   SequenceFactors sequence;
   std::vector<bool> canSplitPositions, canSplitHeads; // per node: sequence's factors, where their number divides
   std::string samplesMeetAt;                          // Problem::samplesMeetAt
   std::vector<int64_t> expertCounts;                  // laid_axes.h
-  std::vector<bool> needsGradient;
-  std::vector<bool> areWeights; // per tensor: trained, as it lies or laid out otherwise (Problem::areWeights)
-  std::vector<bool> readBack;   // per tensor: gradients of other operands are made of it
-  std::vector<int> producers;
-  std::vector<std::vector<std::pair<int, size_t>>> readers; // per tensor: node and operand
+  std::vector<bool> readBack;                         // per tensor: gradients of other operands are made of it
   std::vector<Repeat> repeats;
+  std::vector<Place> places;                   // per node
   std::vector<int> cuts;                       // where --split-at cuts (stage_units.h)
   std::vector<FusedWork> fused;                // per node
   std::vector<bool> kept, madeAgain;           // per tensor (fusion.h)
@@ -220,8 +229,8 @@ struct ProblemFacts {
   std::vector<HeldForWeights> held;            // per node: what Candidate::held counts (gradients.h)
   WaitingGradients waitingGradients;           // gradients.h
   std::vector<bool> core;                      // per node: in the core of an attention (fusion.h)
-  std::vector<int64_t> vocabularyFactors;      // per node, -1: none (vocabulary.h)
-  std::vector<bool> residual;                  // per node (residual.h)
+  std::vector<int64_t> vocabularyFactors;      // per node, -1: none (megatron.h)
+  std::vector<bool> residual;                  // per node (megatron.h)
   std::shared_ptr<const SplitModel> structure; // a model without candidates, homes and bytes
   double expensiveFlops = 0; // an operation with as many is worth splitting: a twentieth of the largest
 };

@@ -2,10 +2,9 @@
 // which units of pipeline stages they stand.
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/facts/gradients.h"
-#include "compiler/planner/facts/residual.h"
+#include "compiler/planner/facts/megatron.h"
 #include "compiler/planner/facts/sequence.h"
 #include "compiler/planner/facts/stage_units.h"
-#include "compiler/planner/facts/vocabulary.h"
 #include "compiler/planner/split/laid_axes.h"
 #include "compiler/planner/split/split_candidates.h"
 #include <algorithm>
@@ -16,35 +15,19 @@
 namespace cleave::planner {
 namespace {
 
-// Where a node stands in the repeated blocks.
-struct Place {
-  int run = -1, instance = 0, offset = 0;
-};
-
-std::vector<Place> places(const Problem &problem, const std::vector<Repeat> &repeats) {
-  std::vector<Place> result(problem.nodes.size());
-  for (size_t run = 0; run < repeats.size(); ++run)
-    for (int i = repeats[run].first; i < repeats[run].end(); ++i)
-      result[size_t(i)] = {int(run), (i - repeats[run].first) / repeats[run].period,
-                           (i - repeats[run].first) % repeats[run].period};
-  return result;
-}
-
 // Pins and batch factors that differ between repetitions forbid tying them together.
-bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints, const Repeat &repeat) {
+bool areAlike(const ProblemFacts &facts, const Constraints &constraints, const Repeat &repeat) {
   auto signature = [&](int index) {
-    const Node &node = problem.nodes[size_t(index)];
-    std::vector<int64_t> values = {facts.batchFactors[size_t(index)]};
-    auto add = [&](int tensor) {
-      Layout layout = whole;
-      bool isPinned = pinnedLayout(constraints, problem.tensors[size_t(tensor)], layout);
-      values.push_back(isPinned ? layout : -100);
-      values.push_back(facts.sequenceDims[size_t(tensor)]);
-    };
-    values.push_back(facts.sequence.positions[size_t(index)]);
-    values.push_back(facts.sequence.heads[size_t(index)]);
-    for (int tensor : node.operands) add(tensor);
-    for (int tensor : node.results) add(tensor);
+    const Node &node = facts.problem.nodes[size_t(index)];
+    std::vector<int64_t> values = {facts.batchFactors[size_t(index)], facts.sequence.positions[size_t(index)],
+                                   facts.sequence.heads[size_t(index)]};
+    for (const std::vector<int> *tensors : {&node.operands, &node.results})
+      for (int tensor : *tensors) {
+        Layout layout = whole;
+        const bool isPinned = pinnedLayout(constraints, facts.problem.tensors[size_t(tensor)], layout);
+        values.push_back(isPinned ? layout : -100);
+        values.push_back(facts.sequenceDims[size_t(tensor)]);
+      }
     return values;
   };
   for (int i = repeat.first + repeat.period; i < repeat.end(); ++i)
@@ -54,34 +37,29 @@ bool areAlike(const Problem &problem, const ProblemFacts &facts, const Constrain
 
 class StructureBuilder {
 public:
-  StructureBuilder(const Problem &problem, const Constraints &constraints, const ProblemFacts &facts)
-      : problem(problem), constraints(constraints), facts(facts), place(places(problem, facts.repeats)),
-        layout(std::make_shared<UnitLayout>()) {
+  StructureBuilder(const Constraints &constraints, const ProblemFacts &facts)
+      : problem(facts.problem), constraints(constraints), facts(facts), layout(std::make_shared<UnitLayout>()) {
     model.problem = &problem;
     model.batchDims = facts.batchDims;
     model.batchFactors = facts.batchFactors;
     model.contextFactors.edit().assign(problem.nodes.size(), -1);
     model.contextByHeads.edit().assign(problem.nodes.size(), false);
     model.contextSplit.edit().assign(problem.tensors.size(), false);
-    model.repeats = facts.repeats;
   }
 
   std::shared_ptr<const SplitModel> build() {
     layOutUnits();
-    model.segments =
-        findSegments(problem, layout->units, layout->unitOfNode, facts.sequence, constraints.recomputesAll);
+    model.segments = findSegments(facts, layout->units, layout->unitOfNode, facts.sequence, constraints.recomputesAll);
     groupUnits();
     addNodes();
     addHomes();
     addFlows();
-    auto needsGradient = [&](int tensor) { return facts.needsGradient[size_t(tensor)]; };
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
       const Node &node = problem.nodes[i];
       layout->flops += node.flops + node.backwardFlops;
       if (node.cheap || facts.batchFactors[i] < 0) continue;
       layout->heavyFlops += node.flops;
-      if (!node.stopsGradient && std::ranges::any_of(node.operands, needsGradient))
-        layout->heavyFlops += node.backwardFlops;
+      if (!node.stopsGradient && anyIn(facts.needsGradient, node.operands)) layout->heavyFlops += node.backwardFlops;
     }
     for (const Tensor &tensor : problem.tensors) {
       if (tensor.kind == TensorKind::Parameter) model.weightBytes += tensor.bytes();
@@ -96,15 +74,15 @@ public:
 
 private:
   void layOutUnits() {
-    layout->units = findUnits(problem, facts.repeats, facts.cuts);
+    layout->units = findUnits(facts, facts.repeats, facts.cuts);
     std::vector<int> starts;
     for (const Unit &unit : layout->units) {
       starts.push_back(unit.first);
       layout->kinds = std::max(layout->kinds, unit.kind + 1);
+      layout->sizeOfKind.resize(size_t(layout->kinds));
+      ++layout->sizeOfKind[size_t(unit.kind)];
     }
     layout->unitOfNode = stagesOfNodes(problem, starts);
-    layout->sizeOfKind.assign(size_t(layout->kinds), 0);
-    for (const Unit &unit : layout->units) ++layout->sizeOfKind[size_t(unit.kind)];
     layout->crossings.resize(layout->units.size() + 1);
   }
 
@@ -140,18 +118,14 @@ private:
   void addNodes() {
     model.variableOfNode.edit().resize(problem.nodes.size());
     for (size_t i = 0; i < problem.nodes.size(); ++i) {
-      const Place &at = place[i];
-      bool isRepetition = at.run >= 0 && at.instance > 0;
-      if (isRepetition) {
-        int first = facts.repeats[size_t(at.run)].first + at.offset;
+      if (const Place &at = facts.places[i]; at.repetition > 0) {
+        const int first = int(i) - at.repetition * facts.repeats[size_t(at.run)].period;
         model.variableOfNode.edit()[i] = model.variableOfNode[size_t(first)];
         ++model.variables.edit()[size_t(model.variableOfNode[i])].count;
       } else {
         Variable variable;
         variable.index = int(i);
-        variable.inSegment = segmentOf(int(i)) >= 0 && std::ranges::any_of(problem.nodes[i].results, [&](int tensor) {
-                               return model.segments.isNeeded[size_t(tensor)];
-                             });
+        variable.inSegment = segmentOf(int(i)) >= 0 && anyIn(model.segments.isNeeded, problem.nodes[i].results);
         variable.inAttention = model.segments.isAttention[i];
         model.variableOfNode.edit()[i] = int(model.variables.size());
         model.variables.edit().push_back(std::move(variable));
@@ -169,9 +143,9 @@ private:
       bool canTie = !facts.readers[t].empty();
       int instance = -1, run = -1;
       for (auto [node, operand] : facts.readers[t]) {
-        const Place &at = place[size_t(node)];
-        canTie = canTie && at.run >= 0 && (instance < 0 || (instance == at.instance && run == at.run));
-        instance = at.instance;
+        const Place &at = facts.places[size_t(node)];
+        canTie = canTie && at.run >= 0 && (instance < 0 || (instance == at.repetition && run == at.run));
+        instance = at.repetition;
         run = at.run;
         reads.emplace_back(model.variableOfNode[size_t(node)], operand);
       }
@@ -226,7 +200,7 @@ private:
   }
 
   void addFlows() {
-    std::map<std::vector<int64_t>, size_t> tied;
+    std::map<std::tuple<FlowKey, double, int64_t, int64_t, int64_t>, size_t> tied;
     const auto [behind, all] = commandsBehind();
     const std::vector<double> behindAgain = commandsBehindAgain(behind);
     const std::vector<bool> isAtHand = atHandEverywhere();
@@ -241,7 +215,7 @@ private:
       if (producer >= 0) {
         const Node &node = problem.nodes[size_t(producer)];
         flow.producer = model.variableOfNode[size_t(producer)];
-        flow.result = size_t(std::find(node.results.begin(), node.results.end(), int(t)) - node.results.begin());
+        flow.result = facts.resultIndex(int(t));
         flow.inCore = facts.core[size_t(producer)];
         flow.isScores = flow.inCore && (!node.cheap || !node.reduces());
         flow.inAttention = model.segments.isAttention[size_t(producer)];
@@ -277,28 +251,21 @@ private:
       }
       // Each input counts by itself; parameters and constants that are read alike are one flow.
       const bool isFed = tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Label;
-      std::vector<int64_t> key = {
-          flow.producer,           int64_t(flow.result), flow.gradient,         flow.saved,
-          flow.savedWhereSmall,    flow.madeAgain,       flow.isSlice,          flow.savedForSlice,
-          flow.anyLayout,          flow.inSegment,       flow.isNeeded,         flow.leavesSegment,
-          int64_t(tensor.bytes()), facts.batchDims[t],   facts.sequenceDims[t], isFed ? int64_t(t) : -1};
-      for (const Flow::Read &read : flow.reads) {
-        key.push_back(read.variable);
-        key.push_back(int64_t(read.operand));
-      }
+      const std::tuple key(FlowKey(flow), tensor.bytes(), facts.batchDims[t], facts.sequenceDims[t],
+                           isFed ? int64_t(t) : -1);
       if (last >= 0) {
         flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
         flow.nearLoss = behind[size_t(last)] * constants::leastWayBack < all;
         flow.nearLossAgain = behindAgain[size_t(last)] * constants::leastWayBack < all;
       }
-      const int nearLoss = flow.nearLoss, nearLossAgain = flow.nearLossAgain;
-      auto [found, isNew] = tied.try_emplace(std::move(key), model.flows.size());
+      auto [found, isNew] = tied.try_emplace(key, model.flows.size());
       if (isNew)
         model.flows.edit().push_back(std::move(flow));
       else {
-        ++model.flows.edit()[found->second].count;
-        model.flows.edit()[found->second].nearLoss += nearLoss;
-        model.flows.edit()[found->second].nearLossAgain += nearLossAgain;
+        Flow &first = model.flows.edit()[found->second];
+        ++first.count;
+        first.nearLoss += flow.nearLoss;
+        first.nearLossAgain += flow.nearLossAgain;
       }
       share(model.flows.edit()[found->second].shares, std::max(0, firstUnit));
       if (isAtHand[t]) continue;
@@ -318,14 +285,12 @@ private:
       ofParameter[t] = problem.tensors[t].kind == TensorKind::Parameter;
     }
     for (const Node &node : problem.nodes) {
-      auto isHere = [&](int tensor) { return bool(atHand[size_t(tensor)]); };
-      const bool computes =
-          std::ranges::any_of(node.operands, [&](int tensor) { return bool(ofParameter[size_t(tensor)]); });
+      const bool computes = anyIn(ofParameter, node.operands);
       const dist::Form form = node.kind.form;
       using dist::Form;
       const bool laysOut =
           form == Form::Transpose || form == Form::Reshape || form == Form::Cast || form == Form::Broadcast;
-      if (!node.cheap || (computes && !laysOut) || !std::ranges::all_of(node.operands, isHere)) continue;
+      if (!node.cheap || (computes && !laysOut) || !allIn(atHand, node.operands)) continue;
       for (int tensor : node.results) {
         atHand[size_t(tensor)] = true;
         ofParameter[size_t(tensor)] = computes;
@@ -341,18 +306,16 @@ private:
       return std::ranges::any_of(node.results, [&](int result) {
         return std::ranges::any_of(facts.readers[size_t(result)], [&](auto reader) { return trains(reader.first); });
       });
-    return node.rule.linearity != dist::FactorRule::LinearJointly &&
-           std::ranges::any_of(node.operands, [&](int tensor) { return bool(facts.areWeights[size_t(tensor)]); });
+    return node.rule.linearity != dist::FactorRule::LinearJointly && anyIn(facts.areWeights, node.operands);
   }
 
   // What a product reads a slice of: the activation that stands in memory.
   int baseOf(int tensor) const {
     int base = tensor;
-    for (int p = facts.producers[size_t(base)]; p >= 0; p = facts.producers[size_t(base)]) {
-      const Node &node = problem.nodes[size_t(p)];
-      if (node.operands.empty() || (node.kind.form != dist::Form::Slice && !(base != tensor && node.kind.isView())))
-        break;
-      base = node.operands[0];
+    for (const Node *node = facts.producerOf(base); node; node = facts.producerOf(base)) {
+      const bool isPart = node->kind.form == dist::Form::Slice || (base != tensor && node->kind.isView());
+      if (node->operands.empty() || !isPart) break;
+      base = node->operands[0];
     }
     return facts.producers[size_t(base)] >= 0 ? base : tensor;
   }
@@ -363,75 +326,75 @@ private:
   const Problem &problem;
   const Constraints &constraints;
   const ProblemFacts &facts;
-  std::vector<Place> place;
   std::shared_ptr<UnitLayout> layout;
   SplitModel model;
 };
 
 // Per tensor: does a gradient of another operand, or a derivative that is not constant, ask for its value?
-std::vector<bool> findReadBack(const Problem &problem, const std::vector<bool> &needsGradient) {
-  std::vector<bool> readBack(problem.tensors.size(), false);
-  for (const Node &node : problem.nodes) {
+std::vector<bool> findReadBack(const Graph &graph) {
+  std::vector<bool> readBack(graph.problem.tensors.size(), false);
+  for (const Node &node : graph.problem.nodes) {
     if (node.stopsGradient || node.rule.linearity == dist::FactorRule::LinearJointly) continue;
     const bool isLinear = node.rule.linearity == dist::FactorRule::LinearInOne;
     for (size_t o = 0; o < node.operands.size(); ++o)
       for (size_t other = 0; other < node.operands.size(); ++other)
-        if ((other != o || !isLinear) && needsGradient[size_t(node.operands[other])])
+        if ((other != o || !isLinear) && graph.needsGradient[size_t(node.operands[other])])
           readBack[size_t(node.operands[o])] = true;
   }
   return readBack;
 }
 
+// What waits where, of what stands in memory.
+WaitingGradients findWaitingGradients(const ProblemFacts &facts) {
+  const Problem &problem = facts.problem;
+  std::vector<bool> inMemory(problem.tensors.size(), false);
+  std::vector<int> kernels;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
+    for (size_t r = 0; r < node.results.size(); ++r)
+      inMemory[size_t(node.results[r])] = !facts.core[i] && (!node.cheap || facts.fused[i].writes[r] > 0);
+    kernels.push_back(node.cheap && facts.fused[i].isFused ? facts.fused[i].cluster : int(i));
+  }
+  return waitingGradients(facts, inMemory, kernels);
+}
+
 } // namespace
 
 ProblemFacts gatherFacts(const Problem &problem, const Constraints &constraints, bool tiesBlocks) {
-  ProblemFacts facts;
-  facts.batchDims = problem.batchDims();
-  for (const Node &node : problem.nodes) facts.batchFactors.push_back(Problem::batchFactor(node, facts.batchDims));
+  ProblemFacts facts(problem);
   facts.samplesMeetAt = problem.samplesMeetAt();
   facts.expertCounts = expertCounts(problem);
-  facts.sequenceDims = findSequenceDims(problem, facts.batchFactors);
-  facts.sequence = findSequenceFactors(problem, facts.sequenceDims, facts.batchFactors);
+  const CountedDims sequence = findSequenceDims(facts);
+  facts.sequenceDims = sequence.of;
+  facts.sequence = findSequenceFactors(facts, sequence);
+  facts.core = findAttentionCore(facts, facts.sequence);
+  Fusion fusion = findFusion(facts);
+  facts.fused = std::move(fusion.work);
+  facts.kept = std::move(fusion.kept);
+  facts.madeAgain = std::move(fusion.madeAgain);
+  facts.held = heldForWeights(facts, facts.kept);
+  facts.waitingGradients = findWaitingGradients(facts);
+  facts.gradientRatios = gradientRatios(facts);
+  facts.vocabularyFactors = findVocabularyFactors(problem);
+  facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
+  facts.readBack = findReadBack(facts);
   for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const Node &node = problem.nodes[i];
     auto canSplit = [&](int64_t factor) {
-      return factor >= 0 && factor != facts.batchFactors[i] &&
-             dist::canSplit({{{"cp", 1}}}, problem.nodes[i].rule, factor, {"cp"});
+      return factor >= 0 && factor != facts.batchFactors[i] && dist::canSplit({{{"cp", 1}}}, node.rule, factor, {"cp"});
     };
     facts.canSplitPositions.push_back(canSplit(facts.sequence.positions[i]));
     facts.canSplitHeads.push_back(canSplit(facts.sequence.heads[i]));
-  }
-  facts.fused = findFusedWork(problem, facts.batchDims, facts.batchFactors);
-  facts.core = findAttentionCore(problem, facts.sequence);
-  KeptTensors kept = findKept(problem, facts.batchFactors);
-  facts.kept = std::move(kept.kept);
-  facts.madeAgain = std::move(kept.madeAgain);
-  facts.held = heldForWeights(problem, facts.kept);
-  std::vector<bool> inMemory(problem.tensors.size(), false);
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (size_t r = 0; r < problem.nodes[i].results.size(); ++r)
-      inMemory[size_t(problem.nodes[i].results[r])] =
-          !facts.core[i] && (!problem.nodes[i].cheap || facts.fused[i].writes[r] > 0);
-  std::vector<int> kernels(problem.nodes.size());
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    kernels[i] = problem.nodes[i].cheap && facts.fused[i].isFused ? facts.fused[i].cluster : int(i);
-  facts.waitingGradients = waitingGradients(problem, inMemory, kernels);
-  facts.gradientRatios = gradientRatios(problem);
-  facts.vocabularyFactors = findVocabularyFactors(problem);
-  facts.residual = findResidualNodes(problem, facts.sequenceDims, facts.sequence, facts.vocabularyFactors);
-  facts.needsGradient = problem.needsGradient();
-  facts.areWeights = problem.areWeights(true);
-  facts.readBack = findReadBack(problem, facts.needsGradient);
-  facts.producers = problem.producers();
-  facts.readers.resize(problem.tensors.size());
-  for (size_t i = 0; i < problem.nodes.size(); ++i)
-    for (size_t o = 0; o < problem.nodes[i].operands.size(); ++o)
-      facts.readers[size_t(problem.nodes[i].operands[o])].emplace_back(int(i), o);
-  for (const Node &node : problem.nodes)
     if (!node.cheap) facts.expensiveFlops = std::max(facts.expensiveFlops, node.flops / 20);
+  }
   if (tiesBlocks) facts.repeats = problem.findRepeats();
-  std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(problem, facts, constraints, repeat); });
+  std::erase_if(facts.repeats, [&](const Repeat &repeat) { return !areAlike(facts, constraints, repeat); });
+  facts.places.resize(problem.nodes.size());
+  for (size_t run = 0; run < facts.repeats.size(); ++run)
+    for (int i = facts.repeats[run].first; i < facts.repeats[run].end(); ++i)
+      facts.places[size_t(i)] = {int(run), (i - facts.repeats[run].first) / facts.repeats[run].period};
   if (Result<std::vector<int>> places = splitPlaces(problem, constraints)) facts.cuts = *places; // else: said later
-  facts.structure = StructureBuilder(problem, constraints, facts).build();
+  facts.structure = StructureBuilder(constraints, facts).build();
   return facts;
 }
 

@@ -23,15 +23,9 @@ struct Gelu {
   }
 };
 
-std::vector<int64_t> batchFactorsOf(const Problem &problem) {
-  std::vector<int64_t> dims = problem.batchDims(), factors;
-  for (const Node &node : problem.nodes) factors.push_back(Problem::batchFactor(node, dims));
-  return factors;
-}
-
 TEST(Fusion, TheBackwardPassMakesWhatIsInsideAKernelAgain) {
   Gelu gelu;
-  std::vector<bool> kept = findKept(gelu.b.problem, batchFactorsOf(gelu.b.problem)).kept;
+  std::vector<bool> kept = findFusion(Graph(gelu.b.problem)).kept;
   EXPECT_TRUE(kept[size_t(gelu.y)]);
   EXPECT_FALSE(kept[size_t(gelu.u)]);
   EXPECT_FALSE(kept[size_t(gelu.e)]);
@@ -49,7 +43,7 @@ TEST(Fusion, WhatIsPooledStandsInMemory) {
   const int m = b.op("pool", "MaxPool", "bn->bn", {r});
   b.op("loss", "Sum", "bn->", {b.op("down", "Contract", "bk,kn->bn", {m, v})});
   for (int tensor : {r, m}) b.problem.tensors[size_t(tensor)].saved = true;
-  std::vector<bool> kept = findKept(b.problem, batchFactorsOf(b.problem)).kept;
+  std::vector<bool> kept = findFusion(Graph(b.problem)).kept;
   EXPECT_FALSE(kept[size_t(y)]);
   EXPECT_TRUE(kept[size_t(r)]);
   EXPECT_TRUE(kept[size_t(m)]);

@@ -36,7 +36,7 @@ TEST(Gradients, WaitWhileABranchIsComputed) {
   Branch branch;
   const Problem &problem = branch.b.problem;
   const WaitingGradients waiting =
-      waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true), ofItself(problem));
+      waitingGradients(Graph(problem), std::vector<bool>(problem.tensors.size(), true), ofItself(problem));
   const std::vector<double> past = waiting.past([&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); });
   const double one = 16 * 64 * 4;
   ASSERT_EQ(past.size(), problem.nodes.size());
@@ -58,7 +58,7 @@ TEST(Gradients, OfAConcatenationWaitsAsAWhole) {
   b.op("loss", "Sum", "bn->", {c});
   b.problem.tensors[size_t(c)].dims = {16, 128};
   const WaitingGradients waiting =
-      waitingGradients(b.problem, std::vector<bool>(b.problem.tensors.size(), true), ofItself(b.problem));
+      waitingGradients(Graph(b.problem), std::vector<bool>(b.problem.tensors.size(), true), ofItself(b.problem));
   EXPECT_EQ(waiting.past([&](int tensor) { return b.problem.tensors[size_t(tensor)].bytes(); })[1],
             4.0 * 16 * 128 - 4.0 * 16 * 64);
 }
@@ -69,7 +69,7 @@ TEST(Gradients, OfWeightsInLowPrecisionAreWide) {
   const int x = b.input("x", {16, 64}), w = b.parameter("w", {64, 64});
   const int part = b.op("part", "Slice", "kn->kn", {w}), y = b.op("up", "Contract", "bk,kn->bn", {x, part});
   for (int tensor : {x, w, part, y}) b.problem.tensors[size_t(tensor)].elementBytes = 2;
-  const std::vector<double> ratios = gradientRatios(b.problem);
+  const std::vector<double> ratios = gradientRatios(Graph(b.problem));
   EXPECT_EQ(ratios[size_t(w)], 2);
   EXPECT_EQ(ratios[size_t(part)], 2);
   EXPECT_EQ(ratios[size_t(y)], 1);
@@ -87,7 +87,7 @@ TEST(Gradients, AllTermsOfAGradientWait) {
   const Problem &problem = b.problem;
   auto past = [&](const std::vector<int> &kernels) {
     const WaitingGradients waiting =
-        waitingGradients(problem, std::vector<bool>(problem.tensors.size(), true), kernels);
+        waitingGradients(Graph(problem), std::vector<bool>(problem.tensors.size(), true), kernels);
     return waiting.past([&](int tensor) { return problem.tensors[size_t(tensor)].bytes(); })[1];
   };
   const double one = 16 * 64 * 4;
@@ -127,7 +127,7 @@ TEST(Gradients, WaitPastATableInPartsThatTheTableDoesNotHave) {
 TEST(Gradients, AHalvedBackwardPassHoldsEachOnce) {
   Branch branch;
   std::vector<bool> holds;
-  for (const HeldForWeights &held : heldForWeights(branch.b.problem, std::vector<bool>(16, true)))
+  for (const HeldForWeights &held : heldForWeights(Graph(branch.b.problem), std::vector<bool>(16, true)))
     holds.push_back(held.gradient);
   // For e that of h, for w and b that of r (as y's and z's are the same), for v that of o.
   EXPECT_EQ(holds, (std::vector<bool>{true, true, false, false, true, false}));
@@ -144,14 +144,14 @@ TEST(Gradients, AHalvedBackwardPassHoldsForWeightsLaidOutOtherwise) {
   b.op("loss", "Sum", "bn->", {b.op("scaled", "Mul", "bn,n->bn", {normal, scale})});
   const Problem &problem = b.problem;
   std::vector<bool> kept(problem.tensors.size(), false);
-  std::vector<HeldForWeights> held = heldForWeights(problem, kept);
+  std::vector<HeldForWeights> held = heldForWeights(Graph(problem), kept);
   std::vector<bool> holds;
   for (const HeldForWeights &one : held) holds.push_back(one.gradient);
   EXPECT_EQ(holds, (std::vector<bool>{false, true, false, false, true, false})); // not those of the weights themselves
   EXPECT_EQ(held[4].operand, normal);
   EXPECT_EQ(held[1].operand, -1); // inputs are there
   kept[size_t(normal)] = true;
-  EXPECT_EQ(heldForWeights(problem, kept)[4].operand, -1);
+  EXPECT_EQ(heldForWeights(Graph(problem), kept)[4].operand, -1);
 }
 
 TEST(Slots, OfEachStageForItself) {
