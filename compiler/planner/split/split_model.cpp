@@ -31,28 +31,21 @@ double SplitModel::parameterBytes(int tensor, Layout home) const {
 
 // A grid cuts a dimension that it has not cut yet, if it can; ZeRO else the largest.
 int64_t SplitModel::zeroDimension(int tensor, Layout home) const {
-  int64_t ways = setting.zeroWays(), best = -1, size = 0;
+  const int64_t ways = setting.zeroWays();
   if (ways <= 1) return -1;
   const std::vector<int64_t> &dims = problem->tensors[size_t(tensor)].dims;
-  if (laidHomes.empty() && setting.grid == TensorGrid::None) { // nothing but tp splits it: a search asks this often
-    for (size_t dim = 0; dim < dims.size(); ++dim) {
-      const int64_t local = dims[dim] / (Layout(dim) == home ? setting.tp : 1);
-      if (local % ways != 0 || local <= size) continue;
-      best = int64_t(dim);
-      size = local;
+  const dist::Mesh mesh = laidHomes.empty() ? dist::Mesh() : setting.mesh(); // a search asks this often
+  std::pair<bool, int64_t> largest = {false, 0};                             // not cut yet, elements
+  int64_t best = -1;
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    std::pair<bool, int64_t> local = {false, dims[dim] / (Layout(dim) == home ? setting.tp : 1)};
+    if (!laidHomes.empty()) {
+      const dist::Axes &axes = laidHomes[size_t(tensor)].dims[dim];
+      local = {setting.grid != TensorGrid::None && axes.empty(), local.second / mesh.groupSize(axes)};
     }
-    return best;
-  }
-  dist::Mesh mesh = setting.mesh();
-  dist::Sharding layout = parameterLayout(tensor, home);
-  bool isFresh = false;
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    int64_t local = dims[dim] / mesh.groupSize(layout.dims[dim]);
-    bool fresh = setting.grid != TensorGrid::None && layout.dims[dim].empty();
-    if (local % ways != 0 || std::pair(fresh, local) <= std::pair(isFresh, size)) continue;
+    if (local.second % ways != 0 || local <= largest) continue;
+    largest = local;
     best = int64_t(dim);
-    size = local;
-    isFresh = fresh;
   }
   return best;
 }
@@ -273,32 +266,32 @@ private:
     return Status::ok();
   }
 
+  bool sumsSamples(int node) const {
+    const int64_t factor = facts.batchFactors[size_t(node)];
+    return factor >= 0 && problem.nodes[size_t(node)].rule.factors[size_t(factor)].kind == dist::Factor::Reduced;
+  }
+
   void findStepSums() {
-    model.stepSums.clear();
-    for (size_t i = 0; i < problem.nodes.size(); ++i) {
-      const int64_t factor = facts.batchFactors[i];
-      if (factor < 0 || problem.nodes[i].rule.factors[size_t(factor)].kind != dist::Factor::Reduced) continue;
-      for (int result : problem.nodes[i].results)
-        if (facts.readers[size_t(result)].empty()) model.stepSums.push_back(result);
-    }
+    for (int i = 0; i < int(problem.nodes.size()); ++i)
+      for (int result : problem.nodes[size_t(i)].results)
+        if (sumsSamples(i) && facts.readers[size_t(result)].empty()) model.stepSums.push_back(result);
   }
 
   // Operands whose sample dimension is not where the node wants it are gathered; results that sum over the samples are
   // reduced, and so are gradients of what all samples read.
   void addBatchCollectives() {
     if (model.setting.batchWays() <= 1) return;
-    const GroupShape group; // exchangePrice() knows it
     std::vector<bool> seen(problem.tensors.size(), false);
     for (Variable &variable : model.variables.edit()) {
       if (variable.isHome) continue;
       const Node &node = problem.nodes[size_t(variable.index)];
-      int64_t factor = facts.batchFactors[size_t(variable.index)];
+      const int64_t factor = facts.batchFactors[size_t(variable.index)];
       auto add = [&](Collective collective, int tensor, double forward, double backward, const char *why,
                      auto layoutOf) {
         for (Candidate &candidate : variable.candidates) {
           const double parts = layoutOf(candidate) >= 0 ? double(model.setting.tp) : 1;
           candidate.exchanges.push_back({.collective = collective,
-                                         .group = group,
+                                         .group = {}, // exchangePrice() knows it
                                          .bytes = model.localBytes(tensor) / parts,
                                          .forward = forward,
                                          .backward = backward,
@@ -310,7 +303,7 @@ private:
         const int tensor = node.operands[o];
         const int64_t dim = facts.batchDims[size_t(tensor)];
         const bool hasGradient = facts.needsGradient[size_t(tensor)];
-        auto asRead = [&](const Candidate &candidate) { return candidate.uses[o].layout; };
+        auto asRead = [o](const Candidate &candidate) { return candidate.uses[o].layout; };
         if (dim < 0) {
           const bool readByAll = factor >= 0 && hasGradient && !node.stopsGradient &&
                                  !facts.areWeights[size_t(tensor)] &&
@@ -325,11 +318,10 @@ private:
         add(Collective::AllGather, tensor, 1, 0, "an operation needs all samples", asRead);
         if (hasGradient) add(Collective::ReduceScatter, tensor, 0, 1, "an operation needs all samples", asRead);
       }
-      if (factor >= 0 && node.rule.factors[size_t(factor)].kind == dist::Factor::Reduced)
-        for (size_t r = 0; r < node.results.size(); ++r)
-          if (!facts.readers[size_t(node.results[r])].empty()) // else stepPrice()
-            add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
-                [r](const Candidate &candidate) { return candidate.results[r]; });
+      for (size_t r = 0; r < node.results.size() && sumsSamples(variable.index); ++r)
+        if (!facts.readers[size_t(node.results[r])].empty()) // else stepPrice()
+          add(Collective::AllReduce, node.results[r], 1, 0, "a result sums over the samples",
+              [r](const Candidate &candidate) { return candidate.results[r]; });
     }
   }
 
@@ -346,33 +338,25 @@ private:
       auto bytes = [&](int tensor) {
         return model.localBytes(tensor) * (model.contextSplit[size_t(tensor)] ? double(setting.cp) : 1.0);
       };
-      double travelling = bytes(attention.keys) + bytes(attention.values);
+      const double travelling = bytes(attention.keys) + bytes(attention.values);
       std::vector<Exchange> exchanges;
-      std::array<int, 4> tensors = {attention.keys, attention.values, -1, -1};
-      auto exchange = [&](Collective collective, double all, double forward, double backward, const char *why) {
-        exchanges.push_back({.collective = collective,
-                             .axes = axes,
-                             .group = group,
-                             .bytes = all,
-                             .forward = forward,
-                             .backward = backward,
-                             .why = why,
-                             .tensors = tensors});
+      auto exchange = [&](Collective collective, double all, double forward, double backward,
+                          std::array<int, 4> tensors, const char *why) {
+        exchanges.push_back({collective, axes, group, all, forward, backward, why, false, false, tensors});
       };
-      size_t values = valueOperand(attention);
-      if (constraints.attentionSplit == AttentionSplit::Ulysses && !model.contextByHeads[size_t(attention.weigh)]) {
-        const char *why = "keys and values are gathered: the heads do not divide (Ulysses)";
-        exchange(Collective::AllGather, travelling, 1, 0, why);
-        exchange(Collective::ReduceScatter, travelling, 0, 1, why);
-      } else if (constraints.attentionSplit == AttentionSplit::Ring) {
-        const char *why = "keys and values travel round the ring";
-        exchange(Collective::AllGather, travelling, 1, 1, why);
-        exchange(Collective::ReduceScatter, travelling, 0, 1, why);
+      const std::array<int, 4> both = {attention.keys, attention.values, -1, -1};
+      const size_t values = valueOperand(attention);
+      const bool isRing = constraints.attentionSplit == AttentionSplit::Ring;
+      if (isRing || !model.contextByHeads[size_t(attention.weigh)]) {
+        const char *why = isRing ? "keys and values travel round the ring"
+                                 : "keys and values are gathered: the heads do not divide (Ulysses)";
+        exchange(Collective::AllGather, travelling, 1, isRing, both, why);
+        exchange(Collective::ReduceScatter, travelling, 0, 1, both, why);
       } else {
-        int out = problem.nodes[size_t(attention.weigh)].results[0];
-        double all = travelling + bytes(attention.queries) + bytes(out);
-        tensors = {attention.queries, attention.keys, attention.values, out};
-        exchange(Collective::AllToAll, all, 1, 1, "from positions to heads and back (Ulysses)");
+        const int out = problem.nodes[size_t(attention.weigh)].results[0];
+        exchange(Collective::AllToAll, travelling + bytes(attention.queries) + bytes(out), 1, 1,
+                 {attention.queries, attention.keys, attention.values, out},
+                 "from positions to heads and back (Ulysses)");
       }
       for (Candidate &candidate : variable.candidates) {
         // Heads that lie over tp travel between the devices that have the same ones.
@@ -394,11 +378,8 @@ private:
   // Of the product with the values: the operand that is not made of scores.
   size_t valueOperand(const AttentionNodes &attention) const {
     const std::vector<int> &operands = problem.nodes[size_t(attention.weigh)].operands;
-    auto isWeights = [&](int tensor) {
-      const int producer = facts.producers[size_t(tensor)];
-      return producer == attention.score || std::ranges::find(attention.weights, producer) != attention.weights.end();
-    };
-    return !operands.empty() && isWeights(operands[0]) ? 1 : 0;
+    const int producer = operands.empty() ? -1 : facts.producers[size_t(operands[0])];
+    return std::ranges::find(attention.weights, producer) != attention.weights.end() ? 1 : 0;
   }
 
   // Keys and values that several queries share (grouped queries) have fewer heads.
