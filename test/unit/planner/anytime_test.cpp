@@ -33,10 +33,10 @@ protected:
     problem = testing::gpt({16, 64, 256, 8, 8, 512});
     cluster = *parseCluster(GetParam().cluster);
     constraints = *parseConstraints({.mesh = GetParam().pp}, cluster);
-    facts = gatherFacts(problem, constraints);
   }
 
   Outcome search(double seconds) {
+    const ProblemFacts facts = gatherFacts(problem, constraints);
     SearchOptions options{.alternatives = false};
     options.seconds = seconds;
     return searchSettings(problem, facts, cluster, constraints, options);
@@ -45,7 +45,6 @@ protected:
   Problem problem;
   Cluster cluster;
   Constraints constraints;
-  ProblemFacts facts;
 };
 
 TEST_P(Anytime, APlanComesOutWithABoundThatHolds) {

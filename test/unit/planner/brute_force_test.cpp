@@ -198,8 +198,8 @@ TEST(BruteForce, TyingRepeatedBlocksCostsLittle) {
   Setting setting;
   setting.tp = 4;
   auto tied = buildModel(problem, facts, cluster, constraints, setting);
-  facts = gatherFacts(problem, constraints, false);
-  auto free = buildModel(problem, facts, cluster, constraints, setting);
+  const ProblemFacts untied = gatherFacts(problem, constraints, false);
+  auto free = buildModel(problem, untied, cluster, constraints, setting);
   ASSERT_TRUE(tied && free);
   EXPECT_LT(tied->variables.size() * 2, free->variables.size());
   const Assignment first = InnerProblem(*tied).solve(infinity, infinity),
