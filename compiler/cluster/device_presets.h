@@ -32,21 +32,12 @@ void fillDefaults(Device &device);
 inline constexpr double gib = 1024.0 * 1024 * 1024; // bytes
 
 namespace constants {
-// Bytes of a gradient bucket; PyTorch DDP's default (bucket_cap_mb=25).
-inline constexpr double bucketBytes = 25.0 * (1 << 20);
-// Parameters are gathered in blocks of so many bytes, or of one that is larger (codegen/schedule_commands.cpp).
-inline constexpr double gatherBlockBytes = 1 << 20;
 // The compiler folds constants to at most a few MiB (normalize); larger ones are splats, which kernels hold as scalars.
 inline constexpr double storedConstantBytes = 16.0 * (1 << 20);
-// What is no larger is kept for the backward pass rather than made again, unless it is the wider copy of a value
-// (codegen/kernels/rematerialize_cheap.cpp).
-inline constexpr double smallBytes = 65536;
 // Numbers of a step that each have a place of their own in memory: the loss, the weight of its labels, the sums of
 // both, the gradients' norm and what clips it, the loss scale, what counts overflows; the learning rate, the step,
 // powers of the betas and what an optimizer makes of them (runtime/plan's host scalars, training/optimizers.cpp).
 inline constexpr double stepScalars = 16;
-// Kernels of no more elements run on one of a CPU's threads (codegen/kernels/kernel_schedule.cpp).
-inline constexpr double soloElements = 4096;
 // A command without a barrier, from one to the next in traces of steps.
 inline constexpr double cpuSoloLaunchSeconds = 3e-7;
 // Part of a device's memory a plan may fill: the rest is for the library's own allocations and fragmentation.
@@ -88,14 +79,6 @@ inline constexpr double hostPace = 0.04;
 // A100 SXM4, as commonly reported); from the end of one to the begin of the next.
 inline constexpr double hostEfficiency = 0.8;
 inline constexpr double hostLatency = 10e-6;
-// What has less than this part of both passes' commands behind it until it is wanted again stays on the device
-// (offload_activations.cpp: leastWay).
-inline constexpr double leastWayBack = 8;
-// A parameter's optimizer state that has fewer bytes stays, too (offload_state.cpp: leastBytes).
-inline constexpr double leastOnHost = 4096;
-// The rest leaves and comes in so many buckets, or with all that one kernel reads; two are on the device
-// (schedule_commands.cpp).
-inline constexpr double hostBuckets = 16;
 inline constexpr double localPass = 0.48;
 inline constexpr double networkEfficiency = 0.92;
 // Part of its devices' shares of the network that a group reaches where it crosses cards that others use too. Fitted on

@@ -20,6 +20,7 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/policy.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -28,7 +29,6 @@ using namespace mlir;
 namespace {
 
 constexpr int64_t smallestPart = 1024; // of all bytes kept
-constexpr int64_t leastWay = 8;        // an eighth of both passes' commands lies between leaving and coming back
 
 StringRef phaseOf(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("cleave.phase");
@@ -141,7 +141,7 @@ private:
     }
     if (!kept.back) return std::nullopt;
     const int64_t way = commandsUpTo[size_t(list.position(kept.back))] - commandsUpTo[size_t(last)];
-    if (way * leastWay < commandsUpTo.back()) return std::nullopt;
+    if (way * policy::leastWayBack < commandsUpTo.back()) return std::nullopt;
     return kept;
   }
 
@@ -222,7 +222,7 @@ private:
   // With other microbatches in between always.
   bool isAwayLong(const Kept &kept) const {
     const Reader &reader = kept.readers.front();
-    return othersBetween || (kept.left + reader.position) * leastWay >= kept.pass + reader.pass;
+    return othersBetween || (kept.left + reader.position) * policy::leastWayBack >= kept.pass + reader.pass;
   }
 
   llvm::MapVector<int64_t, Kept> all; // by number

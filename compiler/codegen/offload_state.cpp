@@ -13,13 +13,12 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/policy.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave::codegen {
 using namespace mlir;
 namespace {
-
-constexpr int64_t leastBytes = 4096;
 
 struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OffloadState)
@@ -42,7 +41,7 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
     }
     llvm::DenseSet<Attribute> moved, used;
     for (auto [param, name] : states)
-      if (bytesOf[parameterOf(param)] >= leastBytes) moved.insert(name);
+      if (bytesOf[parameterOf(param)] >= policy::leastOnHost) moved.insert(name);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       llvm::DenseMap<Attribute, Value> fetched; // once for all that read it
       for (auto read : llvm::make_early_inc_range(function.getOps<onnx::ReadOp>())) {
@@ -68,9 +67,7 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
 
 private:
   // What the state is of; itself where nothing says.
-  static StringRef parameterOf(onnx::ParamOp state) {
-    return state.getOf() ? *state.getOf() : state.getSymName();
-  }
+  static StringRef parameterOf(onnx::ParamOp state) { return state.getOf() ? *state.getOf() : state.getSymName(); }
   static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
     OpBuilder builder(value.getContext());
     builder.setInsertionPointAfterValue(value);

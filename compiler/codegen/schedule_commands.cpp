@@ -29,6 +29,7 @@
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/command_list.h"
 #include "compiler/codegen/persistent_layout.h"
+#include "compiler/policy.h"
 #include "runtime/plan/routine.h"
 #include "llvm/ADT/StringMap.h"
 #include <deque>
@@ -378,7 +379,7 @@ private:
   // before it.
   void prefetchGathers() {
     SmallVector<Operation *> gathers;
-    int64_t largest = 1 << 20;
+    int64_t largest = policy::gatherBlockBytes;
     for (Operation *op : order) {
       if (!isCollective(op) || !isLazy(op) || isBetweenStages(op)) continue;
       gathers.push_back(op);
@@ -454,7 +455,7 @@ private:
       largest = std::max(largest, use.bytes);
       all += use.bytes;
     }
-    largest = std::max(largest, all / leastBuckets);
+    largest = std::max(largest, all / policy::hostBuckets);
     SmallVector<Bucket> buckets;
     for (Bucket &use : uses) {
       if (buckets.empty() || buckets.back().bytes + use.bytes > largest) {
@@ -498,7 +499,7 @@ private:
       all += bytesOf(op);
       largest = std::max(largest, bytesOf(op));
     }
-    largest = std::max(largest, all / leastBuckets);
+    largest = std::max(largest, all / policy::hostBuckets);
     SmallVector<Operation *> lastOf; // by bucket
     int64_t bytes = 0;
     for (Operation *op : leaving) {
@@ -547,7 +548,6 @@ private:
   }
 
   static constexpr int64_t mostOfNumber = 64; // bytes of a command's results that are numbers
-  static constexpr int64_t leastBuckets = 16; // then an eighth of it all is on the device, unless one use wants more
 
   Block &block;
   const SymbolTable &symbols;

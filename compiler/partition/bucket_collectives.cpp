@@ -7,6 +7,7 @@
 //   ->  %g1 = ...   %g2 = ...   %r:2 = dist.bucket %g1, %g2 {op = "all_reduce", axes = ["dp"]}   update
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
+#include "compiler/policy.h"
 #include <algorithm>
 #include <limits>
 
@@ -151,7 +152,7 @@ struct BucketCollectives : PassWrapper<BucketCollectives, OperationPass<ModuleOp
       if (!function.isExternal()) Bucketing(function, bytes).run();
   }
 
-  Option<int64_t> bytes{*this, "bytes", llvm::cl::desc("largest bucket"), llvm::cl::init(25 << 20)};
+  Option<int64_t> bytes{*this, "bytes", llvm::cl::desc("largest bucket"), llvm::cl::init(policy::bucketBytes)};
 };
 
 } // namespace

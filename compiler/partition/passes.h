@@ -2,6 +2,7 @@
 #pragma once
 #include "compiler/planner/problem/decision.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/policy.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <optional>
@@ -22,7 +23,7 @@ std::unique_ptr<mlir::Pass> createMaterializeCollectives();
 // Removes collectives whose work is undone or already done.
 std::unique_ptr<mlir::Pass> createElideCollectives();
 // Joins collectives of one kind and group; `bucketBytes` as the command-line option `bytes`.
-std::unique_ptr<mlir::Pass> createBucketCollectives(int64_t bucketBytes = 25 << 20);
+std::unique_ptr<mlir::Pass> createBucketCollectives(int64_t bucketBytes = policy::bucketBytes);
 // Of a pipeline only, before PropagateShardings: gives every op its stage. Option `ranks`: the rank of every stage.
 std::unique_ptr<mlir::Pass> createAssignStages(std::vector<int> rankOfStage);
 std::unique_ptr<mlir::Pass> createAssignStages();

@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/cluster_graph.h"
+#include "compiler/policy.h"
 #include "compiler/training/loss_scale.h"
 #include "compiler/training/step_function.h"
 #include "dialects/dist/Dist.h"
@@ -13,8 +14,8 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// Statistics of rows, scalars: kept without a second thought; and what is no more than a page beside any result.
-constexpr int64_t smallBytes = 65536, fewBytes = 4096;
+// Kept beside any result: no more than a page.
+constexpr int64_t fewBytes = 4096;
 
 int64_t bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -26,7 +27,7 @@ int64_t bytesOf(Value value) {
 bool isAlwaysThere(Value value, int64_t resultBytes) {
   Operation *op = value.getDefiningOp();
   return !op || isa<onnx::ReadOp, onnx::ConstantOp>(op) ||
-         bytesOf(value) <= std::min(smallBytes, std::max(resultBytes, fewBytes));
+         bytesOf(value) <= std::min(policy::smallBytes, std::max(resultBytes, fewBytes));
 }
 
 // What must be kept so that the value can be had later for nothing: the source of a view, nothing for an Iota.
@@ -308,7 +309,8 @@ void ClusterGraph::mergeReadersOfOneTensor() {
   for (BlockArgument argument : block.getArguments()) mergeUsers(argument);
   for (Operation &op : block)
     for (Value result : op.getResults())
-      if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && bytesOf(result) >= 4096) mergeUsers(result);
+      if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && bytesOf(result) >= fewBytes)
+        mergeUsers(result);
 }
 
 // And the readers of a state or a parameter in its update, without a value between them: Lion's new momentum and the

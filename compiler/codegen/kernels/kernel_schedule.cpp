@@ -1,4 +1,5 @@
 #include "compiler/codegen/kernels/kernel_schedule.h"
+#include "compiler/policy.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -7,8 +8,6 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// A range is cut no finer than this many elements.
-constexpr int64_t elementsOfGrain = 4096;
 // Columns are cut at multiples of this: whole vectors, four at a time.
 constexpr int64_t columnsOfGrain = 64;
 
@@ -135,7 +134,7 @@ private:
       s.rangeIsVector = s.vector >= 0 && s.outer.empty();
       s.extent = s.rangeIsVector ? s.sizes[s.vector] : rows;
       // Cuts at whole vectors keep the bits independent of the number of threads.
-      s.grain = s.rangeIsVector ? elementsOfGrain : grainOf(s.vector >= 0 ? s.sizes[s.vector] : 1);
+      s.grain = s.rangeIsVector ? policy::soloElements : grainOf(s.vector >= 0 ? s.sizes[s.vector] : 1);
     } else if (vectorIsReduced) {
       s.shape = KernelSchedule::Rows;
       s.extent = rows;
@@ -158,7 +157,7 @@ private:
     }
   }
   static int64_t grainOf(int64_t elementsOfOne) {
-    return std::max<int64_t>(1, elementsOfGrain / std::max<int64_t>(1, elementsOfOne));
+    return std::max<int64_t>(1, policy::soloElements / std::max<int64_t>(1, elementsOfOne));
   }
 
   // A result that an input could lie under if it were written in a later phase, which computes it anyway, is written

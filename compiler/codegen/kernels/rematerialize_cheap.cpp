@@ -21,6 +21,7 @@
 // it keeps itself, and other stages' values are what they are.
 #include "compiler/codegen/kernels/cluster_graph.h"
 #include "compiler/codegen/kernels/passes.h"
+#include "compiler/policy.h"
 #include "dialects/onnx/Onnx.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -31,7 +32,6 @@ namespace cleave::codegen {
 namespace {
 
 constexpr int maxDepth = 12;            // of a recomputed expression
-constexpr double smallBytes = 65536;    // not worth recomputing: statistics of rows, scalars
 constexpr double trafficPenalty = 0.01; // of a byte that is written only for this, or read besides
 
 bool isBackward(Operation *op) {
@@ -82,7 +82,8 @@ private:
   // Kept for the backward phase of this stage whatever happens here.
   bool isAlive(Value value) {
     Operation *op = value.getDefiningOp();
-    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= smallBytes || kept.contains({value, stage}))
+    if (!op || isa<onnx::ReadOp, onnx::ConstantOp>(op) || bytesOf(value) <= policy::smallBytes ||
+        kept.contains({value, stage}))
       return true;
     return isReadByProducts(value) ||
            llvm::any_of(value.getUsers(), [&](Operation *user) { return isHere(user) && isLate(user); });
@@ -133,7 +134,7 @@ private:
       for (Value operand : open.pop_back_val()->getOperands()) {
         Operation *made = operand.getDefiningOp();
         // Masks and the like depend on no product (label 0).
-        if (!made || bytesOf(operand) <= smallBytes || !canRecompute(made) || labels.lookup(made) == 0 ||
+        if (!made || bytesOf(operand) <= policy::smallBytes || !canRecompute(made) || labels.lookup(made) == 0 ||
             !seen.insert(made).second)
           continue;
         const bool isLook = isView(made) || isWidening(made), isEarlier = labels.lookup(made) < labels.lookup(op);
@@ -160,7 +161,7 @@ private:
       }
       Value source = sourceOf(operand);
       bool isFree = isa_and_nonnull<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(source.getDefiningOp());
-      if (!isFree && bytesOf(source) > smallBytes) reads.insert(source);
+      if (!isFree && bytesOf(source) > policy::smallBytes) reads.insert(source);
     }
   }
   // Of what each user reads more than the value itself.
@@ -189,7 +190,7 @@ private:
       if (isLate(user) && isHere(user) && !llvm::is_contained(users, user)) users.push_back(user);
     if (users.empty() || isa<onnx::ConstantOp>(op)) return;
     bool isFree = isa<onnx::IotaOp, onnx::RandomUniformOp>(op) || isView(op) || isWidening(op);
-    if (!isFree && (bytesOf(value) <= smallBytes || isOfStream(op))) return;
+    if (!isFree && (bytesOf(value) <= policy::smallBytes || isOfStream(op))) return;
     expanded.clear();
     double again = costOfOperands(op, 0);
     if (again + costOfReading(op, users) > costOfKeeping(value)) return;

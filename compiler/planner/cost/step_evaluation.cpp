@@ -2,6 +2,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/cost/update_bytes.h"
 #include "compiler/planner/infinity.h"
+#include "compiler/policy.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -295,7 +296,7 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
     double part = model.cluster->device.overlap;
     late = std::max(0.0, way - part * forward) + std::max(0.0, way - part * backward);
     // Of a stage's microbatch nothing hides the last bucket that leaves and the first that comes.
-    if (model.setting.pp > 1) late = std::max(late, 2 * way / constants::hostBuckets);
+    if (model.setting.pp > 1) late = std::max(late, 2 * way / policy::hostBuckets);
     seconds += 2 * way;
   }
   predicted.hostSeconds = seconds;

@@ -2,6 +2,7 @@
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/split/split_candidates.h"
+#include "compiler/policy.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -52,7 +53,7 @@ public:
   Timed bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
     const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return {};
-    double bucket = std::max(bytes, std::min(constants::bucketBytes, model.gradientBytes));
+    double bucket = std::max(bytes, std::min(double(policy::bucketBytes), model.gradientBytes));
     double seconds = times * collectiveSeconds(*model.cluster, collective, group, bucket, distance) * bytes / bucket;
     if (sink) sink->push_back({collective, axes, false, true, bytes, seconds, times, {tensor}, alike, why});
     return {seconds, linksOf(collective, group, bytes, times)};
@@ -318,7 +319,7 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   if (model.cluster->device.isCpu() && ways > 1 && (zero == 1 || zero == 2)) {
     update.bytes += 2 * stateElements * double(tensor.elementBytes);
     update.kernels = 1;
-    update.isSolo = stateElements <= constants::soloElements;
+    update.isSolo = stateElements <= policy::soloElements;
   }
   update.distance = distance;
   update.age = model.stepSeconds;
@@ -330,7 +331,7 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   if (!(isChoice && model.presetSplitsWeights))
     addUpdateWork(model, variable, layout, zero >= 1 && ways > 1, ledger, price);
 
-  if (movesState(setting.offload) && price.optimizer >= count * constants::leastOnHost) {
+  if (movesState(setting.offload) && price.optimizer >= count * policy::leastOnHost) {
     // Comes while the parameter before is updated, and leaves while the next one is; both ways at once.
     price.host = std::exchange(price.optimizer, 0);
     price.hostSeconds = hostCopySeconds(*model.cluster, price.host, count);
@@ -472,7 +473,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   bool isOnChip = flow.inCore && model.cluster->device.fusedAttention;
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
-  const bool isSmall = flow.savedWhereSmall && kept <= constants::smallBytes;
+  const bool isSmall = flow.savedWhereSmall && kept <= policy::smallBytes;
   // Of what is made again the copies: what it is made from counts by itself. So it is with slices, but for stages,
   // which copy them.
   const bool readsSlices = setting.pp == 1, isMade = flow.madeAgain || (readsSlices && flow.isSlice);

@@ -1,6 +1,7 @@
 #include "compiler/planner/split/split_candidates.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/names/glob.h"
+#include "compiler/policy.h"
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -137,7 +138,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   work.isScores = facts.core[size_t(index)];
   if (node.cheap) {
     work.kernels = fusedCore ? 0 : fused.kernels;
-    work.isSolo = local.elements(node) <= constants::soloElements;
+    work.isSolo = local.elements(node) <= policy::soloElements;
   }
   auto isKept = [&](int tensor) {
     return facts.kept[size_t(tensor)] && problem.tensors[size_t(tensor)].kind == TensorKind::Activation;

@@ -1,12 +1,12 @@
 // What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
-#include "compiler/cluster/device_presets.h"
 #include "compiler/planner/facts/gradients.h"
 #include "compiler/planner/facts/megatron.h"
 #include "compiler/planner/facts/sequence.h"
 #include "compiler/planner/facts/stage_units.h"
 #include "compiler/planner/split/laid_axes.h"
 #include "compiler/planner/split/split_candidates.h"
+#include "compiler/policy.h"
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -255,8 +255,8 @@ private:
                            isFed ? int64_t(t) : -1);
       if (last >= 0) {
         flow.use = problem.nodes[size_t(last)].cheap ? facts.fused[size_t(last)].cluster : last;
-        flow.nearLoss = behind[size_t(last)] * constants::leastWayBack < all;
-        flow.nearLossAgain = behindAgain[size_t(last)] * constants::leastWayBack < all;
+        flow.nearLoss = behind[size_t(last)] * policy::leastWayBack < all;
+        flow.nearLossAgain = behindAgain[size_t(last)] * policy::leastWayBack < all;
       }
       auto [found, isNew] = tied.try_emplace(key, model.flows.size());
       if (isNew)
