@@ -12,6 +12,8 @@ namespace {
 
 using runtime::GpuFigures;
 
+constexpr const char *software = "cleave"; // it launches what is measured
+
 // "NVIDIA H100 80GB HBM3", 79.6 GiB -> "h100-80g".
 std::string kindOf(const runtime::GpuDescription &gpu) {
   auto isLetter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)); };
@@ -22,7 +24,7 @@ std::string kindOf(const runtime::GpuDescription &gpu) {
     else
       words.emplace_back();
   for (const std::string &kind : presetKinds()) {
-    const double memory = devicePreset(kind)->memoryBytes;
+    const double memory = standardCluster(kind, software, 1, 1).device.memoryBytes;
     if (std::ranges::find(words, kind.substr(0, kind.find('-'))) != words.end() &&
         std::abs(gpu.memoryBytes / memory - 1) < 0.15)
       return kind;
@@ -68,23 +70,16 @@ Link fitLink(const GpuFigures &figures, const Cluster &cluster) {
 } // namespace
 
 Cluster clusterOf(const GpuFigures &figures) {
-  Cluster cluster;
+  Cluster cluster = standardCluster(kindOf(figures.gpu), software, 1, figures.devices);
   cluster.name = fmt::format("probed {} x {}", figures.devices, figures.gpu.name);
-  cluster.devicesPerNode = figures.devices;
   Device &device = cluster.device;
-  device.kind = kindOf(figures.gpu);
   device.memoryBytes = figures.gpu.memoryBytes;
   device.memoryBandwidth = figures.streamRate;
   device.bandwidthEfficiency = 1;
-  device.kernelTraffic = device.scoreTraffic = device.updateTraffic = 1;
   device.launchSeconds = figures.launchSeconds;
-  device.dispatchSeconds = 0;
-  device.fusedAttention = figures.gpu.capability >= 80; // cuDNN's, in 16 bits
+  device.flops.clear();
   fitProducts(figures, device);
-  fillDefaults(device);
-  linkPreset(device.kind, cluster.node, cluster.network);
-  cluster.networkSharedBy = cardSharedBy(device.kind, cluster.network, figures.devices);
-  hostPreset(device.kind, cluster);
+  fillIn(cluster);
   cluster.node = fitLink(figures, cluster);
   if (figures.hostRate > 0) {
     cluster.host.bandwidth = figures.hostRate / constants::hostEfficiency; // hostCopySeconds() takes that part of it

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 
 namespace cleave::planner {
@@ -38,12 +37,10 @@ void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &devi
       logs.push_back(std::log(flopsOf(p) / working * edges / fit.rate));
     }
     if (logs.empty()) return;
-    const double mean = std::min(0.0, std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size()));
-    double error = 0;
-    for (double value : logs) error += (value - mean) * (value - mean);
-    if (error >= least) continue;
-    least = error;
-    device.batchedEfficiency = std::exp(mean);
+    const Spread spread = spreadOf(logs, 0);
+    if (spread.error >= least) continue;
+    least = spread.error;
+    device.batchedEfficiency = std::exp(spread.mean);
     device.batchStartSeconds = start;
   }
 }
@@ -186,7 +183,7 @@ double fitRate(const MachineFigures &figures, const Cluster &cluster, const Link
 }
 
 Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
-  Link link = cpuLink(figures.devices);
+  Link link = cluster.node;
   int64_t least = std::numeric_limits<int64_t>::max(); // bytes
   for (const CollectiveFigure &c : figures.collectives)
     if (c.members == figures.devices) least = std::min(least, c.bytes);
@@ -203,9 +200,8 @@ Link fitLink(const MachineFigures &figures, const Cluster &cluster) {
 } // namespace
 
 Cluster clusterOf(const MachineFigures &figures) {
-  Cluster cluster;
+  Cluster cluster = standardCluster("cpu", "cleave", 1, figures.devices);
   cluster.name = fmt::format("probed cpu:{}", figures.devices);
-  cluster.devicesPerNode = figures.devices;
   Device &device = cluster.device;
   device = cpuDevice(figures.devices, figures.cores, figures.memoryBytes);
   device.cpu = figures.cpu;
@@ -241,7 +237,7 @@ Cluster clusterOf(const MachineFigures &figures) {
   fitElements(figures, alone, device);
   fitUpdate(figures, alone, device);
   cluster.node = cluster.network = fitLink(figures, cluster);
-  cluster.host = cpuHostLink(figures.devices);
+  fillIn(cluster);
   return cluster;
 }
 

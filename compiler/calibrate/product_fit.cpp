@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace cleave::planner {
@@ -14,6 +15,12 @@ double flopsOf(const runtime::ProductFigure &p) {
 
 double edgeFactor(const runtime::ProductFigure &p, double lost) {
   return edgeFactor(Product{double(p.m), double(p.n), double(p.k)}, lost);
+}
+
+Spread spreadOf(std::span<const double> logs, double most) {
+  Spread spread{std::min(most, std::accumulate(logs.begin(), logs.end(), 0.0) / double(logs.size()))};
+  for (double value : logs) spread.error += (value - spread.mean) * (value - spread.mean);
+  return spread;
 }
 
 // For a given `lost` the best rate is a mean, so only `lost` is searched.
@@ -28,12 +35,10 @@ ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double 
       double working = std::max(0.1 * seconds, seconds - start);
       logs.push_back(std::log(flopsOf(p) / working * edgeFactor(p, lost)));
     }
-    double mean = 0, error = 0;
-    for (double value : logs) mean += value / double(logs.size());
-    for (double value : logs) error += (value - mean) * (value - mean);
-    if (error >= least) continue;
-    least = error;
-    best = {std::exp(mean), lost};
+    const Spread spread = spreadOf(logs, infinity);
+    if (spread.error >= least) continue;
+    least = spread.error;
+    best = {std::exp(spread.mean), lost};
   }
   return best;
 }

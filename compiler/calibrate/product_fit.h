@@ -15,6 +15,11 @@ struct ProductFit {
 
 double flopsOf(const runtime::ProductFigure &product);
 double edgeFactor(const runtime::ProductFigure &product, double lost); // cost.h
+// The mean of logarithms, at most `most`, and the sum of their squared distances from it.
+struct Spread {
+  double mean = 0, error = 0;
+};
+Spread spreadOf(std::span<const double> logs, double most);
 // Least squares of the logarithms. `start`: seconds of a product that has next to nothing to do. `lost`: where it is
 // known.
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start,

@@ -1,14 +1,14 @@
-// The machines a plan is made for: nodes, devices a node, what a device can do, and the links between them.
+// The machines a plan is made for: nodes, devices a node, what a device can do, the links between them, and the
+// software whose steps are priced.
 //
 //   name: my-cluster
 //   nodes: 2
 //   devices_per_node: 8
 //   device: {kind: a100-80g, memory_gib: 80, tflops: {fp32: 19.5, bf16: 312}, memory_gbps: 2039}
-//   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12, shared_by: 1},
-//           host: {gbps: 252, latency_us: 10, shared_by: 2}}
-//   host_memory_gib: 2048
+//   links: {node: {gbps: 2400, latency_us: 5, topology: switch}, network: {gbps: 200, latency_us: 12, shared_by: 1}}
 //
-// or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine).
+// or a preset's name: `a100-80g:8x2` (2 nodes of 8), `cpu:4` (four virtual devices of this machine). Keys, units and
+// ranges are a table, cluster_fields.h.
 #pragma once
 #include "compiler/sharding/operation_kind.h"
 #include "runtime/status.h"
@@ -38,41 +38,30 @@ struct ConvolutionLaw {
   double orderSeconds = 0; // a byte that is read or written to bring a tensor into blocks or back
 };
 
+// What a device does, by the keys of cluster_fields.cpp in SI units. Below 0: not told, and filled in from the
+// software's profile (device_presets.h), or the same as another figure.
 struct Device {
-  std::string kind;           // "a100-80g", "cpu", or a name of the person's own
-  std::string cpu = "native"; // whose instructions kernels for CPUs may use: "x86-64-v3", an LLVM name; native: those
-                              // of the machine that compiles
+  std::string kind = {};
+  std::string cpu = "native";
   double memoryBytes = 0;
-  std::map<std::string, double> flops; // by precision ("fp32", "bf16", ...): FLOP/s of one device
-  double memoryBandwidth = 0;          // bytes/s of one device
-  double launchSeconds = 0;            // fixed cost of one kernel on the device
-  double soloLaunchSeconds = -1;       // CPU: the same of one that is too small to be shared among a device's threads
-  double dispatchSeconds = -1;         // what the host needs to hand one kernel over
-  double overlap = 0;                  // part of compute time behind which communication can hide, 0..1
-  double gradientOverlap = -1;         // the same for gradients that are summed once a step (ZeRO 0 and 1)
-  double computeEfficiency = 0;        // reached part of `flops` by large matrix products
-  double bandwidthEfficiency = 0;      // reached part of `memoryBandwidth` by streaming kernels
+  std::map<std::string, double> flops = {}; // by precision
+  double memoryBandwidth = 0;
+  double launchSeconds = -1, soloLaunchSeconds = -1, dispatchSeconds = -1;
+  double overlap = -1, gradientOverlap = -1;
+  double computeEfficiency = -1, bandwidthEfficiency = -1;
   std::vector<CacheLevel> caches = {}; // from near to far; beyond the last, and without any, memory
-  double cacheHoldSeconds =
-      0; // others who use the caches leave 1/e of what was not touched for so long; 0: nobody does
-  double halfRateDimension = -1; // elements that a matrix product loses in each dimension (cost.h)
-  // Cores of a device's own: below 1 devices take turns, and the rates above are those with all of them at work.
+  double cacheHoldSeconds = 0;         // 0: nobody else uses them
+  double halfRateDimension = -1;
   double coreShare = 1;
-  double batchedEfficiency = 1;    // part of that rate of products in batches, whose rows lie apart (attention)
-  double batchStartSeconds = 0;    // and what each product of a batch takes beside its work
-  double expertStartSeconds = -1;  // CPU: the same where each has weights of its own; a product's start if not told
-  double productStartSeconds = -1; // what a product takes beside its work; a launch where it is not told
-  double productReadSeconds = 0;   // CPU: a byte that a product copies into another order before it works (cost.h)
-  double productTraffic = 1;       // bytes that a product moves for each that it must
-  double productWriteTraffic = 0;  // CPU: the same of what it writes to memory, beside its work
+  double batchedEfficiency = 1, batchStartSeconds = 0;
+  double expertStartSeconds = -1;  // of each product; a product's start if not told
+  double productStartSeconds = -1; // a launch where it is not told
+  double productReadSeconds = 0, productTraffic = 1, productWriteTraffic = 0;
   ConvolutionLaw convolutions = {};
-  // Seconds an element, by ElementWork. Zero on GPUs, where the memory is the slower one.
-  std::array<double, elementWorks> elementSeconds{};
-  bool fusedAttention = false; // scores stay on the chip (FlashAttention)
-  double scoreTraffic = -1;    // the same as kernelTraffic for attention's scores, where they do not
-  double tensorOverlap = -1;   // part of tensor parallel gathers and scatters that products next to them hide
-  double kernelTraffic = 0;    // bytes that fused kernels move for each byte that they must
-  double updateTraffic = 0;    // the same for the optimizer
+  std::array<double, elementWorks> elementSeconds{}; // by ElementWork
+  bool fusedAttention = false;
+  double softmaxMatrices = -1;
+  double scoreTraffic = -1, tensorOverlap = -1, kernelTraffic = -1, updateTraffic = -1;
 
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
@@ -100,21 +89,20 @@ struct Link {
 struct NetworkLevel {
   int64_t nodes = 1;
   double bandwidth = 0; // bytes/s, each way: a device's share of what a switch has to the others of its level
-  double latency = 0;   // seconds a message that goes there
+  double latency = -1;  // seconds a message that goes there; below 0: that of the level below
 };
 // There are no more above each other.
 inline constexpr size_t mostNetworkLevels = 4;
 
 struct Cluster {
-  std::string name;
-  int64_t nodes = 1;
-  int64_t devicesPerNode = 1;
-  Device device;
-  Link node;                   // between devices of one node
-  Link network;                // between nodes under one switch; a device's share
-  Link host;                   // between devices and their host's memory, each way
+  std::string name = {}, software = "cleave"; // whose steps are priced: a profile of device_presets.h
+  int64_t nodes = 1, devicesPerNode = 1;
+  Device device = {};
+  Link node = {};              // between devices of one node
+  Link network = {};           // between nodes under one switch; a device's share
+  Link host = {};              // between devices and their host's memory, each way
   int64_t hostSharedBy = 1;    // devices that share one such link
-  int64_t networkSharedBy = 1; // devices that share a network card
+  int64_t networkSharedBy = 1; // devices that share a network card; 0: not told
   double hostMemoryBytes = 0;  // of a node, for what is offloaded; 0: not told
   // From the lowest switches to the highest: each has the nodes of several of those below it, slower and later. None:
   // all nodes are under one switch.
@@ -129,7 +117,5 @@ struct Cluster {
 Result<Cluster> parseCluster(const std::string &presetOrPath);
 // Strict: unknown keys, wrong types, missing or senseless values are errors "FILE:LINE: ...".
 Result<Cluster> parseClusterYaml(const std::string &text, const std::string &file);
-// "a100-80g", ...: the device kinds presets exist for.
-std::vector<std::string> presetKinds();
 
 } // namespace cleave::planner

@@ -1,41 +1,129 @@
 #include "compiler/cluster/device_presets.h"
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cleave::planner {
 namespace {
 
-constexpr double tera = 1e12, giga = 1e9;
+constexpr double tera = 1e12;
+constexpr double nodeLatency = 20e-6, networkLatency = 20e-6, hostLatency = 10e-6; // a start of a collective, of a copy
 
-struct Row {
+struct Preset {
   const char *kind;
   double memoryGib, fp32, tf32, half, memoryGbps; // TFLOP/s dense; GB/s
-  double nodeGbps, networkGbps;                   // bits, a device, each way
-  double cardGbps;                                // bits, a network card
+  double nodeGbps, networkGbps, cardGbps;         // bits, each way: a device's share, twice, and a network card's
+  double hostGbps;                                // bits, each way
+  int64_t hostSharedBy;                           // GPUs behind one switch's upstream port
+  double hostMemoryGib;                           // of a node
 };
 
 // NVIDIA data sheets: V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), B200 (HGX, dense figures).
 // NVLink: 300, 600, 900, 900, 1800 GB/s both ways together. Networks: DGX-1 four 100 Gb/s for eight devices, DGX A100
-// eight 200 Gb/s, DGX H100, H200 and B200 eight 400 Gb/s.
-constexpr Row rows[] = {
-    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50, 100},       {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50, 100},
-    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200, 200},   {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200, 200},
-    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400, 400}, {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400, 400},
-    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400, 400},
+// eight 200 Gb/s, DGX H100, H200 and B200 eight 400 Gb/s. Hosts: PCI Express 3.0, 4.0, 5.0 with 16 lanes (PCI-SIG: 8,
+// 16, 32 GT/s, 128b/130b); user guides of DGX-1 (512 GB, a switch for two GPUs), DGX A100 (1 TB and 2 TB, a switch for
+// two), DGX H100, H200 and B200 (2 TB, a port for each).
+constexpr Preset presets[] = {
+    {"v100-16g", 16, 15.7, 0, 125, 900, 1200, 50, 100, 126, 2, 512},
+    {"v100-32g", 32, 15.7, 0, 125, 900, 1200, 50, 100, 126, 2, 512},
+    {"a100-40g", 40, 19.5, 156, 312, 1555, 2400, 200, 200, 252, 2, 1024},
+    {"a100-80g", 80, 19.5, 156, 312, 2039, 2400, 200, 200, 252, 2, 2048},
+    {"h100-80g", 80, 67, 494.7, 989.4, 3350, 3600, 400, 400, 504, 1, 2048},
+    {"h200", 141, 67, 494.7, 989.4, 4800, 3600, 400, 400, 504, 1, 2048},
+    {"b200", 180, 75, 1100, 2250, 7700, 7200, 400, 400, 504, 1, 2048},
 };
 
-const Row *find(const std::string &kind) {
-  for (const Row &row : rows)
-    if (kind == row.kind) return &row;
-  return nullptr;
+const Preset *find(const std::string &kind) {
+  auto found = std::ranges::find_if(presets, [&](const Preset &preset) { return kind == preset.kind; });
+  return found == std::end(presets) ? nullptr : found;
+}
+
+// Figures below 0 are those of all GPUs, or as another figure (fillIn).
+struct Software {
+  const char *name;
+  int fusedAttentionFrom; // the compute capability
+  Device figures;
+};
+constexpr int never = 1000;
+
+// clang-format off
+// Fitted on the calibration rows (docs/internals/cost-model.md; `./dev bench cost-model` names them): what products reach of their
+// peak and lose at an edge. Streaming kernels reach 85 to 90 % of an A100's bandwidth (STREAM). NCCL's kernels take some
+// multiprocessors: Galvatron measures compute 1.126 times slower while overlapped.
+const Device onGpu{.overlap = 1 / 1.126, .computeEfficiency = 0.8, .bandwidthEfficiency = 0.85, .halfRateDimension = 4,
+                   .softmaxMatrices = 1, .tensorOverlap = 0};
+const Software profiles[] = {
+    // What plans do, and nothing of it measured: steps are graphs, so the host hands nothing over; a kernel stands for
+    // itself, and moves what it must; cuDNN has attention in 16 bits from Ampere on; gradients are summed beside the
+    // backward pass, and what products read is waited for.
+    {"cleave", 80, {.launchSeconds = 3e-6, .dispatchSeconds = 0, .kernelTraffic = 1, .updateTraffic = 1}},
+    // Megatron-LM of 2021 and 2022, and Megatron-DeepSpeed: scores in memory, gradients summed after the backward pass.
+    // Fitted likewise: the traffic of kernels and of scores (softmax and dropout are kernels of their own), a launch (from
+    // the end of one kernel to the full speed of the next; a kernel here stands for two or three of Megatron-LM's) and a
+    // dispatch. Counted: an fp16 or bf16 optimizer copies gradients to fp32 (6 bytes a parameter), unscales them (8), takes
+    // their norm (4), clips them (8), updates (28) and copies parameters back (6), 60 bytes, of 30 that it must. The fused
+    // softmax takes matrices of scores only in fours (FusedScaleMaskSoftmax.is_kernel_available).
+    {"megatron-2021", never, {.launchSeconds = 9e-6, .dispatchSeconds = 87e-6, .gradientOverlap = 0,
+                              .softmaxMatrices = 4, .scoreTraffic = 2.7, .kernelTraffic = 1.15, .updateTraffic = 2}},
+    // FlashAttention, gradients summed beside the backward pass, and --tp-comm-overlap.
+    {"megatron-core-2024", 80, {.launchSeconds = 9e-6, .dispatchSeconds = 87e-6, .softmaxMatrices = 4, .scoreTraffic = 2.7,
+                                .tensorOverlap = 0.8, .kernelTraffic = 1.15, .updateTraffic = 2}},
+    // PyTorch without its compiler, with autocast and DDP or FSDP. Counted, not measured, against Megatron-LM: a GPT layer's
+    // forward pass has 15 kernels beside its products (casts, normalizations, dropouts, sums) where Megatron-LM has 10, and
+    // they move 62 bytes an element where fused ones move 34; AdamW (foreach) with clipping moves 92 bytes a parameter.
+    {"pytorch", 70, {.launchSeconds = 13.5e-6, .dispatchSeconds = 130e-6, .kernelTraffic = 2.1, .updateTraffic = 3}},
+};
+// A command of the CPU executor with its barrier takes about 4 us, without one, in traces of steps, 0.3. oneDNN reaches 90 %
+// of its rate at 512x2048x512. The same cores compute and copy: nothing hides.
+const Device onCpu{.launchSeconds = 4e-6, .soloLaunchSeconds = 0.3e-6, .dispatchSeconds = 0, .overlap = 0,
+                   .computeEfficiency = 0.9, .bandwidthEfficiency = 0.8, .halfRateDimension = 24, .softmaxMatrices = 1,
+                   .tensorOverlap = 0, .kernelTraffic = 1, .updateTraffic = 1};
+// clang-format on
+
+const Software *profileOf(const std::string &name) {
+  auto found = std::ranges::find_if(profiles, [&](const Software &software) { return name == software.name; });
+  return found == std::end(profiles) ? nullptr : found;
+}
+
+// A collective in one process reads the peers' buffers: memory bandwidth, shared by all devices, and a copy to the
+// host's memory reads and writes. Threads that have to be woken meet in tens of microseconds. Where nothing else wants
+// the cores it is less (1 us for two on two cores, 5 for four): `cleave probe` tells.
+void setCpuLinks(Cluster &cluster) {
+  const double bandwidth = 35 * giga / double(cluster.devicesPerNode), barrier = 20e-6;
+  cluster.node = cluster.network = {bandwidth, barrier, Link::Topology::Memory};
+  cluster.host = {bandwidth / 2, barrier};
 }
 
 } // namespace
 
 std::vector<std::string> presetKinds() {
   std::vector<std::string> kinds;
-  for (const Row &row : rows) kinds.emplace_back(row.kind);
+  for (const Preset &preset : presets) kinds.emplace_back(preset.kind);
   return kinds;
+}
+
+bool isPreset(const std::string &kind) { return find(kind); }
+
+std::vector<std::string> softwareNames() {
+  std::vector<std::string> names;
+  for (const Software &software : profiles) names.emplace_back(software.name);
+  return names;
+}
+
+std::string presetSyntax() {
+  return fmt::format(
+      "presets are cpu:DEVICES and KIND:DEVICESxNODES[,software=PROFILE] (8x16 is 16 nodes of 8) with KIND "
+      "one of {} and PROFILE one of {}",
+      fmt::join(presetKinds(), ", "), fmt::join(softwareNames(), ", "));
+}
+
+Status checkSoftware(const std::string &kind, const std::string &software) {
+  if (!profileOf(software))
+    return inputError(fmt::format("no software '{}'; the profiles are {}", software, fmt::join(softwareNames(), ", ")));
+  if (kind == "cpu" && software != profiles[0].name)
+    return inputError(fmt::format("software '{}' is of GPUs; CPUs have '{}'", software, profiles[0].name));
+  return Status::ok();
 }
 
 std::string computeCapability(const std::string &kind) {
@@ -51,83 +139,55 @@ std::string computeCapability(const std::string &kind) {
   return "";
 }
 
-std::optional<Device> devicePreset(const std::string &kind) {
-  const Row *row = find(kind);
-  if (!row) return std::nullopt;
-  Device device;
+Cluster standardCluster(const std::string &kind, const std::string &software, int64_t nodes, int64_t devicesPerNode) {
+  Cluster cluster{.software = software, .nodes = nodes, .devicesPerNode = devicesPerNode};
+  Device &device = cluster.device;
   device.kind = kind;
-  device.memoryBytes = row->memoryGib * gib;
-  device.flops = {{"fp32", row->fp32 * tera}, {"fp16", row->half * tera}};
-  if (row->tf32 > 0) device.flops["tf32"] = row->tf32 * tera;
-  device.flops["bf16"] = (row->tf32 > 0 ? row->half : row->fp32) * tera; // V100 has no bf16 units
-  device.memoryBandwidth = row->memoryGbps * giga;
-  // The software of the times that these devices' measured runs are of: Megatron-LM of 2021 and 2022 with scores in
-  // memory and gradients summed after the backward pass, Megatron-Core of 2024 with FlashAttention and gradients summed
-  // beside it.
-  device.fusedAttention = !kind.starts_with("v100") && !kind.starts_with("a100");
-  fillDefaults(device);
-  return device;
-}
-
-void linkPreset(const std::string &kind, Link &node, Link &network) {
-  const Row *row = find(kind);
-  // Unknown devices: PCIe 4.0 x16 inside a node (32 GB/s, 25 usable) and 100 Gb/s Ethernet or InfiniBand between nodes.
-  node.bandwidth = (row ? row->nodeGbps : 200) / 8 * giga;
-  network.bandwidth = (row ? row->networkGbps : 100) / 8 * giga;
-  node.latency = constants::nodeLatency;
-  network.latency = constants::networkLatency;
-}
-
-int64_t cardSharedBy(const std::string &kind, const Link &network, int64_t devicesPerNode) {
-  const Row *row = find(kind);
-  if (!row) return 1;
-  const double card = row->cardGbps / 8 * giga;
-  return std::clamp<int64_t>(std::llround(card / network.bandwidth), 1, devicesPerNode);
-}
-
-void hostPreset(const std::string &kind, Cluster &cluster) {
-  struct Host {
-    const char *kind;
-    double gbps;      // bits, each way: PCI Express 3.0, 4.0, 5.0 with 16 lanes (PCI-SIG: 8, 16, 32 GT/s, 128b/130b)
-    int64_t sharedBy; // GPUs behind one switch's upstream port
-    double memoryGib; // of a node
-  };
-  // NVIDIA, user guides of DGX-1 (512 GB, a switch for two GPUs), DGX A100 (1 TB and 2 TB, a switch for two), DGX H100,
-  // H200 and B200 (2 TB, a port for each).
-  static constexpr Host hosts[] = {{"v100-16g", 126, 2, 512},  {"v100-32g", 126, 2, 512},  {"a100-40g", 252, 2, 1024},
-                                   {"a100-80g", 252, 2, 2048}, {"h100-80g", 504, 1, 2048}, {"h200", 504, 1, 2048},
-                                   {"b200", 504, 1, 2048}};
-  cluster.host = {252 * giga / 8, constants::hostLatency}; // unknown devices: PCI Express 4.0, alone
-  for (const Host &host : hosts) {
-    if (kind != host.kind) continue;
-    cluster.host.bandwidth = host.gbps * giga / 8;
-    cluster.hostSharedBy = std::min(host.sharedBy, cluster.devicesPerNode);
-    cluster.hostMemoryBytes = host.memoryGib * gib;
+  if (device.isCpu()) {
+    setCpuLinks(cluster);
+    return cluster;
   }
+  const std::string capability = computeCapability(kind);
+  device.fusedAttention =
+      !capability.empty() && std::atoi(capability.c_str() + 3) >= profileOf(software)->fusedAttentionFrom;
+  cluster.networkSharedBy = 0;
+  // Unknown devices: PCI Express 4.0 with 16 lanes inside a node (32 GB/s, 25 usable) and to the host, 100 Gb/s
+  // Ethernet or InfiniBand between nodes.
+  const Preset *preset = find(kind);
+  cluster.node = {(preset ? preset->nodeGbps : 200) * gigabit, nodeLatency};
+  cluster.network = {(preset ? preset->networkGbps : 100) * gigabit, networkLatency};
+  cluster.host = {(preset ? preset->hostGbps : 252) * gigabit, hostLatency};
+  if (!preset) return cluster;
+  device.memoryBytes = preset->memoryGib * gib;
+  device.flops = {{"fp32", preset->fp32 * tera}, {"fp16", preset->half * tera}};
+  if (preset->tf32 > 0) device.flops["tf32"] = preset->tf32 * tera;
+  device.flops["bf16"] = (preset->tf32 > 0 ? preset->half : preset->fp32) * tera; // V100 has no bf16 units
+  device.memoryBandwidth = preset->memoryGbps * giga;
+  cluster.hostSharedBy = std::min(preset->hostSharedBy, devicesPerNode);
+  cluster.hostMemoryBytes = preset->hostMemoryGib * gib;
+  return cluster;
 }
 
-void fillDefaults(Device &device) {
-  bool cpu = device.isCpu();
-  auto fill = [](double &value, double standard) {
-    if (value < 0) value = standard;
-  };
-  if (device.computeEfficiency <= 0) device.computeEfficiency = cpu ? 0.9 : constants::gpuComputeEfficiency;
-  if (device.bandwidthEfficiency <= 0) device.bandwidthEfficiency = cpu ? 0.8 : constants::gpuBandwidthEfficiency;
-  if (device.kernelTraffic <= 0) device.kernelTraffic = cpu ? 1.0 : constants::gpuKernelTraffic;
-  if (device.updateTraffic <= 0) device.updateTraffic = cpu ? 1.0 : constants::gpuUpdateTraffic;
-  // A command of the CPU executor with its barrier costs about 4 us.
-  if (device.launchSeconds <= 0) device.launchSeconds = cpu ? 4e-6 : constants::gpuLaunchSeconds;
-  fill(device.soloLaunchSeconds,
-       cpu ? std::min(constants::cpuSoloLaunchSeconds, device.launchSeconds) : device.launchSeconds);
-  fill(device.scoreTraffic, cpu ? device.kernelTraffic : constants::gpuScoreTraffic);
-  fill(device.tensorOverlap, device.fusedAttention ? constants::gpuTensorOverlap : 0.0);
-  fill(device.dispatchSeconds, cpu ? 0.0 : constants::gpuDispatchSeconds);
-  // oneDNN reaches 90 % of its rate at 512x2048x512.
-  fill(device.halfRateDimension, cpu ? 24 : constants::gpuHalfRateDimension);
-  // NCCL's kernels take some multiprocessors: Galvatron measures compute 1.126 times slower while overlapped. On the
-  // CPU the same cores compute and copy: nothing hides.
-  if (device.overlap <= 0) device.overlap = cpu ? 0.0 : 1 / 1.126;
-  fill(device.gradientOverlap, device.fusedAttention ? device.overlap : 0.0);
+void fillIn(Cluster &cluster) {
+  Device &device = cluster.device;
+  const bool tellsSolo = device.soloLaunchSeconds >= 0;
+  for (const Device &standard : {device.isCpu() ? onCpu : profileOf(cluster.software)->figures, onGpu})
+    for (double Device::*figure :
+         {&Device::launchSeconds, &Device::soloLaunchSeconds, &Device::dispatchSeconds, &Device::overlap,
+          &Device::gradientOverlap, &Device::computeEfficiency, &Device::bandwidthEfficiency,
+          &Device::halfRateDimension, &Device::softmaxMatrices, &Device::scoreTraffic, &Device::tensorOverlap,
+          &Device::kernelTraffic, &Device::updateTraffic})
+      if (device.*figure < 0) device.*figure = standard.*figure;
+  if (device.soloLaunchSeconds < 0) device.soloLaunchSeconds = device.launchSeconds;
+  if (!tellsSolo) device.soloLaunchSeconds = std::min(device.soloLaunchSeconds, device.launchSeconds);
+  if (device.scoreTraffic < 0) device.scoreTraffic = device.kernelTraffic;
+  if (device.gradientOverlap < 0) device.gradientOverlap = device.overlap;
+  if (cluster.networkSharedBy > 0) return;
+  // Devices share a card of their server's where a device's part of the network is less than a card's.
+  const Preset *preset = find(device.kind);
+  const double card = preset ? preset->cardGbps * gigabit : cluster.network.bandwidth;
+  cluster.networkSharedBy =
+      std::clamp<int64_t>(std::llround(card / cluster.network.bandwidth), 1, cluster.devicesPerNode);
 }
 
 Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
@@ -147,20 +207,7 @@ Device cpuDevice(int64_t devices, int64_t cores, double memoryBytes) {
   // oneDNN's blocks with AVX-512, and as fast as products; bringing tensors into them likewise at half of Zen 5's
   // speed.
   device.convolutions = {16, 0.9, 2e-6, 40e-12 / share};
-  fillDefaults(device);
   return device;
-}
-
-Link cpuLink(int64_t devices) {
-  // A collective in one process reads the peers' buffers: memory bandwidth, shared by all devices.
-  // Threads that have to be woken meet in tens of microseconds. Where nothing else wants the cores it is less (1 us for
-  // two on two cores, 5 for four): `cleave probe` tells.
-  return {35 * giga / double(std::max<int64_t>(1, devices)), 20e-6, Link::Topology::Memory};
-}
-
-Link cpuHostLink(int64_t devices) {
-  // What is copied is read and written; a start takes as long as a barrier.
-  return {35 * giga / 2 / double(std::max<int64_t>(1, devices)), 20e-6};
 }
 
 } // namespace cleave::planner

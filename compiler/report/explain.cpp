@@ -194,6 +194,7 @@ std::string diff(const Report &left, const Report &right) {
   std::string out;
   line(out, "model", left.model, right.model);
   line(out, "cluster", left.cluster, right.cluster);
+  line(out, "software", left.software, right.software);
   line(out, "batch", fmt::format("{}", left.batch), fmt::format("{}", right.batch));
   line(out, "mesh", left.mesh.str(), right.mesh.str());
   line(out, "zero", zeroText(left), zeroText(right));

@@ -118,10 +118,10 @@ std::string renderHtml(const Report &report) {
                                 title, style);
   out += fmt::format(
       "<p>{} devices, mesh <b>{}</b>, zero {}, microbatches {}, recompute {}, schedule {}{}{}; {} samples a "
-      "step</p>\n",
+      "step; times of software <b>{}</b></p>\n",
       report.devices, escape(report.mesh.str()), zeroText(report), report.microbatches, escape(recomputeText(report)),
       escape(report.schedule), report.like.empty() ? "" : ", like " + escape(report.like),
-      report.offload == "none" ? "" : ", offload " + escape(report.offload), report.batch);
+      report.offload == "none" ? "" : ", offload " + escape(report.offload), report.batch, escape(report.software));
   for (const std::string &note : report.notes) out += fmt::format("<p><b>Note:</b> {}</p>\n", escape(note));
   out += fmt::format("<h2>Step time: {}</h2>\n{}", formatSeconds(predicted.stepSeconds),
                      bar({{"compute", predicted.computeSeconds, formatSeconds(predicted.computeSeconds)},

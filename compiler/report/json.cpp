@@ -168,6 +168,7 @@ Report reportOf(const Json &json) {
   Report report;
   report.model = json.at("model");
   report.cluster = json.at("cluster");
+  report.software = json.value("software", "");
   report.batch = json.at("batch");
   report.mesh = meshOf(json.at("mesh"));
   report.zero = json.at("zero");
@@ -240,6 +241,7 @@ std::string renderJson(const Report &report) {
   Json json = {
       {"model", report.model},
       {"cluster", report.cluster},
+      {"software", report.software},
       {"batch", report.batch},
       {"mesh", meshJson(report.mesh)},
       {"zero", report.zero},

@@ -65,6 +65,7 @@ Report makeReport(const planner::Problem &problem, const planner::Cluster &clust
   Report report;
   report.model = problem.name;
   report.cluster = cluster.name;
+  report.software = cluster.software;
   report.batch = problem.batch;
   report.mesh = decision.mesh;
   report.schedule = decision.schedule;

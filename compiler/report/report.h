@@ -36,7 +36,7 @@ struct Stage {
 };
 
 struct Report {
-  std::string model, cluster;
+  std::string model, cluster, software; // software: whose steps are priced (device_presets.h)
   int64_t batch = 0;
   dist::Mesh mesh;
   std::string schedule = "none", recompute = "none", offload = "none", like;
@@ -62,6 +62,8 @@ struct Report {
   std::vector<planner::Sensitivity> sensitivities;
   std::vector<std::string> notes;
   std::string source; // problem and cluster it was made from (pricing_source.h), for --diff
+
+  std::string priced() const { return cluster + " with the software " + software; }
 };
 
 // Never fails: what cannot be explained becomes a note.

@@ -185,7 +185,7 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
   Result<PricingSource> source = unpackSource(left.source);
   if (!source) return source.status();
   PricingSource all = *source; // with the right one's machines and batch
-  if (left.cluster != right.cluster) {
+  if (left.priced() != right.priced()) {
     Result<PricingSource> other = unpackSource(right.source);
     if (!other) return other.status();
     all.cluster = other->cluster;
@@ -217,9 +217,10 @@ Result<std::vector<SingleChange>> priceSingleChanges(const Report &left, const R
   change("recompute", &planner::SplitFlags::recompute);
   change("offload", &planner::SplitFlags::offload);
   PricingSource changed = *source;
-  if (left.cluster != right.cluster) {
+  if (left.priced() != right.priced()) {
     changed.cluster = all.cluster;
-    rows.push_back(price(changed, "cluster " + right.cluster, mine, mix));
+    rows.push_back(
+        price(changed, "cluster " + (left.cluster == right.cluster ? right.priced() : right.cluster), mine, mix));
     changed.cluster = source->cluster;
   }
   if (left.batch != right.batch) {

@@ -118,7 +118,7 @@ std::string renderText(const Report &report) {
                      report.offload == "none" ? "" : ", offload " + report.offload,
                      report.schedule == "none" ? "" : ", schedule " + report.schedule,
                      report.like.empty() ? "" : ", like " + report.like);
-  out += fmt::format("batch      {} samples a step\n", report.batch);
+  out += fmt::format("batch      {} samples a step\nsoftware   {}\n", report.batch, report.software);
   double other = std::max(0.0, predicted.stepSeconds - predicted.computeSeconds -
                                    predicted.exposedCommunicationSeconds - predicted.bubbleSeconds);
   out += fmt::format(

@@ -7,6 +7,7 @@ import concurrent.futures
 import lzma
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 
@@ -65,6 +66,20 @@ RECORDS |= {f"{name}-a100": f"{name} a100-40g:4 {ONLY}" for name in GOLDEN}
 RECORDS |= {f"{name}-tight": f"{name} cpu4-tight.yaml {ONLY}" for name in ("gpt2_tiny", "bert_tiny", "resnet_cifar")}
 RECORDS |= {f"gpt2_tiny-{preset}": f"gpt2_tiny cpu4.yaml --like {preset} {ONLY}"
             for preset in PRESETS if preset != "3d" and not preset.endswith("-offload")}
+# GPUs with the software of the published runs on them; and some with what a cluster has where it names none.
+SOFTWARE = {"v100": "megatron-2021", "a100": "megatron-2021", "h100": "megatron-core-2024"}
+RECORDS = {name: re.sub(r"(?<= )(v100|a100|h100)\S*", lambda gpus: f"{gpus[0]},software={SOFTWARE[gpus[1]]}", record)
+           for name, record in RECORDS.items()}
+RECORDS |= {
+    "gpt-175b-cleave": f"gpt-175b a100-80g:8x128 {ONLY}",
+    "gpt-39b-cleave": f"gpt-39b v100-32g:8x8 {ONLY}",
+    "gpt-7.5b-cleave": "gpt-7.5b a100-40g:8",
+    "gpt-1.7b-cleave": "gpt-1.7b h100-80g:8x2",
+    "moe-8b-cleave": f"moe-8b a100-80g:8x4 {ONLY}",
+    "unet-256-cleave": f"unet-256 a100-40g:4 {ONLY}",
+    "gpt2_tiny-cleave": f"gpt2_tiny a100-40g:4 {ONLY}",
+    "gpt-1.7b-pytorch": f"gpt-1.7b a100-80g:8,software=pytorch --like fsdp {ONLY}",
+}
 
 
 def solve(build, name):

@@ -1,4 +1,6 @@
-// cleave inspect MODEL: what is in it. cleave inspect --ops: the table of core operators and their facets.
+// cleave inspect MODEL: what is in it. cleave inspect --ops: the table of core operators and their facets. cleave
+// inspect --cluster-keys: the table of a cluster file's keys.
+#include "compiler/cluster/cluster_fields.h"
 #include "tools/cleave/commands.h"
 #include <charconv>
 #include <fmt/core.h>
@@ -10,7 +12,7 @@ namespace {
 struct InspectOptions {
   std::string model, output;
   std::vector<std::string> dims;
-  bool json = false, ops = false;
+  bool json = false, ops = false, clusterKeys = false;
 };
 
 Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> &texts) {
@@ -28,11 +30,11 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
 }
 
 int runInspect(const InspectOptions &options) {
-  if (options.ops) {
-    Status written = writeText(options.output, operatorTable());
+  if (options.ops || options.clusterKeys) {
+    Status written = writeText(options.output, options.ops ? operatorTable() : planner::documentFields());
     return written ? 0 : fail(written);
   }
-  if (options.model.empty()) return fail(Status(ErrorKind::Usage, "inspect wants a MODEL, or --ops"));
+  if (options.model.empty()) return fail(Status(ErrorKind::Usage, "inspect wants a MODEL, --ops or --cluster-keys"));
   auto dims = parseDims(options.dims);
   if (!dims) return fail(dims.status());
   auto inspection = inspect(options.model, *dims);
@@ -52,6 +54,7 @@ void addInspect(CLI::App &app, int &status) {
       ->expected(1);
   command->add_flag("--json", options->json, "for programs");
   command->add_flag("--ops", options->ops, "print the core operators and their facets instead");
+  command->add_flag("--cluster-keys", options->clusterKeys, "print the keys of a cluster file instead");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   command->callback([options, &status] { status = runInspect(*options); });
 }

@@ -11,7 +11,9 @@
 namespace cleave::tool {
 
 void SplitOptions::add(CLI::App &command) {
-  command.add_option("--cluster", cluster, "the machines: a YAML file, a preset such as a100-80g:8x2, or cpu:4")
+  command
+      .add_option("--cluster", cluster,
+                  "the machines: a YAML file, a preset such as a100-80g:8x2 or a100-80g:8,software=pytorch, or cpu:4")
       ->required();
   auto *group = command.add_option_group("split", "The search chooses everything left out.");
   group->add_option("--mesh", split.mesh, "mesh axes and sizes, e.g. dp=2,tp=2");

@@ -157,8 +157,8 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     if (isKept(node.results[r])) work.kept += written;
   }
   int64_t heads = facts.sequence.heads[size_t(index)];
-  if (node.cheap && work.isScores && !fusedCore && !cluster.device.isCpu() && heads >= 0 && local.batchFactor >= 0 &&
-      std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), constants::fusedSoftmaxMatrices) != 0) {
+  if (node.cheap && work.isScores && !fusedCore && heads >= 0 && local.batchFactor >= 0 &&
+      std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), cluster.device.softmaxMatrices) != 0) {
     // Of the two reductions that a softmax is made of.
     if (node.reduces()) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
     work.bytes *= constants::unfusedSoftmaxTraffic;

@@ -105,11 +105,12 @@ def regrets(rows, missed):
 
 def row_line(row):
     return (f"| {row.source} {row.number} | {row.model.name if row.model else ''} | {row.devices} | {row.label} | "
-            f"{row.seconds * 1e3:.5g} | {row.predicted['seconds'] * 1e3:.5g} | {row.error:+.1%} | "
+            f"{row.software} | {row.seconds * 1e3:.5g} | {row.predicted['seconds'] * 1e3:.5g} | {row.error:+.1%} | "
             f"{'calibration' if row.is_calibration else ''} |")
 
 
-ROW_HEAD = ["| row | model | GPUs | configuration | measured ms | predicted ms | error | |", "|---|---|---|---|---|---|---|---|"]
+ROW_HEAD = ["| row | model | GPUs | configuration | software | measured ms | predicted ms | error | |",
+            "|---|---|---|---|---|---|---|---|---|"]
 
 
 def memory_table(rows, pricing, missed):

@@ -14,6 +14,8 @@ CORE_SHAPES = {"1.7": (24, 2048, 16), "7.1": (30, 4096, 32), "16": (32, 6144, 48
                "70": (84, 8192, 64), "119": (92, 10240, 80), "177": (96, 12288, 96), "314": (96, 16384, 128),
                "462": (112, 18432, 144)}
 VTRAIN_VOCABULARY = 51200
+# Profiles of docs/cluster.md: what the published runs ran.
+OLD, CORE = "megatron-2021", "megatron-core-2024"
 # 800 Gb/s between nodes of eight: a device's share.
 VTRAIN_NETWORK_GBPS = 100
 
@@ -55,6 +57,10 @@ class Row:
     predicted: dict = dataclasses.field(default_factory=dict)
 
     @property
+    def software(self):
+        return self.request["cluster"][-1]
+
+    @property
     def error(self):
         return self.predicted["seconds"] / self.seconds - 1
 
@@ -91,7 +97,7 @@ def vtrain_rows(folder, name, source):
         n = {key: int(value) for key, value in r.items() if key not in ("params_b", "iteration_ms")}
         model = Model(n["layers"], n["hidden"], n["heads"], VTRAIN_VOCABULARY, n["seq"])
         request = split_request(model, n["global_batch"], n["micro_batch"], n["tp"], n["dp"], n["pp"])
-        request["cluster"] = ("a100-80g", n["gpus"], VTRAIN_NETWORK_GBPS)
+        request["cluster"] = ("a100-80g", n["gpus"], VTRAIN_NETWORK_GBPS, OLD)
         rows.append(Row(source, number, model, n["gpus"], request, float(r["iteration_ms"]) / 1e3,
                         is_calibration(number),
                         f"batch {n['global_batch']} micro {n['micro_batch']} tp {n['tp']} dp {n['dp']} pp {n['pp']}"))
@@ -109,7 +115,7 @@ def published_rows(folder):
         request = split_request(model, batch, number_of("micro_batch", 1), number_of("tp"), number_of("dp"),
                                 number_of("pp"), number_of("vpp", 1), r["recompute"] or "none",
                                 core or r["sequence_parallel"] == "1", "1" if core else "0")
-        request["cluster"] = (r["gpu"].lower(), devices, None)
+        request["cluster"] = (r["gpu"].lower(), devices, None, CORE if core else OLD)
         if r["metric"] == "seconds":
             seconds = float(r["value"])
         else:
@@ -124,7 +130,7 @@ def all_reduce_rows(folder):
     rows = []
     for number, r in numbered(folder, "allreduce_a100_nvswitch.csv"):
         gpus = int(r["gpus"])
-        request = {"cluster": ("a100-80g", gpus, None), "ranks": gpus, "bytes": float(r["bytes"])}
+        request = {"cluster": ("a100-80g", gpus, None, OLD), "ranks": gpus, "bytes": float(r["bytes"])}
         rows.append(Row("all-reduce", number, None, gpus, request, float(r["time_ns"]) / 1e9, is_calibration(number),
                         f"{gpus} GPUs {int(r['bytes']) / 1e6:.1f} MB"))
     return rows
@@ -172,7 +178,7 @@ def memory_rows(folder):
         request = split_request(model, n["dp"] * micro * microbatches, micro, n["tp"], n["dp"], n["pp"], n["vpp"],
                                 r["recompute"] or "none", r["sequence_parallel"] == "1", zero(r))
         devices = n["tp"] * n["pp"] * n["dp"]
-        request["cluster"] = ("v100-16g" if r["source"] == "alpa" else "a100-80g", devices, None)
+        request["cluster"] = ("v100-16g" if r["source"] == "alpa" else "a100-80g", devices, None, OLD)
         unit = 2.0**30 if r["unit"] == "GiB" else 1e9
         rows.append(MemoryRow(f"{r['source']} {r['params_b']}B | {r['what']}", zero(r), r["recompute"], request,
                               parts[r["what"]], float(r["value"]) * unit,

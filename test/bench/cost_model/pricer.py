@@ -39,9 +39,9 @@ class Pricer:
             sys.exit(f"cleave estimate of {model.name}: {done.stderr}")
         return path
 
-    def cluster(self, kind, devices, network_gbps):
+    def cluster(self, kind, devices, network_gbps, software):
         nodes, per_node = max(1, devices // 8), min(8, devices)
-        keys = {"nodes": nodes, "devices_per_node": per_node, "device": {"kind": kind, **self.device}}
+        keys = {"nodes": nodes, "devices_per_node": per_node, "software": software, "device": {"kind": kind, **self.device}}
         links = {key: dict(value) for key, value in self.links.items()}
         if network_gbps:
             links.setdefault("network", {})["gbps"] = network_gbps

@@ -1,4 +1,5 @@
 #include "compiler/cluster/cluster.h"
+#include "compiler/cluster/cluster_fields.h"
 #include "compiler/cluster/cost.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/problem/constraints.h"
@@ -94,18 +95,87 @@ TEST(Cluster, LevelsThatMakeNoSenseAreRefused) {
       HasSubstr("unknown key 'levels'"));
 }
 
-// A preset's overlaps follow from its attention and overlap: where a file changes those, it changes them, too.
-TEST(Cluster, DerivedKeysFollowTheFile) {
-  auto device = [](const std::string &keys) {
-    auto cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 8\ndevice: {kind: h100-80g" + keys + "}\n", "c.yaml");
+// Figures that a file does not tell are those of its software, or follow from what it does tell.
+TEST(Cluster, UntoldFiguresFollowTheFile) {
+  auto device = [](const std::string &keys, const std::string &software = "cleave") {
+    auto cluster = parseClusterYaml(
+        "nodes: 1\ndevices_per_node: 8\nsoftware: " + software + "\ndevice: {kind: h100-80g" + keys + "}\n", "c.yaml");
     return cluster ? cluster->device : Device();
   };
-  EXPECT_GT(device("").tensorOverlap, 0);
-  EXPECT_GT(device("").gradientOverlap, 0.5);
-  EXPECT_EQ(device(", fused_attention: false").tensorOverlap, 0);
-  EXPECT_EQ(device(", fused_attention: false").gradientOverlap, 0);
+  EXPECT_EQ(device("").gradientOverlap, device("").overlap);
   EXPECT_EQ(device(", overlap: 0.25").gradientOverlap, 0.25);
-  EXPECT_EQ(device(", fused_attention: false, tensor_overlap: 0.5").tensorOverlap, 0.5);
+  EXPECT_EQ(device(", overlap: 0").overlap, 0);
+  EXPECT_EQ(device(", overlap: 0.25", "megatron-2021").gradientOverlap, 0);
+  EXPECT_EQ(device(", gradient_overlap: 0.5", "megatron-2021").gradientOverlap, 0.5);
+  EXPECT_EQ(device(", kernel_traffic: 3").scoreTraffic, 3);
+  EXPECT_EQ(device(", launch_us: 20").soloLaunchSeconds, device(", launch_us: 20").launchSeconds);
+  EXPECT_EQ(device(", tensor_overlap: 0.5").tensorOverlap, 0.5);
+}
+
+// Plans are graphs with fused attention where the device can; the published runs' hosts hand kernels over.
+TEST(Cluster, SoftwareSaysWhatIsPriced) {
+  auto of = [](const std::string &preset) { return parseCluster(preset)->device; };
+  EXPECT_EQ(parseCluster("a100-80g:8x2")->software, "cleave");
+  EXPECT_EQ(parseCluster("a100-80g:8x2,software=pytorch")->software, "pytorch");
+  EXPECT_EQ(parseCluster("a100-80g:8x2,software=pytorch")->name, "a100-80g:8x2");
+  for (const char *preset : {"a100-40g:8", "h100-80g:8"}) {
+    EXPECT_TRUE(of(preset).fusedAttention) << preset;
+    EXPECT_EQ(of(preset).dispatchSeconds, 0) << preset;
+  }
+  EXPECT_FALSE(of("v100-16g:8").fusedAttention); // cuDNN's wants Ampere
+  EXPECT_TRUE(of("v100-16g:8,software=pytorch").fusedAttention);
+  EXPECT_FALSE(of("h100-80g:8,software=megatron-2021").fusedAttention);
+  EXPECT_GT(of("h100-80g:8,software=megatron-core-2024").tensorOverlap, 0.5);
+  for (const std::string &software : softwareNames()) {
+    auto cluster = parseCluster("a100-80g:8,software=" + software);
+    ASSERT_TRUE(cluster) << software;
+    auto again = parseClusterYaml(cluster->yaml(), "again.yaml");
+    ASSERT_TRUE(again) << again.status().message();
+    EXPECT_EQ(again->software, software);
+    EXPECT_EQ(again->yaml(), cluster->yaml());
+    EXPECT_EQ(cluster->device.dispatchSeconds > 0, software != "cleave");
+  }
+  EXPECT_THAT(parseCluster("a100-80g:8,software=jax").status().message(),
+              HasSubstr("the profiles are cleave, megatron-"));
+  EXPECT_THAT(parseClusterYaml("nodes: 1\ndevices_per_node: 1\ndevice: {kind: a100-80g}\nsoftware: jax\n", "c.yaml")
+                  .status()
+                  .message(),
+              HasSubstr("c.yaml:4: no software 'jax'"));
+  EXPECT_THAT(parseCluster("cpu:4,software=pytorch").status().message(), HasSubstr("is of GPUs"));
+}
+
+// Every number of the table is read, kept in its range and written under its key.
+TEST(ClusterFields, EachIsReadAndWritten) {
+  for (const Field<Cluster> &field : clusterFields()) {
+    const std::string path = field.path;
+    const Cluster base = *parseCluster("a100-80g:8x2");
+    Cluster changed = base;
+    Place place = field.place(changed);
+    double *value = nullptr;
+    if (auto *number = std::get_if<double *>(&place)) value = *number;
+    if (auto *rate = std::get_if<Rate>(&place)) value = &rate->rates[rate->precision];
+    if (!value) continue;
+    const double told = field.most == 1 ? 0.375 : 48;
+    *value = told * field.scale;
+    auto again = parseClusterYaml(changed.yaml(), "again.yaml");
+    ASSERT_TRUE(again) << path << ": " << again.status().message();
+    EXPECT_EQ(again->yaml(), changed.yaml()) << path;
+    EXPECT_NE(again->yaml(), base.yaml()) << path;
+    *value = (field.least > 0 ? field.least / 2 : -1) * field.scale;
+    if (*value < 0) continue; // is not told
+    auto refused = parseClusterYaml(changed.yaml(), "again.yaml");
+    EXPECT_THAT(refused.status().message(), HasSubstr("'" + path.substr(path.rfind('.') + 1) + "' of")) << path;
+  }
+}
+
+TEST(ClusterFields, AreDocumented) {
+  std::vector<std::string> paths;
+  for (const Field<Cluster> &field : clusterFields()) {
+    EXPECT_THAT(paths, ::testing::Not(::testing::Contains(field.path)));
+    paths.emplace_back(field.path);
+    EXPECT_THAT(documentFields(), HasSubstr("| `" + paths.back() + "` | "));
+    EXPECT_TRUE(field.needed == Needed::Always || *field.standard) << field.path;
+  }
 }
 
 TEST(Cluster, PresetsCountDevicesOfANodeFirst) {
@@ -132,16 +202,16 @@ TEST(Cluster, ErrorsNameFileAndLine) {
   EXPECT_THAT(message("nodes: many\n"), HasSubstr("whole number"));
   EXPECT_THAT(message(head + "device: {kind: a100-80g, memory_gib: much}\n"), HasSubstr("c.yaml:3: 'memory_gib'"));
   EXPECT_THAT(message(head + "device: {kind: a100-80g, memory_gib: -1}\n"), HasSubstr("at least"));
-  EXPECT_THAT(message(head + "device: {kind: mine}\n"), HasSubstr("lacks 'memory_gib'"));
+  EXPECT_THAT(message(head + "device: {kind: mine}\n"), HasSubstr("lacks 'device.memory_gib'"));
   EXPECT_THAT(message(head + "device: {kind: mine, memory_gib: 1, memory_gbps: 1, tflops: {bf16: 1}}\n"),
-              HasSubstr("at least 'fp32'"));
+              HasSubstr("lacks 'device.tflops.fp32'"));
   EXPECT_THAT(message(head + "device: {kind: mine, memory_gib: 1, memory_gbps: 1, tflops: {fp32: 1}}\n"),
-              HasSubstr("lacks 'links'"));
-  EXPECT_THAT(message(head + "device: {kind: a100-80g, overlap: 2}\n"), HasSubstr("part of 1"));
+              HasSubstr("lacks 'links.node.gbps'"));
+  EXPECT_THAT(message(head + "device: {kind: a100-80g, overlap: 2}\n"), HasSubstr("from 0 to 1"));
   EXPECT_THAT(message(head + "device: {kind: a100-80g}\nlinks: {node: {gbps: 1, topology: ring}}\n"),
               HasSubstr("c.yaml:4"));
   for (const char *key : {"core_share", "compute_efficiency", "bandwidth_efficiency", "batched_efficiency"})
-    EXPECT_THAT(message(head + "device: {kind: a100-80g, " + key + ": 0}\n"), HasSubstr("must not be 0"));
+    EXPECT_THAT(message(head + "device: {kind: a100-80g, " + key + ": 0}\n"), HasSubstr("from 1e-06 to 1"));
   EXPECT_THAT(message("nodes: 1000000\ndevices_per_node: 1000000\ndevice: {kind: a100-80g}\n"),
               HasSubstr("c.yaml:2: the cluster has more than 16777216 devices"));
   EXPECT_THAT(message("a: [1\n"), HasSubstr("not YAML"));
@@ -241,7 +311,7 @@ TEST(Cost, GroupsThatCrossSharedCardsAreSlower) {
 
 // The mean of the latest of n normally distributed times, grows from 8 to 64 as what is counted does.
 TEST(Cost, WaitingGrowsAsTheLatestOfSeveral) {
-  auto cluster = parseCluster("a100-80g:8x8");
+  auto cluster = parseCluster("a100-80g:8x8,software=megatron-2021");
   ASSERT_TRUE(cluster);
   auto wait = [&](int64_t size) { return waitSeconds(*cluster, Collective::AllReduce, groupAlong(*cluster, size, 1)); };
   EXPECT_EQ(wait(1), 0);
