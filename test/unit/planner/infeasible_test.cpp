@@ -102,7 +102,7 @@ TEST(Infeasible, TheLeastThatFitsIsTold) {
 // Where no flag alone is to blame, those are named that have to be left out together, and no others.
 TEST(Infeasible, FlagsThatHaveToBeLeftOutTogetherAreTold) {
   Problem problem = gpt({16, 64, 256, 8, 4, 512});
-  Result<Cluster> cluster = parseCluster("a100-80g:4");
+  Result<Cluster> cluster = parseCluster("a100-80g:4,software=megatron-2021");
   cluster->device.memoryBytes = 36e6;
   cluster->hostMemoryBytes = 0;
   auto solved = [&](const SplitFlags &flags) {

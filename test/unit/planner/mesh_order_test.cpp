@@ -1,9 +1,9 @@
 // Where the mesh axes lie on the devices: which orders there are, what they cost, and that the best of them is found.
-#include "compiler/planner/search/driver/search.h"
 #include "compiler/cluster/device_presets.h"
 #include "compiler/planner/explain/decided_model.h"
 #include "compiler/planner/problem/mesh_order.h"
 #include "compiler/planner/search/driver/outer_search.h"
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/settings.h"
 #include "test/unit/planner/problem_builder.h"
 #include <algorithm>
@@ -174,7 +174,8 @@ TEST(MeshOrder, OrdersOfTheSamePriceAreOne) {
 // Small activations between stages and many gradients: pipelines side by side, stages on different nodes, are slower
 // than samples on different nodes; with many samples and few parameters it is the other way round.
 TEST(MeshOrder, TheSearchTurnsTheMeshWhereItIsFaster) {
-  Result<Cluster> nodes = parseCluster("a100-80g:4x2"), switches = parseCluster("a100-80g:1x8");
+  Result<Cluster> nodes = parseCluster("a100-80g:4x2,software=megatron-2021"),
+                  switches = parseCluster("a100-80g:1x8,software=megatron-2021");
   nodes->network.bandwidth /= 64;
   switches->levels = {{4, switches->network.bandwidth / 16, switches->network.latency}};
   for (Cluster *cluster : {&*nodes, &*switches}) {

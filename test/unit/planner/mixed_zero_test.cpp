@@ -145,7 +145,7 @@ TEST(MixedZero, InStagesOfPipelines) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     const Problem problem = chain(seed, 5, 1);
     // Stages are on different nodes: no message waits for a reduction, in which mixes would differ by a ten-millionth.
-    Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:8" : "h100-80g:4x2");
+    Result<Cluster> cluster = parseCluster(seed % 2 ? "cpu:8" : "h100-80g:4x2,software=megatron-core-2024");
     ASSERT_TRUE(cluster);
     cluster->device.dispatchSeconds = 0;
     Constraints constraints;

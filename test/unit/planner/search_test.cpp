@@ -96,7 +96,7 @@ TEST(Search, MegatronSplitsTheVocabularyOfTableAndHead) {
 }
 
 TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
-  for (const char *cluster : {"cpu:4", "a100-80g:4x1"}) {
+  for (const char *cluster : {"cpu:4", "a100-80g:4x1,software=megatron-2021"}) {
     Problem problem = gpt({8, 64, 128, 8, 3, 512});
     // So small a model keeps a GPU waiting for its host. What the device does is minimal; which split waits least is
     // only bounded (leastPassSeconds). Pipelines are bounded more loosely.
@@ -639,8 +639,9 @@ TEST(Search, TwiceTheMemoryIsNeverSlowerAndFreesRecomputation) {
 // of it would take. A block more or less is what is left.
 TEST(Search, WhatMemoryLacksIsInTheBoundOfOneDevice) {
   Problem problem = gpt({64, 512, 1024, 16, 8, 4096});
-  Decision roomy = mustSolve(problem, "a100-80g:1", {.microbatches = "4"}, {.alternatives = false});
-  Result<Cluster> cluster = parseCluster("a100-80g:1");
+  Decision roomy =
+      mustSolve(problem, "a100-80g:1,software=megatron-2021", {.microbatches = "4"}, {.alternatives = false});
+  Result<Cluster> cluster = parseCluster("a100-80g:1,software=megatron-2021");
   cluster->device.memoryBytes = roomy.predicted.memory.total() * 0.7;
   Result<Constraints> constraints = parseConstraints({.microbatches = "4"}, *cluster);
   ASSERT_TRUE(constraints);

@@ -205,7 +205,7 @@ TEST(StageBound, MessagesTakeTheLinkThatLiesThere) {
   for (int round = 0; round < 60; ++round) {
     const Problem problem =
         testing::gpt({16, int64_t(16) << random() % 3, int64_t(64) << random() % 3, 4, int64_t(4 + random() % 3), 512});
-    Cluster cluster = *parseCluster("a100-80g:2x2");
+    Cluster cluster = *parseCluster("a100-80g:2x2,software=megatron-2021");
     cluster.network.bandwidth /= double(1 + random() % 30);
     Setting setting;
     setting.pp = 4;
@@ -290,7 +290,8 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
   int checked = 0, tight = 0, feasible = 0, again = 0, near = 0, onSharedCores = 0, leftByFormula = 0, nearCut = 0;
   for (int round = 0; round < 90; ++round) {
     Problem problem = chain(random);
-    Result<Cluster> cluster = parseCluster(round % 2 ? "a100-80g:2x4" : "v100-32g:8");
+    Result<Cluster> cluster =
+        parseCluster(round % 2 ? "a100-80g:2x4,software=megatron-2021" : "v100-32g:8,software=megatron-2021");
     ASSERT_TRUE(cluster);
     if (round >= 60) cluster->device.coreShare = round % 4 < 2 ? 0.5 : 0.25; // they take turns on cores
     Constraints constraints;
