@@ -9,14 +9,14 @@ constexpr double tiny = 1e-6; // more than nothing
 constexpr int64_t most = int64_t(1) << 24;
 
 // `at<Cluster, &Cluster::node, &Link::latency>`: a member of a member.
-template <class Owner, auto... members> Place at(Owner &owner) { return &(owner.*....*members); }
+template <class Owner, auto... members> FieldPlace at(Owner &owner) { return &(owner.*....*members); }
 
-template <size_t i> Place rateAt(Cluster &cluster) {
+template <size_t i> FieldPlace rateAt(Cluster &cluster) {
   static constexpr const char *precisions[] = {"fp64", "fp32", "tf32", "bf16", "fp16", "fp8"};
   return Rate{cluster.device.flops, precisions[i]};
 }
 
-template <ElementWork work> Place workAt(Cluster &cluster) { return &cluster.device.elementSeconds[size_t(work)]; }
+template <ElementWork work> FieldPlace workAt(Cluster &cluster) { return &cluster.device.elementSeconds[size_t(work)]; }
 
 using D = Device;
 using L = Link;

@@ -18,8 +18,8 @@ struct Rate { // the peak at a precision, if it is told
   const char *precision;
 };
 // Where a value stands. Numbers are in SI units; below 0 they are not told.
-using Place = std::variant<double *, int64_t *, bool *, std::string *, Link::Topology *, Rate,
-                           std::vector<CacheLevel> *, std::vector<NetworkLevel> *>;
+using FieldPlace = std::variant<double *, int64_t *, bool *, std::string *, Link::Topology *, Rate,
+                                std::vector<CacheLevel> *, std::vector<NetworkLevel> *>;
 
 // Of kinds of device that no preset knows, the link inside nodes where a node has several devices, and the network
 // where there are several nodes.
@@ -35,7 +35,7 @@ template <class Owner> struct Field {
   Needed needed;
   const char *standard; // what holds where it is left out
   const char *doc;
-  Place (*place)(Owner &);
+  FieldPlace (*place)(Owner &);
 };
 
 std::span<const Field<Cluster>> clusterFields();

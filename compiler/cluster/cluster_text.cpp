@@ -126,7 +126,7 @@ private:
 template <class Owner> std::string mappingText(std::span<const Field<Owner>> fields, size_t skip, int depth, Owner &of);
 
 // Nothing of what is not told.
-std::optional<std::string> valueText(Place place, double scale) {
+std::optional<std::string> valueText(FieldPlace place, double scale) {
   auto number = [&](double value) { return fmt::format("{:.12g}", value / scale); };
   using Text = std::optional<std::string>;
   return std::visit(

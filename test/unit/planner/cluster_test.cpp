@@ -150,7 +150,7 @@ TEST(ClusterFields, EachIsReadAndWritten) {
     const std::string path = field.path;
     const Cluster base = *parseCluster("a100-80g:8x2");
     Cluster changed = base;
-    Place place = field.place(changed);
+    FieldPlace place = field.place(changed);
     double *value = nullptr;
     if (auto *number = std::get_if<double *>(&place)) value = *number;
     if (auto *rate = std::get_if<Rate>(&place)) value = &rate->rates[rate->precision];
