@@ -15,7 +15,8 @@ config.test_source_root = os.path.join(root, "test")
 config.test_exec_root = os.path.join(build, "test")
 config.environment["PATH"] = os.pathsep.join(
     [os.path.join(build, "bin"), os.path.join(llvm, "bin"), os.environ["PATH"]])
-for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CLEAVE_CPU"):
+for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CLEAVE_CPU",
+             "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):  # test/sanitize/options.sh
     if name in os.environ:
         config.environment[name] = os.environ[name]
 config.environment["CLEAVE_STATE_DIR"] = os.path.join(build, "test", "state")  # which plans are ours

@@ -3,6 +3,7 @@
 #include "compiler/normalize/normalize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "onnx/onnx_pb.h"
+#include "test/fuzz/input_context.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/model_words.h"
 #include "test/fuzz/target.h"
@@ -11,17 +12,7 @@ namespace {
 
 using namespace cleave;
 
-constexpr int inputsOfContext = 256; // what it keeps of them stays small
-constexpr int64_t size = 4;          // of every symbolic dimension
-
-// The same for many inputs: to load the dialects takes longer than most of them.
-mlir::MLIRContext &contextOfInput() {
-  static std::unique_ptr<mlir::MLIRContext> context;
-  static int inputs = 0;
-  if (inputs++ % inputsOfContext == 0)
-    context = std::make_unique<mlir::MLIRContext>(mlir::MLIRContext::Threading::DISABLED);
-  return *context;
-}
+constexpr int64_t size = 4; // of every symbolic dimension
 
 // Every symbolic dimension of the inputs; one without a name has that of its input (import.h).
 std::map<std::string, int64_t> sizesOf(mlir::ModuleOp module) {
@@ -41,7 +32,7 @@ std::map<std::string, int64_t> sizesOf(mlir::ModuleOp module) {
 } // namespace
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  mlir::MLIRContext &context = contextOfInput();
+  mlir::MLIRContext &context = fuzz::contextOfInput();
   std::string said;
   mlir::ScopedDiagnosticHandler collect(&context, [&](mlir::Diagnostic &diagnostic) {
     said += diagnostic.str();

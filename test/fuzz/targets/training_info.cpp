@@ -1,6 +1,7 @@
 // Models that say how they train: a recipe takes it from them, or they are refused with a word.
 #include "compiler/import/import.h"
 #include "onnx/onnx_pb.h"
+#include "test/fuzz/input_context.h"
 #include "test/fuzz/input_file.h"
 #include "test/fuzz/model_words.h"
 #include "test/fuzz/target.h"
@@ -11,9 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   recipe::Recipe recipe;
   std::vector<std::string> notes;
   if (Status whole = import_::completeRecipe(path, recipe, notes); !whole) return fuzz::refused(whole);
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  mlir::MLIRContext &context = fuzz::contextOfInput();
   std::string said;
-  context.getDiagEngine().registerHandler([&](mlir::Diagnostic &diagnostic) {
+  mlir::ScopedDiagnosticHandler collect(&context, [&](mlir::Diagnostic &diagnostic) {
     said += diagnostic.str();
     return mlir::success();
   });
