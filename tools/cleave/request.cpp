@@ -47,8 +47,9 @@ void SplitOptions::add(CLI::App &command) {
         return CLI::detail::lexical_cast(text, seconds) && seconds >= 0 ? "" : text + " is no number from 0 up";
       });
   command
-      .add_option("--search-moves", searchMoves,
-                  "only these moves after all settings were looked at: cuts, splits, bounds, units, zero; or none")
+      .add_option(
+          "--search-moves", searchMoves,
+          "only these moves after all settings were looked at: cuts, splits, bounds, units, schedules, zero; or none")
       ->delimiter(',');
   group->add_option("--pin", split.pins, "\"GLOB=dp,-,tp\": fix a tensor's layout, one entry a dimension")
       ->take_all()

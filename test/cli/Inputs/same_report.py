@@ -5,7 +5,8 @@ import sys
 
 reports = [json.load(open(path)) for path in sys.argv[1:]]
 for report in reports:
-    report["search"].pop("seconds")
+    for measured in ("seconds", "moves"):
+        report["search"].pop(measured)
     report.pop("notes")
 for key in reports[0] | reports[1]:
     if reports[0].get(key) != reports[1].get(key):

@@ -230,7 +230,7 @@ TEST(MixedZero, InStagesOfPipelines) {
 // Also where the mesh that a mix makes the fastest is far from it with one stage for all.
 TEST(MixedZero, NoMeshThatIsAskedForIsFaster) {
   Problem problem = testing::gpt({24, 48, 192, 8, 6, 1000});
-  Result<Cluster> cluster = parseCluster("a100-80g:3x4");
+  Result<Cluster> cluster = parseCluster("a100-80g:3x4,software=megatron-2021");
   cluster->device.dispatchSeconds = 0;
   cluster->device.memoryBandwidth = 120e9;
   int mixed = 0;

@@ -4,6 +4,7 @@
 #include "compiler/planner/search/space/setting_trials.h"
 #include "compiler/planner/search/space/settings.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <queue>
 
@@ -57,8 +58,10 @@ private:
       search.bound = sumBounds();
       const double before = found.incumbent(), start = clock.elapsed();
       move.apply(search);
-      outcome.moves.push_back(
-          {move.name, clock.elapsed() - start, before - found.incumbent(), sumBounds() - search.bound});
+      const double bound = sumBounds(); // infinite where nothing is open
+      const bool isKnown = std::isfinite(bound) && std::isfinite(search.bound);
+      outcome.moves.push_back({move.name, clock.elapsed() - start, before - found.incumbent(),
+                               isKnown ? std::max(0.0, bound - search.bound) : 0});
     }
   }
 

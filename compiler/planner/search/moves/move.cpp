@@ -7,8 +7,11 @@ namespace cleave::planner {
 namespace {
 
 constexpr Move moves[] = {
-    {"cuts", "cutting the best pipelines", cutAgain}, {"splits", "the best splits again", splitAgain},
-    {"bounds", "bounds of pipelines", raiseBounds},   {"units", "moving units between stages", moveUnits},
+    {"cuts", "cutting the best pipelines", cutAgain},
+    {"splits", "the best splits again", splitAgain},
+    {"bounds", "bounds of pipelines", raiseBounds},
+    {"units", "moving units between stages", moveUnits},
+    {"schedules", "schedules that follow the stages", followSchedules},
     {"zero", "ZeRO stages by group", mixZeroStages},
 };
 // Pipelines that a move works on, of so many meshes.

@@ -32,6 +32,9 @@ void splitAgain(Search &search);
 void raiseBounds(Search &search);
 // The best pipelines with single units moved from stage to stage.
 void moveUnits(Search &search);
+// The best pipelines, with as many microbatches as they like, with the schedules whose tables follow the stages' times
+// (zb-1p, zb-2p): there is none before there are stages, so that they have no bound.
+void followSchedules(Search &search);
 // Two ZeRO stages by group of parameters, of the best plans and of settings whose bounds leave room for a faster one.
 void mixZeroStages(Search &search);
 // Pipelines worth a move, the fastest first: the best of a few meshes, and the runners-up asked for.

@@ -51,7 +51,7 @@ bool hasOneSample(const Problem &problem, const Setting &setting) {
 constexpr int interleavedChunks[] = {2, 3, 4, 6, 8};
 
 // The kinds that give the unsplit model's numbers and have a table of their own; those whose tables follow the stages'
-// times (zb-1p, zb-2p) have no bound before there are stages, and have to be asked for. None is always as good as
+// times (zb-1p, zb-2p) have none before there are stages (follow_schedules.cpp). None is always as good as
 // another: gpipe and looped-bfs keep most, and where transfers take long nothing waits for a round trip (four ranks,
 // eight microbatches, passes of 1, transfers of 0.3: gpipe 34.8, 1f1b 37.8); zb-h2 waits less than zb-h1 and keeps
 // more. `units`, `blocks`: that stages are made of.
