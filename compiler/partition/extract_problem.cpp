@@ -20,7 +20,7 @@ struct Extraction {
   Problem problem;
   DenseMap<Value, int> tensorOf;
   llvm::StringMap<int> parameterOf;
-  llvm::StringMap<double> optimizerBytes, updateBytes; // by parameter
+  llvm::StringMap<double> optimizerBytes, meansBytes, updateBytes; // by parameter
   llvm::StringMap<planner::UpdateWork> updates;
   llvm::StringSet<> names;
 
@@ -60,11 +60,12 @@ struct Extraction {
       entry->second = addTensor(param.getSymName().str(), TensorKind::Parameter, param.getType());
       planner::Tensor &tensor = problem.tensors[entry->second];
       tensor.trainable = param.getTrainable() && param.getRole() == "parameter";
-      auto state = optimizerBytes.find(param.getSymName());
-      if (state != optimizerBytes.end() && tensor.elements() > 0)
-        tensor.optimizerBytes = state->second / static_cast<double>(tensor.elements());
-      if (auto update = updateBytes.find(param.getSymName()); update != updateBytes.end() && tensor.elements() > 0)
-        tensor.updateBytes = update->second / static_cast<double>(tensor.elements());
+      auto anElement = [&](const llvm::StringMap<double> &bytes) {
+        return tensor.elements() > 0 ? bytes.lookup(param.getSymName()) / static_cast<double>(tensor.elements()) : 0;
+      };
+      tensor.optimizerBytes = anElement(optimizerBytes);
+      tensor.meansBytes = anElement(meansBytes);
+      tensor.updateBytes = anElement(updateBytes);
       tensor.update = updates.lookup(param.getSymName());
     }
     return entry->second;
@@ -74,6 +75,8 @@ struct Extraction {
 bool readInBackward(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) { return phaseOf(user) == "backward"; });
 }
+
+int64_t elementsOf(onnx::ParamOp param) { return cast<RankedTensorType>(param.getType()).getNumElements(); }
 
 // A wider copy of a value is made again from it (RematerializeCheap): what is kept is the narrow one.
 bool isWidening(Operation *op) {
@@ -97,8 +100,11 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   problem.writesAttention = options.writesAttention;
   if (auto node = module->getAttrOfType<StringAttr>(training::lossMeetsAtName)) problem.lossMeetsAt = node.str();
   for (auto param : module.getOps<onnx::ParamOp>())
-    if (param.getRole() == "optimizer_state" && param.getOf())
+    if (param.getRole() == "optimizer_state" && param.getOf()) {
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
+      auto of = symbols.lookup<onnx::ParamOp>(*param.getOf());
+      if (of && elementsOf(param) < elementsOf(of)) state.meansBytes[*param.getOf()] += bytesOf(param.getType());
+    }
   state.updateBytes = updateMemory(function, symbols);
   state.updates = updateWork(function, symbols);
   state.addArguments(function);

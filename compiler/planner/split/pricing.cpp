@@ -295,11 +295,11 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   price.means = count * (zero >= 1 && ways > 1 ? gradientShard : isMeanOfSum ? 0 : gradient);
   constexpr double stateElementBytes = 4; // of each of the optimizer's states
   double stateElements = (zero >= 1 ? shard : local) / double(tensor.elementBytes);
-  // Means over rows and over columns (Adafactor) are two tensors, of which a split leaves one whole.
-  const bool isFactored = tensor.optimizerBytes > 0 && tensor.optimizerBytes < stateElementBytes;
-  price.optimizer =
-      count * (isFactored ? double(tensor.elements()) * tensor.optimizerBytes + 2 * bufferAlignment
-                          : aligned(stateElements * stateElementBytes) * tensor.optimizerBytes / stateElementBytes);
+  // Means over rows and over columns are two tensors, of which a split leaves one whole.
+  const double means = double(tensor.elements()) * tensor.meansBytes;
+  price.optimizer = count * (aligned(stateElements * stateElementBytes) * (tensor.optimizerBytes - tensor.meansBytes) /
+                                 stateElementBytes +
+                             (means > 0 ? means + 2 * bufferAlignment : 0));
   const double distance = model.stateBytes / double(zero >= 1 ? ways : 1); // all of it comes by once a step
   // Reads parameter, gradient and state, writes parameter and state.
   LocalWork update;

@@ -315,7 +315,7 @@ TEST(UnitCosts, MeansOverRowsAndColumnsLieApart) {
   auto optimizer = [](const char *devices, int64_t ways) {
     ProblemBuilder b("one", 16);
     const int w = b.parameter("w", {20, 50});
-    b.problem.tensors[size_t(w)].optimizerBytes = 4.0 * (20 + 50) / (20 * 50);
+    b.problem.tensors[size_t(w)].optimizerBytes = b.problem.tensors[size_t(w)].meansBytes = 4.0 * (20 + 50) / (20 * 50);
     b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 20}), w})});
     Setting setting;
     setting.dp = ways;
