@@ -11,8 +11,8 @@ FloatingValues::FloatingValues(func::FuncOp function) {
 }
 
 bool FloatingValues::isHeavy(Operation *op) {
-  return onnx::isHeavy(op) || isa<onnx::MaxPoolOp, onnx::MaxPoolGradOp, onnx::AveragePoolOp, onnx::AveragePoolGradOp,
-                                  onnx::AttentionOp, onnx::AttentionGradOp>(op);
+  auto cost = dyn_cast<onnx::CostOpInterface>(op);
+  return op->getNumRegions() > 0 || (cost && cost.getKind().form >= dist::Form::Pool);
 }
 
 std::optional<FloatingValues::Kind> FloatingValues::kindOf(Operation *op) const {

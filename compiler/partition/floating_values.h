@@ -19,7 +19,7 @@ public:
   explicit FloatingValues(mlir::func::FuncOp function);
   bool contains(mlir::Operation *op) const { return kinds.contains(op); }
   bool contains(mlir::Value value) const { return !value.getDefiningOp() || kinds.contains(value.getDefiningOp()); }
-  // Contracts, convolutions and pooling: never repeated.
+  // What its kind says is a library's (products, convolutions, pooling), and what has a body (attention): never repeated.
   static bool isHeavy(mlir::Operation *op);
 
 private:

@@ -153,8 +153,6 @@ ARITHMETIC(ConstantOp)
 ARITHMETIC(PadOp)
 ARITHMETIC(RollOp)
 ARITHMETIC(ScatterAddOp)
-ARITHMETIC(MaxPoolGradOp)
-ARITHMETIC(AveragePoolGradOp)
 #undef ARITHMETIC
 
 KIND(DivOp, Elementwise, Division)
@@ -193,6 +191,8 @@ KIND(ConcatOp, Concat, Arithmetic)
 KIND(GatherOp, Gather, Arithmetic)
 KIND(MaxPoolOp, Pool, Window)
 KIND(AveragePoolOp, Pool, Window)
+KIND(MaxPoolGradOp, Pool, Window)
+KIND(AveragePoolGradOp, Pool, Window)
 
 KIND(ContractOp, Product, Arithmetic)
 KIND(ScaledAttentionOp, Product, Arithmetic)
