@@ -18,7 +18,9 @@ void TrustOptions::add(CLI::App &command) {
 }
 
 Result<plan::Plan> TrustOptions::read(const std::string &plan) const {
-  runtime::Trust trust{.keys = keys, .code = !code.empty() && code != "false"};
+  runtime::Trust trust;
+  trust.keys = keys;
+  trust.code = !code.empty() && code != "false";
   if (code != "true") trust.digest = code;
   trust.note = [](const std::string &text) { print(stderr, text + "\n"); };
   return runtime::readTrustedPlan(plan, trust);
