@@ -6,6 +6,7 @@
 #include "compiler/partition/update_work.h"
 #include "compiler/training/training.h"
 #include "dialects/onnx/sample_dim.h"
+#include "runtime/plan/master_weights.h"
 #include <llvm/ADT/StringSet.h>
 
 using namespace mlir;
@@ -20,7 +21,7 @@ struct Extraction {
   Problem problem;
   DenseMap<Value, int> tensorOf;
   llvm::StringMap<int> parameterOf;
-  llvm::StringMap<double> optimizerBytes, meansBytes, updateBytes; // by parameter
+  llvm::StringMap<double> optimizerBytes, masterBytes, meansBytes, updateBytes; // by parameter
   llvm::StringMap<planner::UpdateWork> updates;
   llvm::StringSet<> names;
 
@@ -64,6 +65,7 @@ struct Extraction {
         return tensor.elements() > 0 ? bytes.lookup(param.getSymName()) / static_cast<double>(tensor.elements()) : 0;
       };
       tensor.optimizerBytes = anElement(optimizerBytes);
+      tensor.masterBytes = anElement(masterBytes);
       tensor.meansBytes = anElement(meansBytes);
       tensor.updateBytes = anElement(updateBytes);
       tensor.update = updates.lookup(param.getSymName());
@@ -102,6 +104,8 @@ FailureOr<Problem> extractProblem(ModuleOp module, const ProblemOptions &options
   for (auto param : module.getOps<onnx::ParamOp>())
     if (param.getRole() == "optimizer_state" && param.getOf()) {
       state.optimizerBytes[*param.getOf()] += bytesOf(param.getType());
+      if (param.getSymName() == runtime::masterName(param.getOf()->str()))
+        state.masterBytes[*param.getOf()] += bytesOf(param.getType());
       auto of = symbols.lookup<onnx::ParamOp>(*param.getOf());
       if (of && elementsOf(param) < elementsOf(of)) state.meansBytes[*param.getOf()] += bytesOf(param.getType());
     }

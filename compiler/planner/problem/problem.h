@@ -48,6 +48,7 @@ struct Tensor {
   bool saved = false;        // Activation: the backward pass reads it
   bool trainable = false;    // Parameter: has a gradient and optimizer state
   double optimizerBytes = 0; // Parameter: optimizer state, bytes an element (adam in fp32: 8)
+  double masterBytes = 0;    // of these: the copy in fp32 of a parameter held in 16 bits
   double meansBytes = 0;     // of these: means over rows and over columns (Adafactor), which a split leaves whole
   double updateBytes = 0;    // Parameter: what its update makes on its way, at once, bytes an element
   UpdateWork update = {};    // Parameter

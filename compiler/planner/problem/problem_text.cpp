@@ -7,7 +7,7 @@
 //   tensor 0 input "x" 4 [32,64] batch 0
 //   tensor 1 parameter "w" 4 [64,128] trainable optimizer 8
 //     "products COUNT FLOP", and for each dimension "split FLOP GATHERS BYTES SUMS BYTES": UpdateWork
-//     "optimizer BYTES means BYTES": Tensor::meansBytes
+//     "optimizer BYTES master BYTES means BYTES": Tensor::masterBytes, meansBytes
 //   tensor 2 activation "y" 4 [32,128] saved
 //   node "matmul" "Contract" form product flops 524288 backward 1048576
 //     and "work KIND" of each element: OperationKind
@@ -59,6 +59,8 @@ Tensor readTensor(TextReader &reader, size_t due) {
       tensor.trainable = true;
     else if (word == "optimizer")
       tensor.optimizerBytes = reader.number();
+    else if (word == "master")
+      tensor.masterBytes = reader.number();
     else if (word == "means")
       tensor.meansBytes = reader.number();
     else if (word == "update")
@@ -157,6 +159,7 @@ std::string Problem::text() const {
     if (tensor.saved) out += " saved";
     if (tensor.trainable) out += " trainable";
     if (tensor.optimizerBytes > 0) out += fmt::format(" optimizer {}", tensor.optimizerBytes);
+    if (tensor.masterBytes > 0) out += fmt::format(" master {}", tensor.masterBytes);
     if (tensor.meansBytes > 0) out += fmt::format(" means {}", tensor.meansBytes);
     if (tensor.updateBytes > 0) out += fmt::format(" update {}", tensor.updateBytes);
     if (tensor.update.products > 0) out += fmt::format(" products {} {}", tensor.update.products, tensor.update.flops);

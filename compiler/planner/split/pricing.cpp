@@ -307,7 +307,7 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   update.isUpdate = true;
   update.kernels = 0; // one for many parameters
   // A moving average is three operations and so is taking the step; roots and quotients are most of Adam's time.
-  double averages = tensor.optimizerBytes / 4;
+  double averages = (tensor.optimizerBytes - tensor.masterBytes) / stateElementBytes;
   update.work = averages > 1 ? ElementWork::Division : ElementWork::Arithmetic;
   update.elements = stateElements * (averages > 1 ? averages : 3 + 3 * averages);
   // The norm reads the gradient once more; of GPUs `updateTraffic` has it.

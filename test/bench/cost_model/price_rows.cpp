@@ -40,7 +40,7 @@ void lowerAll(Problem &problem, const std::string &precision) {
     if (!isFloat || isOfLoss || isState) continue;
     tensor.elementBytes = 2;
     if (tensor.kind != TensorKind::Parameter) continue;
-    tensor.optimizerBytes += 4;
+    tensor.optimizerBytes += tensor.masterBytes = 4;
     tensor.gradientBytes = precision == "fp16" ? 2 : 4;
   }
 }

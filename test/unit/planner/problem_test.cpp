@@ -14,7 +14,7 @@ using testing::mlp;
 TEST(Problem, TextReadsBack) {
   for (Problem problem : {mlp(32, 64, 128, 10), gpt({8, 64, 128, 8, 3, 512})}) {
     for (Tensor &tensor : problem.tensors)
-      if (tensor.trainable) tensor.meansBytes = 0.25;
+      if (tensor.trainable) tensor.masterBytes = 4, tensor.meansBytes = 0.25;
     ASSERT_TRUE(problem.check()) << problem.check().message();
     auto again = Problem::parse(problem.text(), "p.txt");
     ASSERT_TRUE(again) << again.status().message();

@@ -329,6 +329,26 @@ TEST(UnitCosts, MeansOverRowsAndColumnsLieApart) {
   EXPECT_GE(optimizer("cpu:2", 2), 64 + 256);
 }
 
+// A master copy is read and written, but it is no moving average: where memory costs nothing, it adds no time.
+TEST(UnitCosts, AMasterCopyIsNoMovingAverage) {
+  auto step = [](double averages, double master, double bandwidth) {
+    ProblemBuilder b("one", 16);
+    const int w = b.parameter("w", {512, 512});
+    b.problem.tensors[size_t(w)].optimizerBytes = averages + master;
+    b.problem.tensors[size_t(w)].masterBytes = master;
+    b.op("loss", "Sum", "bn->", {b.op("product", "Contract", "bk,kn->bn", {b.input("x", {16, 512}), w})});
+    Cluster cluster = *parseCluster("cpu:1");
+    cluster.device.caches.clear();
+    cluster.device.memoryBandwidth = bandwidth;
+    const SplitModel model = *buildModel(b.problem, gatherFacts(b.problem, {}), cluster, {}, {});
+    return evaluate(model, std::vector<int>(model.variables.size(), 0)).predicted.stepSeconds;
+  };
+  for (double averages : {0.0, 4.0, 8.0}) {
+    EXPECT_DOUBLE_EQ(step(averages, 4, 1e30), step(averages, 0, 1e30));
+    EXPECT_GT(step(averages, 4, 1e9), step(averages, 0, 1e9));
+  }
+}
+
 // An update works on the shard that a device keeps, unless a product in it needs all of the parameter.
 TEST(UnitCosts, AnUpdateMakesWhatItsShardNeeds) {
   ProblemBuilder b("one", 16);
