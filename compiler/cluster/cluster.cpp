@@ -20,7 +20,7 @@ constexpr int64_t mostDevices = int64_t(1) << 24;
 
 Result<Cluster> parsePreset(const std::string &text) {
   const size_t colon = text.find(':'), comma = std::min(text.find(','), text.size());
-  const std::string kind = text.substr(0, colon), counts = text.substr(colon + 1, comma - std::min(comma, colon + 1)),
+  const std::string word = text.substr(0, colon), counts = text.substr(colon + 1, comma - std::min(comma, colon + 1)),
                     more = text.substr(comma);
   auto wrong = [&](const std::string &what) {
     return inputError(fmt::format("cluster '{}': {}; {}", text, what, presetSyntax()));
@@ -29,6 +29,9 @@ Result<Cluster> parsePreset(const std::string &text) {
     if (digits.empty() || digits.size() > 8 || digits.find_first_not_of("0123456789") != std::string::npos) return 0;
     return std::stoll(digits);
   };
+  const Result<std::string> meant = presetMeant(word);
+  if (!meant) return wrong(meant.status().message());
+  const std::string kind = *meant;
   const size_t times = counts.find('x');
   const bool twoCounts = times != std::string::npos;
   const int64_t devices = count(counts.substr(0, times)), nodes = twoCounts ? count(counts.substr(times + 1)) : 1;
@@ -38,13 +41,11 @@ Result<Cluster> parsePreset(const std::string &text) {
   if (!more.empty() && !more.starts_with(flag)) return wrong("after the devices stands ',software=PROFILE'");
   if (Status known = checkSoftware(kind, software); !known) return wrong(known.message());
   Cluster cluster = standardCluster(kind, software, nodes, devices);
-  cluster.name = text.substr(0, comma);
+  cluster.name = kind + text.substr(colon, comma - colon);
   if (kind == "cpu") {
     if (twoCounts) return wrong("cpu takes one count");
     const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
     cluster.device = cpuDevice(devices, cores, double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGE_SIZE)));
-  } else if (!isPreset(kind)) {
-    return wrong(fmt::format("no device kind '{}'", kind));
   }
   fillIn(cluster);
   return cluster;
@@ -174,6 +175,9 @@ Result<Cluster> parseCluster(const std::string &presetOrPath) {
     return parseClusterYaml(text.str(), presetOrPath);
   }
   if (presetOrPath.find(':') != std::string::npos) return parsePreset(presetOrPath);
+  if (const Result<std::string> kind = presetMeant(presetOrPath); kind)
+    return inputError(fmt::format("cluster '{}': how many devices? '{}:8' is one node of 8; {}", presetOrPath, *kind,
+                                  presetSyntax()));
   return inputError(fmt::format("cluster '{}': no such file, and not a preset; {}", presetOrPath, presetSyntax()));
 }
 

@@ -1,5 +1,7 @@
 #include "compiler/cluster/device_presets.h"
+#include "compiler/names/glob.h"
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -104,6 +106,19 @@ std::vector<std::string> presetKinds() {
 }
 
 bool isPreset(const std::string &kind) { return find(kind); }
+
+Result<std::string> presetMeant(const std::string &kind) {
+  std::string lower = kind;
+  std::ranges::transform(lower, lower.begin(), [](char c) { return char(std::tolower(uint8_t(c))); });
+  if (isPreset(lower) || lower == "cpu") return lower;
+  std::vector<std::string> meant;
+  for (const std::string &preset : presetKinds())
+    if (preset.starts_with(lower + "-") || lower.starts_with(preset + "-") || lower == preset + "b")
+      meant.push_back(preset);
+  if (meant.size() == 1) return meant[0];
+  if (!meant.empty()) return inputError(fmt::format("device kind '{}' is one of {}", kind, fmt::join(meant, ", ")));
+  return inputError(fmt::format("no device kind '{}'{}", kind, names::suggestion(lower, presetKinds())));
+}
 
 std::vector<std::string> softwareNames() {
   std::vector<std::string> names;

@@ -11,6 +11,8 @@ namespace cleave::planner {
 // "a100-80g", ...: the device kinds that presets exist for.
 std::vector<std::string> presetKinds();
 bool isPreset(const std::string &kind);
+// The kind that a person means: "h100" and "H100-80GB" are h100-80g; "a100" is an error that names both of its kinds.
+Result<std::string> presetMeant(const std::string &kind);
 std::string presetSyntax(); // for errors
 // "sm_90": the compute capability of a GPU by its kind, from the first part of the name ("h100-80g", "h100-pcie"), or
 // a kind that is itself a capability ("sm_89"). Empty: no NVIDIA GPU.

@@ -1,5 +1,6 @@
 #include "compiler/import/embedded_data.h"
 #include "onnx/onnx_pb.h"
+#include "runtime/plan/file_kind.h"
 #include <charconv>
 #include <cstring>
 
@@ -190,9 +191,12 @@ Result<std::string> stripEmbeddedData(std::string_view file) {
   if (file.empty()) return inputError("the file is empty");
   Stripper stripper(file);
   std::string out;
-  if (!stripper.model(0, file.size(), out))
+  if (!stripper.model(0, file.size(), out)) {
+    if (const std::string kind = runtime::fileKind(file); !kind.empty())
+      return inputError("is not an ONNX model but " + kind);
     return inputError("is truncated or not an ONNX model (bad protobuf data at byte " +
                       std::to_string(stripper.failedAt.value_or(0)) + " of " + std::to_string(file.size()) + ")");
+  }
   return out;
 }
 

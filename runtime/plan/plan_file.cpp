@@ -1,5 +1,6 @@
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan/digest.h"
+#include "runtime/plan/file_kind.h"
 #include "runtime/plan/mapped_file.h"
 #include <bit>
 #include <cerrno>
@@ -67,6 +68,13 @@ struct File {
   }
 };
 
+std::string notAPlan(std::string_view bytes) {
+  const bool mayBeOnnx = bytes.size() > 1 && bytes[0] == 8 && bytes[1] > 0 && bytes[1] < 32; // ModelProto.ir_version
+  const std::string kind = mayBeOnnx ? "an ONNX model" : fileKind(bytes);
+  return fmt::format("not a plan{} (it does not begin with CLEAVEPL); plans are written by `cleave compile -o X.plan`",
+                     kind.empty() ? "" : " but " + kind);
+}
+
 } // namespace
 
 Result<std::string> encodePlan(const plan::Plan &plan) {
@@ -93,7 +101,7 @@ Result<plan::Plan> decodePlan(std::string_view bytes, const std::string &name) {
   auto refuse = [&](const std::string &why) { return inputError(name + ": " + why); };
   if (bytes.empty()) return refuse("empty file, not a plan");
   if (bytes.substr(0, sizeof magic) != std::string_view(magic, sizeof magic).substr(0, bytes.size()))
-    return refuse("not a plan (it does not begin with CLEAVEPL); plans are written by `cleave compile -o X.plan`");
+    return refuse(notAPlan(bytes));
   if (bytes.size() < planHeaderBytes)
     return refuse(fmt::format("truncated: {} bytes, and the header alone has {}", bytes.size(), planHeaderBytes));
   Header header;

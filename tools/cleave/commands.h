@@ -9,6 +9,7 @@
 
 namespace cleave::tool {
 
+void addInit(CLI::App &app, int &status);
 void addInspect(CLI::App &app, int &status);
 void addPlan(CLI::App &app, int &status);
 void addEstimate(CLI::App &app, int &status);

@@ -1,13 +1,29 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
 #include "compiler/names/glob.h"
 #include "tools/cleave/commands.h"
+#include <cctype>
 #include <fmt/core.h>
 
 namespace {
 
-// The fault of the command line; for a word that is no command CLI11 only says that a command is missing.
+// An option that the command has not, with the nearest that it has; "" if all are known.
+std::string unknownOption(const CLI::App &command) {
+  for (const std::string &word : command.remaining()) {
+    if (!word.starts_with("-") || word.size() == 1 || std::isdigit(uint8_t(word[1]))) continue;
+    std::vector<std::string> options;
+    for (const CLI::Option *option : command.get_options([](const CLI::Option *) { return true; }))
+      for (const std::string &name : option->get_lnames()) options.push_back("--" + name);
+    return fmt::format("`cleave {}` has no option '{}'{}", command.get_name(), word,
+                       cleave::names::suggestion(word.substr(0, word.find('=')), options));
+  }
+  return "";
+}
+
+// The fault of the command line. CLI11 tells first which command or option is missing, where a word is misspelt.
 std::string faultOf(const CLI::App &app, const CLI::ParseError &error) {
   std::vector<std::string> rest = app.remaining();
+  for (const CLI::App *command : app.get_subcommands())
+    if (std::string unknown = unknownOption(*command); !unknown.empty()) return unknown;
   if (rest.empty() || !app.get_subcommands().empty()) return error.what();
   const std::string &word = rest.front();
   if (word.starts_with("-")) return fmt::format("there is no option '{}' before the command", word);
@@ -27,8 +43,8 @@ int main(int argc, char **argv) {
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
   using namespace cleave::tool;
-  for (auto *add : {addInspect, addEstimate, addPlan, addCompile, addReport, addRun, addVerify, addExport, addProbe,
-                    addSchedule, addKeygen})
+  for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addVerify, addExport,
+                    addProbe, addSchedule, addKeygen})
     add(app, status);
   try {
     app.parse(argc, argv);
