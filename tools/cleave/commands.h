@@ -12,6 +12,7 @@ namespace cleave::tool {
 void addInit(CLI::App &app, int &status);
 void addInspect(CLI::App &app, int &status);
 void addPlan(CLI::App &app, int &status);
+void addEnv(CLI::App &app, int &status);
 void addEstimate(CLI::App &app, int &status);
 void addCompile(CLI::App &app, int &status);
 void addReport(CLI::App &app, int &status);
@@ -46,6 +47,11 @@ struct RequestOptions {
   Result<CompileRequest> request() const;
 };
 
+// What the program was built from and what of it this machine has, in order: {"LLVM", "22.1.8"}.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+Facts versionFacts();
+// A line each, the values under one another.
+std::string text(const Facts &facts);
 // What `cleave --version` prints.
 std::string versionText();
 // --trust and --trust-code: run and verify share them.

@@ -7,6 +7,7 @@
 #include "runtime/plan/cpu_features.h"
 #include "tools/cleave/commands.h"
 #include "llvm/Config/llvm-config.h"
+#include <algorithm>
 #include <dnnl.h>
 #include <fmt/core.h>
 #include <onnx/common/version.h>
@@ -23,23 +24,36 @@ std::string cudnnVersion() {
 
 } // namespace
 
-std::string versionText() {
+Facts versionFacts() {
   const dnnl_version_t &dnnl = *dnnl_version();
   auto mpi = runtime::mpiVersion();
-  std::string text = fmt::format("cleave {} ({})\n", CLEAVE_VERSION, CLEAVE_COMMIT);
-  auto say = [&](const char *name, const std::string &value) { text += fmt::format("{:12}{}\n", name, value); };
-  say("LLVM", LLVM_VERSION_STRING);
-  say("ONNX", fmt::format("{}, opsets {} to {}", ONNX_VERSION_STRING, import_::oldestOpset, import_::newestOpset));
-  say("oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch));
-  say("MPI", mpi ? *mpi : "not found");
-  say("NVIDIA GPU", runtime::cuda::openDriver() ? "found" : "not found");
-  say("NCCL", runtime::cuda::openNccl() ? "found" : "not found");
-  say("cuDNN", cudnnVersion());
-  say("ptxas", codegen::findPtxas().value_or("not found"));
   const int level = runtime::cpuLevel();
-  say("CPU", fmt::format("{}, {}", level > 1 ? fmt::format("x86-64-v{}", level) : "x86-64", runtime::cpuName()));
-  text.pop_back();
-  return text;
+  return {
+      {"cleave", fmt::format("{} ({})", CLEAVE_VERSION, CLEAVE_COMMIT)},
+      {"LLVM", LLVM_VERSION_STRING},
+      {"ONNX", fmt::format("{}, opsets {} to {}", ONNX_VERSION_STRING, import_::oldestOpset, import_::newestOpset)},
+      {"oneDNN", fmt::format("{}.{}.{}", dnnl.major, dnnl.minor, dnnl.patch)},
+      {"MPI", mpi ? *mpi : "not found"},
+      {"NVIDIA GPU", runtime::cuda::openDriver() ? "found" : "not found"},
+      {"NCCL", runtime::cuda::openNccl() ? "found" : "not found"},
+      {"cuDNN", cudnnVersion()},
+      {"ptxas", codegen::findPtxas().value_or("not found")},
+      {"CPU", fmt::format("{}, {}", level > 1 ? fmt::format("x86-64-v{}", level) : "x86-64", runtime::cpuName())},
+  };
+}
+
+std::string text(const Facts &facts) {
+  size_t width = 0;
+  for (const auto &[name, value] : facts) width = std::max(width, name.size());
+  std::string out;
+  for (const auto &[name, value] : facts) out += fmt::format("{:{}}  {}\n", name, width, value);
+  return out;
+}
+
+std::string versionText() {
+  std::string out = text(versionFacts());
+  out.pop_back();
+  return out;
 }
 
 } // namespace cleave::tool
