@@ -7,7 +7,7 @@ DEBIAN_PACKAGES=(
   libcurl4-openssl-dev libedit-dev libflatbuffers-dev libfmt-dev libgmock-dev libgomp1 libgoogle-perftools-dev
   libgtest-dev libhwloc-dev liblld-22-dev libmlir-22-dev libopenmpi-dev libpng-dev libprotobuf-dev libsodium-dev libspdlog-dev
   libturbojpeg0-dev libxml2-dev libyaml-cpp-dev libzstd-dev lld-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build nlohmann-json3-dev openmpi-bin
-  protobuf-compiler python3 python3-numpy python3-pip unzip zlib1g-dev
+  protobuf-compiler python3 python3-numpy python3-pip python3-yaml unzip zlib1g-dev
 )
 
 # project, file, SHA-256

@@ -16,6 +16,7 @@ void addEnv(CLI::App &app, int &status);
 void addEstimate(CLI::App &app, int &status);
 void addCompile(CLI::App &app, int &status);
 void addReport(CLI::App &app, int &status);
+void addLaunch(CLI::App &app, int &status);
 void addRun(CLI::App &app, int &status);
 void addVerify(CLI::App &app, int &status);
 void addExport(CLI::App &app, int &status);
