@@ -1,11 +1,13 @@
-// The metrics of a training: JSON lines, flushed one by one. A resumed training continues the file, without the lines
-// of steps that were lost.
+// The metrics of a training: lines of JSON, or of CSV where the file's name ends so, flushed one by one. A resumed
+// training continues the file, without the lines of steps that were lost.
 #pragma once
 #include "runtime/status.h"
 #include <cstdio>
 #include <string>
 
 namespace cleave::runtime {
+
+struct StepMetrics;
 
 class MetricsFile {
 public:
@@ -14,10 +16,12 @@ public:
   ~MetricsFile();
   // "-": standard output. `stepsDone` > 0: keeps the lines of steps up to it, else begins anew.
   Status open(const std::string &path, int64_t stepsDone);
-  Status write(const std::string &line); // nothing when no file is open
+  Status write(const StepMetrics &metrics); // nothing when no file is open
   void close();
 
 private:
+  Status line(const std::string &text);
+  bool isCsv = false;
   std::FILE *file = nullptr;
   std::string path;
 };

@@ -1,5 +1,6 @@
 #include "runtime/executor/trainer.h"
 #include "runtime/comm/open_fabric.h"
+#include "runtime/executor/event_file.h"
 #include "runtime/executor/metrics_file.h"
 #include "runtime/executor/mirror.h"
 #include "runtime/executor/schedule.h"
@@ -78,6 +79,7 @@ private:
   std::unique_ptr<StateSaver> saver; // null without a folder of snapshots
   std::unique_ptr<Mirror> mirror;    // null where nothing is mirrored
   MetricsFile metricsFile;
+  EventFile eventFile;
   // Steps may run into each other where this trainer takes them all.
   bool toTheEnd = false, isFilled = false, countsSkipped = false;
   int64_t total = 0, done = 0, skipped = 0, resumedAt = 0;
@@ -267,15 +269,21 @@ bool PlanTrainer::isBest(const StepMetrics &step) const {
 
 void PlanTrainer::tell(const StepMetrics &step) {
   if (!isFirstProcess()) return;
-  if (Status written = metricsFile.write(step.json()); !written) {
+  if (Status written = metricsFile.write(step); !written) {
     metricsFile.close();
     warn(written.message() + "; the run goes on without metrics");
+  }
+  if (Status written = eventFile.write(step); !written) {
+    eventFile.close();
+    warn(written.message() + "; the run goes on without events");
   }
   if (options.onStep) options.onStep(step);
 }
 
 Status PlanTrainer::runToTheEnd() {
   if (isFirstProcess() && !options.metrics.empty()) CLEAVE_RETURN_IF_ERROR(metricsFile.open(options.metrics, done));
+  if (isFirstProcess() && !options.tensorboard.empty())
+    CLEAVE_RETURN_IF_ERROR(eventFile.open(options.tensorboard, done));
   if (total <= 0) return inputError("no number of steps: give --steps N");
   toTheEnd = true;
   const int64_t wanted = total;

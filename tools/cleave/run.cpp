@@ -175,7 +175,9 @@ void addRun(CLI::App &app, int &status) {
   command->add_option("--data", options->data, "replaces the recipe's data.path");
   command->add_option("--steps", train.steps, "steps in all, those before a resume included (default: one epoch)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--metrics", train.metrics, "file of JSON lines, one a step; - is standard output");
+  command->add_option("--metrics", train.metrics,
+                      "file of JSON lines, one a step, or of CSV if its name ends in .csv; - is standard output");
+  command->add_option("--tensorboard", train.tensorboard, "folder for TensorBoard's event files");
   command->add_option("--snapshot", train.snapshots, "folder of snapshots; one is always written after the last step");
   command->add_option("--snapshot-every", train.snapshotEvery, "steps between snapshots")->check(CLI::PositiveNumber);
   command->add_option("--keep", train.keep.newest, "snapshots that stay; older ones are removed")
