@@ -43,8 +43,8 @@ int main(int argc, char **argv) {
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
   using namespace cleave::tool;
-  for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addVerify,
-                    addExport, addProbe, addEnv, addSchedule, addKeygen})
+  for (auto *add : {addInspect, addInit, addEstimate, addPlan, addCompile, addReport, addRun, addLaunch, addBench,
+                    addVerify, addExport, addProbe, addEnv, addSchedule, addKeygen})
     add(app, status);
   try {
     app.parse(argc, argv);
