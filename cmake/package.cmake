@@ -1,5 +1,6 @@
 # What is installed, and the packages that CPack makes of it (package/make). The tree can be moved:
 #   bin/cleave   include/cleave_runtime.h   lib/libcleave_runtime.so, libcleave_comm_mpi.so   lib/cleave/ libraries of others
+#   share/ completions of bash, zsh and fish, the manual's page
 # DT_RPATH, unlike DT_RUNPATH, holds for what those libraries need, too.
 foreach(target cleave cleave_runtime_shared)
   target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
@@ -7,6 +8,7 @@ foreach(target cleave cleave_runtime_shared)
 endforeach()
 install(TARGETS cleave cleave_runtime_shared RUNTIME_DEPENDENCY_SET others LIBRARY DESTINATION lib)
 install(FILES runtime/capi/cleave_runtime.h DESTINATION include)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share DESTINATION .) # completions and the manual's page
 if(TARGET cleave_comm_mpi) # MPI itself is the machine's
   install(TARGETS cleave_comm_mpi LIBRARY DESTINATION lib)
 endif()

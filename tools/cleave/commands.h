@@ -24,6 +24,7 @@ void addExport(CLI::App &app, int &status);
 void addProbe(CLI::App &app, int &status);
 void addSchedule(CLI::App &app, int &status);
 void addKeygen(CLI::App &app, int &status);
+void addCompletion(CLI::App &app, int &status);
 
 // --cluster C and the split flags: all that searches shares them.
 struct SplitOptions {
