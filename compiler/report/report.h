@@ -76,7 +76,7 @@ std::string renderText(const Report &report);
 // The keys of docs/reference/report.md; fromJson() gives the same report back.
 std::string renderJson(const Report &report);
 Result<Report> fromJson(const std::string &json);
-// One page without scripts, images or links to elsewhere.
+// One page that loads nothing from elsewhere.
 std::string renderHtml(const Report &report);
 
 // Candidate splits of one node, their costs, the chosen one and what it saves; of a parameter, how it lies and those of

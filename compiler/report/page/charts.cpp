@@ -1,0 +1,265 @@
+#include "compiler/report/page/charts.h"
+#include "compiler/report/tables.h"
+#include "compiler/schedule/csv.h"
+#include "compiler/schedule/simulate.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fmt/format.h>
+#include <iterator>
+
+namespace cleave::report {
+namespace {
+
+// A picture with a frame for the data inside room for the axes, in pixels.
+struct Frame {
+  double width = 900, height = 260, left = 76, right = 20, top = 16, bottom = 40;
+  double mostX = 1, mostY = 1; // of the data
+  double x(double value) const { return left + (width - left - right) * value / mostX; }
+  double y(double value) const { return height - bottom - (height - top - bottom) * value / mostY; }
+};
+
+class Svg {
+public:
+  explicit Svg(const Frame &frame, const std::string &title) {
+    add("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", frame.width, frame.height, escape(title));
+  }
+  template <typename... Arguments> void add(fmt::format_string<Arguments...> format, Arguments &&...arguments) {
+    fmt::format_to(std::back_inserter(text), format, std::forward<Arguments>(arguments)...);
+  }
+  std::string take() { return std::move(text) + "</svg>\n"; }
+
+private:
+  std::string text;
+};
+
+// A round distance between about `count` ticks: 1, 2 or 5 times a power of `base`'s unit.
+double tickDistance(double most, int count) {
+  const double least = most / count, power = std::pow(10, std::floor(std::log10(least)));
+  for (double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= least) return factor * power;
+  return 10 * power;
+}
+// The same for bytes, in powers of two.
+double byteDistance(double most, int count) { return std::exp2(std::ceil(std::log2(most / count))); }
+
+void addAxes(Svg &svg, const Frame &frame, bool xIsSeconds) {
+  const double bytes = byteDistance(frame.mostY, 4);
+  for (double at = 0; at <= frame.mostY * 1.0001; at += bytes)
+    svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text x=\"{3:.1f}\" "
+            "y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+            frame.x(0), frame.x(frame.mostX), frame.y(at), frame.left - 6, frame.y(at) + 4, formatBytes(at));
+  if (!xIsSeconds) return;
+  const double seconds = tickDistance(frame.mostX, 6);
+  for (double at = 0; at <= frame.mostX * 1.0001; at += seconds)
+    svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text x=\"{0:.1f}\" "
+            "y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
+            frame.x(at), frame.y(0), frame.y(0) + 5, frame.y(0) + 20, formatSeconds(at));
+}
+
+void addLimit(Svg &svg, const Frame &frame, double bytes) {
+  if (bytes > frame.mostY || bytes <= 0) return;
+  svg.add("<line class=\"limit\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text x=\"{1:.1f}\" "
+          "y=\"{3:.1f}\" text-anchor=\"end\">a device has {4}</text>\n",
+          frame.x(0), frame.x(frame.mostX), frame.y(bytes), frame.y(bytes) + 14, formatBytes(bytes));
+}
+
+struct Kind {
+  const char *name;
+  double planner::MemoryBreakdown::*bytes;
+};
+constexpr Kind memoryKinds[] = {{"parameters", &planner::MemoryBreakdown::parameters},
+                                {"optimizer", &planner::MemoryBreakdown::optimizer},
+                                {"gradients", &planner::MemoryBreakdown::gradients},
+                                {"workspace", &planner::MemoryBreakdown::workspace},
+                                {"activations", &planner::MemoryBreakdown::activations}};
+
+} // namespace
+
+std::string bar(const std::vector<BarPart> &parts) {
+  double total = 0;
+  for (const BarPart &part : parts) total += std::max(0.0, part.value);
+  std::string segments, legend;
+  for (const BarPart &part : parts) {
+    if (part.value <= 0 || total <= 0) continue;
+    segments += fmt::format("<span style=\"width:{:.3f}%;background:var(--{})\"></span>", 100 * part.value / total,
+                            part.colour);
+    legend += fmt::format("<li><i style=\"background:var(--{})\"></i>{} {} ({})</li>", part.colour, part.name,
+                          part.label, percent(part.value, total));
+  }
+  return fmt::format("<div class=\"bar\" aria-hidden=\"true\">{}</div><ul class=\"legend\">{}</ul>\n", segments,
+                     legend);
+}
+
+std::string memoryChart(const Report &report) {
+  const std::vector<planner::MemoryPoint> &points = report.memoryOverTime;
+  if (points.size() < 2 || points.back().seconds <= 0) return "";
+  const auto peak = std::ranges::max_element(points, {}, [](const auto &point) { return point.memory.total(); });
+  const double most = peak->memory.total();
+  if (most <= 0) return "";
+  Frame frame{.mostX = points.back().seconds, .mostY = most * 1.1};
+  if (report.deviceMemoryBytes < 3 * most) frame.mostY = std::max(frame.mostY, report.deviceMemoryBytes * 1.05);
+  Svg svg(frame, "Memory in use over the step, by kind");
+  std::vector<double> below(points.size(), 0.0);
+  for (const Kind &kind : memoryKinds) {
+    std::string top, bottom;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const double x = frame.x(points[i].seconds);
+      bottom = fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i])) + bottom;
+      below[i] += points[i].memory.*kind.bytes;
+      top += fmt::format("{:.1f},{:.1f} ", x, frame.y(below[i]));
+    }
+    svg.add("<polygon fill=\"var(--{})\" points=\"{}{}\"/>\n", kind.name, top, bottom);
+  }
+  addAxes(svg, frame, true);
+  addLimit(svg, frame, report.deviceMemoryBytes);
+  svg.add("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"var(--text)\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
+          "text-anchor=\"{}\">peak {}</text>\n",
+          frame.x(peak->seconds), frame.y(most), frame.x(peak->seconds), frame.y(most) - 7,
+          peak->seconds > frame.mostX / 2 ? "end" : "start", formatBytes(most));
+  for (size_t i = 0; i < points.size(); ++i) {
+    const double begin = frame.x(i == 0 ? 0 : points[i - 1].seconds), end = frame.x(points[i].seconds);
+    std::string what;
+    for (const Kind &kind : memoryKinds)
+      what += fmt::format(", {} {}", kind.name, formatBytes(points[i].memory.*kind.bytes));
+    svg.add("<rect class=\"hover\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"><title>{} to {}: "
+            "{}{}</title></rect>\n",
+            begin, frame.top, std::max(0.0, end - begin), frame.y(0) - frame.top,
+            planner::stepPartNames[size_t(points[i].part)], formatSeconds(points[i].seconds),
+            formatBytes(points[i].memory.total()), what);
+  }
+  std::string legend;
+  for (const Kind &kind : memoryKinds)
+    legend += fmt::format("<li><i style=\"background:var(--{0})\"></i>{0}</li>", kind.name);
+  return fmt::format(
+      "<figure><figcaption>Estimated memory in use over the step{}</figcaption><ul class=\"legend\">{}</ul>"
+      "{}</figure>\n",
+      report.deviceMemoryBytes > frame.mostY ? fmt::format("; a device has {}", formatBytes(report.deviceMemoryBytes))
+                                             : "",
+      legend, svg.take());
+}
+
+std::string alternativesChart(const Report &report) {
+  struct Point {
+    double seconds, bytes;
+    std::string name;
+    int row; // -1: the choice
+    bool fits;
+  };
+  std::vector<Point> points = {{report.predicted.stepSeconds, report.predicted.memory.total(), "the choice", -1, true}};
+  for (size_t i = 0; i < report.alternatives.size(); ++i) {
+    const planner::Alternative &row = report.alternatives[i];
+    if (!row.mesh.axes.empty() && row.stepSeconds > 0)
+      points.push_back({row.stepSeconds, row.memoryBytes, row.name + " " + row.mesh.str(), int(i), row.fits});
+  }
+  if (points.size() < 2) return "";
+  // Far ones would press the others together: what is far beyond the choice stands at the border.
+  Frame frame{.height = 300};
+  for (const Point &point : points)
+    frame.mostX = point.row < 0 ? 1.1 * point.seconds
+                                : std::max(frame.mostX, 1.05 * std::min(point.seconds, 2.5 * points[0].seconds));
+  frame.mostY = 1.1 * points[0].bytes;
+  for (const Point &point : points)
+    frame.mostY =
+        std::max(frame.mostY, 1.05 * std::min(point.bytes, 1.5 * std::max(points[0].bytes, report.deviceMemoryBytes)));
+  Svg svg(frame, "Step time and memory of the alternatives");
+  addAxes(svg, frame, true);
+  addLimit(svg, frame, report.deviceMemoryBytes);
+  std::vector<Point> front = points;
+  std::ranges::sort(front, {}, [](const Point &point) { return std::pair(point.seconds, point.bytes); });
+  std::string line;
+  double least = INFINITY;
+  for (const Point &point : front)
+    if (point.bytes < least) {
+      least = point.bytes;
+      line += fmt::format("{:.1f},{:.1f} ", frame.x(std::min(point.seconds, frame.mostX)),
+                          frame.y(std::min(point.bytes, frame.mostY)));
+    }
+  svg.add("<polyline class=\"front\" points=\"{}\"/>\n", line);
+  for (const Point &point : points) {
+    const std::string circle = fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"var(--{})\"{}><title>{}: {}, {}{}</title></circle>",
+        frame.x(std::min(point.seconds, frame.mostX)), frame.y(std::min(point.bytes, frame.mostY)),
+        point.row < 0 ? 8 : 5,
+        point.row < 0 ? "compute"
+        : point.fits  ? "optimizer"
+                      : "bubble",
+        point.row < 0 ? " class=\"chosen\"" : "", escape(point.name), formatSeconds(point.seconds),
+        formatBytes(point.bytes), point.fits ? "" : "; does not fit");
+    if (point.row < 0)
+      svg.add("{}\n", circle);
+    else
+      svg.add("<a href=\"#alternative-{}\" aria-label=\"{}\">{}</a>\n", point.row, escape(point.name), circle);
+  }
+  return "<figure><figcaption>Step time (to the right) and memory (up). The large point is the choice, grey ones do "
+         "not "
+         "fit, the line joins those that no other beats in both. A click leads to the row.</figcaption>" +
+         svg.take() + "</figure>\n";
+}
+
+std::string timeline(const Report &report) {
+  const int64_t ranks = report.mesh.axisSize("pp");
+  if (ranks < 2 || report.stages.empty() || report.schedule == "none") return "";
+  const double microbatches = double(report.microbatches);
+  std::vector<planner::StageTimes> times;
+  planner::StageTimes mean{0, 0, 0, 0, 0};
+  for (const Stage &stage : report.stages) {
+    const planner::StageTimes one{stage.forwardSeconds / microbatches, stage.backwardSeconds / microbatches / 2,
+                                  stage.backwardSeconds / microbatches / 2, 0, 0};
+    times.push_back(one);
+    mean.forward += one.forward / double(report.stages.size());
+    mean.backwardInput += one.backwardInput / double(report.stages.size());
+  }
+  mean.backwardWeight = mean.backwardInput;
+  auto schedule = planner::makeSchedule(report.schedule, int(ranks), report.microbatches, mean);
+  if (!schedule || schedule->stages != int(times.size())) return "";
+  const planner::Simulation simulation = planner::simulate(*schedule, times);
+  constexpr size_t mostActions = 800;
+  constexpr double rowHeight = 22;
+  constexpr int64_t mostRanks = 32;
+  const int64_t shownRanks = std::min(ranks, mostRanks);
+  size_t actions = 0;
+  for (int64_t rank = 0; rank < shownRanks; ++rank) actions += schedule->rows[size_t(rank)].size();
+  const double shown = simulation.makespan * std::min(1.0, double(mostActions) / double(std::max<size_t>(1, actions)));
+  if (!(shown > 0)) return "";
+  Frame frame{.height = 16 + 34 + rowHeight * double(shownRanks), .mostX = shown, .mostY = 1};
+  Svg svg(frame, "What each pipeline rank does when");
+  std::array<bool, 4> used{};
+  static constexpr const char *names[] = {"forward", "backward", "input-gradient", "weight-gradient"};
+  for (int64_t rank = 0; rank < shownRanks; ++rank) {
+    const double y = frame.top + rowHeight * double(rank);
+    svg.add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text><rect class=\"idle\" x=\"{:.1f}\" "
+            "y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n",
+            frame.left - 6, y + 15, rank, frame.x(0), y, frame.x(shown) - frame.x(0), rowHeight - 4);
+    for (size_t cell = 0; cell < schedule->rows[size_t(rank)].size(); ++cell) {
+      const planner::ScheduledAction &action = schedule->rows[size_t(rank)][cell];
+      const planner::ActionTime &time = simulation.actions[size_t(rank)][cell];
+      if (time.start >= shown) continue;
+      used[size_t(action.kind)] = true;
+      // Microbatches that follow each other differ in their shade.
+      svg.add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"var(--{})\" "
+              "fill-opacity=\"{}\"><title>{}: stage {}, microbatch {}, {} to {}</title></rect>",
+              frame.x(time.start), y, frame.x(std::min(time.end, shown)) - frame.x(time.start), rowHeight - 4,
+              names[size_t(action.kind)], action.microbatch % 2 ? "0.75" : "1", planner::cellText(action), action.stage,
+              action.microbatch, formatSeconds(time.start), formatSeconds(time.end));
+    }
+  }
+  const double seconds = tickDistance(shown, 6), axis = frame.top + rowHeight * double(shownRanks);
+  for (double at = 0; at <= shown * 1.0001; at += seconds)
+    svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text x=\"{0:.1f}\" "
+            "y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
+            frame.x(at), axis, axis + 5, axis + 20, formatSeconds(at));
+  std::string legend;
+  for (size_t kind = 0; kind < used.size(); ++kind)
+    if (used[kind]) legend += fmt::format("<li><i style=\"background:var(--{0})\"></i>{0}</li>", names[kind]);
+  const std::string part = shown < simulation.makespan ? fmt::format("; the first {} of {}", formatSeconds(shown),
+                                                                     formatSeconds(simulation.makespan))
+                                                       : "";
+  return fmt::format("<figure><figcaption>From the stages' mean times, sends left out{}{}</figcaption><ul "
+                     "class=\"legend\">{}</ul><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+                     "aria-label=\"timeline\">{}</div></figure>\n",
+                     part, shownRanks < ranks ? fmt::format("; the first {} of {} ranks", shownRanks, ranks) : "",
+                     legend, svg.take());
+}
+
+} // namespace cleave::report

@@ -1,0 +1,29 @@
+// The pictures of a report's page, as SVG or HTML. Colours are the style's variables, so that they follow the scheme.
+#pragma once
+#include "compiler/report/report.h"
+#include <string>
+#include <vector>
+
+namespace cleave::report {
+
+struct BarPart {
+  const char *name;   // words: "exposed communication"
+  const char *colour; // a variable of page.css: "exposed"
+  double value;
+  std::string label; // the value for people
+};
+// Parts of a whole, with a legend.
+std::string bar(const std::vector<BarPart> &parts);
+
+// Memory in use over the step, kind upon kind, with axes, the peak and the device's capacity. "" without points.
+std::string memoryChart(const Report &report);
+
+// Step time and memory of the choice and of the alternatives, each a link to its row, with those that no other beats in
+// both. "" without alternatives.
+std::string alternativesChart(const Report &report);
+
+// What each pipeline rank does when, from the stages' mean times; sends take no time here. Of a long step, its
+// beginning. "" without a pipeline.
+std::string timeline(const Report &report);
+
+} // namespace cleave::report

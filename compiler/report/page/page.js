@@ -1,0 +1,81 @@
+// What a page adds where scripts run: sorting, filtering, short tables and a button that copies. Without it all is there.
+"use strict";
+const shownRows = 25;
+const factors = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, us: 1e-6, ms: 1e-3, s: 1 };
+
+// "1.50 GiB" as a number; null for text.
+function numberOf(text) {
+  const match = /^([-+]?[\d.]+(?:e[-+]?\d+)?) ?([A-Za-z%]*)$/.exec(text.trim());
+  return match ? Number(match[1]) * (factors[match[2]] ?? 1) : null;
+}
+
+function sortBy(table, column, direction) {
+  const rows = [...table.tBodies[0].rows];
+  const key = (row) => row.cells[column]?.textContent ?? "";
+  rows.sort((a, b) => {
+    const [x, y] = [numberOf(key(a)), numberOf(key(b))];
+    const order = x !== null && y !== null ? x - y : key(a).localeCompare(key(b), undefined, { numeric: true });
+    return direction * order;
+  });
+  table.tBodies[0].append(...rows);
+}
+
+for (const table of document.querySelectorAll("table")) {
+  const heads = [...table.tHead.rows[0].cells];
+  const body = table.tBodies[0];
+  if (body.rows.length < 3) continue;
+  let word = "", all = body.rows.length <= shownRows;
+  const more = document.createElement("button");
+  const show = () => {
+    let shown = 0, matching = 0;
+    for (const row of body.rows) {
+      const matches = row.textContent.toLowerCase().includes(word);
+      matching += matches;
+      row.hidden = !matches || (!all && shown >= shownRows);
+      shown += !row.hidden;
+    }
+    more.hidden = all || matching <= shownRows;
+    more.textContent = `show all ${matching} rows`;
+  };
+  heads.forEach((head, column) => {
+    if (!head.textContent) return;
+    const button = document.createElement("button");
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      sortBy(table, column, up ? 1 : -1);
+      show();
+    });
+  });
+  if (body.rows.length > 10) {
+    const filter = document.createElement("input");
+    filter.type = "search";
+    filter.placeholder = "filter rows";
+    filter.setAttribute("aria-label", "filter rows of: " + (table.caption?.textContent ?? "table"));
+    filter.addEventListener("input", () => { word = filter.value.toLowerCase(); show(); });
+    table.parentElement.before(filter);
+    table.parentElement.after(more);
+    more.addEventListener("click", () => { all = true; show(); });
+  }
+  show();
+  addEventListener("beforeprint", () => { for (const row of body.rows) row.hidden = false; });
+  addEventListener("afterprint", show);
+  const reveal = () => { // a link to a row that is not shown
+    const row = document.getElementById(location.hash.slice(1));
+    if (row?.hidden && body.contains(row)) { all = true; show(); row.scrollIntoView(); }
+  };
+  addEventListener("hashchange", reveal);
+}
+
+for (const code of document.querySelectorAll("code.copy")) {
+  const button = document.createElement("button");
+  button.textContent = "copy";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(code.textContent);
+    button.textContent = "copied";
+  });
+  code.after(" ", button);
+}
