@@ -244,6 +244,7 @@ Result<StepMetrics> PlanTrainer::step() {
   StepMetrics metrics;
   metrics.learningRate = learningRate(training.lr(), done);
   metrics.step = ++done;
+  metrics.steps = total;
   metrics.stepSeconds = static_cast<double>(endOfLast - begin) / 1e9;
   if (outputs->count("loss")) metrics.loss = outputs->at("loss");
   if (outputs->count("grad_norm")) metrics.gradNorm = outputs->at("grad_norm");

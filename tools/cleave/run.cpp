@@ -8,11 +8,13 @@
 #include "tools/cleave/recompile.h"
 #include "tools/cleave/restarts.h"
 #include "tools/cleave/stop_signals.h"
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fmt/core.h>
 #include <memory>
 #include <mutex>
+#include <sys/ioctl.h>
 #include <tuple>
 #include <unistd.h>
 
@@ -32,12 +34,15 @@ class Progress {
 public:
   void operator()(const runtime::StepMetrics &metrics) {
     std::lock_guard guard(lock);
-    line = fmt::format("step {}  loss {:.4f}", metrics.step, metrics.loss);
+    line = metrics.steps > 0 ? fmt::format("step {}/{}", metrics.step, metrics.steps)
+                             : fmt::format("step {}", metrics.step);
+    line += fmt::format("  loss {:.4f}", metrics.loss);
     if (metrics.gradNorm) line += fmt::format("  grad norm {:.3g}", *metrics.gradNorm);
     line += fmt::format("  lr {:.3g}  {:.1f} ms  {:.0f} samples/s", metrics.learningRate, 1e3 * metrics.stepSeconds,
                         metrics.samplesPerSecond);
     if (metrics.evalLoss) line += fmt::format("  eval loss {:.4f}", *metrics.evalLoss);
-    if (terminal) fmt::print(stderr, "\r\033[K{}", line);
+    meanSeconds += (metrics.stepSeconds - meanSeconds) / double(std::min<int64_t>(++steps, 50));
+    if (terminal) fmt::print(stderr, "\r\033[K{}", fitting(timeLeft(metrics) + line));
     if (first || metrics.evalLoss || (!terminal && metrics.step % 20 == 0)) end();
     first = false;
   }
@@ -54,6 +59,19 @@ public:
   }
 
 private:
+  // "03:20 left  ", by the mean of the latest steps.
+  std::string timeLeft(const runtime::StepMetrics &metrics) const {
+    if (metrics.steps <= metrics.step) return "";
+    const int64_t left = std::llround(meanSeconds * double(metrics.steps - metrics.step));
+    return left < 3600 ? fmt::format("{:02}:{:02} left  ", left / 60, left % 60)
+                       : fmt::format("{}:{:02} h left  ", left / 3600, left / 60 % 60);
+  }
+  // As much of it as the terminal has columns for.
+  static std::string fitting(const std::string &text) {
+    winsize size{};
+    const bool knows = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return knows ? text.substr(0, size.ws_col - 1u) : text;
+  }
   void end() {
     if (line.empty()) return;
     fmt::print(stderr, "{}\n", terminal ? "" : line);
@@ -62,6 +80,8 @@ private:
 
   std::mutex lock;
   bool terminal = isatty(STDERR_FILENO) != 0, first = true;
+  double meanSeconds = 0;
+  int64_t steps = 0;
   std::string line; // not ended yet
 };
 
