@@ -6,18 +6,86 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 namespace cleave::tool {
 namespace {
 
 struct CompileOptions {
   RequestOptions request;
+  std::vector<std::string> moreClusters; // of estimate
   std::string output, cpu, signingKey;
   bool json = false, emulate = false, checkWeights = false;
 };
 
+// The same model on several clusters, a row each.
+class Comparison {
+public:
+  explicit Comparison(const CompileOptions &options) : options(options) {}
+
+  int run() {
+    std::vector<std::string> clusters = options.moreClusters;
+    clusters.insert(clusters.begin(), options.request.split.cluster);
+    for (const std::string &cluster : clusters)
+      if (Status priced = add(cluster); !priced) return fail(priced);
+    Status written = writeText(options.output, options.json ? "[" + json + "]\n" : table());
+    return written ? 0 : fail(written);
+  }
+
+private:
+  // Where no plan fits, the row says so; any other fault ends the comparison.
+  Status add(const std::string &cluster) {
+    RequestOptions one = options.request;
+    one.split.cluster = cluster;
+    auto request = one.request();
+    if (!request) return request.status();
+    request->warn = [&, warn = request->warn](const std::string &text) {
+      if (told.insert(text).second) warn(text);
+    };
+    auto report = estimate(*request);
+    if (!report && report.status().exitStatus() != int(ErrorKind::NoFit)) return report.status();
+    json += json.empty() ? "" : ",\n";
+    if (!report) {
+      rows.push_back({cluster, fmt::format("{}", request->cluster.numDevices()), "no plan fits"});
+      json += nlohmann::json({{"cluster", cluster}, {"error", report.status().message()}}).dump();
+      return Status::ok();
+    }
+    json += report::renderJson(*report);
+    const double step = report->predicted.stepSeconds, rate = double(report->batch) / step;
+    rows.push_back({cluster, fmt::format("{}", report->devices), report::formatSeconds(step),
+                    fmt::format("{:.4g}", rate), fmt::format("{:.4g}", rate / double(report->devices)),
+                    fmt::format("{:.0f} %", 100 * report->predicted.mfu),
+                    report::formatBytes(report->predicted.memory.total()), report->mesh.str()});
+    return Status::ok();
+  }
+
+  std::string table() const {
+    std::vector<size_t> widths;
+    for (const auto &row : rows)
+      for (size_t i = 0; i < row.size(); ++i) {
+        widths.resize(std::max(widths.size(), i + 1));
+        widths[i] = std::max(widths[i], row[i].size());
+      }
+    std::string out;
+    for (const auto &row : rows) {
+      for (size_t i = 0; i < row.size(); ++i)
+        out += i + 1 == row.size() ? row[i] : fmt::format("{:{}}  ", row[i], widths[i]);
+      out += "\n";
+    }
+    return out;
+  }
+
+  const CompileOptions &options;
+  std::vector<std::vector<std::string>> rows = {
+      {"cluster", "devices", "step time", "samples/s", "a device", "of its peak", "memory", "split"}};
+  std::set<std::string> told; // warnings
+  std::string json;
+};
+
 int runEstimate(const CompileOptions &options) {
+  if (!options.moreClusters.empty()) return Comparison(options).run();
   auto request = options.request.request();
   if (!request) return fail(request.status());
   auto report = estimate(*request);
@@ -90,7 +158,9 @@ void addEstimate(CLI::App &app, int &status) {
   auto *command = app.add_subcommand("estimate", "Choose the split, or price the given one, without compiling");
   auto options = std::make_shared<CompileOptions>();
   options->request.add(*command);
-  command->add_flag("--json", options->json, "the report for programs");
+  command->add_option("clusters", options->moreClusters,
+                      "more clusters, compared in a table: --cluster h100-80g:8x{1,2,4} in a shell");
+  command->add_flag("--json", options->json, "the report for programs; a list of them for several clusters");
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   command->callback([options, &status] { status = runEstimate(*options); });
 }
