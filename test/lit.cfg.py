@@ -19,6 +19,8 @@ for name in ("HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA",
              "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):  # test/sanitize/options.sh
     if name in os.environ:
         config.environment[name] = os.environ[name]
+if "ASAN_OPTIONS" in os.environ:  # its library wants to be a process' first
+    config.available_features.add("sanitized")
 config.environment["CLEAVE_STATE_DIR"] = os.path.join(build, "test", "state")  # which plans are ours
 config.environment["CUDA_VISIBLE_DEVICES"] = ""  # the same on a machine with a GPU: ./dev test --gpu is for those
 config.substitutions.append(("%root", root))

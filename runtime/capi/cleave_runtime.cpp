@@ -49,6 +49,12 @@ const plan::InputBinding *inputOf(const cleave_training *training, int index) {
   return static_cast<size_t>(index) < inputs.size() ? inputs[static_cast<size_t>(index)] : nullptr;
 }
 
+// The first `most` sizes; how many there are.
+int copySizes(const auto &shape, int64_t *sizes, int most) {
+  for (int i = 0; i < std::min(most, int(shape.size())); ++i) sizes[i] = shape[size_t(i)];
+  return int(shape.size());
+}
+
 Status openTraining(cleave_training &training, const char *path, const cleave_options *given) {
   if (!path) return misuse("cleave_open: no plan path");
   cleave_options options{};
@@ -57,8 +63,10 @@ Status openTraining(cleave_training &training, const char *path, const cleave_op
       return misuse("cleave_open: options.size is not sizeof(cleave_options) of this version");
     std::memcpy(&options, given, given->size);
   }
-  Result<plan::Plan> plan =
-      readTrustedPlan(path, {.keys = options.trust_keys ? options.trust_keys : "", .code = options.trust_code != 0});
+  Trust trust;
+  trust.keys = options.trust_keys ? options.trust_keys : "";
+  trust.code = options.trust_code != 0;
+  Result<plan::Plan> plan = readTrustedPlan(path, trust);
   if (!plan) return plan.status();
   training.plan = std::move(*plan);
   TrainOptions train;
@@ -100,6 +108,19 @@ int64_t cleave_input_bytes(const cleave_training *training, int index) {
   if (!input) return 0;
   return elementCount(input->global_shape()) * byteSize(input->buffer().dtype()) *
          (input->without_samples() ? 1 : microbatchesOf(training->plan, "step"));
+}
+
+const char *cleave_input_type(const cleave_training *training, int index) {
+  const plan::InputBinding *input = inputOf(training, index);
+  return input ? name(input->buffer().dtype()) : nullptr;
+}
+
+int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most) {
+  const plan::InputBinding *input = inputOf(training, index);
+  if (!input) return -1;
+  std::vector<int64_t> shape(input->global_shape().begin(), input->global_shape().end());
+  if (!input->without_samples()) shape[size_t(input->sample_dim())] *= microbatchesOf(training->plan, "step");
+  return copySizes(shape, sizes, most);
 }
 
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes) {
@@ -144,6 +165,17 @@ static const plan::Parameter *findParameter(const cleave_training *training, con
 int64_t cleave_parameter_bytes(const cleave_training *training, const char *name) {
   const plan::Parameter *parameter = findParameter(training, name);
   return parameter ? elementCount(parameter->shape()) * byteSize(parameter->dtype()) : 0;
+}
+
+const char *cleave_parameter_type(const cleave_training *training, const char *name) {
+  const plan::Parameter *parameter = findParameter(training, name);
+  return parameter ? runtime::name(parameter->dtype()) : nullptr;
+}
+
+int cleave_parameter_shape(const cleave_training *training, const char *name, int64_t *sizes, int most) {
+  const plan::Parameter *parameter = findParameter(training, name);
+  if (!parameter) return -1;
+  return copySizes(std::vector<int64_t>(parameter->shape().begin(), parameter->shape().end()), sizes, most);
 }
 
 int cleave_read_parameter(cleave_training *training, const char *name, void *out, int64_t bytes) {

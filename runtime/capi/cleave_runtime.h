@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define CLEAVE_RUNTIME_VERSION 3
+#define CLEAVE_RUNTIME_VERSION 4
 /* The version of the library; it serves programs compiled against the same or a lower one. */
 int cleave_runtime_version(void);
 
@@ -64,6 +64,10 @@ void cleave_close(cleave_training *training);
 /* Names of the plan's inputs and the bytes of a global batch of each; null, 0 beyond the last. */
 const char *cleave_input_name(const cleave_training *training, int index);
 int64_t cleave_input_bytes(const cleave_training *training, int index);
+/* Its elements, "f32", "bf16", "i64", ...; null beyond the last. */
+const char *cleave_input_type(const cleave_training *training, int index);
+/* Sizes of a global batch of it, the first `most` of them into `sizes`; returns how many there are, -1 beyond the last. */
+int cleave_input_shape(const cleave_training *training, int index, int64_t *sizes, int most);
 /* Takes an input from the caller's array from the next step on. The array is read during cleave_step, not copied here.
  */
 int cleave_bind(cleave_training *training, const char *input, const void *data, int64_t bytes);
@@ -76,6 +80,9 @@ int64_t cleave_steps_done(const cleave_training *training);
  * name. */
 const char *cleave_parameter_name(const cleave_training *training, int index);
 int64_t cleave_parameter_bytes(const cleave_training *training, const char *name);
+/* The same of a persistent tensor; null, -1 for an unknown name. */
+const char *cleave_parameter_type(const cleave_training *training, const char *name);
+int cleave_parameter_shape(const cleave_training *training, const char *name, int64_t *sizes, int most);
 /* Copies the whole tensor, dense. Only when one process runs all devices; otherwise read a snapshot. */
 int cleave_read_parameter(cleave_training *training, const char *name, void *out, int64_t bytes);
 

@@ -20,6 +20,9 @@ int main(int argc, char **argv) {
   cleave_training *training = cleave_open(argv[1], &options);
   if (!training) return fail(NULL);
   for (int i = 0; cleave_input_name(training, i); ++i) {
+    int64_t sizes[2];
+    if (strcmp(cleave_input_type(training, i), "f32") || cleave_input_shape(training, i, sizes, 2) != 2) return 4;
+    if (sizes[0] * sizes[1] * (int64_t)sizeof(float) != cleave_input_bytes(training, i)) return 5;
     int64_t bytes = cleave_input_bytes(training, i), count = bytes / (int64_t)sizeof(float);
     float *data = malloc((size_t)bytes);
     for (int64_t j = 0; j < count; ++j) data[j] = (float)((j * 7919 + i * 31) % 101) / 101.0f - 0.5f;

@@ -1,0 +1,36 @@
+"""Finds and starts the command `cleave`; its errors become exceptions."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+
+class CleaveError(RuntimeError):
+    """What went wrong, with file, line or node. `status`: 1 the input is wrong, 2 wrong use, 3 no plan fits, 4 a run failed."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+def tool_path():
+    """The command: CLEAVE_BIN, that of this Python environment, or the first one in PATH."""
+    own = pathlib.Path(sys.prefix, "bin", "cleave")
+    found = os.environ.get("CLEAVE_BIN") or (own if own.exists() else shutil.which("cleave"))
+    if not found:
+        raise CleaveError("the command `cleave` is not found: CLEAVE_BIN may name it", 2)
+    return str(found)
+
+
+def run_tool(*arguments):
+    """Standard output of a command. Its notes and warnings go to standard error as they come."""
+    child = subprocess.Popen([tool_path(), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    output, told = child.communicate()
+    errors = [line for line in told.splitlines() if line.startswith("cleave: error: ")]
+    if child.returncode:
+        first = told.find("cleave: error: ")
+        raise CleaveError(told[first + len("cleave: error: "):].strip() if errors else told.strip(), child.returncode)
+    if told:
+        print(told, end="", file=sys.stderr)
+    return output

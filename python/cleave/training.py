@@ -1,0 +1,166 @@
+"""Training in this process, by the C library libcleave_runtime.so (cleave_runtime.h has what each function does)."""
+import collections
+import ctypes
+import os
+import pathlib
+import tempfile
+
+import numpy as np
+
+from cleave._tool import CleaveError, run_tool, tool_path
+
+TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i8": np.int8, "i16": np.int16,
+         "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+         "bool": np.bool_}
+
+Metrics = collections.namedtuple("Metrics", "step loss grad_norm learning_rate step_seconds samples_per_second "
+                                            "tokens_per_second tflops_per_device peak_bytes_per_device")
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("data", ctypes.c_char_p), ("model", ctypes.c_char_p),
+                ("snapshots", ctypes.c_char_p), ("resume", ctypes.c_int), ("threads", ctypes.c_int),
+                ("step_timeout", ctypes.c_double), ("trust_keys", ctypes.c_char_p), ("trust_code", ctypes.c_int),
+                ("check_weights", ctypes.c_int)]
+
+
+class _Metrics(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("step", ctypes.c_int64)] + [
+        (name, ctypes.c_double) for name in Metrics._fields[1:-1]] + [("peak_bytes_per_device", ctypes.c_int64)]
+
+
+def _library():
+    """CLEAVE_LIBRARY, or the library that lies where the command's package put it."""
+    places = [os.environ.get("CLEAVE_LIBRARY"), pathlib.Path(tool_path()).resolve().parents[1] / "lib" / "libcleave_runtime.so"]
+    for place in places:
+        if place and pathlib.Path(place).exists():
+            library = ctypes.CDLL(str(place))
+            break
+    else:
+        raise CleaveError("libcleave_runtime.so is not found: CLEAVE_LIBRARY may name it", 2)
+    if library.cleave_runtime_version() < 4:
+        raise CleaveError("libcleave_runtime.so is older than this module", 2)
+    handle, text, sizes = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int64)
+    for name, result, arguments in [
+            ("open", handle, [text, ctypes.POINTER(_Options)]), ("close", None, [handle]),
+            ("input_name", text, [handle, ctypes.c_int]), ("input_type", text, [handle, ctypes.c_int]),
+            ("input_shape", ctypes.c_int, [handle, ctypes.c_int, sizes, ctypes.c_int]),
+            ("bind", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
+            ("step", ctypes.c_int, [handle, ctypes.POINTER(_Metrics)]), ("steps_done", ctypes.c_int64, [handle]),
+            ("parameter_name", text, [handle, ctypes.c_int]), ("parameter_type", text, [handle, text]),
+            ("parameter_shape", ctypes.c_int, [handle, text, sizes, ctypes.c_int]),
+            ("read_parameter", ctypes.c_int, [handle, text, ctypes.c_void_p, ctypes.c_int64]),
+            ("snapshot", ctypes.c_int, [handle]), ("error", text, [handle]), ("error_status", ctypes.c_int, [handle])]:
+        function = getattr(library, "cleave_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _bytes(value):
+    return None if value is None else os.fsencode(value)
+
+
+def _shape(function, *arguments):
+    sizes = (ctypes.c_int64 * 16)()
+    return tuple(sizes[:function(*arguments, sizes, 16)])
+
+
+class Trainer:
+    """Trains a plan, a step at a time; the GIL is free meanwhile.
+
+    plan: a cleave.Plan or a path. snapshots: folder for save(); resume: begin from its newest snapshot. data: replaces the
+    recipe's data.path. trust_code: take a plan that was compiled elsewhere. Under mpirun, srun or torchrun each process
+    makes a Trainer and is one rank.
+    """
+
+    def __init__(self, plan, snapshots=None, resume=False, data=None, model=None, threads=0, step_timeout=0, trust_keys=None,
+                 trust_code=False):
+        self._handle = None
+        self._library = _library()
+        self._plan = plan  # a temporary plan's folder stays
+        options = _Options(ctypes.sizeof(_Options), _bytes(data), _bytes(model), _bytes(snapshots), bool(resume), threads,
+                           step_timeout, _bytes(trust_keys), bool(trust_code), 0)
+        self._handle = self._library.cleave_open(_bytes(getattr(plan, "path", plan)), ctypes.byref(options))
+        if not self._handle:
+            raise self._error(None)
+        self._bound = {}
+        self.inputs = {}  # name: (dtype, shape of a global batch)
+        while name := self._library.cleave_input_name(self._handle, len(self.inputs)):
+            at = len(self.inputs)
+            self.inputs[name.decode()] = (TYPES[self._library.cleave_input_type(self._handle, at).decode()],
+                                          _shape(self._library.cleave_input_shape, self._handle, at))
+
+    def _error(self, handle):
+        return CleaveError(self._library.cleave_error(handle).decode(), self._library.cleave_error_status(handle))
+
+    def _check(self, status):
+        if status:
+            raise self._error(self._handle)
+
+    def step(self, inputs=None):
+        """One optimizer step on these arrays, a global batch each; without any on the recipe's data. Metrics of the step.
+
+        Arrays are NumPy's, or what has DLPack (torch tensors). One of the right type that is dense is read in place; inputs
+        that are left out keep the arrays of the step before.
+        """
+        for name, array in (inputs or {}).items():
+            self._bind(name, array)
+        metrics = _Metrics(ctypes.sizeof(_Metrics))
+        self._check(self._library.cleave_step(self._handle, ctypes.byref(metrics)))
+        return Metrics(*(getattr(metrics, name) for name in Metrics._fields))
+
+    def _bind(self, name, array):
+        if name not in self.inputs:
+            raise CleaveError(f"the plan has no input {name!r}; its inputs are {', '.join(self.inputs)}", 2)
+        dtype, shape = self.inputs[name]
+        if not isinstance(array, np.ndarray):
+            array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+        if array.shape != shape:
+            raise CleaveError(f"input {name!r} has shape {shape} in the plan and {array.shape} here", 2)
+        if not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise CleaveError(f"input {name!r} is {np.dtype(dtype)} in the plan and {array.dtype} here", 2)
+        array = np.ascontiguousarray(array, dtype=dtype)
+        self._check(self._library.cleave_bind(self._handle, name.encode(), array.ctypes.data, array.nbytes))
+        self._bound[name] = array  # read during later steps
+
+    @property
+    def steps_done(self):
+        return self._library.cleave_steps_done(self._handle)
+
+    def parameters(self):
+        """The whole persistent tensors by name: parameters, optimizer state, statistics. bf16 comes as float32."""
+        found = {}
+        while name := self._library.cleave_parameter_name(self._handle, len(found)):
+            kind = self._library.cleave_parameter_type(self._handle, name).decode()
+            array = np.empty(_shape(self._library.cleave_parameter_shape, self._handle, name), TYPES[kind])
+            self._check(self._library.cleave_read_parameter(self._handle, name, array.ctypes.data, array.nbytes))
+            found[name.decode()] = (array.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else array
+        return found
+
+    def save(self):
+        """Writes a snapshot into the folder `snapshots`."""
+        self._check(self._library.cleave_snapshot(self._handle))
+
+    def close(self):
+        if self._handle:
+            self._library.cleave_close(self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+
+def load_into(module, snapshots, **options):
+    """Loads a snapshot's weights into the torch module that was exported. Further keys are flags of `cleave export`."""
+    from cleave.compiling import _flags
+    from safetensors.torch import load_file
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "weights.safetensors")
+        run_tool("export", snapshots, "-o", path, *_flags(options))
+        return module.load_state_dict(load_file(str(path)))
