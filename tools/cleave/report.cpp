@@ -1,4 +1,5 @@
-// cleave report X.plan: the report that was made with the plan, in text, JSON or HTML; --explain, --diff.
+// cleave report X.plan: the report that was made with the plan, in text, JSON or HTML; --explain, --diff, --trace.
+#include "compiler/report/predicted_timeline.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
@@ -10,7 +11,7 @@ namespace cleave::tool {
 namespace {
 
 struct ReportOptions {
-  std::string plan, other, node, format = "text", output;
+  std::string plan, other, node, format = "text", output, trace;
 };
 
 Result<report::Report> parse(const std::string &path, const std::string &json) {
@@ -31,6 +32,10 @@ Result<report::Report> read(const std::string &path) {
 int runReport(const ReportOptions &options) {
   auto shown = read(options.plan);
   if (!shown) return fail(shown.status());
+  if (!options.trace.empty()) {
+    Status written = writeText(options.trace, report::renderTrace(*shown));
+    return written ? 0 : fail(written);
+  }
   std::string text;
   if (!options.node.empty()) {
     auto explained = report::explain(*shown, options.node);
@@ -63,6 +68,10 @@ void addReport(CLI::App &app, int &status) {
   auto *explain =
       command->add_option("--explain", options->node, "a node or parameter: its candidate splits and their prices");
   command->add_option("--diff", options->other, "another plan or estimate: the changes and their worth")
+      ->excludes(explain);
+  command
+      ->add_option("--trace", options->trace,
+                   "write the predicted step in Chrome's trace format instead: Perfetto shows it beside `run --trace`")
       ->excludes(explain);
   command->callback([options, &status] { status = runReport(*options); });
 }

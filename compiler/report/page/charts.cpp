@@ -1,7 +1,7 @@
 #include "compiler/report/page/charts.h"
+#include "compiler/report/predicted_timeline.h"
 #include "compiler/report/tables.h"
 #include "compiler/schedule/csv.h"
-#include "compiler/schedule/simulate.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -198,28 +198,17 @@ std::string alternativesChart(const Report &report) {
 }
 
 std::string timeline(const Report &report) {
-  const int64_t ranks = report.mesh.axisSize("pp");
-  if (ranks < 2 || report.stages.empty() || report.schedule == "none") return "";
-  const double microbatches = double(report.microbatches);
-  std::vector<planner::StageTimes> times;
-  planner::StageTimes mean{0, 0, 0, 0, 0};
-  for (const Stage &stage : report.stages) {
-    const planner::StageTimes one{stage.forwardSeconds / microbatches, stage.backwardSeconds / microbatches / 2,
-                                  stage.backwardSeconds / microbatches / 2, 0, 0};
-    times.push_back(one);
-    mean.forward += one.forward / double(report.stages.size());
-    mean.backwardInput += one.backwardInput / double(report.stages.size());
-  }
-  mean.backwardWeight = mean.backwardInput;
-  auto schedule = planner::makeSchedule(report.schedule, int(ranks), report.microbatches, mean);
-  if (!schedule || schedule->stages != int(times.size())) return "";
-  const planner::Simulation simulation = planner::simulate(*schedule, times);
+  const std::optional<PredictedTimeline> predicted = predictedTimeline(report);
+  if (!predicted) return "";
+  const planner::PipelineSchedule &schedule = predicted->schedule;
+  const planner::Simulation &simulation = predicted->simulation;
+  const int64_t ranks = schedule.ranks;
   constexpr size_t mostActions = 800;
   constexpr double rowHeight = 22;
   constexpr int64_t mostRanks = 32;
   const int64_t shownRanks = std::min(ranks, mostRanks);
   size_t actions = 0;
-  for (int64_t rank = 0; rank < shownRanks; ++rank) actions += schedule->rows[size_t(rank)].size();
+  for (int64_t rank = 0; rank < shownRanks; ++rank) actions += schedule.rows[size_t(rank)].size();
   const double shown = simulation.makespan * std::min(1.0, double(mostActions) / double(std::max<size_t>(1, actions)));
   if (!(shown > 0)) return "";
   Frame frame{.height = 16 + 34 + rowHeight * double(shownRanks), .mostX = shown, .mostY = 1};
@@ -231,8 +220,8 @@ std::string timeline(const Report &report) {
     svg.add("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text><rect class=\"idle\" x=\"{:.1f}\" "
             "y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/>\n",
             frame.left - 6, y + 15, rank, frame.x(0), y, frame.x(shown) - frame.x(0), rowHeight - 4);
-    for (size_t cell = 0; cell < schedule->rows[size_t(rank)].size(); ++cell) {
-      const planner::ScheduledAction &action = schedule->rows[size_t(rank)][cell];
+    for (size_t cell = 0; cell < schedule.rows[size_t(rank)].size(); ++cell) {
+      const planner::ScheduledAction &action = schedule.rows[size_t(rank)][cell];
       const planner::ActionTime &time = simulation.actions[size_t(rank)][cell];
       if (time.start >= shown) continue;
       used[size_t(action.kind)] = true;
