@@ -163,7 +163,8 @@ private:
     if (auto reshape = dyn_cast<onnx::ReshapeOp>(op)) {
       Value source = reshape.getX();
       Dims target = splitShape(reshape.getShape(), split);
-      for (const Split &left : llvm::reverse(splitsOf(shapeOf(source), target))) source = splitValue(source, left);
+      const SmallVector<Split> splits = splitsOf(shapeOf(source), target);
+      for (const Split &left : llvm::reverse(splits)) source = splitValue(source, left);
       return b.reshape(source, target);
     }
     if (isa<onnx::ConstantOp>(op)) { // each user has its own view

@@ -71,7 +71,7 @@ public:
   }
   void prepareShared(int32_t bytes) {
     shared.resize((static_cast<size_t>(bytes) + sizeof(Aligned) - 1) / sizeof(Aligned));
-    std::memset(static_cast<void *>(shared.data()), unwritten, shared.size() * sizeof(Aligned));
+    if (!shared.empty()) std::memset(static_cast<void *>(shared.data()), unwritten, shared.size() * sizeof(Aligned));
   }
   void *sharedMemory() { return shared.data(); }
 
