@@ -22,8 +22,8 @@
 //               of a pipeline: AssignStages after the first, SplitStages before the last
 //               BuildRoutines             which function runs when
 //               VerifyPartition           all tensors local, nothing but dist ops communicates
-//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters, LowerLibraryOps,
-//   LowerCollectives,
+//   codegen     FlattenGathers, JoinParts, AbsorbTransposes, SelectHalves, AddInPlace, FormClusters,
+//               RecordOperations, LowerKernelsToLinalg, ScheduleKernels, LowerLibraryOps, LowerCollectives,
 //               CopyKeptValues, ScheduleCommands, PlanMemory
 //               VerifyPlan                no two live buffers overlap, collectives in one order
 //

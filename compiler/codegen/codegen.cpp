@@ -109,6 +109,7 @@ void buildCodegenPipeline(OpPassManager &passes, bool gpu, bool foldEpilogues) {
   passes.addPass(createSelectHalvesPass());
   passes.addPass(createAddInPlace());
   passes.addPass(createFormClustersPass());
+  passes.addPass(createRecordOperationsPass());
   passes.addPass(createLowerKernelsToLinalgPass());
   passes.addPass(createScheduleKernelsPass(gpu));
   passes.addPass(createLowerLibraryOps());

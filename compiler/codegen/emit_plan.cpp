@@ -1,6 +1,7 @@
 #include "compiler/codegen/emit_plan.h"
 #include "compiler/codegen/command_building.h"
 #include "compiler/codegen/emit_command.h"
+#include "compiler/codegen/kernels/passes.h"
 #include "compiler/codegen/persistent_layout.h"
 #include "compiler/elements/element_data.h"
 #include "dialects/dist/Dist.h"
@@ -110,6 +111,9 @@ void emitKernel(plan::KernelOp kernel, plan::Kernel &out) {
   out.set_num_buffers(kernel.getTensorArguments().size() + out.num_outputs());
   out.set_num_scalars(kernel.getScalarArguments().size());
   if (auto description = kernel.getDescription()) out.set_description(description->str());
+  if (auto operations = kernel->getAttrOfType<StringAttr>(operationsAttribute))
+    out.set_operations(operations.getValue().str());
+  out.set_flat(kernel.getFlat());
   auto addBuffer = [&](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
     plan::KernelBuffer &buffer = *out.add_buffers();

@@ -16,10 +16,7 @@ public:
     out.set_name(function.getName().str());
     for (BlockArgument argument : function.getArguments()) // what is not read needs no value
       if (!argument.use_empty() && failed(exportInput(function, argument, *out.add_inputs()))) return failure();
-    for (Operation &op : function.front().without_terminator()) {
-      out.add_nodes(graph.nodes_size());
-      if (failed(exportNode(op, *graph.add_nodes()))) return failure();
-    }
+    if (failed(exportNodes(function.front(), out))) return failure();
     for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
       plan::GraphOutput &output = *out.add_outputs();
       if (auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name")) output.set_name(name.str());
@@ -30,9 +27,33 @@ public:
     return success();
   }
 
+  LogicalResult exportBlock(Block &block, StringRef name, StringRef indexShift) {
+    shift = indexShift;
+    plan::GraphFunction &out = *graph.add_functions();
+    out.set_name(name.str());
+    for (BlockArgument argument : block.getArguments()) {
+      if (!isa<RankedTensorType>(argument.getType())) continue;
+      FailureOr<int32_t> index = define(argument, block.getParentOp());
+      if (failed(index)) return failure();
+      out.add_inputs()->set_value(*index);
+    }
+    if (failed(exportNodes(block, out))) return failure();
+    for (Value value : block.getTerminator()->getOperands()) out.add_outputs()->set_value(indices.at(value));
+    return success();
+  }
+
 private:
   plan::Graph &graph;
   DenseMap<Value, int32_t> indices;
+  StringRef shift; // empty: none
+
+  LogicalResult exportNodes(Block &block, plan::GraphFunction &out) {
+    for (Operation &op : block.without_terminator()) {
+      out.add_nodes(graph.nodes_size());
+      if (failed(exportNode(op, *graph.add_nodes()))) return failure();
+    }
+    return success();
+  }
 
   FailureOr<int32_t> define(Value value, Operation *where) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -87,13 +108,21 @@ private:
     return success();
   }
 
+  // That an axis splits no dimension.
+  static bool saysNothing(Attribute attribute) {
+    auto list = dyn_cast<ArrayAttr>(attribute);
+    return list && llvm::all_of(list, saysNothing);
+  }
+
   // Inherent attributes only: discardable ones (cleave.phase) mean nothing to the evaluator.
   LogicalResult exportAttributes(Operation &op, plan::GraphNode &node) {
     auto registered = op.getRegisteredInfo();
     if (!registered) return op.emitOpError() << "is no core op";
+    if (auto scalar = shift.empty() ? IntegerAttr() : op.getAttrOfType<IntegerAttr>(shift))
+      (*node.mutable_attributes())["scalar"].add_ints(scalar.getInt());
     for (StringAttr name : registered->getAttributeNames()) {
       Attribute attribute = op.getInherentAttr(name).value_or(Attribute());
-      if (!attribute || isa<TypeAttr>(attribute)) continue;
+      if (!attribute || isa<TypeAttr>(attribute) || saysNothing(attribute)) continue;
       plan::GraphAttribute out;
       if (auto ints = dyn_cast<DenseI64ArrayAttr>(attribute))
         out.mutable_ints()->Add(ints.asArrayRef().begin(), ints.asArrayRef().end());
@@ -128,6 +157,10 @@ LogicalResult exportReference(ModuleOp module, plan::Graph &graph) {
   for (auto function : module.getOps<func::FuncOp>())
     if (failed(exporter.exportFunction(function))) return failure();
   return success();
+}
+
+LogicalResult exportBlock(Block &block, StringRef name, StringRef indexShift, plan::Graph &graph) {
+  return Exporter(graph).exportBlock(block, name, indexShift);
 }
 
 } // namespace cleave::training

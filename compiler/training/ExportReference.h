@@ -13,4 +13,9 @@
 
 namespace cleave::training {
 mlir::LogicalResult exportReference(mlir::ModuleOp module, plan::Graph &graph);
+
+// A block of core ops as the one function `name`: its arguments that are tensors are the inputs, what its terminator
+// gives are the outputs. `indexShift`: a discardable attribute that is exported as `scalar`.
+mlir::LogicalResult exportBlock(mlir::Block &block, llvm::StringRef name, llvm::StringRef indexShift,
+                                plan::Graph &graph);
 } // namespace cleave::training

@@ -8,6 +8,7 @@ void registerKernelPasses() {
   mlir::registerPass(createRematerializeCheapPass);
   mlir::registerPass(createSelectHalvesPass);
   mlir::registerPass(createFormClustersPass);
+  mlir::registerPass(createRecordOperationsPass);
   mlir::registerPass(createLowerKernelsToLinalgPass);
   mlir::registerPass([] { return createScheduleKernelsPass(); });
   mlir::registerPass(createLowerKernelsToGpuPass);

@@ -19,6 +19,8 @@ std::unique_ptr<mlir::Pass> createSelectHalvesPass();
 // Groups elementwise ops, reductions and the views between them into clusters; each becomes a plan.kernel, equal ones
 // the same, and a plan.launch.
 std::unique_ptr<mlir::Pass> createFormClustersPass();
+// Keeps on each plan.kernel what it computes, for the plan (plan.proto, Kernel.operations).
+std::unique_ptr<mlir::Pass> createRecordOperationsPass();
 // Expresses the core ops of each plan.kernel as linalg.generic.
 std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 // Writes the range of each kernel (extent, grain) and its inplace pairs on the launches.
@@ -26,10 +28,13 @@ std::unique_ptr<mlir::Pass> createLowerKernelsToLinalgPass();
 std::unique_ptr<mlir::Pass> createScheduleKernelsPass(bool gpu = false);
 
 // Lets cleave-opt run each by name: -split-reductions, -split-sums, -rematerialize-cheap, -select-halves,
-// -form-clusters, -lower-kernels-to-linalg, -schedule-kernels.
+// -form-clusters, -record-operations, -lower-kernels-to-linalg, -schedule-kernels.
 void registerKernelPasses();
 
 // On Iota and RandomUniform inside a kernel: the number of the scalar argument that is added to the index.
 inline constexpr llvm::StringLiteral scalarAttribute = "cleave.scalar";
+
+// On a kernel: the serialized Graph that RecordOperations leaves.
+inline constexpr llvm::StringLiteral operationsAttribute = "plan.operations";
 
 } // namespace cleave::codegen
