@@ -2,6 +2,7 @@
 #include "runtime/plan/verify.h"
 #include "runtime/executor/rehearse.h"
 #include "runtime/plan/plan_file.h"
+#include "runtime/proof/prove.h"
 #include "runtime/verify/compare.h"
 #include "tools/cleave/commands.h"
 #include <fmt/core.h>
@@ -14,10 +15,21 @@ struct VerifyOptions {
   std::string plan;
   TrustOptions trust;
   runtime::CompareOptions compare;
-  bool onlyStatic = false, json = false;
+  bool onlyStatic = false, proves = false, json = false;
 };
 
+int runProof(const VerifyOptions &options) {
+  auto plan = runtime::readPlanFile(options.plan);
+  if (!plan) return fail(plan.status());
+  auto proof = proof::prove(*plan);
+  if (!proof) return fail(inputError(options.plan + ": " + proof.status().message()));
+  Status written = writeText("-", options.json ? proof->json() : proof->text());
+  if (!written) return fail(written);
+  return proof->outcome == proof::Proof::Proved ? 0 : static_cast<int>(ErrorKind::RunFailed);
+}
+
 int runVerify(const VerifyOptions &options) {
+  if (options.proves) return runProof(options);
   auto plan = options.onlyStatic ? runtime::readPlanFile(options.plan) : options.trust.read(options.plan);
   if (!plan) return fail(plan.status());
   Status valid = options.onlyStatic ? runtime::rehearse(*plan) : runtime::verifyPlan(*plan);
@@ -43,6 +55,8 @@ void addVerify(CLI::App &app, int &status) {
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("plan", options->plan, "the compiled plan")->required();
   command->add_flag("--static", options->onlyStatic, "only checks that run nothing of the plan");
+  command->add_flag("--proof", options->proves,
+                    "prove it for all weights and data, on symbols: nothing of the plan runs");
   command->add_option("--steps", options->compare.steps, "training steps to compare (default 2; of pipedream-2bw 3)")
       ->check(CLI::PositiveNumber);
   command->add_option("--model", options->compare.model, "the .onnx file, if it moved since compiling");

@@ -1,0 +1,257 @@
+#include "runtime/proof/prove.h"
+#include "runtime/plan/coordinate.h"
+#include "runtime/plan/routine.h"
+#include "runtime/plan/verify.h"
+#include "runtime/proof/evaluate.h"
+#include "runtime/proof/reference.h"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace cleave::proof {
+namespace {
+
+constexpr int settledLevels = 14;     // of terms that are compared
+constexpr size_t mostDifferences = 3; // that are looked for in numbers, too
+
+// One routine of the plan beside the unsplit step's functions.
+class Comparison {
+public:
+  Comparison(const plan::Plan &plan, const dist::Mesh &mesh, const plan::Graph &graph, Proof &proof)
+      : plan(plan), proof(proof), machine(plan, mesh, store), reference(graph, store), operations(store) {}
+
+  void compare(const std::string &routine, int64_t microbatches) {
+    const bool isStep = routine == "step";
+    const std::string when = isStep ? "after the step" : fmt::format("after '{}'", routine);
+    std::map<std::string, Tensor> outputs;
+    try {
+      for (const plan::Parameter &parameter : plan.parameters())
+        reference.state[parameter.name()] = {
+            parameter.dtype(), {parameter.shape().begin(), parameter.shape().end()}, initial(parameter)};
+      outputs = isStep ? reference.step(microbatches) : reference.run(routine, 0);
+    } catch (const Unproved &gap) {
+      const plan::GraphNode *node = reference.node;
+      proof.gaps.push_back({node ? node->op() : "reference graph", node ? node->name() : "", gap.why});
+      return;
+    }
+    for (size_t d = 0; d < store.definitionCount(); ++d) ofReference.insert(static_cast<Definition>(d));
+    try {
+      machine.load([this](const plan::Parameter &parameter) { return initial(parameter); });
+      machine.run(routine);
+    } catch (const Unproved &gap) {
+      Gap where = machine.where();
+      where.why = gap.why;
+      proof.gaps.push_back(where);
+      return;
+    }
+    for (const plan::Parameter &parameter : plan.parameters()) compareParameter(parameter, when);
+    for (int p = 0; p < machine.programs(); ++p) {
+      compareOutputs(p, routine, outputs);
+      compareConstants(p);
+    }
+    proof.definitions += static_cast<int64_t>(store.definitionCount());
+  }
+
+private:
+  // At the beginning of every step; an accumulator is what the one before left, which must be what it began with.
+  Term initial(const plan::Parameter &parameter) {
+    if (parameter.role() == plan::Parameter::ACCUMULATOR) return store.number(parameter.fill());
+    return store.leaf(parameter.name(), operations.dimensions({parameter.shape().begin(), parameter.shape().end()}));
+  }
+
+  void compareParameter(const plan::Parameter &parameter, const std::string &when) {
+    const Tensor &expected = reference.state.at(parameter.name());
+    const std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+    if (expected.shape != shape || expected.dtype != parameter.dtype()) {
+      proof.gaps.push_back({"Write", parameter.name(), "the reference graph gives it another type"});
+      return;
+    }
+    if (parameter.role() == plan::Parameter::ACCUMULATOR && expected.value != store.number(parameter.fill())) {
+      proof.gaps.push_back({"Write", parameter.name(), "the accumulator does not end as it begins"});
+      return;
+    }
+    for (int p = 0; p < machine.programs(); ++p) {
+      const std::optional<int64_t> place = runtime::offsetIn(parameter, p);
+      if (!place) continue;
+      plan::Buffer buffer;
+      buffer.set_on_host(*place >= runtime::hostMemory);
+      buffer.set_offset(*place % runtime::hostMemory);
+      buffer.set_dtype(parameter.dtype());
+      const std::vector<int64_t> local = machine.localShape(shape, parameter.dims());
+      for (int64_t size : local) buffer.add_shape(size);
+      same(parameter.name() + " " + when, p, buffer,
+           [&] { return operations.at(expected, machine.begin(p, parameter.dims(), local)); });
+    }
+  }
+
+  // The executor reads those of the last action.
+  void compareOutputs(int p, const std::string &routine, const std::map<std::string, Tensor> &outputs) {
+    const plan::Program &program = plan.programs(p);
+    const plan::Routine *own = runtime::findRoutine(program, routine);
+    if (!own || own->actions_size() == 0) return;
+    const plan::Fragment &last = program.fragments(own->actions(own->actions_size() - 1).fragment());
+    for (const plan::OutputBinding &output : last.outputs()) {
+      auto expected = outputs.find(output.name());
+      if (expected == outputs.end()) {
+        proof.gaps.push_back({"output", output.name(), "the reference graph does not have it"});
+        continue;
+      }
+      same(fmt::format("{} of '{}'", output.name(), routine), p, output.buffer(),
+           [&] { return expected->second.value; });
+    }
+  }
+
+  // They are loaded once, so each step must leave them.
+  void compareConstants(int p) {
+    for (const plan::Fragment &fragment : plan.programs(p).fragments())
+      for (const plan::ConstantData &constant : fragment.constants()) {
+        const plan::Buffer &buffer = constant.buffer();
+        same(fmt::format("a constant of '{}'", fragment.name()), p, buffer, [&] {
+          return operations.constant(constant.data(), {buffer.dtype(), {buffer.shape().begin(), buffer.shape().end()}})
+              .value;
+        });
+      }
+  }
+
+  void same(const std::string &tensor, int p, const plan::Buffer &buffer, const std::function<Term()> &expected) {
+    Term found{}, wanted{};
+    try {
+      wanted = expected();
+      found = machine.read(p, buffer);
+    } catch (const Unproved &gap) {
+      proof.gaps.push_back({"memory", tensor, gap.why});
+      return;
+    }
+    if (found != wanted) {
+      found = store.settled(found, settledLevels);
+      wanted = store.settled(wanted, settledLevels);
+    }
+    if (found == wanted) {
+      if (proof.proved.empty() || proof.proved.back() != tensor) proof.proved.push_back(tensor);
+      return;
+    }
+    const auto [partOfPlan, partOfReference] = narrowed(found, wanted);
+    Difference difference{.tensor = tensor,
+                          .program = machine.programs() > 1 ? fmt::format("program {}", p) : "",
+                          .plan = store.show(partOfPlan),
+                          .reference = store.show(partOfReference),
+                          .command = parting(found),
+                          .numbers = {}};
+    if (compared++ < mostDifferences) difference.numbers = differ(store, found, wanted);
+    if (difference.numbers.empty())
+      proof.gaps.push_back({"tensor", tensor,
+                            fmt::format("the plan has {}, the unsplit step {}{}, and neither is brought to the other",
+                                        difference.plan, difference.reference,
+                                        difference.command.empty() ? "" : "; they part at " + difference.command)});
+    else
+      proof.differences.push_back(difference);
+  }
+
+  // The smallest parts in which two terms differ, as long as they are built alike.
+  std::pair<Term, Term> narrowed(Term a, Term b) {
+    while (true) {
+      const DefinitionNode left = store.definitionOf(a), right = store.definitionOf(b);
+      if (left.kind != right.kind || left.name != right.name || left.sizes != right.sizes) return {a, b};
+      std::vector<Atom> over, other;
+      std::vector<Term> x = store.open(a, &over), y = store.open(b, &other);
+      Replacement by;
+      for (size_t i = 0; i < over.size(); ++i) by.emplace_back(other[i], store.of(over[i]));
+      for (Term &child : y) child = store.replace(child, by);
+      const bool isOrdered = left.kind != Kind::Sum && left.kind != Kind::Product;
+      if (isOrdered && x.size() != y.size()) return {a, b};
+      std::vector<Term> onlyX, onlyY;
+      for (size_t i = 0; i < x.size(); ++i)
+        if (isOrdered ? x[i] != y[i] : std::find(y.begin(), y.end(), x[i]) == y.end()) onlyX.push_back(x[i]);
+      for (size_t i = 0; i < y.size(); ++i)
+        if (isOrdered ? x[i] != y[i] : std::find(x.begin(), x.end(), y[i]) == x.end()) onlyY.push_back(y[i]);
+      if (onlyX.empty() || onlyX.size() != onlyY.size()) return {a, b};
+      a = onlyX[0], b = onlyY[0];
+    }
+  }
+
+  // The first command that computed what the unsplit step never has, of what has gone into a term.
+  std::string parting(Term t) {
+    std::set<Definition> seen;
+    auto visit = [&](auto &self, Definition d) -> std::string {
+      if (ofReference.count(d) || !seen.insert(d).second) return {};
+      for (Term child : store.definition(d).children)
+        if (std::string found = self(self, store.term(child).definition); !found.empty()) return found;
+      return machine.firstCommand(d);
+    };
+    return visit(visit, store.term(t).definition);
+  }
+
+  const plan::Plan &plan;
+  Proof &proof;
+  Store store;
+  Machine machine;
+  Reference reference;
+  Operations operations;
+  std::set<Definition> ofReference;
+  size_t compared = 0; // in numbers
+};
+
+} // namespace
+
+Result<Proof> prove(const plan::Plan &plan) {
+  CLEAVE_RETURN_IF_ERROR(runtime::verifyPlan(plan));
+  auto mesh = runtime::meshOf(plan.mesh());
+  if (!mesh) return mesh.status();
+  plan::Graph graph;
+  if (plan.reference_graph().empty() || !graph.ParseFromString(plan.reference_graph()))
+    return inputError("the plan has no reference graph");
+  Proof proof;
+  if (runtime::runsOn(plan)) proof.gaps.push_back({"routine", "step", "steps run into each other (pipedream-2bw)"});
+  if (proof.gaps.empty()) {
+    const int64_t microbatches = std::max<int64_t>(1, runtime::microbatchesOf(plan, "step"));
+    if (microbatches != std::max<int64_t>(1, plan.training().microbatches()))
+      proof.gaps.push_back({"routine", "step", "it has not the microbatches of the training"});
+    Comparison(plan, *mesh, graph, proof).compare("step", microbatches);
+    if (runtime::findRoutine(plan.programs(0), "evaluate"))
+      Comparison(plan, *mesh, graph, proof).compare("evaluate", 1);
+  }
+  proof.outcome = !proof.differences.empty() ? Proof::Refuted : proof.gaps.empty() ? Proof::Proved : Proof::Unknown;
+  return proof;
+}
+
+std::string Proof::text() const {
+  std::string out;
+  for (const Difference &d : differences) {
+    out += fmt::format("REFUTED: {}{}\n  {}\n  plan:          {}\n  unsplit step:  {}\n", d.tensor,
+                       d.program.empty() ? "" : " on devices of " + d.program, d.numbers, d.plan, d.reference);
+    if (!d.command.empty()) out += fmt::format("  they part at:  {}\n", d.command);
+  }
+  for (const Gap &gap : gaps) out += fmt::format("not proved: {} {}: {}\n", gap.op, gap.tensor, gap.why);
+  switch (outcome) {
+  case Proved:
+    out += fmt::format("proved: all devices compute what the unsplit step computes, {} tensors and outputs, over {} "
+                       "expressions\n",
+                       proved.size(), definitions);
+    break;
+  case Refuted:
+    out += "refuted: the plan does not compute what the unsplit step computes\n";
+    break;
+  case Unknown:
+    out += "the proof is not complete: nothing is known to be wrong\n";
+    break;
+  }
+  return out;
+}
+
+std::string Proof::json() const {
+  static const char *const names[] = {"proved", "refuted", "not proved"};
+  nlohmann::json all{{"outcome", names[outcome]}, {"proved", proved}, {"expressions", definitions}};
+  all["gaps"] = nlohmann::json::array();
+  for (const Gap &gap : gaps) all["gaps"].push_back({{"op", gap.op}, {"tensor", gap.tensor}, {"why", gap.why}});
+  all["differences"] = nlohmann::json::array();
+  for (const Difference &d : differences)
+    all["differences"].push_back({{"tensor", d.tensor},
+                                  {"program", d.program},
+                                  {"plan", d.plan},
+                                  {"reference", d.reference},
+                                  {"command", d.command},
+                                  {"counterexample", d.numbers}});
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+} // namespace cleave::proof

@@ -1,0 +1,313 @@
+// Reductions: what runs over several indices in one form.
+//
+//   sum over c < 2, k < 8 of x[i, 8 c + k] w[8 c + k, j]      ->  sum over k < 16 of x[i, k] w[k, j]
+//   sum over c < 2 of a[i] (sum over k < 8 of x[8 c + k])     ->  a[i] (sum over k < 16 of x[k])
+//   sum over i < 4 of a[i] (sum over k < 8 of x[i, k])        ->  sum over i < 4, k < 8 of a[i] x[i, k]
+//   sum over c < 2 of [0 <= r - 4 c < 4] t[r]                 ->  t[r]                                  0 <= r < 8
+#include "runtime/proof/store.h"
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace cleave::proof {
+
+// How often a term's indices divide something in which one of the variables is.
+int64_t Store::divisionsOf(Term t, const std::vector<Atom> &of) const {
+  int64_t count = 0;
+  auto visit = [&](auto &self, Index index) -> void {
+    for (auto [part, factor] : node(index).terms) {
+      const AtomNode &inner = atom(part);
+      if (inner.kind == AtomNode::Row)
+        for (Index argument : term(inner.term).arguments) self(self, argument);
+      if (inner.kind != AtomNode::Quotient && inner.kind != AtomNode::Remainder) continue;
+      if (std::any_of(of.begin(), of.end(), [&](Atom v) { return dependsOn(inner.of, v); })) ++count;
+      self(self, inner.of);
+    }
+  };
+  for (Index argument : term(t).arguments) visit(visit, argument);
+  return count;
+}
+
+// A variable that is divided by s becomes s q + r, where that leaves less to divide.
+bool Store::splitVariables(std::vector<Atom> &over, Term &body) {
+  for (size_t i = 0; i < over.size(); ++i) {
+    const Atom v = over[i];
+    const int64_t size = atom(v).size;
+    std::set<int64_t> steps;
+    auto visit = [&](auto &self, Index index) -> void {
+      for (auto [part, factor] : node(index).terms) {
+        const AtomNode inner = atom(part);
+        if (inner.kind == AtomNode::Row)
+          for (Index argument : term(inner.term).arguments) self(self, argument);
+        if (inner.kind != AtomNode::Quotient && inner.kind != AtomNode::Remainder) continue;
+        if (int64_t own = factorOf(inner.of, v); own != 0) {
+          const int64_t step = inner.size / std::gcd(own, inner.size);
+          if (step > 1 && step < size && size % step == 0) steps.insert(step);
+        }
+        self(self, inner.of);
+      }
+    };
+    for (Index argument : term(body).arguments) visit(visit, argument);
+    const int64_t before = steps.empty() ? 0 : divisionsOf(body, {v});
+    for (int64_t step : steps) {
+      const Atom q = fresh(size / step), r = fresh(step);
+      const Term other = replace(body, {{v, add(scale(of(q), step), of(r))}});
+      if (divisionsOf(other, {q, r}) >= before) continue;
+      body = other;
+      over[i] = q;
+      over.insert(over.begin() + static_cast<std::ptrdiff_t>(i) + 1, r);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Two variables that stand everywhere as n a + b, n the size of b, become one.
+bool Store::joinVariables(std::vector<Atom> &over, Term &body) {
+  for (size_t i = 0; i < over.size(); ++i)
+    for (size_t j = 0; j < over.size(); ++j) {
+      const Atom a = over[i], b = over[j];
+      const int64_t size = atom(b).size;
+      if (i == j) continue;
+      bool isCandidate = false, isNever = false;
+      for (Index argument : term(body).arguments) {
+        const int64_t major = factorOf(argument, a), minor = factorOf(argument, b);
+        isCandidate = isCandidate || (minor != 0 && major == minor * size);
+        isNever = isNever || major != minor * size;
+      }
+      if (!isCandidate || isNever) continue;
+      const Atom both = fresh(atom(a).size * size);
+      const Term other = replace(body, {{a, quotient(of(both), size)}, {b, remainder(of(both), size)}});
+      if (divisionsOf(other, {both}) > divisionsOf(body, {a, b})) continue;
+      body = other;
+      over[i] = both;
+      over.erase(over.begin() + static_cast<std::ptrdiff_t>(j));
+      return true;
+    }
+  return false;
+}
+
+// A condition that a variable of the sum meets for one value alone, or for a range: the sum runs over no other.
+bool Store::removeInside(std::vector<Atom> &over, Term &body) {
+  std::vector<Term> factors = kindOf(body) == Kind::Product ? open(body) : std::vector<Term>{body};
+  for (size_t f = 0; f < factors.size(); ++f) {
+    if (kindOf(factors[f]) != Kind::Inside) continue;
+    const int64_t low = definitionOf(factors[f]).low, high = definitionOf(factors[f]).high;
+    const Index index = term(factors[f]).arguments[0];
+    for (size_t i = 0; i < over.size(); ++i) {
+      const Atom v = over[i];
+      const int64_t factor = factorOf(index, v), size = atom(v).size;
+      if (factor == 0) continue;
+      const Index rest = subtract(index, scale(of(v), factor));
+      if (dependsOn(rest, v)) continue;
+      std::vector<Term> others = factors;
+      if (isConstant(rest)) { // low <= factor v + r < high
+        const int64_t r = node(rest).constant, step = std::abs(factor);
+        int64_t least = low == -unbounded ? low : low - r, most = high == unbounded ? high : high - 1 - r; // inclusive
+        if (factor < 0) {
+          std::swap(least, most);
+          least = least == unbounded ? -unbounded : -least;
+          most = most == -unbounded ? unbounded : -most;
+        }
+        auto floorOf = [&](int64_t x) { return x >= 0 ? x / step : -((-x + step - 1) / step); };
+        const int64_t first = least == -unbounded ? 0 : std::max<int64_t>(0, -floorOf(-least));
+        const int64_t last = most == unbounded ? size - 1 : std::min(size - 1, floorOf(most));
+        if (first > last) {
+          body = number(0);
+          over.clear();
+          return true;
+        }
+        others.erase(others.begin() + static_cast<std::ptrdiff_t>(f));
+        const Atom shorter = fresh(last - first + 1);
+        body = replace(product(others), {{v, add(of(shorter), constant(first))}});
+        over[i] = shorter;
+        return true;
+      }
+      if (low == -unbounded || high == unbounded || high - low > std::abs(factor)) continue;
+      // factor > 0: v = floor((high - 1 - rest) / factor); else v = floor((rest - low) / |factor|)
+      const Index only = factor > 0 ? quotient(subtract(constant(high - 1), rest), factor)
+                                    : quotient(subtract(rest, constant(low)), -factor);
+      others.push_back(inside(only, 0, size));
+      std::vector<Term> made;
+      for (Term t : others) made.push_back(replace(t, {{v, only}}));
+      body = product(made);
+      over.erase(over.begin() + static_cast<std::ptrdiff_t>(i));
+      return true;
+    }
+  }
+  return false;
+}
+
+Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
+  while (true) {
+    std::vector<Atom> used;
+    double repeated = 1;
+    for (Atom v : over) {
+      if (atom(v).size == 0) throw Unproved{"a reduction of no elements"};
+      if (dependsOn(body, v))
+        used.push_back(v);
+      else
+        repeated *= static_cast<double>(atom(v).size);
+    }
+    over = used;
+    if (kind == Reduce::Sum && repeated != 1) return times(repeated, reduce(kind, over, body));
+    if (over.empty()) return body;
+    const DefinitionNode made = definitionOf(body);
+    if (made.kind == Kind::Reduction && made.reduce == kind) {
+      body = open(body, &over)[0];
+      continue;
+    }
+    if (kind == Reduce::Sum && made.kind == Kind::Sum) {
+      const std::vector<Term> children = open(body);
+      std::vector<std::pair<double, Term>> parts;
+      for (size_t i = 0; i < children.size(); ++i) parts.emplace_back(made.factors[i], reduce(kind, over, children[i]));
+      return sum(parts);
+    }
+    if (kind == Reduce::Sum && (made.kind == Kind::Product || made.kind == Kind::Inside) && removeInside(over, body))
+      continue;
+    if (kind == Reduce::Sum && made.kind == Kind::Product) {
+      const std::vector<Term> factors = open(body);
+      std::vector<Term> outside, within;
+      for (Term factor : factors)
+        (std::any_of(over.begin(), over.end(), [&](Atom v) { return dependsOn(factor, v); }) ? within : outside)
+            .push_back(factor);
+      if (!outside.empty()) {
+        outside.push_back(reduce(kind, over, product(within)));
+        return product(outside);
+      }
+      // Of what is put together from pieces, it is one sum for each piece.
+      if (auto pieces =
+              std::find_if(within.begin(), within.end(), [&](Term factor) { return isConcatenation(factor); });
+          pieces != within.end()) {
+        const std::vector<double> times = definitionOf(*pieces).factors;
+        const std::vector<Term> children = open(*pieces);
+        std::vector<std::pair<double, Term>> parts;
+        for (size_t i = 0; i < children.size(); ++i) {
+          *pieces = children[i];
+          parts.emplace_back(times[i], reduce(kind, over, product(within)));
+        }
+        return sum(parts);
+      }
+      // A sum within it is a sum of all of it.
+      if (auto inner = std::find_if(within.begin(), within.end(),
+                                    [&](Term factor) {
+                                      return kindOf(factor) == Kind::Reduction &&
+                                             definitionOf(factor).reduce == Reduce::Sum;
+                                    });
+          inner != within.end()) {
+        *inner = open(*inner, &over)[0];
+        body = product(within);
+        continue;
+      }
+      // Factors that share no variable, however far around, are sums of their own.
+      std::vector<Term> connected{within[0]}, apart(within.begin() + 1, within.end());
+      std::vector<Atom> ofConnected, ofOthers;
+      for (size_t i = 0; i < connected.size(); ++i)
+        for (Atom v : over)
+          if (dependsOn(connected[i], v))
+            for (size_t j = 0; j < apart.size();)
+              if (dependsOn(apart[j], v)) {
+                connected.push_back(apart[j]);
+                apart.erase(apart.begin() + static_cast<std::ptrdiff_t>(j));
+              } else {
+                ++j;
+              }
+      if (!apart.empty()) {
+        for (Atom v : over)
+          (std::any_of(connected.begin(), connected.end(), [&](Term factor) { return dependsOn(factor, v); })
+               ? ofConnected
+               : ofOthers)
+              .push_back(v);
+        return product({reduce(kind, ofConnected, product(connected)), reduce(kind, ofOthers, product(apart))});
+      }
+    }
+    if (splitVariables(over, body)) continue;
+    if (joinVariables(over, body)) continue;
+    // In an order that does not depend on how they came about: by where they stand in the body.
+    std::vector<std::pair<std::vector<int64_t>, Atom>> order;
+    for (Atom v : over) {
+      std::vector<int64_t> places;
+      const std::vector<Index> &arguments = term(body).arguments;
+      for (size_t i = 0; i < arguments.size(); ++i)
+        if (dependsOn(arguments[i], v)) {
+          places.push_back(static_cast<int64_t>(i));
+          places.push_back(-factorOf(arguments[i], v));
+        }
+      places.push_back(atom(v).size);
+      order.emplace_back(std::move(places), v);
+    }
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i) over[i] = order[i].second;
+    return abstracted(DefinitionNode{.kind = Kind::Reduction, .reduce = kind}, over, {body}, {});
+  }
+}
+
+Term Store::opaque(const std::string &name, const std::vector<Atom> &over, const std::vector<Term> &bodies,
+                   const std::vector<Index> &at) {
+  return abstracted(DefinitionNode{.kind = Kind::Opaque, .name = name, .low = static_cast<int64_t>(bodies.size())},
+                    over, bodies, at);
+}
+
+// A definition in which `over` is bound. What does not depend on these becomes parameters, the largest parts of indices
+// first.
+Term Store::abstracted(DefinitionNode made, const std::vector<Atom> &over, const std::vector<Term> &bodies,
+                       const std::vector<Index> &at) {
+  std::vector<Index> arguments;
+  auto parameter = [&](Index index) {
+    auto known = std::find(arguments.begin(), arguments.end(), index);
+    const int64_t number = known - arguments.begin();
+    if (known == arguments.end()) arguments.push_back(index);
+    return variable(Variable::Parameter, number, 0);
+  };
+  std::vector<Atom> bound;
+  for (size_t i = 0; i < over.size(); ++i) {
+    made.sizes.push_back(atom(over[i]).size);
+    bound.push_back(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes.back()));
+  }
+  auto isBound = [&](Index index) {
+    return std::any_of(over.begin(), over.end(), [&](Atom v) { return dependsOn(index, v); });
+  };
+  auto rename = [&](auto &self, auto &renameTerm, Index index) -> Index {
+    if (isConstant(index)) return index;
+    if (!isBound(index)) return of(parameter(index));
+    const IndexNode from = node(index);
+    std::map<Atom, int64_t> kept, free;
+    for (auto [part, factor] : from.terms) {
+      AtomNode inner = atom(part);
+      if (!isBound(intern(0, {{part, 1}}))) {
+        free[part] = factor;
+        continue;
+      }
+      Atom renamed = part;
+      if (inner.kind == AtomNode::Var) {
+        renamed = bound[static_cast<size_t>(std::find(over.begin(), over.end(), part) - over.begin())];
+      } else if (inner.kind == AtomNode::Row) {
+        inner.term = renameTerm(self, renameTerm, inner.term);
+        renamed = intern(inner);
+      } else {
+        inner.of = self(self, renameTerm, inner.of);
+        renamed = intern(inner);
+      }
+      kept[renamed] += factor;
+    }
+    if (free.empty()) return intern(from.constant, kept);
+    kept[parameter(intern(from.constant, free))] += 1;
+    return intern(0, kept);
+  };
+  auto renameTerm = [&](auto &self, auto &again, Term t) -> Term {
+    const TermNode from = term(t);
+    std::vector<Index> renamed;
+    for (Index argument : from.arguments) renamed.push_back(self(self, again, argument));
+    return intern(from.definition, std::move(renamed));
+  };
+  for (Term body : bodies) {
+    const DefinitionNode &of = definitionOf(body);
+    made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+    if (made.kind == Kind::Reduction && (of.fragility > 0 || of.kind == Kind::Inside)) made.fragility = 1;
+    made.children.push_back(renameTerm(rename, renameTerm, body));
+  }
+  for (Index index : at) made.children.push_back(renameTerm(rename, renameTerm, indexValue(index)));
+  return intern(intern(std::move(made)), std::move(arguments));
+}
+
+} // namespace cleave::proof

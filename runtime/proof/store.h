@@ -1,0 +1,196 @@
+// Symbolic numbers: what a device holds, as a function of where it lies in the tensor and on the mesh.
+//
+// An *index* is an integer expression of variables with known ranges: sums with integer factors, quotients and
+// remainders by constants, and the row that a number of the data names. A *term* is a real number: a definition applied
+// to indices. Definitions are closed, so a term is as small as its indices, however much led to it:
+//
+//   device's part of x (4 of 8 rows, axis dp)       x[d0 + 4 dp, d1]
+//   local product                                   D7[d0 + 4 dp, d1]      D7(p0, p1) = sum over k of x[p0, k] w[k, p1]
+//   all-gather along dimension 0                    D7[d0, d1]             dp := d0 / 4, d0 := d0 % 4
+//
+// Everything is interned: equal numbers mean equal expressions. All constructors bring what they make into one form by
+// identities of real arithmetic, so two terms with the same number are equal for all values of their variables and of
+// the tensors. The reverse need not hold: what is not brought to one form is not proved.
+//
+// Coordinates of the mesh are variables, so one walk over a program stands for all its devices.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cleave::proof {
+
+// What cannot be proved, and why. Thrown inside the prover only.
+struct Unproved {
+  std::string why;
+};
+
+enum class Index : int32_t {};
+enum class Atom : int32_t {};
+enum class Term : int32_t {};
+enum class Definition : int32_t {};
+
+// Dimension: of the tensor that a term is a value of. Coordinate: along a mesh axis. Bound: what a reduction runs over,
+// inside its definition; Fresh: the same while it is worked on. Parameter: of a definition.
+enum class Variable : int8_t { Dimension, Fresh, Bound, Parameter, Coordinate };
+
+struct AtomNode {
+  enum Kind : int8_t { Row, Quotient, Remainder, Var } kind;
+  Variable variable = Variable::Dimension;
+  int64_t number = 0; // of a variable
+  int64_t size = 0;   // variable: in [0, size), 0 where it is not known; Row: rows; else what is divided by
+  Index of{};         // Quotient, Remainder
+  Term term{};        // Row
+};
+struct Range {
+  int64_t low, high; // inclusive
+  static constexpr int64_t infinite = int64_t(1) << 60;
+  bool isFinite() const { return low > -infinite && high < infinite; }
+};
+struct IndexNode {
+  int64_t constant = 0;
+  std::vector<std::pair<Atom, int64_t>> terms; // atoms with their factors, by atom
+  Range range;
+  std::vector<Atom> variables; // all in it, sorted
+};
+
+inline constexpr int8_t mostFragile = 3;
+inline constexpr int64_t unbounded = Range::infinite; // as a condition's bound
+
+enum class Kind : int8_t { Leaf, Number, Index, Inside, Function, Sum, Product, Reduction, Opaque };
+enum class Reduce : int8_t { Sum, Max, Min };
+
+struct DefinitionNode {
+  Kind kind;
+  std::string name{};            // Leaf: the tensor; Function, Opaque: the operation
+  double number = 0;             // Number
+  int64_t low = 0, high = 0;     // Inside: low <= index < high
+  Reduce reduce = Reduce::Sum;   // Reduction
+  std::vector<int64_t> sizes{};  // Reduction, Opaque: of what it runs over
+  std::vector<double> factors{}; // Sum: of its children
+  std::vector<Term> children{};  // over Parameter and Bound variables
+  // Other indices may bring it to another form: how many levels of sums and products around it are looked through then.
+  int8_t fragility = 0;
+  bool hasPieces = false; // somewhere in it, conditions on indices
+};
+struct TermNode {
+  Definition definition;
+  std::vector<Index> arguments;
+  std::vector<Atom> variables; // all in it, sorted
+};
+
+using Replacement = std::vector<std::pair<Atom, Index>>;
+
+class Store {
+public:
+  Store();
+
+  // Indices.
+  Atom variable(Variable kind, int64_t number, int64_t size);
+  Atom fresh(int64_t size) { return variable(Variable::Fresh, nextFresh++, size); }
+  Index constant(int64_t value);
+  Index of(Atom atom);
+  // A tensor's index along a dimension; 0 where that has one entry.
+  Index dimension(int64_t number, int64_t size);
+  Index add(Index a, Index b);
+  Index scale(Index a, int64_t factor);
+  Index subtract(Index a, Index b) { return add(a, scale(b, -1)); }
+  Index quotient(Index a, int64_t by);
+  Index remainder(Index a, int64_t by);
+  // The row of a table of so many that a number names. Negative ones count from the end; others are an error of the
+  // run.
+  Index row(Term number, int64_t rows);
+  Index replace(Index index, const Replacement &by);
+  const IndexNode &node(Index index) const { return indices[static_cast<size_t>(index)]; }
+  const AtomNode &atom(Atom atom) const { return atoms[static_cast<size_t>(atom)]; }
+  bool isConstant(Index index) const { return node(index).terms.empty(); }
+  int64_t factorOf(Index index, Atom atom) const;
+
+  // Terms.
+  Term number(double value);
+  Term leaf(const std::string &name, std::vector<Index> arguments);
+  Term indexValue(Index index);
+  Term inside(Index index, int64_t low, int64_t high); // 1 where low <= index < high, else 0
+  Term function(const std::string &name, std::vector<Term> children);
+  Term sum(const std::vector<std::pair<double, Term>> &terms);
+  Term sum(Term a, Term b) { return sum({{1.0, a}, {1.0, b}}); }
+  Term product(const std::vector<Term> &factors);
+  Term times(double factor, Term term) { return sum({{factor, term}}); }
+  Term reduce(Reduce kind, std::vector<Atom> over, Term body);
+  // An operation that is only a name: the same where it is applied to the same, as functions of `over`.
+  Term opaque(const std::string &name, const std::vector<Atom> &over, const std::vector<Term> &bodies,
+              const std::vector<Index> &at);
+  Term replace(Term term, const Replacement &by);
+  // Made once more from its parts, so many levels down, where there are conditions: indices may decide them by now.
+  Term settled(Term term, int levels);
+
+  const TermNode &term(Term t) const { return terms[static_cast<size_t>(t)]; }
+  const DefinitionNode &definition(Definition d) const { return definitions[static_cast<size_t>(d)]; }
+  const DefinitionNode &definitionOf(Term t) const { return definition(term(t).definition); }
+  Kind kindOf(Term t) const { return definitionOf(t).kind; }
+  bool isNumber(Term t, double value) const { return kindOf(t) == Kind::Number && definitionOf(t).number == value; }
+  bool dependsOn(Term t, Atom variable) const;
+  bool dependsOn(Index index, Atom variable) const;
+  // What a term's definition is made of, at the term's indices. `over`: the variables of a reduction, now fresh.
+  std::vector<Term> open(Term t, std::vector<Atom> *over = nullptr);
+
+  std::string show(Index index) const;
+  std::string show(Term term, int depth = 3) const;
+  size_t definitionCount() const { return definitions.size(); }
+
+private:
+  using Key = std::vector<int64_t>;
+  struct KeyHash {
+    size_t operator()(const Key &key) const;
+  };
+  using Ids = std::unordered_map<Key, int32_t, KeyHash>;
+
+  // index.cpp
+  Atom intern(const AtomNode &node);
+  Index intern(int64_t constant, const std::map<Atom, int64_t> &terms);
+  Range rangeOf(const AtomNode &atom) const;
+  std::vector<Atom> variablesOf(const AtomNode &atom, Atom self) const;
+  bool joinQuotients(int64_t &constant, std::map<Atom, int64_t> &terms);
+  struct Split; // of an index that is divided
+  Split split(Index a, int64_t by);
+
+  // term.cpp
+  Definition intern(DefinitionNode node);
+  Term intern(Definition definition, std::vector<Index> arguments);
+  Term close(DefinitionNode node, const std::vector<Term> &children);
+  Term apply(Definition definition, std::vector<Index> arguments);
+  Term rebuild(Term term);
+  Term assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children);
+  void order(std::vector<Term> &operands) const;
+  Term compare(const std::string &name, Term a, Term b);
+  bool isConcatenation(Term term) const;
+  bool useConditions(std::vector<Term> &factors, Term &result);
+  void mergeInside(std::vector<Term> &factors);
+  bool mergePieces(std::vector<std::pair<double, Term>> &terms);
+  // The index that a term is the value of, if it is one.
+  bool asIndex(Term t, Index &index);
+
+  // reduction.cpp
+  Term abstracted(DefinitionNode node, const std::vector<Atom> &over, const std::vector<Term> &bodies,
+                  const std::vector<Index> &at);
+  bool removeInside(std::vector<Atom> &over, Term &body);
+  bool splitVariables(std::vector<Atom> &over, Term &body);
+  bool joinVariables(std::vector<Atom> &over, Term &body);
+  int64_t divisionsOf(Term t, const std::vector<Atom> &variables) const;
+
+  std::vector<AtomNode> atoms;
+  std::vector<IndexNode> indices;
+  std::vector<TermNode> terms;
+  std::vector<DefinitionNode> definitions;
+  Ids atomIds, indexIds, termIds, definitionIds;
+  std::unordered_map<std::string, int64_t> names;
+  int64_t nextFresh = 0;
+  std::unordered_map<Term, Term> rebuilt; // fragile terms in their form
+  int depth = 0;                          // of replace
+};
+
+} // namespace cleave::proof

@@ -1,0 +1,562 @@
+// Terms: sums and products in one form, and what other operations make of them.
+#include "runtime/proof/store.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <string_view>
+
+namespace cleave::proof {
+namespace {
+
+bool multiplyExactly(double a, double b, double &product) {
+  product = a * b;
+  return std::isfinite(product) && std::fma(a, b, -product) == 0 && (product != 0 || a == 0 || b == 0);
+}
+bool addExactly(double a, double b, double &total) {
+  total = a + b;
+  const double part = total - a;
+  return std::isfinite(total) && (a - (total - part)) + (b - part) == 0;
+}
+bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
+
+// A factor that does not multiply exactly with the others.
+constexpr std::string_view factorName = "number ";
+
+bool isCommutative(const std::string &name) {
+  return name == "Equal" || name == "Max" || name == "Min" || name == "And" || name == "Or" || name == "Xor";
+}
+
+} // namespace
+
+Store::Store() {
+  (void)constant(0); // index 0
+  (void)number(0);   // term 0
+}
+
+Definition Store::intern(DefinitionNode node) {
+  Key key{static_cast<int64_t>(node.kind),
+          names.try_emplace(node.name, static_cast<int64_t>(names.size())).first->second,
+          std::bit_cast<int64_t>(node.number),
+          node.low,
+          node.high,
+          static_cast<int64_t>(node.reduce)};
+  key.push_back(static_cast<int64_t>(node.sizes.size()));
+  key.insert(key.end(), node.sizes.begin(), node.sizes.end());
+  for (double factor : node.factors) key.push_back(std::bit_cast<int64_t>(factor));
+  for (Term child : node.children) key.push_back(static_cast<int64_t>(child));
+  auto [found, isNew] = definitionIds.try_emplace(std::move(key), static_cast<int32_t>(definitions.size()));
+  if (isNew) definitions.push_back(std::move(node));
+  return Definition{found->second};
+}
+
+Term Store::intern(Definition definition, std::vector<Index> arguments) {
+  Key key{static_cast<int64_t>(definition)};
+  for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
+  auto [found, isNew] = termIds.try_emplace(std::move(key), static_cast<int32_t>(terms.size()));
+  if (!isNew) return Term{found->second};
+  TermNode made{definition, std::move(arguments), {}};
+  for (Index argument : made.arguments) {
+    const std::vector<Atom> &more = node(argument).variables;
+    made.variables.insert(made.variables.end(), more.begin(), more.end());
+  }
+  std::sort(made.variables.begin(), made.variables.end());
+  made.variables.erase(std::unique(made.variables.begin(), made.variables.end()), made.variables.end());
+  terms.push_back(std::move(made));
+  return Term{found->second};
+}
+
+bool Store::dependsOn(Term t, Atom variable) const {
+  return std::binary_search(term(t).variables.begin(), term(t).variables.end(), variable);
+}
+
+// The definition of `node` with these children, whose indices become its parameters: each different one is one.
+Term Store::close(DefinitionNode made, const std::vector<Term> &children) {
+  std::vector<Index> arguments;
+  for (size_t i = 0; i < children.size(); ++i) {
+    const TermNode child = term(children[i]);
+    const DefinitionNode &of = definition(child.definition);
+    made.hasPieces = made.hasPieces || of.hasPieces || of.kind == Kind::Inside;
+    const bool isLinear = made.kind == Kind::Sum || made.kind == Kind::Product;
+    auto fragile = [&](int level) { made.fragility = std::max<int8_t>(made.fragility, static_cast<int8_t>(level)); };
+    if (isLinear && of.kind == Kind::Inside) fragile(mostFragile);
+    if (isLinear) fragile(of.fragility - 1);
+    if (isLinear && i > 0 && term(children[i - 1]).definition == child.definition) fragile(1);
+    std::vector<Index> renamed;
+    for (Index argument : child.arguments) {
+      if (isConstant(argument)) {
+        renamed.push_back(argument);
+        continue;
+      }
+      auto known = std::find(arguments.begin(), arguments.end(), argument);
+      renamed.push_back(this->of(variable(Variable::Parameter, known - arguments.begin(), 0)));
+      if (known == arguments.end()) arguments.push_back(argument);
+    }
+    made.children.push_back(intern(child.definition, std::move(renamed)));
+  }
+  return intern(intern(std::move(made)), std::move(arguments));
+}
+
+std::vector<Term> Store::open(Term t, std::vector<Atom> *over) {
+  const TermNode from = term(t);
+  const DefinitionNode made = definition(from.definition);
+  Replacement by;
+  for (size_t i = 0; i < from.arguments.size(); ++i)
+    by.emplace_back(variable(Variable::Parameter, static_cast<int64_t>(i), 0), from.arguments[i]);
+  for (size_t i = 0; i < made.sizes.size(); ++i) {
+    const Atom own = fresh(made.sizes[i]);
+    by.emplace_back(variable(Variable::Bound, static_cast<int64_t>(i), made.sizes[i]), of(own));
+    if (over) over->push_back(own);
+  }
+  std::vector<Term> children;
+  for (Term child : made.children) children.push_back(replace(child, by));
+  return children;
+}
+
+Term Store::apply(Definition which, std::vector<Index> arguments) {
+  const DefinitionNode made = definition(which);
+  switch (made.kind) {
+  case Kind::Leaf:
+  case Kind::Number:
+    return intern(which, std::move(arguments));
+  case Kind::Index:
+    return indexValue(arguments[0]);
+  case Kind::Inside:
+    return inside(arguments[0], made.low, made.high);
+  default:
+    break;
+  }
+  bool isPlain = made.fragility == 0;
+  for (size_t i = 0; i < arguments.size() && isPlain; ++i)
+    isPlain = !isConstant(arguments[i]) &&
+              std::find(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments[i]) ==
+                  arguments.begin() + static_cast<std::ptrdiff_t>(i);
+  const Term same = intern(which, std::move(arguments));
+  if (isPlain) return same;
+  if (auto known = rebuilt.find(same); known != rebuilt.end()) return known->second;
+  const Term made_ = rebuild(same);
+  rebuilt.emplace(same, made_);
+  return made_;
+}
+
+// The same from its parts, which may have come to another form.
+Term Store::rebuild(Term same) {
+  const DefinitionNode made = definitionOf(same);
+  std::vector<Atom> over;
+  return assemble(made, over, open(same, &over));
+}
+
+Term Store::settled(Term t, int levels) {
+  const DefinitionNode made = definitionOf(t);
+  if (levels == 0 || !made.hasPieces) return t;
+  std::vector<Atom> over;
+  std::vector<Term> children = open(t, &over);
+  for (Term &child : children) child = settled(child, levels - 1);
+  return assemble(made, over, std::move(children));
+}
+
+Term Store::assemble(const DefinitionNode &made, const std::vector<Atom> &over, std::vector<Term> children) {
+  switch (made.kind) {
+  case Kind::Function:
+    return function(made.name, std::move(children));
+  case Kind::Product:
+    return product(children);
+  case Kind::Reduction:
+    return reduce(made.reduce, over, children[0]);
+  case Kind::Opaque: {
+    std::vector<Index> at;
+    for (size_t i = static_cast<size_t>(made.low); i < children.size(); ++i) {
+      Index index{};
+      if (!asIndex(children[i], index)) throw Unproved{"the place of an operation's result is no index"};
+      at.push_back(index);
+    }
+    children.resize(static_cast<size_t>(made.low));
+    return opaque(made.name, over, children, at);
+  }
+  default: {
+    std::vector<std::pair<double, Term>> sum_;
+    for (size_t i = 0; i < children.size(); ++i) sum_.emplace_back(made.factors[i], children[i]);
+    return sum(sum_);
+  }
+  }
+}
+
+Term Store::replace(Term t, const Replacement &by) {
+  if (std::none_of(by.begin(), by.end(), [&](const auto &pair) { return dependsOn(t, pair.first); })) return t;
+  if (depth > 2000) throw Unproved{"an expression is too deep"};
+  struct Deeper {
+    int &depth;
+    explicit Deeper(int &depth) : depth(depth) { ++depth; }
+    ~Deeper() { --depth; }
+  } deeper(depth);
+  const TermNode from = term(t);
+  std::vector<Index> arguments;
+  for (Index argument : from.arguments) arguments.push_back(replace(argument, by));
+  return apply(from.definition, std::move(arguments));
+}
+
+Term Store::leaf(const std::string &name, std::vector<Index> arguments) {
+  return intern(intern(DefinitionNode{.kind = Kind::Leaf, .name = name}), std::move(arguments));
+}
+
+Term Store::number(double value) {
+  if (!std::isfinite(value)) return leaf(std::isnan(value) ? "nan" : value < 0 ? "-infinity" : "infinity", {});
+  if (value == 0) value = 0; // no negative zero among real numbers
+  return intern(intern(DefinitionNode{.kind = Kind::Number, .number = value}), {});
+}
+
+Term Store::indexValue(Index index) {
+  const int64_t least = node(index).constant;
+  if (isConstant(index)) return number(static_cast<double>(least));
+  if (least != 0)
+    return sum({{1.0, indexValue(add(index, constant(-least)))}, {static_cast<double>(least), number(1)}});
+  return intern(intern(DefinitionNode{.kind = Kind::Index}), {index});
+}
+
+bool Store::asIndex(Term t, Index &index) {
+  const TermNode from = term(t);
+  const DefinitionNode made = definition(from.definition);
+  if (made.kind == Kind::Index) {
+    index = from.arguments[0];
+    return true;
+  }
+  if (made.kind == Kind::Number && isWhole(made.number)) {
+    index = constant(static_cast<int64_t>(made.number));
+    return true;
+  }
+  if (made.kind != Kind::Sum) return false;
+  Index total = constant(0);
+  const std::vector<Term> children = open(t);
+  for (size_t i = 0; i < children.size(); ++i) {
+    Index part;
+    if (!isWhole(made.factors[i]) || !asIndex(children[i], part)) return false;
+    total = add(total, scale(part, static_cast<int64_t>(made.factors[i])));
+  }
+  index = total;
+  return true;
+}
+
+Term Store::inside(Index index, int64_t low, int64_t high) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    const IndexNode from = node(index);
+    if (from.constant != 0) {
+      if (low > -unbounded) low -= from.constant;
+      if (high < unbounded) high -= from.constant;
+      index = add(index, constant(-from.constant));
+      changed = true;
+      continue;
+    }
+    if (low <= from.range.low) low = -unbounded;
+    if (high > from.range.high) high = unbounded;
+    if (low == -unbounded && high == unbounded) return number(1);
+    if (low >= high || low > from.range.high || high <= from.range.low) return number(0);
+    auto rank = [&](Atom a) {
+      const AtomNode &part = atom(a);
+      return std::tuple(part.kind, part.variable, part.number, a);
+    };
+    auto first = std::min_element(from.terms.begin(), from.terms.end(),
+                                  [&](const auto &a, const auto &b) { return rank(a.first) < rank(b.first); });
+    if (first->second < 0) {
+      index = scale(index, -1);
+      std::swap(low, high);
+      low = low == unbounded ? -unbounded : 1 - low;
+      high = high == -unbounded ? unbounded : 1 - high;
+      changed = true;
+      continue;
+    }
+    // step * upper + rest, 0 <= rest < step, and bounds that are multiples of the step: upper alone decides
+    for (auto [part, factor] : from.terms) {
+      const int64_t step = std::abs(factor);
+      if (step == 1) continue;
+      std::map<Atom, int64_t> upper, small;
+      for (auto [other, times] : from.terms) (times % step == 0 ? upper[other] = times / step : small[other] = times);
+      const Range rest = node(intern(0, small)).range;
+      if (rest.low < 0 || rest.high >= step) continue;
+      auto isKept = [&](int64_t bound) {
+        return bound == -unbounded || bound == unbounded || small.empty() || bound % step == 0;
+      };
+      if (!isKept(low) || !isKept(high)) continue;
+      auto roundUp = [&](int64_t bound) {
+        return bound == -unbounded || bound == unbounded ? bound : bound / step + (bound % step > 0);
+      };
+      low = roundUp(low), high = roundUp(high);
+      index = intern(0, upper);
+      changed = true;
+      break;
+    }
+  }
+  return intern(intern(DefinitionNode{.kind = Kind::Inside, .low = low, .high = high}), {index});
+}
+
+// Operands whose order means nothing: by what they are, which does not depend on where.
+void Store::order(std::vector<Term> &operands) const {
+  std::sort(operands.begin(), operands.end(), [&](Term a, Term b) {
+    return std::pair(term(a).definition, term(a).arguments) < std::pair(term(b).definition, term(b).arguments);
+  });
+}
+
+// Of comparisons of indices with each other: a condition on their difference.
+Term Store::compare(const std::string &name, Term a, Term b) {
+  Index left, right;
+  if (asIndex(a, left) && asIndex(b, right)) {
+    const Index difference = subtract(left, right);
+    if (name == "Equal") return inside(difference, 0, 1);
+    return inside(difference, -unbounded, name == "Less" ? 0 : 1);
+  }
+  std::vector<Term> both{a, b};
+  if (name == "Equal") order(both);
+  return close(DefinitionNode{.kind = Kind::Function, .name = name}, both);
+}
+
+Term Store::function(const std::string &name, std::vector<Term> children) {
+  if (name == "Equal" || name == "Less" || name == "LessOrEqual") return compare(name, children[0], children[1]);
+  if (name == "Greater") return compare("Less", children[1], children[0]);
+  if (name == "GreaterOrEqual") return compare("LessOrEqual", children[1], children[0]);
+  if (name == "Reciprocal" && kindOf(children[0]) == Kind::Number) {
+    const double of = definitionOf(children[0]).number;
+    int exponent;
+    if (std::fabs(std::frexp(of, &exponent)) == 0.5) return number(1 / of);
+  }
+  if (name == "Where") {
+    const Term condition = children[0], yes = children[1], no = children[2];
+    if (isNumber(condition, 1) || yes == no) return yes;
+    if (isNumber(condition, 0)) return no;
+    Term otherwise = sum({{1.0, number(1)}, {-1.0, condition}});
+    const bool isPlace = kindOf(condition) == Kind::Inside;
+    if (isPlace) {
+      const DefinitionNode made = definitionOf(condition);
+      const Index index = term(condition).arguments[0];
+      if (made.low == -unbounded) otherwise = inside(index, made.high, unbounded);
+      if (made.high == unbounded) otherwise = inside(index, -unbounded, made.low);
+    }
+    if (isNumber(no, 0)) return product({condition, yes});
+    if (isNumber(yes, 0)) return product({otherwise, no});
+    auto isInfinite = [&](Term t) { return kindOf(t) == Kind::Leaf && definitionOf(t).name.ends_with("infinity"); };
+    if (isPlace && !isInfinite(yes) && !isInfinite(no)) return sum(product({condition, yes}), product({otherwise, no}));
+  }
+  if (isCommutative(name)) {
+    if (children.size() == 2 && children[0] == children[1] && (name == "Max" || name == "Min")) return children[0];
+    order(children);
+  }
+  return close(DefinitionNode{.kind = Kind::Function, .name = name}, children);
+}
+
+// Conditions on one index become one.
+void Store::mergeInside(std::vector<Term> &factors) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (kindOf(factors[i]) != Kind::Inside) continue;
+    for (size_t j = i + 1; j < factors.size();) {
+      if (kindOf(factors[j]) != Kind::Inside || term(factors[i]).arguments != term(factors[j]).arguments) {
+        ++j;
+        continue;
+      }
+      const DefinitionNode a = definitionOf(factors[i]), b = definitionOf(factors[j]);
+      factors[i] = inside(term(factors[i]).arguments[0], std::max(a.low, b.low), std::min(a.high, b.high));
+      factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(j));
+      if (kindOf(factors[i]) != Kind::Inside) break;
+    }
+  }
+}
+
+// Every term of the sum stands under a condition.
+bool Store::isConcatenation(Term t) const {
+  if (kindOf(t) != Kind::Sum) return false;
+  auto isInside = [&](Term child) { return kindOf(child) == Kind::Inside; };
+  for (Term child : definitionOf(t).children) {
+    const std::vector<Term> &factors = definitionOf(child).children;
+    if (!isInside(child) && !(kindOf(child) == Kind::Product && std::any_of(factors.begin(), factors.end(), isInside)))
+      return false;
+  }
+  return true;
+}
+
+// [v = 2] f(v) = [v = 2] f(2), and a condition times a sum of pieces is a sum of pieces. True: `result` is their
+// product.
+bool Store::useConditions(std::vector<Term> &factors, Term &result) {
+  bool hasCondition = false;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (kindOf(factors[i]) != Kind::Inside) continue;
+    const DefinitionNode made = definitionOf(factors[i]);
+    const IndexNode index = node(term(factors[i]).arguments[0]);
+    const AtomNode first = atom(index.terms[0].first);
+    if (index.terms.size() == 1 && index.terms[0].second == 1 && first.kind == AtomNode::Var && first.size > 0) {
+      const int64_t low = std::max<int64_t>(made.low, 0), high = std::min(made.high, first.size);
+      bool changed = false;
+      for (size_t j = 0; j < factors.size() && high - low == 1; ++j) {
+        if (i == j || !dependsOn(factors[j], index.terms[0].first)) continue;
+        factors[j] = replace(factors[j], {{index.terms[0].first, constant(low)}});
+        changed = true;
+      }
+      if (changed) {
+        result = product(factors);
+        return true;
+      }
+    }
+    hasCondition = true;
+  }
+  for (size_t j = 0; j < factors.size() && hasCondition; ++j) {
+    const bool isPieces = kindOf(factors[j]) == Kind::Sum && definitionOf(factors[j]).fragility >= mostFragile - 1;
+    if (!isPieces) continue;
+    const std::vector<double> times = definitionOf(factors[j]).factors;
+    const std::vector<Term> children = open(factors[j]);
+    std::vector<std::pair<double, Term>> pieces;
+    for (size_t c = 0; c < children.size(); ++c) {
+      std::vector<Term> piece = factors;
+      piece[j] = children[c];
+      pieces.emplace_back(times[c], product(piece));
+    }
+    result = sum(pieces);
+    return true;
+  }
+  return false;
+}
+
+Term Store::product(const std::vector<Term> &given) {
+  std::vector<Term> factors, left(given.rbegin(), given.rend());
+  std::vector<double> numbers;
+  while (!left.empty()) {
+    const Term t = left.back();
+    left.pop_back();
+    const DefinitionNode &made = definitionOf(t);
+    if (made.kind == Kind::Number) {
+      numbers.push_back(made.number);
+    } else if (made.kind == Kind::Leaf && made.name.starts_with(factorName)) {
+      numbers.push_back(std::strtod(made.name.c_str() + factorName.size(), nullptr));
+    } else if (made.kind == Kind::Product || (made.kind == Kind::Sum && made.children.size() == 1)) {
+      if (made.kind == Kind::Sum) numbers.push_back(made.factors[0]);
+      for (Term child : open(t)) left.push_back(child);
+    } else {
+      factors.push_back(t);
+    }
+  }
+  mergeInside(factors);
+  if (Term distributed; useConditions(factors, distributed)) {
+    std::vector<Term> all{distributed};
+    for (double value : numbers) all.push_back(number(value));
+    return all.size() == 1 ? distributed : product(all);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  double factor = 1;
+  for (Term &t : factors)
+    if (kindOf(t) == Kind::Number) numbers.push_back(definitionOf(t).number), t = number(1);
+  std::erase_if(factors, [&](Term t) { return isNumber(t, 1); });
+  for (double value : numbers) {
+    if (value == 0) return number(0);
+    double both;
+    if (multiplyExactly(factor, value, both))
+      factor = both;
+    else // stays a factor of its own
+      factors.push_back(leaf(fmt::format("{}{:a}", factorName, value), {}));
+  }
+  if (factors.empty()) return number(factor);
+  order(factors);
+  const Term all = factors.size() == 1 ? factors[0] : close(DefinitionNode{.kind = Kind::Product}, factors);
+  return factor == 1 ? all : sum({{factor, all}});
+}
+
+// Two terms that are the same but for conditions on one index, side by side, become one.
+bool Store::mergePieces(std::vector<std::pair<double, Term>> &sum_) {
+  struct Piece {
+    size_t at;
+    std::vector<Term> factors;
+  };
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < sum_.size(); ++i) {
+    const Term t = sum_[i].second;
+    Piece piece{i, kindOf(t) == Kind::Product ? open(t) : std::vector<Term>{t}};
+    if (std::any_of(piece.factors.begin(), piece.factors.end(), [&](Term f) { return kindOf(f) == Kind::Inside; }))
+      pieces.push_back(std::move(piece));
+  }
+  for (size_t a = 0; a < pieces.size(); ++a)
+    for (size_t b = 0; b < pieces.size(); ++b) {
+      if (a == b || sum_[pieces[a].at].first != sum_[pieces[b].at].first) continue;
+      std::vector<Term> left = pieces[a].factors, right = pieces[b].factors;
+      for (Term f : pieces[a].factors)
+        if (auto found = std::find(right.begin(), right.end(), f); found != right.end()) {
+          right.erase(found);
+          left.erase(std::find(left.begin(), left.end(), f));
+        }
+      if (left.size() != 1 || right.size() != 1 || kindOf(left[0]) != Kind::Inside || kindOf(right[0]) != Kind::Inside)
+        continue;
+      const DefinitionNode first = definitionOf(left[0]), second = definitionOf(right[0]);
+      if (term(left[0]).arguments != term(right[0]).arguments || first.high != second.low) continue;
+      std::vector<Term> joined = pieces[a].factors;
+      *std::find(joined.begin(), joined.end(), left[0]) = inside(term(left[0]).arguments[0], first.low, second.high);
+      sum_[pieces[a].at].second = product(joined);
+      sum_.erase(sum_.begin() + static_cast<std::ptrdiff_t>(pieces[b].at));
+      return true;
+    }
+  return false;
+}
+
+Term Store::sum(const std::vector<std::pair<double, Term>> &given) {
+  const Term one = number(1);
+  std::map<Term, double> total;
+  std::vector<std::pair<double, Term>> rest; // whose factors do not add up exactly
+  auto addTo = [&](double factor, Term t) {
+    auto [found, isNew] = total.try_emplace(t, factor);
+    if (double both; !isNew && addExactly(found->second, factor, both))
+      found->second = both;
+    else if (!isNew)
+      rest.emplace_back(factor, t);
+  };
+  Index index = constant(0);
+  std::vector<std::pair<double, Term>> left(given.rbegin(), given.rend());
+  while (!left.empty()) {
+    auto [factor, t] = left.back();
+    left.pop_back();
+    if (factor == 0) continue;
+    const DefinitionNode made = definitionOf(t);
+    if (made.kind == Kind::Number) {
+      if (double both; multiplyExactly(factor, made.number, both))
+        addTo(both, one);
+      else
+        addTo(1, product({t, number(factor)}));
+    } else if (made.kind == Kind::Index && isWhole(factor)) {
+      index = add(index, scale(term(t).arguments[0], static_cast<int64_t>(factor)));
+    } else if (made.kind == Kind::Sum) {
+      const std::vector<Term> children = open(t);
+      std::vector<std::pair<double, Term>> inner;
+      for (size_t i = 0; i < children.size(); ++i)
+        if (double both; multiplyExactly(factor, made.factors[i], both)) inner.emplace_back(both, children[i]);
+      if (children.size() == 1 && inner.empty()) {
+        addTo(1, product({number(factor), t}));
+      } else if (inner.size() == children.size()) {
+        left.insert(left.end(), inner.begin(), inner.end());
+      } else {
+        std::vector<Term> both{leaf(fmt::format("{}{:a}", factorName, factor), {}), t};
+        order(both);
+        addTo(1, close(DefinitionNode{.kind = Kind::Product}, both));
+      }
+    } else {
+      addTo(factor, t);
+    }
+  }
+  if (!isConstant(index)) {
+    const double shift = static_cast<double>(node(index).constant);
+    if (shift != 0) addTo(shift, one);
+    addTo(1, intern(intern(DefinitionNode{.kind = Kind::Index}), {add(index, constant(-node(index).constant))}));
+  } else if (node(index).constant != 0) {
+    addTo(static_cast<double>(node(index).constant), one);
+  }
+  for (auto [t, factor] : total)
+    if (factor != 0) rest.emplace_back(factor, t);
+  if (mergePieces(rest)) return sum(rest);
+  if (rest.empty()) return number(0);
+  if (rest.size() == 1 && rest[0].second == one) return number(rest[0].first);
+  if (rest.size() == 1 && rest[0].first == 1) return rest[0].second;
+  std::sort(rest.begin(), rest.end(), [&](const auto &a, const auto &b) {
+    return std::tuple(term(a.second).definition, term(a.second).arguments, a.first) <
+           std::tuple(term(b.second).definition, term(b.second).arguments, b.first);
+  });
+  DefinitionNode made{.kind = Kind::Sum};
+  std::vector<Term> children;
+  for (auto [factor, t] : rest) {
+    made.factors.push_back(factor);
+    children.push_back(t);
+  }
+  return close(std::move(made), children);
+}
+
+} // namespace cleave::proof
