@@ -1,0 +1,67 @@
+#include "runtime/proof/memory.h"
+#include "runtime/proof/operations.h"
+#include <gtest/gtest.h>
+
+namespace cleave::proof {
+namespace {
+
+class Memories : public testing::Test {
+protected:
+  Term x(const std::string &name, std::vector<int64_t> shape) {
+    return store.leaf(name, Operations(store).dimensions(shape));
+  }
+  std::string whyNot(const Place &place, const std::vector<int64_t> &shape) {
+    try {
+      (void)memory.read(place, shape);
+    } catch (const Unproved &gap) {
+      return gap.why;
+    }
+    return "";
+  }
+  Store store;
+  Memory memory{store};
+};
+
+TEST_F(Memories, readsInAnotherShape) {
+  memory.write({false, 64, plan::F32}, {4, 16}, x("x", {4, 16}));
+  EXPECT_EQ(memory.read({false, 64, plan::F32}, {4, 16}), x("x", {4, 16}));
+  const Index d = store.dimension(0, 64);
+  EXPECT_EQ(memory.read({false, 64, plan::F32}, {64}),
+            store.leaf("x", {store.quotient(d, 16), store.remainder(d, 16)}));
+}
+
+TEST_F(Memories, readsThroughStrides) {
+  memory.write({false, 0, plan::F32}, {4, 16}, x("x", {4, 16}));
+  EXPECT_EQ(memory.read({false, 0, plan::F32}, store.constant(0), {16, 4}, {1, 16}),
+            store.leaf("x", {store.dimension(1, 4), store.dimension(0, 16)}));
+}
+
+TEST_F(Memories, theNewestWriteCounts) {
+  memory.write({false, 0, plan::F32}, {8}, x("old", {8}));
+  memory.write({false, 16, plan::F32}, {2}, x("new", {2}));
+  EXPECT_EQ(memory.read({false, 16, plan::F32}, {2}), x("new", {2}));
+  EXPECT_EQ(memory.read({false, 0, plan::F32}, {4}), store.leaf("old", {store.dimension(0, 4)}));
+  EXPECT_NE(memory.read({false, 0, plan::F32}, {8}), x("old", {8}));
+}
+
+TEST_F(Memories, columnsSideBySideAreOneTensor) {
+  memory.write({false, 0, plan::F32}, {4, 2}, {5, 1}, x("a", {4, 2}));
+  memory.write({false, 8, plan::F32}, {4, 3}, {5, 1}, x("b", {4, 3}));
+  const Index row = store.dimension(0, 4), column = store.dimension(1, 5);
+  const Term whole = store.sum(
+      store.product({store.inside(column, 0, 2), store.leaf("a", {row, column})}),
+      store.product({store.inside(column, 2, 5), store.leaf("b", {row, store.subtract(column, store.constant(2))})}));
+  EXPECT_EQ(memory.read({false, 0, plan::F32}, {4, 5}), whole);
+}
+
+TEST_F(Memories, refusesWhatNobodyWrote) {
+  EXPECT_EQ(whyNot({false, 0, plan::F32}, {4}), "it reads memory that nobody wrote");
+  memory.write({false, 0, plan::F32}, {4}, x("x", {4}));
+  EXPECT_EQ(whyNot({false, 0, plan::F32}, {5}), "it reads memory that nobody wrote");
+  EXPECT_EQ(whyNot({true, 0, plan::F32}, {4}), "it reads memory that nobody wrote");
+  EXPECT_EQ(whyNot({false, 0, plan::I32}, {4}), "it reads i32 where f32 was written");
+  EXPECT_EQ(whyNot({false, 4, plan::F32}, {3}), "");
+}
+
+} // namespace
+} // namespace cleave::proof

@@ -1,0 +1,126 @@
+// The rules: what is equal for all values comes to one form, and what is not stays apart.
+#include "runtime/proof/evaluate.h"
+#include "runtime/proof/store.h"
+#include <gtest/gtest.h>
+
+namespace cleave::proof {
+namespace {
+
+class Rules : public testing::Test {
+protected:
+  Index dim(int64_t number, int64_t size) { return store.dimension(number, size); }
+  Atom coordinate(int64_t size) { return store.variable(Variable::Coordinate, 0, size); }
+  Index number(int64_t value) { return store.constant(value); }
+  Index plus(Index a, int64_t factor, Index b) { return store.add(store.scale(a, factor), b); }
+  Term x(std::vector<Index> at) { return store.leaf("x", std::move(at)); }
+  Term w(std::vector<Index> at) { return store.leaf("w", std::move(at)); }
+  Term sum(std::vector<Atom> over, Term body) { return store.reduce(Reduce::Sum, std::move(over), body); }
+  Store store;
+};
+
+TEST_F(Rules, anIndexIsTakenApartAndPutTogether) {
+  const Index flat = plus(dim(0, 4), 16, dim(1, 16));
+  EXPECT_EQ(store.quotient(flat, 16), dim(0, 4));
+  EXPECT_EQ(store.remainder(flat, 16), dim(1, 16));
+  const Index whole = dim(0, 64);
+  EXPECT_EQ(plus(store.quotient(whole, 16), 16, store.remainder(whole, 16)), whole);
+  EXPECT_EQ(store.quotient(store.quotient(whole, 4), 4), store.quotient(whole, 16));
+  EXPECT_EQ(store.quotient(store.remainder(whole, 16), 4), store.remainder(store.quotient(whole, 4), 4));
+  EXPECT_NE(store.quotient(whole, 16), store.quotient(whole, 8));
+  EXPECT_NE(store.remainder(store.add(whole, number(1)), 64), whole);
+}
+
+TEST_F(Rules, negativeIndicesAreDividedDownwards) {
+  const Index shifted = store.subtract(dim(0, 8), number(8)); // in [-8, 0)
+  EXPECT_EQ(store.quotient(shifted, 8), number(-1));
+  EXPECT_EQ(store.remainder(shifted, 8), dim(0, 8));
+}
+
+TEST_F(Rules, sumsAndProductsHaveOneOrder) {
+  const Term a = x({dim(0, 4)}), b = w({dim(0, 4)});
+  EXPECT_EQ(store.sum(a, b), store.sum(b, a));
+  EXPECT_EQ(store.product({a, b}), store.product({b, a}));
+  EXPECT_EQ(store.sum({{1.0, a}, {-1.0, a}}), store.number(0));
+  EXPECT_EQ(store.times(2, store.sum(a, b)), store.sum({{2.0, b}, {2.0, a}}));
+  EXPECT_NE(store.sum(a, b), store.sum({{1.0, a}, {2.0, b}}));
+  EXPECT_NE(store.product({a, a}), a);
+}
+
+TEST_F(Rules, numbersThatDoNotMultiplyExactlyStayApart) {
+  const Term a = x({dim(0, 4)});
+  const Term twice = store.times(0.1, store.times(0.3, a));
+  EXPECT_EQ(twice, store.times(0.3, store.times(0.1, a)));
+  EXPECT_NE(twice, store.times(0.1 * 0.3, a));
+}
+
+TEST_F(Rules, partsOfAContractionAddUp) {
+  // sum over c of sum over k < 8 of x[i, 8 c + k] w[8 c + k, j] = sum over k < 16
+  const Atom c = coordinate(2), k = store.fresh(8), all = store.fresh(2), whole = store.fresh(16);
+  const Index at = plus(store.of(c), 8, store.of(k));
+  const Term part = sum({k}, store.product({x({dim(0, 4), at}), w({at, dim(1, 4)})}));
+  const Term reduced = sum({all}, store.replace(part, {{c, store.of(all)}}));
+  const Term expected = sum({whole}, store.product({x({dim(0, 4), store.of(whole)}), w({store.of(whole), dim(1, 4)})}));
+  EXPECT_EQ(reduced, expected);
+  EXPECT_NE(part, expected);
+  EXPECT_NE(store.times(2, reduced), expected);
+  // Added twice over an axis on which nothing depends
+  EXPECT_EQ(sum({store.fresh(4)}, expected), store.times(4, expected));
+}
+
+TEST_F(Rules, aFactorMovesOutOfASum) {
+  const Atom k = store.fresh(8);
+  EXPECT_EQ(sum({k}, store.product({w({dim(0, 4)}), x({store.of(k)})})),
+            store.product({w({dim(0, 4)}), sum({k}, x({store.of(k)}))}));
+}
+
+TEST_F(Rules, aSumOverRowsIsOneOverRowsAndColumns) {
+  const Atom row = store.fresh(32), a = store.fresh(4), b = store.fresh(8);
+  const Term flat = sum({row}, x({store.quotient(store.of(row), 8), store.remainder(store.of(row), 8)}));
+  EXPECT_EQ(flat, sum({b, a}, x({store.of(a), store.of(b)})));
+  EXPECT_NE(flat, sum({a, b}, x({store.of(b), store.of(a)})));
+}
+
+TEST_F(Rules, maximaAreNotSums) {
+  const Atom k = store.fresh(8), c = store.fresh(2), r = store.fresh(4);
+  const Index at = plus(store.of(c), 4, store.of(r));
+  const Term whole = store.reduce(Reduce::Max, {k}, x({store.of(k)}));
+  EXPECT_EQ(store.reduce(Reduce::Max, {c}, store.reduce(Reduce::Max, {r}, x({at}))), whole);
+  EXPECT_NE(sum({k}, x({store.of(k)})), whole);
+  EXPECT_EQ(store.reduce(Reduce::Max, {c}, whole), whole);
+}
+
+TEST_F(Rules, aTableCutOverDevicesIsLookedUpOnOne) {
+  // sum over c of [0 <= row - 4 c < 4] table[row]
+  const Atom c = store.fresh(2);
+  const Index row = store.row(store.leaf("labels", {dim(0, 3)}), 8);
+  const Term part = store.product({store.inside(store.subtract(row, store.scale(store.of(c), 4)), 0, 4), x({row})});
+  EXPECT_EQ(sum({c}, part), x({row}));
+}
+
+TEST_F(Rules, conditionsHoldOnPartsOfARange) {
+  EXPECT_EQ(store.inside(dim(0, 4), 0, 4), store.number(1));
+  EXPECT_EQ(store.inside(dim(0, 4), 4, 9), store.number(0));
+  EXPECT_EQ(store.inside(plus(dim(0, 4), 16, dim(1, 16)), 0, 32), store.inside(dim(0, 4), 0, 2));
+  EXPECT_NE(store.inside(plus(dim(0, 4), 16, dim(1, 16)), 0, 33), store.inside(dim(0, 4), 0, 2));
+  const Term a = x({dim(0, 8)});
+  EXPECT_EQ(
+      store.sum(store.product({store.inside(dim(0, 8), 0, 3), a}), store.product({store.inside(dim(0, 8), 3, 8), a})),
+      a);
+}
+
+TEST_F(Rules, definitionsAreTheSameWhereverTheyAreApplied) {
+  const Term a = store.function("Exp", {x({dim(0, 4)})});
+  EXPECT_EQ(store.replace(a, {{store.variable(Variable::Dimension, 0, 4), number(2)}}),
+            store.function("Exp", {x({number(2)})}));
+  EXPECT_NE(a, store.function("Tanh", {x({dim(0, 4)})}));
+}
+
+TEST_F(Rules, aDifferenceIsShownInNumbers) {
+  const Term a = x({dim(0, 4)});
+  EXPECT_EQ(differ(store, store.sum(a, a), store.times(2, a)), "");
+  EXPECT_NE(differ(store, a, store.times(2, a)), "");
+  EXPECT_NE(differ(store, a, x({store.subtract(number(3), dim(0, 4))})), "");
+}
+
+} // namespace
+} // namespace cleave::proof
