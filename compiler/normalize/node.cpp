@@ -1,4 +1,5 @@
 #include "compiler/normalize/node.h"
+#include "compiler/import/types.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -81,6 +82,13 @@ std::optional<Dims> Node::intsOrInput(StringRef name, size_t i) {
   return std::nullopt;
 }
 
+Type Node::elementType(int64_t number) {
+  Type type;
+  if (number > 0 && number < INT32_MAX) type = import_::elementType(*b.builder.getContext(), int32_t(number));
+  if (!type) fail("its result's element type, number " + Twine(number) + " of ONNX, is not supported");
+  return type;
+}
+
 int64_t Node::axis(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) fail("axis " + Twine(axis) + " is not an axis of " + Twine(rank) + " dimensions");
   return axis < 0 ? axis + rank : axis;
@@ -125,6 +133,8 @@ const Rules &Rules::all() {
     addRandom(rules);
     addRecurrences(rules);
     addSequences(rules);
+    addSampling(rules);
+    addSpectra(rules);
     return rules;
   }();
   return rules;

@@ -65,6 +65,9 @@ public:
   // `name` as an attribute (older opsets) or input `i` (newer ones); none when neither is there.
   std::optional<Dims> intsOrInput(llvm::StringRef name, size_t i);
 
+  // The element type with this number in ONNX (TensorProto.DataType); fails unless it is supported.
+  mlir::Type elementType(int64_t number);
+
   int64_t axis(int64_t axis, int64_t rank);              // negative counts from the end; checked
   Dims axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // each as axis(), sorted; fails if one is named twice
 
@@ -102,7 +105,11 @@ void addBatchNormalization(Rules &rules);
 void addRandom(Rules &rules);
 void addRecurrences(Rules &rules);
 void addSequences(Rules &rules);
+void addSampling(Rules &rules);
+void addSpectra(Rules &rules);
 
+// The product along an axis, which is left with size 1.
+mlir::Value productAlong(Node &n, mlir::Value x, int64_t axis);
 // The parts of these sizes along an axis, which they must add up to.
 Values splitAlong(Node &n, mlir::Value x, int64_t axis, llvm::ArrayRef<int64_t> sizes);
 

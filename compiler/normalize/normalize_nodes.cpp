@@ -1,4 +1,4 @@
-// NormalizeNodes: every onnx.node of @model becomes core ops, in order, by the rule of its operator (rules_*.cpp) or by
+// NormalizeNodes: every onnx.node of @model becomes core ops, in order, by the rule of its operator (rules/) or by
 // ONNX's function body. Shapes are static all along, and what depends on constants alone folds as it is built, so that
 // a Reshape finds its shape known.
 //

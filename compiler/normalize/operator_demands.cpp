@@ -9,6 +9,7 @@ static constexpr int64_t mostOfWindow = int64_t(1) << 30;
 llvm::ArrayRef<NumberDemand> numberDemands() {
   static constexpr NumberDemand demands[] = {
       {"", "allowzero", 0, 1},
+      {"", "align_corners", 0, 1},
       {"", "antialias", 0, 1},
       {"", "ceil_mode", 0, 1},
       {"", "count_include_pad", 0, 1},
@@ -18,12 +19,14 @@ llvm::ArrayRef<NumberDemand> numberDemands() {
       {"", "exclusive", 0, 1},
       {"", "fmod", 0, 1},
       {"", "input_forget", 0, 1},
+      {"", "inverse", 0, 1},
       {"", "is_causal", 0, 1},
       {"", "keepdims", 0, 1},
       {"", "largest", 0, 1},
       {"", "layout", 0, 1},
       {"", "linear_before_reset", 0, 1},
       {"", "new_axis", 0, 1},
+      {"", "onesided", 0, 1},
       {"", "noop_with_empty_axes", 0, 1},
       {"", "reverse", 0, 1},
       {"", "select_last_index", 0, 1},
@@ -34,6 +37,7 @@ llvm::ArrayRef<NumberDemand> numberDemands() {
       {"", "transB", 0, 1},
       {"", "upper", 0, 1},
       {"", "group", 1, mostOfWindow},
+      {"", "offset_group", 1, mostOfWindow},
       {"", "blocksize", 1, 1 << 15},
       {"", "hidden_size", 1, mostOfWindow},
       {"", "num_groups", 1, mostOfWindow},
@@ -44,6 +48,11 @@ llvm::ArrayRef<NumberDemand> numberDemands() {
       {"EyeLike", "k", -mostOfWindow, mostOfWindow},
       {"TopK", "k", 0, mostOfWindow},
       {"LRN", "size", 1, 1 << 16},
+      {"LpPool", "p", 1, 1 << 10},
+      {"GlobalLpPool", "p", 1, 1 << 10},
+      {"RoiAlign", "output_height", 1, 1 << 15},
+      {"RoiAlign", "output_width", 1, 1 << 15},
+      {"RoiAlign", "sampling_ratio", 0, 1 << 10},
       {"LpNormalization", "p", 1, 2},
   };
   return demands;
@@ -55,7 +64,7 @@ llvm::ArrayRef<WordDemand> wordDemands() {
       {"", "auto_pad", "NOTSET|SAME_UPPER|SAME_LOWER|VALID"},
       {"", "keep_aspect_ratio_policy", "stretch|not_larger|not_smaller"},
       {"", "nearest_mode", "round_prefer_floor|round_prefer_ceil|floor|ceil"},
-      {"", "coordinate_transformation_mode",
+      {"Resize", "coordinate_transformation_mode",
        "half_pixel|half_pixel_symmetric|pytorch_half_pixel|align_corners|asymmetric|tf_half_pixel_for_nn|"
        "tf_crop_and_resize"},
       {"GRU", "direction", "forward|reverse|bidirectional"},
@@ -63,6 +72,11 @@ llvm::ArrayRef<WordDemand> wordDemands() {
       {"RNN", "direction", "forward|reverse|bidirectional"},
       {"BitShift", "direction", "LEFT|RIGHT"},
       {"DepthToSpace", "mode", "DCR|CRD"},
+      {"GridSample", "mode", "bilinear|nearest|bicubic|linear|cubic"},
+      {"GridSample", "padding_mode", "zeros|border|reflection"},
+      {"RoiAlign", "mode", "avg|max"},
+      {"RoiAlign", "coordinate_transformation_mode", "half_pixel|output_half_pixel"},
+      {"TensorScatter", "mode", "linear|circular"},
       {"Pad", "mode", "constant|reflect|edge|wrap"},
       {"Resize", "mode", "nearest|linear|cubic"},
       {"Upsample", "mode", "nearest|linear|bilinear|trilinear"},
@@ -83,8 +97,8 @@ llvm::ArrayRef<WindowDemand> windowDemands() {
 }
 
 bool isWindowed(llvm::StringRef op) {
-  static constexpr llvm::StringRef ops[] = {"AveragePool", "Conv",    "ConvInteger", "ConvTranspose",
-                                            "LpPool",      "MaxPool", "QLinearConv"};
+  static constexpr llvm::StringRef ops[] = {"AveragePool", "Conv",    "ConvInteger", "ConvTranspose", "DeformConv",
+                                            "LpPool",      "MaxPool", "MaxUnpool",   "QLinearConv"};
   return llvm::is_contained(ops, op);
 }
 
@@ -94,7 +108,9 @@ llvm::ArrayRef<ShapeDemand> shapeDemands() {
       {"BatchNormalization", "N C *,C,C,C,C"},
       {"Conv", "N C . *,M . . *,M"},
       {"ConvTranspose", "N C . *,C . . *,."},
+      {"DeformConv", "N C . *,M . . *"},
       {"DepthToSpace", ". . . ."},
+      {"Det", "* M M"},
       {"EyeLike", ". ."},
       {"Gather", ". *"},
       {"GatherElements", ". *,. *"},
@@ -103,6 +119,7 @@ llvm::ArrayRef<ShapeDemand> shapeDemands() {
       {"GlobalAveragePool", ". . . *"},
       {"GlobalLpPool", ". . . *"},
       {"GlobalMaxPool", ". . . *"},
+      {"GridSample", "N C . *,N . . *"},
       {"GroupNormalization", "N C *,.,."},
       {"GRU", ". . I,D G I,D G H,D ."},
       {"InstanceNormalization", "N C *,C,C"},
@@ -111,7 +128,10 @@ llvm::ArrayRef<ShapeDemand> shapeDemands() {
       {"LSTM", ". . I,D G I,D G H,D ."},
       {"MaxPool", ". . . *"},
       {"NegativeLogLikelihoodLoss", "N C *,N *,C"},
+      {"MaxUnpool", "N C . *,N C . *"},
       {"OneHot", "*,*,2"},
+      {"ReverseSequence", ". . *,."},
+      {"RoiAlign", "N C . .,R 4,R"},
       {"RNN", ". . I,D G I,D G H,D ."},
       {"Scatter", ". *,. *,. *"},
       {"ScatterElements", ". *,. *,. *"},
@@ -120,6 +140,7 @@ llvm::ArrayRef<ShapeDemand> shapeDemands() {
       {"SpaceToDepth", ". . . ."},
       {"Split", ". *"},
       {"SplitToSequence", ". *"},
+      {"TensorScatter", "N . . *,N . . *,N"},
       {"Trilu", "* . ."},
   };
   return demands;

@@ -69,25 +69,11 @@ Values reduceLogSumExp(Node &n) {
     if (!llvm::is_contained(r.axes, int64_t(d))) shape.push_back(size);
   return {n.b.reshape(result, shape)};
 }
-// There is no product primitive: a few factors are multiplied one by one.
+// There is no product primitive: halves are multiplied with each other.
 Values reduceProd(Node &n) {
-  constexpr int64_t mostFactors = 64;
   Reduction r = reduction(n);
   Value x = r.x;
-  for (int64_t axis : r.axes) {
-    int64_t size = shapeOf(x)[axis];
-    if (size == 0) {
-      Dims shape(shapeOf(x));
-      shape[axis] = 1;
-      x = n.b.splat(typeOf(x).clone(shape), 1);
-      continue;
-    }
-    if (size > mostFactors)
-      n.fail("multiplies " + Twine(size) + " elements; at most " + Twine(mostFactors) + " are supported");
-    Value product = n.b.slice(x, axis, 0, 1);
-    for (int64_t i = 1; i < size; ++i) product = n.b.mul(product, n.b.slice(x, axis, i, 1));
-    x = product;
-  }
+  for (int64_t axis : r.axes) x = productAlong(n, x, axis);
   if (r.keep) return {x};
   Dims shape;
   for (auto [d, size] : llvm::enumerate(shapeOf(x)))
@@ -99,6 +85,24 @@ Values cumSum(Node &n) {
   int64_t axis = n.axis(n.constantInt(1), rankOf(n.in(0)));
   auto flag = [&](StringRef name) { return n.integer(name, 0) ? n.b.builder.getUnitAttr() : UnitAttr(); };
   return {n.b.create<onnx::CumSumOp>(n.in(0), n.b.builder.getI64IntegerAttr(axis), flag("exclusive"), flag("reverse"))};
+}
+
+// `x` moved along `axis` by `distance` (negative: towards the start); 1 stands where nothing moves to.
+Value movedAlong(Node &n, Value x, int64_t axis, int64_t distance) {
+  const int64_t size = shapeOf(x)[axis], kept = size - std::abs(distance);
+  Dims low(rankOf(x), 0), high(low);
+  (distance > 0 ? low : high)[axis] = std::abs(distance);
+  return n.b.pad(n.b.slice(x, axis, distance > 0 ? 0 : -distance, kept), low, high, 1);
+}
+// By doubling: after the k-th round an element is the product of the 2^k that end with it.
+Values cumProd(Node &n) {
+  Value x = n.in(0);
+  const int64_t axis = n.axis(n.constantInt(1), rankOf(x)), size = shapeOf(x)[axis];
+  const int64_t way = n.integer("reverse", 0) ? -1 : 1;
+  if (size == 0) return {x};
+  if (n.integer("exclusive", 0)) x = movedAlong(n, x, axis, way);
+  for (int64_t reach = 1; reach < size; reach *= 2) x = n.b.mul(x, movedAlong(n, x, axis, way * reach));
+  return {x};
 }
 
 // The first (or last) index of the extreme: the smallest (largest) index among the elements equal to it.
@@ -165,6 +169,20 @@ Values topK(Node &n) {
 
 } // namespace
 
+Value productAlong(Node &n, Value x, int64_t axis) {
+  if (shapeOf(x)[axis] == 0) {
+    Dims shape(shapeOf(x));
+    shape[axis] = 1;
+    return n.b.splat(typeOf(x).clone(shape), 1);
+  }
+  while (shapeOf(x)[axis] > 1) {
+    const int64_t size = shapeOf(x)[axis], half = size / 2;
+    Value product = n.b.mul(n.b.slice(x, axis, 0, half), n.b.slice(x, axis, half, half));
+    x = size % 2 ? n.b.concat({product, n.b.slice(x, axis, size - 1, 1)}, axis) : product;
+  }
+  return x;
+}
+
 void addReductions(Rules &rules) {
   rules.add("ReduceSum", reduceSum);
   rules.add("ReduceMean", reduceMean);
@@ -177,6 +195,7 @@ void addReductions(Rules &rules) {
   rules.add("ReduceLogSumExp", reduceLogSumExp);
   rules.add("ReduceProd", reduceProd);
   rules.add("CumSum", cumSum);
+  rules.add("CumProd", cumProd);
   rules.add("ArgMax", argExtreme<true>);
   rules.add("ArgMin", argExtreme<false>);
   rules.add("Hardmax", hardmax);

@@ -52,42 +52,7 @@ Values identity(Node &n) {
   return {n.in(0)};
 }
 
-Values cast(Node &n) {
-  Type to = elementTypeOf(n.b.builder.getContext(), [&] {
-    switch (n.integer("to", 0)) { // TensorProto.DataType
-    case 1:
-      return plan::F32;
-    case 2:
-      return plan::U8;
-    case 3:
-      return plan::I8;
-    case 4:
-      return plan::U16;
-    case 5:
-      return plan::I16;
-    case 6:
-      return plan::I32;
-    case 7:
-      return plan::I64;
-    case 9:
-      return plan::BOOL;
-    case 10:
-      return plan::F16;
-    case 11:
-      return plan::F64;
-    case 12:
-      return plan::U32;
-    case 13:
-      return plan::U64;
-    case 16:
-      return plan::BF16;
-    default:
-      return plan::DTYPE_INVALID;
-    }
-  }());
-  if (!to) n.fail("cannot cast to ONNX element type " + Twine(n.integer("to", 0)));
-  return {n.b.cast(n.in(0), to)};
-}
+Values cast(Node &n) { return {n.b.cast(n.in(0), n.elementType(n.integer("to", 0)))}; }
 Values castLike(Node &n) { return {n.b.cast(n.in(0), elementOf(n.in(1)))}; }
 
 Values clip(Node &n) {
@@ -117,18 +82,22 @@ Values hyperbolicCosine(Node &n) {
   Value x = n.in(0);
   return {n.b.mul(n.b.add(n.b.unary<onnx::ExpOp>(x), n.b.unary<onnx::ExpOp>(n.b.unary<onnx::NegOp>(x))), 0.5)};
 }
+Value withSign(Node &n, Value x, Value size) {
+  return n.b.where(n.b.binary<onnx::LessOp>(x, n.b.scalar(x, 0)), n.b.unary<onnx::NegOp>(size), size);
+}
+Value magnitudeOf(Node &n, Value x) {
+  return n.b.where(n.b.binary<onnx::LessOp>(x, n.b.scalar(x, 0)), n.b.unary<onnx::NegOp>(x), x);
+}
 // sign(x) log1p(m + m^2 / (1 + sqrt(m^2 + 1))), m = |x|; sign(x) (log m + log 2) where m^2 + 1 is m^2 and may overflow.
 Values areaSine(Node &n) {
-  Value x = n.in(0), zero = n.b.scalar(x, 0), isNegative = n.b.binary<onnx::LessOp>(x, zero);
-  Value magnitude = n.b.where(isNegative, n.b.unary<onnx::NegOp>(x), x);
+  Value x = n.in(0), zero = n.b.scalar(x, 0), magnitude = magnitudeOf(n, x);
   Value isLarge = n.b.binary<onnx::GreaterOp>(magnitude, n.b.scalar(x, 1e4));
   Value small = n.b.where(isLarge, zero, magnitude), large = n.b.where(isLarge, magnitude, n.b.scalar(x, 1));
   Value square = n.b.mul(small, small);
   Value root = n.b.unary<onnx::SqrtOp>(n.b.add(square, 1));
   Value near = n.b.unary<onnx::Log1pOp>(n.b.add(small, n.b.div(square, n.b.add(root, 1))));
   Value far = n.b.add(n.b.unary<onnx::LogOp>(large), std::numbers::ln2);
-  Value size = n.b.where(isLarge, far, near);
-  return {n.b.where(isNegative, n.b.unary<onnx::NegOp>(size), size)};
+  return {withSign(n, x, n.b.where(isLarge, far, near))};
 }
 // log1p(t + sqrt t sqrt(t + 2)), t = x - 1; log x + log 2 where x^2 - 1 is x^2 and may overflow.
 Values areaCosine(Node &n) {
@@ -141,6 +110,77 @@ Values areaCosine(Node &n) {
 Values areaTangent(Node &n) {
   Value x = n.in(0);
   return {n.b.mul(n.b.sub(n.b.unary<onnx::Log1pOp>(x), n.b.unary<onnx::Log1pOp>(n.b.unary<onnx::NegOp>(x))), 0.5)};
+}
+
+// A value of 16 bits is computed with in f32.
+Value inFullPrecision(Node &n, Value x) {
+  return elementOf(x).getIntOrFloatBitWidth() < 32 ? n.b.cast(x, n.b.builder.getF32Type()) : x;
+}
+Value polynomial(Node &n, Value x, ArrayRef<double> coefficients) { // the highest power's first
+  Value y = n.b.scalar(x, coefficients.front());
+  for (double c : coefficients.drop_front()) y = n.b.add(n.b.mul(y, x), c);
+  return y;
+}
+// Of m >= 0, by the Cephes library's rational function, exact to double precision: up to 0.66 as it is, up to
+// tan(3 pi / 8) as pi/4 + atan((m - 1) / (m + 1)), beyond it as pi/2 + atan(-1 / m). What a range does not use is
+// computed of 1, so that no infinity comes into its derivative.
+Value arcOf(Node &n, Value m) {
+  Value one = n.b.scalar(m, 1);
+  Value isMiddle = n.b.binary<onnx::GreaterOp>(m, n.b.scalar(m, 0.66));
+  Value isFar = n.b.binary<onnx::GreaterOp>(m, n.b.scalar(m, 2.41421356237309504880));
+  Value middle = n.b.where(isFar, one, m), far = n.b.where(isFar, m, one);
+  Value x = n.b.where(isMiddle, n.b.div(n.b.sub(middle, 1), n.b.add(middle, 1)), middle);
+  x = n.b.where(isFar, n.b.unary<onnx::NegOp>(n.b.unary<onnx::ReciprocalOp>(far)), x);
+  Value z = n.b.mul(x, x);
+  Value above = polynomial(n, z,
+                           {-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+                            -1.228866684490136173410e2, -6.485021904942025371773e1});
+  Value below = polynomial(n, z,
+                           {1, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
+                            4.853903996359136964868e2, 1.945506571482613964425e2});
+  Value y = n.b.add(n.b.mul(x, n.b.div(n.b.mul(z, above), below)), x);
+  Value start = n.b.where(isFar, n.b.scalar(m, std::numbers::pi / 2),
+                          n.b.where(isMiddle, n.b.scalar(m, std::numbers::pi / 4), n.b.scalar(m, 0)));
+  return n.b.add(start, y);
+}
+Values arcTangent(Node &n) {
+  Value x = inFullPrecision(n, n.in(0));
+  return {n.b.cast(withSign(n, x, arcOf(n, magnitudeOf(n, x))), elementOf(n.in(0)))};
+}
+// asin m = 2 atan(m / (1 + sqrt((1 - m) (1 + m)))), acos m = 2 atan(sqrt((1 - m) / (1 + m))), m = |x|.
+Values arcSine(Node &n) {
+  Value x = inFullPrecision(n, n.in(0)), m = magnitudeOf(n, x), one = n.b.scalar(x, 1);
+  Value root = n.b.unary<onnx::SqrtOp>(n.b.mul(n.b.sub(one, m), n.b.add(m, 1)));
+  Value size = n.b.mul(arcOf(n, n.b.div(m, n.b.add(root, 1))), 2);
+  return {n.b.cast(withSign(n, x, size), elementOf(n.in(0)))};
+}
+Values arcCosine(Node &n) {
+  Value x = inFullPrecision(n, n.in(0)), m = magnitudeOf(n, x), one = n.b.scalar(x, 1);
+  Value size = n.b.mul(arcOf(n, n.b.unary<onnx::SqrtOp>(n.b.div(n.b.sub(one, m), n.b.add(m, 1)))), 2);
+  Value isNegative = n.b.binary<onnx::LessOp>(x, n.b.scalar(x, 0));
+  return {n.b.cast(n.b.where(isNegative, n.b.sub(n.b.scalar(x, std::numbers::pi), size), size), elementOf(n.in(0)))};
+}
+
+// By each bit of the distance: a shift by a power of two is a product with, or a quotient by, a known number. A
+// distance of the type's width or more leaves 0.
+Values bitShift(Node &n) {
+  if (!n.attribute("direction")) n.fail("needs the attribute 'direction'");
+  Value x = n.in(0), distance = n.in(1);
+  n.b.broadcastTogether({&x, &distance});
+  const unsigned width = elementOf(x).getIntOrFloatBitWidth();
+  const bool isLeft = n.text("direction", "LEFT") == "LEFT";
+  auto unsignedScalar = [&](uint64_t value) {
+    auto type = RankedTensorType::get({}, elementOf(x));
+    return n.b.constant(DenseElementsAttr::get(type, llvm::APInt(width, value)));
+  };
+  Value y = x;
+  for (unsigned bit = 0; (1u << bit) < width; ++bit) {
+    Value factor = unsignedScalar(uint64_t(1) << (1u << bit));
+    Value isSet =
+        n.b.binary<onnx::GreaterOp>(n.b.binary<onnx::AndOp>(distance, unsignedScalar(1u << bit)), unsignedScalar(0));
+    y = n.b.where(isSet, isLeft ? n.b.mul(y, factor) : n.b.div(y, factor), y);
+  }
+  return {n.b.where(n.b.binary<onnx::LessOp>(distance, unsignedScalar(width)), y, unsignedScalar(0))};
 }
 
 } // namespace
@@ -172,6 +212,10 @@ void addElementwise(Rules &rules) {
   rules.add("Asinh", areaSine);
   rules.add("Acosh", areaCosine);
   rules.add("Atanh", areaTangent);
+  rules.add("Atan", arcTangent);
+  rules.add("Asin", arcSine);
+  rules.add("Acos", arcCosine);
+  rules.add("BitShift", bitShift);
   rules.add("Add", binary<onnx::AddOp>);
   rules.add("Sub", binary<onnx::SubOp>);
   rules.add("Mul", binary<onnx::MulOp>);

@@ -71,23 +71,7 @@ Values eyeLike(Node &n) {
   ArrayRef<int64_t> shape = shapeOf(n.in(0));
   if (shape.size() != 2) n.fail("needs a matrix");
   Value row = n.b.add(n.b.indexAlong(shape, 0), double(n.integer("k", 0)));
-  Type to = elementOf(n.in(0));
-  if (auto dtype = dyn_cast_or_null<IntegerAttr>(n.attribute("dtype"))) switch (dtype.getInt()) {
-    case 1:
-      to = n.b.builder.getF32Type();
-      break;
-    case 6:
-      to = n.b.builder.getI32Type();
-      break;
-    case 7:
-      to = n.b.builder.getI64Type();
-      break;
-    case 11:
-      to = n.b.builder.getF64Type();
-      break;
-    default:
-      n.fail("its element type is not supported");
-    }
+  Type to = n.attribute("dtype") ? n.elementType(n.integer("dtype", 0)) : elementOf(n.in(0));
   return {n.b.cast(n.b.binary<onnx::EqualOp>(row, n.b.indexAlong(shape, 1)), to)};
 }
 

@@ -1,4 +1,4 @@
-// MatMul and Gemm become Contract, whose index arrays say which dimensions meet.
+// MatMul and Gemm become Contract, whose index arrays say which dimensions meet; determinants.
 #include "compiler/normalize/node.h"
 
 using namespace mlir;
@@ -63,11 +63,45 @@ Values gemm(Node &n) {
   return {n.has(2) ? n.b.add(y, n.b.mul(n.in(2), n.real("beta", 1))) : y};
 }
 
+// By elimination, a column after the other. The pivot is the column's first element of the largest size; which one that
+// is takes no gradient.
+Values determinant(Node &n) {
+  Value x = n.in(0);
+  const int64_t rank = rankOf(x), size = shapeOf(x)[rank - 1];
+  Dims outer(shapeOf(x).drop_back(2));
+  int64_t count = 1;
+  for (int64_t d : outer) count *= d;
+  n.writeOut(24 * size);
+  Value a = n.b.reshape(x, {count, size, size});
+  Value result = n.b.splat(RankedTensorType::get({count}, elementOf(x)), 1);
+  for (int64_t left = size; left > 0; --left) {
+    Value column = n.b.slice(a, 2, 0, 1);
+    Value sizes = n.b.unary<onnx::AbsOp>(n.b.unary<onnx::StopGradientOp>(column));
+    Value rows = n.b.indexAlong({count, left, 1}, 1);
+    Value isLargest = n.b.binary<onnx::EqualOp>(sizes, n.b.reduceMax(sizes, {1}, true));
+    Value first = n.b.reduceMin(n.b.where(isLargest, rows, n.b.scalar(rows, double(left - 1))), {1}, true);
+    Value isPivot = n.b.binary<onnx::EqualOp>(rows, first);
+    Value row = n.b.reduceSum(n.b.where(isPivot, a, n.b.scalar(a, 0)), {1}, true); // [count, 1, left]
+    Value pivot = n.b.slice(row, 2, 0, 1);
+    Value isInPlace = n.b.reshape(n.b.binary<onnx::EqualOp>(first, n.b.scalar(first, 0)), {count});
+    Value factor = n.b.reshape(pivot, {count});
+    result = n.b.mul(result, n.b.where(isInPlace, factor, n.b.unary<onnx::NegOp>(factor)));
+    if (left == 1) break;
+    // The first row takes the pivot's place.
+    Value rest = n.b.where(n.b.slice(isPivot, 1, 1, left - 1), n.b.slice(a, 1, 0, 1), n.b.slice(a, 1, 1, left - 1));
+    Value isZero = n.b.binary<onnx::EqualOp>(pivot, n.b.scalar(pivot, 0)); // then nothing is left to eliminate
+    Value scale = n.b.div(n.b.slice(rest, 2, 0, 1), n.b.where(isZero, n.b.scalar(pivot, 1), pivot));
+    a = n.b.sub(n.b.slice(rest, 2, 1, left - 1), n.b.mul(scale, n.b.slice(row, 2, 1, left - 1)));
+  }
+  return {n.b.reshape(result, outer)};
+}
+
 } // namespace
 
 void addContractions(Rules &rules) {
   rules.add("MatMul", matMul);
   rules.add("Gemm", gemm);
+  rules.add("Det", determinant);
 }
 
 } // namespace cleave::normalize

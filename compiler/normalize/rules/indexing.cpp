@@ -2,6 +2,8 @@
 // regular: what exporters write for masks is then movement only.
 #include "compiler/normalize/along_axis.h"
 #include "compiler/normalize/node.h"
+#include <cmath>
+#include <map>
 
 using namespace mlir;
 namespace cleave::normalize {
@@ -184,6 +186,34 @@ Values gatherElements(Node &n) {
   return {n.b.gather(asRows(n, data, own, rankOf(data)), index, own, own)};
 }
 
+// scatter() by max, min or mul: each row of the data looks at all updates of its entry.
+Value reducedInto(Node &n, Value data, Value index, Value updates, int64_t own, const std::string &reduction) {
+  ArrayRef<int64_t> shape = shapeOf(data);
+  const int64_t entries = product(shape.take_front(own)), rows = shape[own], width = product(shape.drop_front(own + 1));
+  const int64_t count = entries == 0 ? 0 : typeOf(index).getNumElements() / entries;
+  if (entries == 0 || rows == 0 || width == 0 || count == 0) return data;
+  const Dims pairs{entries, rows, count}, all{entries, rows, count, width};
+  n.b.checkSize(all);
+  n.needsFew(typeOf(data).getNumElements() * count);
+  Value target = n.b.cast(n.b.reshape(index, {entries, 1, count}), n.b.builder.getI64Type());
+  Value hits = n.b.reshape(n.b.binary<onnx::EqualOp>(n.b.broadcastTo(target, pairs), n.b.indexAlong(pairs, 1)),
+                           {entries, rows, count, 1});
+  Value old = n.b.reshape(data, {entries, rows, 1, width}), given = n.b.reshape(updates, {entries, 1, count, width});
+  Value result;
+  if (reduction == "mul") {
+    Value factors = n.b.where(hits, given, n.b.broadcastTo(n.b.scalar(given, 1), all));
+    result = n.b.mul(old, productAlong(n, factors, 2));
+  } else {
+    const bool isMax = reduction == "max";
+    // What no update names changes nothing: an infinity, or the row itself.
+    Value neutral = isFloatTensor(data) ? n.b.scalar(data, isMax ? -INFINITY : INFINITY) : old;
+    Value found = n.b.where(hits, given, neutral);
+    result = isMax ? n.b.binary<onnx::MaxOp>(old, n.b.reduceMax(found, {2}, true))
+                   : n.b.binary<onnx::MinOp>(old, n.b.reduceMin(found, {2}, true));
+  }
+  return n.b.reshape(result, shape);
+}
+
 // data (its rows along dimension `own`) with updates at `index` (that many dimensions that both have, then any;
 // updates: that shape, then the row).
 Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, const std::string &reduction) {
@@ -204,7 +234,7 @@ Value scatter(Node &n, Value data, Value index, Value updates, int64_t own, cons
     return parts.size() == 1 ? parts[0] : n.b.concat(parts, 0);
   }
   if (reduction == "add") return n.b.add(data, sum(updates));
-  if (reduction != "none") n.fail("reduction '" + reduction + "' is not supported");
+  if (reduction != "none") return reducedInto(n, data, index, updates, own, reduction);
   // Which rows are overwritten: the indices of one update must differ, as ONNX demands.
   Type f32 = n.b.builder.getF32Type();
   Value hits = sum(n.b.splat(RankedTensorType::get(shapeOf(updates), f32), 1));
@@ -241,6 +271,122 @@ Values scatterElements(Node &n) {
   return {n.b.reshape(result, shapeOf(data))};
 }
 
+// Each pooled value at its index, which counts in the whole unpooled tensor. Windows that overlap may name an element
+// more than once, always with the same value.
+Values maxUnpool(Node &n) {
+  Value x = n.in(0), indices = n.in(1);
+  const int64_t rank = rankOf(x), spatial = rank - 2;
+  auto kernel = n.ints("kernel_shape");
+  if (spatial < 1 || !kernel || int64_t(kernel->size()) != spatial)
+    n.fail("needs an operand [N, C, spatial] and kernel_shape");
+  n.needsShape(1, shapeOf(x));
+  const Dims strides = n.ints("strides", Dims(spatial, 1)), pads = n.ints("pads", Dims(2 * spatial, 0));
+  Dims shape(shapeOf(x).take_front(2)), high(rank, 0);
+  for (int64_t d = 0; d < spatial; ++d)
+    shape.push_back((shapeOf(x)[d + 2] - 1) * strides[d] - pads[d] - pads[spatial + d] + (*kernel)[d]);
+  if (!elementsWithin(shape)) n.fail("its kernel and pads leave no image");
+  const Dims wanted = n.has(2) ? n.constantInts(2) : shape;
+  if (wanted.size() != shape.size()) n.fail("its output_shape has " + Twine(wanted.size()) + " sizes");
+  for (int64_t d = 0; d < rank; ++d) {
+    high[d] = wanted[d] - shape[d];
+    if (high[d] < 0 || (d < 2 && high[d])) n.fail("its output_shape is smaller than what its kernel makes");
+  }
+  const int64_t count = typeOf(x).getNumElements(), all = product(shape);
+  auto zero = n.b.builder.getI64IntegerAttr(0), rows = n.b.builder.getI64IntegerAttr(all);
+  Value index = n.b.reshape(indices, {count});
+  auto sum = [&](Value values) {
+    return n.b.create<onnx::ScatterAddOp>(index, values, zero, rows, ArrayAttr(), IntegerAttr(), zero);
+  };
+  Value hits = sum(n.b.splat(RankedTensorType::get({count}, elementOf(x)), 1));
+  Value total = sum(n.b.reshape(x, {count}));
+  Value whole = n.b.div(total, n.b.binary<onnx::MaxOp>(hits, n.b.broadcastTo(n.b.scalar(hits, 1), shapeOf(hits))));
+  return {n.b.pad(n.b.reshape(whole, shape), Dims(rank, 0), high, 0)};
+}
+
+// The first `sequence_lens[b]` times of each entry backwards, the others as they are.
+Values reverseSequence(Node &n) {
+  Value x = n.in(0);
+  const int64_t batch = n.axis(n.integer("batch_axis", 1), rankOf(x)),
+                time = n.axis(n.integer("time_axis", 0), rankOf(x));
+  if (batch == time || batch > 1 || time > 1) n.fail("its batch_axis and time_axis must be 0 and 1, or 1 and 0");
+  Dims swapped = countUp(rankOf(x));
+  std::swap(swapped[0], swapped[1]);
+  Value rows = batch == 0 ? x : n.b.transpose(x, swapped);
+  const int64_t entries = shapeOf(rows)[0], times = shapeOf(rows)[1];
+  n.needsShape(1, {entries});
+  const Dims grid{entries, times};
+  Value at = n.b.indexAlong(grid, 1);
+  Value length = n.b.broadcastTo(n.b.reshape(n.b.cast(n.in(1), n.b.builder.getI64Type()), {entries, 1}), grid);
+  Value back = n.b.sub(n.b.sub(length, at), 1);
+  Value from = n.b.where(n.b.binary<onnx::LessOp>(at, length), back, at);
+  Value y = n.b.gather(rows, from, 1, 1);
+  return {batch == 0 ? y : n.b.transpose(y, swapped)};
+}
+
+// A cache whose positions from write_indices[b] on along `axis` are the update's; circular: past the end from the
+// start.
+Values tensorScatter(Node &n) {
+  Value cache = n.in(0), update = n.in(1);
+  const int64_t rank = rankOf(cache), axis = n.axis(n.integer("axis", -2), rank);
+  if (axis == 0) n.fail("its axis must not be the batch's");
+  Dims expected(shapeOf(cache));
+  if (rankOf(update) == rank) expected[axis] = std::min(shapeOf(update)[axis], expected[axis]);
+  n.needsShape(1, expected);
+  Dims front = countUp(rank), back;
+  front.erase(front.begin() + axis);
+  front.insert(front.begin() + 1, axis);
+  for (int64_t d = 0; d < rank; ++d) back.push_back(llvm::find(front, d) - front.begin());
+  const int64_t batch = shapeOf(cache)[0], length = shapeOf(cache)[axis];
+  const Dims grid{batch, shapeOf(update)[axis]};
+  n.needsShape(2, {batch});
+  Value at = n.b.indexAlong(grid, 1);
+  if (n.has(2)) at = n.b.add(at, n.b.reshape(n.b.cast(n.in(2), n.b.builder.getI64Type()), {batch, 1}));
+  if (n.text("mode", "linear") == "circular") at = n.b.binary<onnx::ModOp>(at, n.b.scalar(at, double(length)));
+  Value result = scatter(n, n.b.transpose(cache, front), at, n.b.transpose(update, front), 1, "none");
+  return {n.b.transpose(result, back)};
+}
+
+// The entries where a condition that is known holds.
+Values compress(Node &n) {
+  Value x = n.in(0);
+  const bool isFlat = !n.attribute("axis");
+  if (isFlat) x = n.b.reshape(x, {typeOf(x).getNumElements()});
+  const int64_t axis = isFlat ? 0 : n.axis(n.integer("axis", 0), rankOf(x));
+  const Dims condition = n.constantInts(1);
+  if (int64_t(condition.size()) > shapeOf(x)[axis])
+    n.fail("has " + Twine(condition.size()) + " conditions for " + Twine(shapeOf(x)[axis]) + " entries");
+  Dims kept;
+  for (auto [i, holds] : llvm::enumerate(condition))
+    if (holds) kept.push_back(int64_t(i));
+  return {n.b.pick(x, axis, kept)};
+}
+
+// Which entries of a known tensor differ: the first of each, which of them every entry is, how many are the same.
+Values unique(Node &n) {
+  runtime::HostTensor known = n.constantTensor(0);
+  Value x = n.in(0);
+  const bool isFlat = !n.attribute("axis");
+  if (isFlat) x = n.b.reshape(x, {known.elements()});
+  const int64_t axis = isFlat ? 0 : n.axis(n.integer("axis", 0), rankOf(x)), count = shapeOf(x)[axis];
+  const int64_t inner = product(shapeOf(x).drop_front(axis + 1)), outer = product(shapeOf(x).take_front(axis));
+  const std::vector<double> values = known.reals();
+  std::vector<std::vector<double>> entries(static_cast<size_t>(count));
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = 0; k < inner; ++k) entries[size_t(i)].push_back(values[size_t((o * count + i) * inner + k)]);
+  std::map<std::vector<double>, int64_t> firsts; // in ascending order
+  for (int64_t i = 0; i < count; ++i) firsts.try_emplace(entries[size_t(i)], i);
+  Dims order;
+  for (const auto &[entry, first] : firsts) order.push_back(first);
+  if (!n.integer("sorted", 1)) llvm::sort(order);
+  Dims inverse, counts(order.size(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    inverse.push_back(llvm::find(order, firsts.at(entries[size_t(i)])) - order.begin());
+    ++counts[inverse.back()];
+  }
+  return {n.b.pick(x, axis, order), n.b.integers(order), n.b.integers(inverse), n.b.integers(counts)};
+}
+
 } // namespace
 
 void addIndexing(Rules &rules) {
@@ -250,6 +396,11 @@ void addIndexing(Rules &rules) {
   rules.add("ScatterND", scatterND);
   rules.add("ScatterElements", scatterElements);
   rules.add("Scatter", scatterElements);
+  rules.add("MaxUnpool", maxUnpool);
+  rules.add("ReverseSequence", reverseSequence);
+  rules.add("TensorScatter", tensorScatter);
+  rules.add("Compress", compress);
+  rules.add("Unique", unique);
 }
 
 } // namespace cleave::normalize

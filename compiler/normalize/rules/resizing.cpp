@@ -11,6 +11,7 @@ namespace {
 struct Axis {
   int64_t from, to;
   double scale;
+  double start = 0, end = 1; // of tf_crop_and_resize's region, as parts of the whole
 };
 
 // Where output element `i` lies in the input, in elements.
@@ -28,6 +29,11 @@ double source(Node &n, const std::string &mode, const Axis &axis, int64_t i) {
   }
   if (mode == "asymmetric") return x / axis.scale;
   if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
+  if (mode == "tf_crop_and_resize") {
+    const double last = double(axis.from - 1);
+    return axis.to > 1 ? axis.start * last + x * (axis.end - axis.start) * last / double(axis.to - 1)
+                       : (axis.start + axis.end) * last / 2;
+  }
   n.fail("coordinate_transformation_mode '" + mode + "' is not supported");
 }
 
@@ -100,6 +106,20 @@ Value along(Node &n, Value x, int64_t d, const Axis &axis, const std::string &mo
   return n.b.contract(x, matrix, left, {rankOf(x), d}, result);
 }
 
+// What lies outside of the input along d takes extrapolation_value.
+Value outsideFilled(Node &n, Value x, int64_t d, const Axis &axis) {
+  std::vector<double> inside;
+  for (int64_t i = 0; i < axis.to; ++i) {
+    const double at = source(n, "tf_crop_and_resize", axis, i);
+    inside.push_back(at >= 0 && at <= double(axis.from - 1));
+  }
+  if (llvm::all_of(inside, [](double v) { return v != 0; })) return x;
+  Dims shape(rankOf(x), 1);
+  shape[d] = axis.to;
+  Value mask = n.b.constant(runtime::HostTensor::ofReals(plan::BOOL, {axis.to}, inside));
+  return n.b.where(n.b.reshape(mask, shape), x, n.b.scalar(x, n.real("extrapolation_value", 0)));
+}
+
 // A resized dimension, which may not be empty or larger than indices can be listed for.
 Axis resized(Node &n, int64_t from, double to, double scale) {
   if (from < 1 || !(to >= 1 && to <= double(demandFoldLimit)))
@@ -152,8 +172,19 @@ Values resize(Node &n) {
   }
   Type element = elementOf(x);
   if (mode != "nearest" && !isFloatTensor(x)) x = n.b.cast(x, n.b.builder.getF32Type());
+  const bool isCrop = coordinates == "tf_crop_and_resize";
+  if (isCrop) {
+    const std::vector<double> region = n.constantTensor(1).reals();
+    if (region.size() != 2 * axes.size()) n.fail("needs a start and an end of its roi for each axis");
+    for (size_t i = 0; i < plan.size(); ++i) {
+      plan[i].start = region[i];
+      plan[i].end = region[i + plan.size()];
+    }
+  }
   for (auto [axis, d] : llvm::zip(plan, axes))
-    if (axis.to != axis.from || axis.scale != 1) x = along(n, x, d, axis, mode, coordinates);
+    if (isCrop || axis.to != axis.from || axis.scale != 1) x = along(n, x, d, axis, mode, coordinates);
+  if (isCrop)
+    for (auto [axis, d] : llvm::zip(plan, axes)) x = outsideFilled(n, x, d, axis);
   return {n.b.cast(x, element)};
 }
 
