@@ -47,7 +47,7 @@ private:
     for (const Use &use : parameter.uses)
       if (nodes.empty() || nodes.back() != flat.nodes[use.node].name) nodes.push_back(flat.nodes[use.node].name);
     const StoredTensor &tensor = parameter.tensor;
-    RankedTensorType type = tensorType(context, tensor);
+    RankedTensorType type = storageType(context, tensor);
     OperationState state(named(parameter.name), onnx::ParamOp::getOperationName());
     auto set = [&](llvm::StringRef name, Attribute value) { state.addAttribute(name, value); };
     set("sym_name", builder.getStringAttr(parameter.symbol()));
@@ -141,15 +141,26 @@ private:
     for (const Parameter &parameter : table.parameters) {
       Location location = named(parameter.name);
       RankedTensorType type = tensorType(context, parameter.tensor);
-      if (parameter.role == Role::Constant)
+      if (parameter.role == Role::Constant) {
         stored.push_back(
             onnx::ConstantOp::create(builder, location, type, elementsAttr(context, parameter.tensor)).getY());
-      else
-        stored.push_back(onnx::ReadOp::create(builder, location, type, parameter.symbol()).getValue());
+        continue;
+      }
+      RankedTensorType inMemory = storageType(context, parameter.tensor);
+      Value value = onnx::ReadOp::create(builder, location, inMemory, parameter.symbol()).getValue();
+      if (inMemory != type) value = asElements(value, type, parameter.name);
+      stored.push_back(value);
     }
     for (const FlatNode &node : flat.nodes)
       if (!none && hasAbsentInput(*node.node))
         none = onnx::NoneOp::create(builder, builder.getUnknownLoc(), builder.getNoneType());
+  }
+  // The bytes of a parameter as the elements that they hold.
+  Value asElements(Value bytes, RankedTensorType type, const std::string &name) {
+    NamedAttribute attribute = builder.getNamedAttr("type", TypeAttr::get(type));
+    return onnx::NodeOp::create(builder, bytes.getLoc(), TypeRange{type}, ValueRange{bytes}, "Elements", "cleave", 1,
+                                name + "/elements", builder.getDictionaryAttr(attribute), 0)
+        .getOutputs()[0];
   }
   static bool hasAbsentInput(const ::onnx::NodeProto &node) {
     for (const std::string &input : node.input())

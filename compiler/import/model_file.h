@@ -11,7 +11,7 @@
 
 namespace cleave::import_ {
 
-inline constexpr int64_t oldestIr = 3, newestIr = 13, oldestOpset = 9, newestOpset = 27;
+inline constexpr int64_t oldestIr = 3, newestIr = 14, oldestOpset = 1, newestOpset = 28;
 
 // Versions by domain; the default domain is "" (also for models that write "ai.onnx").
 using Opsets = std::map<std::string, int64_t>;

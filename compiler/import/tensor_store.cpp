@@ -54,6 +54,16 @@ bool decodeFields(const TensorProto &tensor, std::string &out) {
     append<uint16_t>(out, tensor.int32_data());
     return true;
   case TensorProto::UINT8:
+  case TensorProto::FLOAT8E4M3FN:
+  case TensorProto::FLOAT8E4M3FNUZ:
+  case TensorProto::FLOAT8E5M2:
+  case TensorProto::FLOAT8E5M2FNUZ:
+  case TensorProto::FLOAT8E8M0:
+  case TensorProto::FLOAT4E2M1: // packed
+  case TensorProto::UINT4:
+  case TensorProto::INT4:
+  case TensorProto::UINT2:
+  case TensorProto::INT2:
     append<uint8_t>(out, tensor.int32_data());
     return true;
   case TensorProto::BOOL:
@@ -95,6 +105,20 @@ Result<std::string> insideFolder(const std::string &folder, const std::string &l
 
 } // namespace
 
+int64_t elementBits(int32_t dataType) {
+  switch (dataType) {
+  case TensorProto::FLOAT4E2M1:
+  case TensorProto::UINT4:
+  case TensorProto::INT4:
+    return 4;
+  case TensorProto::UINT2:
+  case TensorProto::INT2:
+    return 2;
+  default:
+    return 8 * elementBytes(dataType);
+  }
+}
+
 int64_t elementBytes(int32_t dataType) {
   switch (dataType) {
   case TensorProto::DOUBLE:
@@ -113,6 +137,11 @@ int64_t elementBytes(int32_t dataType) {
   case TensorProto::INT8:
   case TensorProto::UINT8:
   case TensorProto::BOOL:
+  case TensorProto::FLOAT8E4M3FN:
+  case TensorProto::FLOAT8E4M3FNUZ:
+  case TensorProto::FLOAT8E5M2:
+  case TensorProto::FLOAT8E5M2FNUZ:
+  case TensorProto::FLOAT8E8M0:
     return 1;
   default:
     return 0;
@@ -149,6 +178,26 @@ std::string dataTypeName(int32_t dataType) {
     return "bool";
   case TensorProto::STRING:
     return "string";
+  case TensorProto::FLOAT8E4M3FN:
+    return "float8e4m3fn";
+  case TensorProto::FLOAT8E4M3FNUZ:
+    return "float8e4m3fnuz";
+  case TensorProto::FLOAT8E5M2:
+    return "float8e5m2";
+  case TensorProto::FLOAT8E5M2FNUZ:
+    return "float8e5m2fnuz";
+  case TensorProto::FLOAT8E8M0:
+    return "float8e8m0";
+  case TensorProto::FLOAT4E2M1:
+    return "float4e2m1";
+  case TensorProto::UINT4:
+    return "uint4";
+  case TensorProto::INT4:
+    return "int4";
+  case TensorProto::UINT2:
+    return "uint2";
+  case TensorProto::INT2:
+    return "int2";
   default:
     return fmt::format("data type {}", dataType);
   }
@@ -171,12 +220,13 @@ Result<StoredTensor> TensorStore::locate(const TensorProto &tensor) {
   stored.name = tensor.name();
   stored.dataType = tensor.data_type();
   stored.shape.assign(tensor.dims().begin(), tensor.dims().end());
-  int64_t unit = elementBytes(stored.dataType);
+  int64_t unit = elementBits(stored.dataType);
   if (unit == 0) return inputError(fmt::format("{} has the unsupported type {}", what, dataTypeName(stored.dataType)));
   stored.length = unit;
   for (int64_t size : stored.shape)
     if (size < 0 || __builtin_mul_overflow(stored.length, size, &stored.length))
       return inputError(fmt::format("{} has the impossible dimension {}", what, size));
+  stored.length = (stored.length + 7) / 8;
   if (stored.length == 0) { // no bytes, wherever they would be
     stored.inFile = true;
     stored.path = model.ownFile;

@@ -25,7 +25,10 @@ struct StoredTensor {
   bool isFloat() const; // f16, bf16, f32, f64
 };
 
-// Bytes of one element; 0 for types that are not supported (strings, complex, 8-bit floats and less than a byte).
+// Bits of one element; 0 for types that are not supported (strings, complex). Elements of 2 and 4 bits are packed, the
+// first into a byte's lowest bits.
+int64_t elementBits(int32_t dataType);
+// Bytes of one element; 0 for types that are not supported, and those that are packed.
 int64_t elementBytes(int32_t dataType);
 std::string dataTypeName(int32_t dataType); // "float32", "int64", "bool", or "data type 17"
 

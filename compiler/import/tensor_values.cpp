@@ -42,6 +42,7 @@ double elementAt(const StoredTensor &tensor, int64_t i) {
 bool allEqual(const StoredTensor &tensor) {
   if (!tensor.bytes || tensor.length == 0) return false;
   size_t unit = elementBytes(tensor.dataType);
+  if (unit == 0) return false; // packed
   // Equal to itself shifted by one element.
   return std::memcmp(tensor.bytes, tensor.bytes + unit, tensor.length - unit) == 0;
 }
@@ -149,6 +150,7 @@ bool transposedContent(const StoredTensor &a, const StoredTensor &b) {
   int64_t rows = a.shape[0], columns = a.shape[1];
   if (b.shape[0] != columns || b.shape[1] != rows) return false;
   size_t unit = elementBytes(a.dataType);
+  if (unit == 0) return false; // packed
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
       if (std::memcmp(a.bytes + (i * columns + j) * unit, b.bytes + (j * rows + i) * unit, unit) != 0) return false;

@@ -36,6 +36,26 @@ Type elementType(MLIRContext &context, int32_t dataType) {
     return IntegerType::get(&context, 64, Signedness::Unsigned);
   case TensorProto::BOOL:
     return IntegerType::get(&context, 1);
+  case TensorProto::FLOAT8E4M3FN:
+    return Float8E4M3FNType::get(&context);
+  case TensorProto::FLOAT8E4M3FNUZ:
+    return Float8E4M3FNUZType::get(&context);
+  case TensorProto::FLOAT8E5M2:
+    return Float8E5M2Type::get(&context);
+  case TensorProto::FLOAT8E5M2FNUZ:
+    return Float8E5M2FNUZType::get(&context);
+  case TensorProto::FLOAT8E8M0:
+    return Float8E8M0FNUType::get(&context);
+  case TensorProto::FLOAT4E2M1:
+    return Float4E2M1FNType::get(&context);
+  case TensorProto::INT4:
+    return IntegerType::get(&context, 4);
+  case TensorProto::UINT4:
+    return IntegerType::get(&context, 4, Signedness::Unsigned);
+  case TensorProto::INT2:
+    return IntegerType::get(&context, 2);
+  case TensorProto::UINT2:
+    return IntegerType::get(&context, 2, Signedness::Unsigned);
   default:
     return {};
   }
@@ -58,10 +78,30 @@ RankedTensorType tensorType(MLIRContext &context, const StoredTensor &tensor) {
   return RankedTensorType::get(tensor.shape, elementType(context, tensor.dataType));
 }
 
+RankedTensorType storageType(MLIRContext &context, const StoredTensor &tensor) {
+  RankedTensorType type = tensorType(context, tensor);
+  const int64_t bits = elementBits(tensor.dataType);
+  Type bytes = IntegerType::get(&context, 8, IntegerType::Unsigned);
+  if (bits < 8) return RankedTensorType::get({tensor.length}, bytes);
+  return bits == 8 && isa<FloatType>(type.getElementType()) ? type.clone(bytes) : type;
+}
+
+std::string unpacked(const char *bytes, int64_t bits, int64_t count) {
+  std::string elements(size_t(count), '\0');
+  const int64_t each = 8 / bits;
+  for (int64_t i = 0; i < count; ++i)
+    elements[size_t(i)] = char(uint8_t(bytes[i / each]) >> (i % each * bits) & ((1 << bits) - 1));
+  return elements;
+}
+
 DenseElementsAttr elementsAttr(MLIRContext &context, const StoredTensor &tensor) {
   RankedTensorType type = tensorType(context, tensor);
   int64_t count = tensor.elements();
   if (count == 0) return DenseElementsAttr::get(type, llvm::ArrayRef<Attribute>());
+  if (const int64_t bits = elementBits(tensor.dataType); bits < 8) {
+    const std::string elements = unpacked(tensor.bytes, bits, count);
+    return DenseElementsAttr::getFromRawBuffer(type, llvm::ArrayRef<char>(elements.data(), elements.size()));
+  }
   bool splat = allEqual(tensor);
   if (tensor.dataType == TensorProto::BOOL) {
     llvm::SmallVector<bool> values(splat ? 1 : count);

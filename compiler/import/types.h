@@ -6,7 +6,7 @@
 
 namespace cleave::import_ {
 
-// Null for element types that are not supported (strings, complex, 8-bit floats, 4-bit integers).
+// Null for element types that are not supported (strings, complex).
 mlir::Type elementType(mlir::MLIRContext &context, int32_t dataType);
 
 // A tensor type; dimensions without a number are dynamic, without a shape it is unranked. Null for other kinds of
@@ -16,6 +16,10 @@ mlir::Type valueType(mlir::MLIRContext &context, const ::onnx::TypeProto &type);
 mlir::Type unknownType(mlir::MLIRContext &context);
 
 mlir::RankedTensorType tensorType(mlir::MLIRContext &context, const StoredTensor &tensor);
+// What a parameter that holds it is in memory: of elements that are packed, or floats of a byte, tensor<..xui8>.
+mlir::RankedTensorType storageType(mlir::MLIRContext &context, const StoredTensor &tensor);
+// `count` elements of 2 or 4 bits as one byte each, the element in its lowest bits.
+std::string unpacked(const char *bytes, int64_t bits, int64_t count);
 // Copies the bytes, which must be there; a splat when all elements are equal.
 mlir::DenseElementsAttr elementsAttr(mlir::MLIRContext &context, const StoredTensor &tensor);
 

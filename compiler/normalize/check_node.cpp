@@ -1,4 +1,5 @@
 #include "compiler/normalize/check_node.h"
+#include "compiler/normalize/further_schemas.h"
 #include "compiler/normalize/node.h"
 #include "compiler/normalize/operator_demands.h"
 #include "onnx/defs/schema.h"
@@ -14,33 +15,6 @@ namespace cleave::normalize {
 namespace {
 
 using Fault = std::optional<std::string>;
-
-// Operators without a schema in the ONNX library, of onnxruntime.
-const std::map<std::string, OpSchema> &furtherSchemas() {
-  static const std::map<std::string, OpSchema> schemas = [] {
-    const std::vector<std::string> floats = {"tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)"};
-    std::map<std::string, OpSchema> made;
-    auto add = [&](const std::string &key, OpSchema schema) {
-      schema.TypeConstraint("T", floats, "");
-      schema.Finalize();
-      made.emplace(key, std::move(schema));
-    };
-    add("com.microsoft::Gelu", OpSchema("Gelu", "", 0)
-                                   .Attr("approximate", "", AttributeProto::STRING, std::string("none"))
-                                   .Input(0, "X", "", "T")
-                                   .Output(0, "Y", "", "T"));
-    add("::SimplifiedLayerNormalization", OpSchema("SimplifiedLayerNormalization", "", 0)
-                                              .Attr("axis", "", AttributeProto::INT, int64_t(-1))
-                                              .Attr("epsilon", "", AttributeProto::FLOAT, 1e-5f)
-                                              .Attr("stash_type", "", AttributeProto::INT, int64_t(1))
-                                              .Input(0, "X", "", "T")
-                                              .Input(1, "scale", "", "T")
-                                              .Output(0, "Y", "", "T")
-                                              .Output(1, "inverse", "", "T", OpSchema::Optional));
-    return made;
-  }();
-  return schemas;
-}
 
 const OpSchema *schemaFor(onnx::NodeOp node) {
   std::string domain = node.getDomain().str(), op = node.getOpType().str();
@@ -141,15 +115,21 @@ Fault windowFault(onnx::NodeOp node) {
 // --- operands
 
 // "tensor(float)"; empty where the element type is not known yet.
-std::string onnxName(Type type) {
+std::string onnxName(Type type, Type narrow) {
   auto tensor = dyn_cast<TensorType>(type);
   if (!tensor) return "";
-  Type element = tensor.getElementType();
+  Type element = narrow ? narrow : tensor.getElementType();
   std::string name;
   if (element.isF32()) name = "float";
   if (element.isF64()) name = "double";
   if (element.isF16()) name = "float16";
   if (element.isBF16()) name = "bfloat16";
+  if (isa<Float8E4M3FNType>(element)) name = "float8e4m3fn";
+  if (isa<Float8E4M3FNUZType>(element)) name = "float8e4m3fnuz";
+  if (isa<Float8E5M2Type>(element)) name = "float8e5m2";
+  if (isa<Float8E5M2FNUZType>(element)) name = "float8e5m2fnuz";
+  if (isa<Float8E8M0FNUType>(element)) name = "float8e8m0";
+  if (isa<Float4E2M1FNType>(element)) name = "float4e2m1";
   if (auto integer = dyn_cast<IntegerType>(element))
     name =
         integer.getWidth() == 1 ? "bool" : (integer.isUnsigned() ? "uint" : "int") + std::to_string(integer.getWidth());
@@ -168,19 +148,19 @@ Fault countFault(const char *what, size_t count, int least, int most) {
                             : std::to_string(least) + " to " + std::to_string(most));
 }
 
-Fault operandFault(onnx::NodeOp node, const OpSchema &schema, function_ref<bool(Value)> isSequence) {
+Fault operandFault(onnx::NodeOp node, const OpSchema &schema, const OperandKinds &kinds) {
   auto inputs = node.getInputs();
   if (Fault fault = countFault("inputs", inputs.size(), schema.min_input(), schema.max_input())) return fault;
   if (Fault fault = countFault("outputs", node.getNumResults(), schema.min_output(), schema.max_output())) return fault;
   llvm::StringMap<std::pair<std::string, size_t>> bound; // type parameter -> type, the input that has it
   for (auto [i, input] : llvm::enumerate(inputs)) {
     const OpSchema::FormalParameter &formal = schema.inputs()[std::min(i, schema.inputs().size() - 1)];
-    if (isSequence(input)) continue;
+    if (kinds.isSequence(input)) continue;
     if (input.getDefiningOp<onnx::NoneOp>()) {
       if (formal.GetOption() == OpSchema::Optional) continue;
       return "needs " + inputName(i, formal);
     }
-    std::string type = onnxName(input.getType());
+    std::string type = onnxName(input.getType(), kinds.narrow(input));
     if (type.empty()) continue;
     bool allowed = llvm::any_of(formal.GetTypes(), [&](const std::string *t) { return *t == type; });
     if (!allowed) return inputName(i, formal) + " is a " + type + ", which the operator does not take there";
@@ -237,14 +217,25 @@ Fault shapeFault(onnx::NodeOp node, const OpSchema &schema) {
 
 } // namespace
 
-Fault faultOf(onnx::NodeOp node, function_ref<bool(Value)> isSequence) {
+std::optional<size_t> operandOfResult(onnx::NodeOp node, size_t result) {
+  const OpSchema *schema = node.getDomain() == "cleave" ? nullptr : schemaFor(node);
+  if (!schema || schema->outputs().empty()) return std::nullopt;
+  const std::string parameter = schema->outputs()[std::min(result, schema->outputs().size() - 1)].GetTypeStr();
+  for (size_t i = 0; i < node.getInputs().size() && !schema->inputs().empty(); ++i) {
+    const OpSchema::FormalParameter &formal = schema->inputs()[std::min(i, schema->inputs().size() - 1)];
+    if (formal.GetIsHomogeneous() && formal.GetTypeStr() == parameter) return i;
+  }
+  return std::nullopt;
+}
+
+Fault faultOf(onnx::NodeOp node, const OperandKinds &kinds) {
   if (node.getDomain() == "cleave") return std::nullopt; // the importer's own
   const OpSchema *schema = schemaFor(node);
   if (!schema) // an operator that nothing supports: NormalizeNodes says so of all of them at once
     return Rules::all().find(node.getDomain(), node.getOpType()) ? Fault("is no operator of that opset") : std::nullopt;
   if (Fault fault = attributeFault(node, *schema)) return fault;
   if (Fault fault = valueFault(node)) return fault;
-  if (Fault fault = operandFault(node, *schema, isSequence)) return fault;
+  if (Fault fault = operandFault(node, *schema, kinds)) return fault;
   if (Fault fault = shapeFault(node, *schema)) return fault;
   return windowFault(node);
 }

@@ -17,7 +17,7 @@ struct CheckNodes : PassWrapper<CheckNodes, OperationPass<ModuleOp>> {
     size_t faults = 0;
     getOperation().walk([&](onnx::NodeOp node) {
       if (!isSupported(node.getDomain().str(), node.getOpType().str(), node.getVersion())) return;
-      auto fault = faultOf(node, [](Value) { return false; });
+      auto fault = faultOf(node, {[](Value) { return false; }, [](Value) { return Type(); }});
       if (fault && ++faults <= mostReports) errorAt(node) << *fault;
     });
     if (faults > mostReports) getOperation().emitError() << "... and " << faults - mostReports << " more nodes";

@@ -100,10 +100,113 @@ void expandLoop(Node &n) {
   replace(n, results);
 }
 
+// A node of the standard's, to be rewritten after what its operands come from.
+Value nodeOf(Node &n, StringRef type, ValueRange operands, ArrayRef<NamedAttribute> attributes) {
+  constexpr int64_t version = 13;
+  return onnx::NodeOp::create(
+             n.b.builder, n.op.getLoc(), TypeRange{UnrankedTensorType::get(n.b.builder.getIndexType())}, operands, type,
+             "", version, (n.op.getNodeName() + "/" + type).str(), n.b.builder.getDictionaryAttr(attributes), 0)
+      .getOutputs()[0];
+}
+// Values side by side along a new dimension.
+Value stackedLater(Node &n, ArrayRef<Value> values, int64_t axis) {
+  Value axes = n.b.integers({axis});
+  SmallVector<Value> parts;
+  for (Value value : values) parts.push_back(nodeOf(n, "Unsqueeze", {value, axes}, {}));
+  return nodeOf(n, "Concat", parts, n.b.builder.getNamedAttr("axis", n.b.builder.getI64IntegerAttr(axis)));
+}
+// Entry `index` along `axis`, which disappears.
+Value entry(Node &n, Value x, int64_t axis, int64_t index) {
+  Dims shape(shapeOf(x));
+  shape.erase(shape.begin() + axis);
+  return n.b.reshape(n.b.slice(x, axis, index, 1), shape);
+}
+
+// The steps of a Scan over these states and sequences; what it gives to its outputs.
+SmallVector<Value> scanned(Node &n, Block &body, onnx::NodeOp end, SmallVector<Value> states, ArrayRef<Value> sequences,
+                           ArrayRef<int64_t> axes, int64_t steps) {
+  const size_t stacked = end.getInputs().size() - states.size();
+  auto list = [&](StringRef name, size_t count) {
+    Dims values = n.ints(name, Dims(count, 0));
+    if (values.size() != count) n.fail(("its attribute '" + name + "' has not one number for each").str());
+    return values;
+  };
+  const Dims ways = list(n.version() < 9 ? "directions" : "scan_input_directions", sequences.size());
+  const Dims outputWays = list("scan_output_directions", stacked), outputAxes = list("scan_output_axes", stacked);
+  SmallVector<SmallVector<Value>> outputs(stacked);
+  for (int64_t step = 0; step < steps; ++step) {
+    IRMapping values;
+    for (auto [i, state] : llvm::enumerate(states)) values.map(body.getArgument(unsigned(i)), state);
+    for (auto [i, sequence] : llvm::enumerate(sequences))
+      values.map(body.getArgument(unsigned(states.size() + i)),
+                 entry(n, sequence, axes[i], ways[i] ? steps - 1 - step : step));
+    for (Operation &node : body)
+      if (&node != end.getOperation()) n.b.builder.clone(node, values);
+    for (auto [i, value] : llvm::enumerate(end.getInputs())) {
+      Value given = values.lookupOrDefault(value);
+      if (i < states.size())
+        states[i] = given;
+      else if (auto &output = outputs[i - states.size()]; outputWays[i - states.size()])
+        output.insert(output.begin(), given);
+      else
+        output.push_back(given);
+    }
+  }
+  SmallVector<Value> results(states);
+  for (auto [output, axis] : llvm::zip(outputs, outputAxes)) results.push_back(stackedLater(n, output, axis));
+  return results;
+}
+
+// All steps of a Scan at once. Before opset 9 each entry of a batch is a Scan of its own.
+void expandScan(Node &n) {
+  Block &body = graphOf(n, "body");
+  onnx::NodeOp end = yieldOf(n, body);
+  const bool isBatched = n.version() < 9;
+  if (isBatched && n.has(0)) n.fail("its input 0 ('sequence_lens') is not supported");
+  const int64_t count = n.integer("num_scan_inputs", 0), all = int64_t(body.getNumArguments()), carried = all - count;
+  if (count < 1 || carried < 0 || int64_t(n.inputs.size()) != all + isBatched ||
+      int64_t(end.getInputs().size()) < carried)
+    n.fail("has a body of other operands");
+  SmallVector<Value> states, sequences;
+  for (int64_t i = 0; i < all; ++i) (i < carried ? states : sequences).push_back(n.in(size_t(i + isBatched)));
+  Dims axes = isBatched ? Dims(count, 1) : n.ints("scan_input_axes", Dims(count, 0));
+  if (int64_t(axes.size()) != count) n.fail("its attribute 'scan_input_axes' has not one number for each");
+  for (auto [axis, sequence] : llvm::zip(axes, sequences)) axis = n.axis(axis, rankOf(sequence));
+  const int64_t steps = shapeOf(sequences[0])[axes[0]], batch = isBatched ? shapeOf(sequences[0])[0] : 1;
+  for (auto [axis, sequence] : llvm::zip(axes, sequences))
+    if (shapeOf(sequence)[axis] != steps || (isBatched && shapeOf(sequence)[0] != batch))
+      n.fail("its sequences differ in length");
+  if (steps < 1 || batch < 1) n.fail("does not run, so that its outputs have no elements");
+  int64_t nodes = 0;
+  body.walk([&](Operation *) { ++nodes; });
+  n.needsFew(nodes * steps);
+  n.writeOut(nodes * steps * batch);
+  if (!isBatched) return replace(n, scanned(n, body, end, states, sequences, axes, steps));
+  SmallVector<SmallVector<Value>> results(end.getInputs().size());
+  for (int64_t b = 0; b < batch; ++b) {
+    auto own = [&](ArrayRef<Value> values) {
+      SmallVector<Value> entries;
+      for (Value value : values) {
+        if (rankOf(value) == 0 || shapeOf(value)[0] != batch) n.fail("its states and sequences differ in batch");
+        entries.push_back(entry(n, value, 0, b));
+      }
+      return entries;
+    };
+    SmallVector<Value> given = scanned(n, body, end, own(states), own(sequences), Dims(count, 0), steps);
+    for (auto [result, value] : llvm::zip(results, given)) result.push_back(value);
+  }
+  SmallVector<Value> whole;
+  for (ArrayRef<Value> result : results) whole.push_back(stackedLater(n, result, 0));
+  replace(n, whole);
+}
+
 } // namespace
 
 bool isBeingWrittenOut(onnx::NodeOp node) { return node->hasAttr(counter); }
 
-void expandControlFlow(Node &n) { n.op.getOpType() == "If" ? expandIf(n) : expandLoop(n); }
+void expandControlFlow(Node &n) {
+  if (n.op.getOpType() == "If") return expandIf(n);
+  n.op.getOpType() == "Loop" ? expandLoop(n) : expandScan(n);
+}
 
 } // namespace cleave::normalize

@@ -1,5 +1,6 @@
 #include "compiler/normalize/function_bodies.h"
 #include "compiler/import/types.h"
+#include "compiler/normalize/narrow_types.h"
 #include "compiler/normalize/node.h"
 #include "onnx/defs/function.h"
 #include "onnx/defs/schema.h"
@@ -13,6 +14,15 @@ DenseElementsAttr tensorAttribute(OpBuilder &builder, const ::onnx::TensorProto 
   if (!element) return {};
   std::vector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   auto type = RankedTensorType::get(shape, element);
+  if (isNarrow(element)) {
+    const int64_t bits = import_::elementBits(proto.data_type()), count = type.getNumElements();
+    std::string bytes = proto.raw_data();
+    if (!proto.has_raw_data())
+      for (int32_t packed : proto.int32_data()) bytes.push_back(char(packed));
+    if (int64_t(bytes.size()) != (count * bits + 7) / 8) return {};
+    if (bits < 8) bytes = import_::unpacked(bytes.data(), bits, count);
+    return DenseElementsAttr::getFromRawBuffer(type, ArrayRef<char>(bytes.data(), bytes.size()));
+  }
   runtime::HostTensor tensor = runtime::HostTensor::zeros(dtypeOf(element), shape);
   if (proto.has_raw_data()) {
     if (proto.raw_data().size() != tensor.data.size()) return {};
@@ -59,6 +69,7 @@ void setTensor(::onnx::TensorProto &proto, ElementsAttr value) {
 }
 
 int onnxType(Type element) {
+  if (isNarrow(element)) return onnxNumberOf(element);
   ::onnx::TensorProto proto;
   setTensor(proto, DenseElementsAttr::get(RankedTensorType::get({}, element),
                                           isa<FloatType>(element) ? Attribute(FloatAttr::get(element, 0))
@@ -107,14 +118,14 @@ int onnxType(Type element) {
   return proto;
 }
 
-std::vector<::onnx::TypeProto> typesOf(onnx::NodeOp node) {
+std::vector<::onnx::TypeProto> typesOf(onnx::NodeOp node, function_ref<Type(Value)> narrow) {
   std::vector<::onnx::TypeProto> types;
   for (Value input : node.getInputs()) {
     ::onnx::TypeProto &type = types.emplace_back();
     auto ranked = dyn_cast<RankedTensorType>(input.getType());
     if (!ranked) continue;
     auto &tensor = *type.mutable_tensor_type();
-    tensor.set_elem_type(onnxType(ranked.getElementType()));
+    tensor.set_elem_type(onnxType(narrow(input) ? narrow(input) : ranked.getElementType()));
     tensor.mutable_shape();
     for (int64_t size : ranked.getShape()) tensor.mutable_shape()->add_dim()->set_dim_value(size);
   }
@@ -146,31 +157,119 @@ Attribute attributeOf(OpBuilder &builder, const ::onnx::AttributeProto &proto) {
   }
 }
 
-// Attributes of a body's node; one that refers to the function's takes the calling node's value or its default.
-DictionaryAttr attributesOf(OpBuilder &builder, const ::onnx::NodeProto &inner, onnx::NodeOp node,
-                            const ::onnx::OpSchema &schema) {
-  SmallVector<NamedAttribute> attributes;
-  for (const ::onnx::AttributeProto &proto : inner.attribute()) {
-    Attribute value;
-    if (proto.ref_attr_name().empty()) {
-      value = attributeOf(builder, proto);
-      if (!value) {
-        emitError(node.getLoc()) << "ONNX's definition of " << node.getOpType() << " has an attribute '" << proto.name()
-                                 << "' of an unsupported kind";
-        throw Failure();
-      }
-    } else {
-      value = node.getOnnxAttributes().get(proto.ref_attr_name());
-      auto declared = schema.attributes().find(proto.ref_attr_name());
-      if (!value && declared != schema.attributes().end()) value = attributeOf(builder, declared->second.default_value);
-      if (!value) continue;
-    }
-    attributes.push_back(builder.getNamedAttr(proto.name(), value));
+// What a body's nodes are made into.
+class BodyBuilder {
+public:
+  BodyBuilder(onnx::NodeOp node, const ::onnx::OpSchema &schema, const ::onnx::FunctionProto &body, OpBuilder &builder)
+      : node(node), schema(schema), builder(builder), versions{{node.getDomain().str(), node.getVersion()}} {
+    // What the body does not say: its own domain as the node has it, ONNX's operators as the model does.
+    if (auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("onnx.opset"))
+      versions.try_emplace("", opset.getInt());
+    for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();
+    scopes.emplace_back();
   }
-  return builder.getDictionaryAttr(attributes);
-}
 
-bool bodyOf(onnx::NodeOp node, const ::onnx::OpSchema &schema, ::onnx::FunctionProto &body) {
+  void define(const std::string &name, Value value) { scopes.back()[name] = value; }
+  Value lookup(const std::string &name) { // null: absent
+    for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope)
+      if (auto found = scope->find(name); found != scope->end()) return found->second;
+    return {};
+  }
+  Value absent() {
+    if (!none) {
+      OpBuilder atNode(node);
+      none = onnx::NoneOp::create(atNode, node.getLoc(), builder.getNoneType());
+    }
+    return none;
+  }
+
+  void add(const ::onnx::NodeProto &inner) {
+    Values operands;
+    for (const std::string &name : inner.input()) {
+      Value value = name.empty() ? Value() : lookup(name);
+      operands.push_back(value ? value : absent());
+    }
+    SmallVector<Type> types(inner.output_size(), import_::unknownType(*builder.getContext()));
+    auto version = versions.find(inner.domain());
+    std::vector<const ::onnx::GraphProto *> graphs;
+    DictionaryAttr attributes = attributesOf(inner, graphs);
+    auto made =
+        onnx::NodeOp::create(builder, node.getLoc(), types, operands, builder.getStringAttr(inner.op_type()),
+                             builder.getStringAttr(inner.domain() == "ai.onnx" ? "" : inner.domain()),
+                             builder.getI64IntegerAttr(version == versions.end() ? node.getVersion() : version->second),
+                             builder.getStringAttr(nameOf(inner)), attributes, unsigned(graphs.size()));
+    for (auto [region, graph] : llvm::enumerate(graphs)) addGraph(*graph, made.getSubgraphs()[unsigned(region)]);
+    for (auto [output, result] : llvm::zip(inner.output(), made.getResults())) define(output, result);
+  }
+
+private:
+  std::string nameOf(const ::onnx::NodeProto &inner) {
+    return node.getNodeName().str() + "/" + (inner.name().empty() ? inner.op_type() : inner.name());
+  }
+
+  // Attributes of a body's node; one that refers to the function's takes the calling node's value or its default. A
+  // graph is the number of its region.
+  DictionaryAttr attributesOf(const ::onnx::NodeProto &inner, std::vector<const ::onnx::GraphProto *> &graphs) {
+    SmallVector<NamedAttribute> attributes;
+    for (const ::onnx::AttributeProto &proto : inner.attribute()) {
+      Attribute value;
+      if (proto.ref_attr_name().empty()) {
+        if (proto.has_g()) {
+          value = builder.getI64IntegerAttr(int64_t(graphs.size()));
+          graphs.push_back(&proto.g());
+        } else {
+          value = attributeOf(builder, proto);
+        }
+        if (!value) {
+          emitError(node.getLoc()) << "ONNX's definition of " << node.getOpType() << " has an attribute '"
+                                   << proto.name() << "' of an unsupported kind";
+          throw Failure();
+        }
+      } else {
+        value = node.getOnnxAttributes().get(proto.ref_attr_name());
+        auto declared = schema.attributes().find(proto.ref_attr_name());
+        if (!value && declared != schema.attributes().end())
+          value = attributeOf(builder, declared->second.default_value);
+        if (!value) continue;
+      }
+      attributes.push_back(builder.getNamedAttr(proto.name(), value));
+    }
+    return builder.getDictionaryAttr(attributes);
+  }
+
+  void addGraph(const ::onnx::GraphProto &graph, Region &region) {
+    OpBuilder::InsertionGuard guard(builder);
+    Block *block = builder.createBlock(&region);
+    scopes.emplace_back();
+    for (const ::onnx::ValueInfoProto &input : graph.input()) {
+      Type type = import_::valueType(*builder.getContext(), input.type());
+      define(input.name(),
+             block->addArgument(type ? type : import_::unknownType(*builder.getContext()), node.getLoc()));
+    }
+    for (const ::onnx::TensorProto &tensor : graph.initializer())
+      if (DenseElementsAttr value = tensorAttribute(builder, tensor))
+        define(tensor.name(), onnx::ConstantOp::create(builder, node.getLoc(), value.getType(), value).getY());
+    for (const ::onnx::NodeProto &inner : graph.node()) add(inner);
+    Values results;
+    for (const ::onnx::ValueInfoProto &output : graph.output()) {
+      Value value = lookup(output.name());
+      results.push_back(value ? value : absent());
+    }
+    onnx::NodeOp::create(builder, node.getLoc(), TypeRange{}, results, "yield", "cleave", 1,
+                         node.getNodeName().str() + "/yield", builder.getDictionaryAttr({}), 0);
+    scopes.pop_back();
+  }
+
+  onnx::NodeOp node;
+  const ::onnx::OpSchema &schema;
+  OpBuilder &builder;
+  std::map<std::string, int64_t> versions;
+  std::vector<std::map<std::string, Value>> scopes;
+  Value none;
+};
+
+bool bodyOf(onnx::NodeOp node, const ::onnx::OpSchema &schema, function_ref<Type(Value)> narrow,
+            ::onnx::FunctionProto &body) {
   int version = static_cast<int>(node.getVersion());
   if (schema.HasFunction()) {
     const ::onnx::FunctionProto *fixed = schema.GetFunction(version);
@@ -182,7 +281,7 @@ bool bodyOf(onnx::NodeOp node, const ::onnx::OpSchema &schema, ::onnx::FunctionP
   }
   if (!schema.HasContextDependentFunction()) return false;
   ::onnx::NodeProto proto = protoOf(node);
-  ::onnx::FunctionBodyBuildContextImpl context(proto, typesOf(node));
+  ::onnx::FunctionBodyBuildContextImpl context(proto, typesOf(node, narrow));
   try {
     return schema.BuildContextDependentFunction(context, body, version) ||
            schema.BuildContextDependentFunction(context, body);
@@ -210,43 +309,16 @@ std::vector<BodyOperator> operatorsOfBody(const std::string &domain, const std::
   return result;
 }
 
-bool expandFunctionBody(onnx::NodeOp node, OpBuilder &builder) {
+bool expandFunctionBody(onnx::NodeOp node, OpBuilder &builder, function_ref<Type(Value)> narrow) {
   const ::onnx::OpSchema *schema = schemaOf(node.getDomain().str(), node.getOpType().str(), node.getVersion());
   ::onnx::FunctionProto body;
-  if (!schema || !bodyOf(node, *schema, body)) return false;
-  // What the body does not say: its own domain as the node has it, ONNX's operators as the model does.
-  std::map<std::string, int64_t> versions{{node.getDomain().str(), node.getVersion()}};
-  if (auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("onnx.opset"))
-    versions.try_emplace("", opset.getInt());
-  for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();
-  std::map<std::string, Value> values;
-  Value none;
-  auto absent = [&] {
-    if (!none) none = onnx::NoneOp::create(builder, node.getLoc(), builder.getNoneType());
-    return none;
-  };
+  if (!schema || !bodyOf(node, *schema, narrow, body)) return false;
+  BodyBuilder made(node, *schema, body, builder);
   for (int i = 0; i < body.input_size(); ++i)
-    values[body.input(i)] = unsigned(i) < node.getInputs().size() ? node.getInputs()[i] : absent();
-  for (const ::onnx::NodeProto &inner : body.node()) {
-    Values operands;
-    for (const std::string &name : inner.input()) {
-      auto found = values.find(name);
-      operands.push_back(name.empty() || found == values.end() ? absent() : found->second);
-    }
-    SmallVector<Type> types(inner.output_size(), import_::unknownType(*builder.getContext()));
-    auto version = versions.find(inner.domain());
-    std::string name = node.getNodeName().str() + "/" + (inner.name().empty() ? inner.op_type() : inner.name());
-    auto made =
-        onnx::NodeOp::create(builder, node.getLoc(), types, operands, builder.getStringAttr(inner.op_type()),
-                             builder.getStringAttr(inner.domain() == "ai.onnx" ? "" : inner.domain()),
-                             builder.getI64IntegerAttr(version == versions.end() ? node.getVersion() : version->second),
-                             builder.getStringAttr(name), attributesOf(builder, inner, node, *schema), 0);
-    for (auto [output, result] : llvm::zip(inner.output(), made.getResults())) values[output] = result;
-  }
-  for (unsigned i = 0; i < node.getNumResults() && i < unsigned(body.output_size()); ++i) {
-    auto found = values.find(body.output(int(i)));
-    if (found != values.end()) node.getResult(i).replaceAllUsesWith(found->second);
-  }
+    made.define(body.input(i), unsigned(i) < node.getInputs().size() ? node.getInputs()[i] : made.absent());
+  for (const ::onnx::NodeProto &inner : body.node()) made.add(inner);
+  for (unsigned i = 0; i < node.getNumResults() && i < unsigned(body.output_size()); ++i)
+    if (Value value = made.lookup(body.output(int(i)))) node.getResult(i).replaceAllUsesWith(value);
   node.erase();
   return true;
 }

@@ -25,7 +25,8 @@ std::vector<BodyOperator> operatorsOfBody(const std::string &domain, const std::
 
 // Puts the nodes of the body in front of `node`, whose operands are core values, and erases it. False: the operator has
 // no body for these operands and attributes. Fails by throwing Failure.
-bool expandFunctionBody(onnx::NodeOp node, mlir::OpBuilder &builder);
+bool expandFunctionBody(onnx::NodeOp node, mlir::OpBuilder &builder,
+                        llvm::function_ref<mlir::Type(mlir::Value)> narrow);
 
 // A tensor message whose data it holds itself; null for element types that are not supported.
 mlir::DenseElementsAttr tensorAttribute(mlir::OpBuilder &builder, const ::onnx::TensorProto &proto);

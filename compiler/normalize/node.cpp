@@ -1,5 +1,6 @@
 #include "compiler/normalize/node.h"
 #include "compiler/import/types.h"
+#include "compiler/normalize/narrow_types.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -82,10 +83,16 @@ std::optional<Dims> Node::intsOrInput(StringRef name, size_t i) {
   return std::nullopt;
 }
 
-Type Node::elementType(int64_t number) {
+Type Node::anyElementType(int64_t number) {
   Type type;
   if (number > 0 && number < INT32_MAX) type = import_::elementType(*b.builder.getContext(), int32_t(number));
   if (!type) fail("its result's element type, number " + Twine(number) + " of ONNX, is not supported");
+  return type;
+}
+
+Type Node::elementType(int64_t number) {
+  Type type = anyElementType(number);
+  if (isNarrow(type)) fail("gives no elements of type number " + Twine(number) + " of ONNX");
   return type;
 }
 
@@ -135,6 +142,8 @@ const Rules &Rules::all() {
     addSequences(rules);
     addSampling(rules);
     addSpectra(rules);
+    addQuantization(rules);
+    addOnnxruntime(rules);
     return rules;
   }();
   return rules;

@@ -21,10 +21,12 @@ namespace cleave::normalize {
 // What rules share over one function: options, and what must be added to the function when all nodes are done.
 struct FunctionState {
   const NormalizeOptions &options;
-  mlir::Value dropoutKey;                                 // made by the first active dropout
-  int64_t dropouts = 0;                                   // streams given out
+  mlir::Value drawKey;                                    // made by the first node that draws
+  int64_t draws = 0;                                      // streams given out
   llvm::MapVector<mlir::Attribute, mlir::Value> writes{}; // by parameter: onnx.write at the function's end
   llvm::DenseMap<mlir::Value, Values> sequences{};        // what stands for a sequence -> its elements
+  llvm::DenseMap<mlir::Value, mlir::Type> narrow{};       // a carrier -> the narrow element type (narrow_types.h)
+  llvm::DenseMap<mlir::Value, mlir::Value> quantized{};   // integers or codes -> the same numbers, with a gradient
   ConstantBudget constants{};
   int64_t writtenOut = 0; // nodes that Loops and sequences became
 };
@@ -67,6 +69,9 @@ public:
 
   // The element type with this number in ONNX (TensorProto.DataType); fails unless it is supported.
   mlir::Type elementType(int64_t number);
+  mlir::Type anyElementType(int64_t number); // or a narrow one (narrow_types.h)
+  // The narrow element type that operand `i` has (narrow_types.h); null: none.
+  mlir::Type narrow(size_t i) { return has(i) ? state.narrow.lookup(inputs[i]) : mlir::Type(); }
 
   int64_t axis(int64_t axis, int64_t rank);              // negative counts from the end; checked
   Dims axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // each as axis(), sorted; fails if one is named twice
@@ -107,7 +112,11 @@ void addRecurrences(Rules &rules);
 void addSequences(Rules &rules);
 void addSampling(Rules &rules);
 void addSpectra(Rules &rules);
+void addQuantization(Rules &rules);
+void addOnnxruntime(Rules &rules);
 
+// The product of two matrices, or of as many as batch dimensions count.
+mlir::Value matrixProduct(Node &n, mlir::Value lhs, mlir::Value rhs);
 // The product along an axis, which is left with size 1.
 mlir::Value productAlong(Node &n, mlir::Value x, int64_t axis);
 // The parts of these sizes along an axis, which they must add up to.

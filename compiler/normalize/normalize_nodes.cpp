@@ -8,14 +8,26 @@
 #include "compiler/normalize/check_node.h"
 #include "compiler/normalize/control_flow.h"
 #include "compiler/normalize/function_bodies.h"
+#include "compiler/normalize/narrow_types.h"
 #include "compiler/normalize/node.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "onnx/defs/schema.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 namespace cleave::normalize {
 
+// Whether a standard operator of an early opset is what it is from opset 7 on, which gave operands their broadcasting.
+static bool meansWhatItDoes(const std::string &op, int64_t version) {
+  constexpr int firstOfToday = 7;
+  if (version >= firstOfToday) return true;
+  const ::onnx::OpSchema *then = ::onnx::OpSchemaRegistry::Schema(op, int(version), "");
+  const ::onnx::OpSchema *today = ::onnx::OpSchemaRegistry::Schema(op, firstOfToday, "");
+  return then && today && then->SinceVersion() == today->SinceVersion();
+}
+
 static Support supportWithin(const std::string &domain, const std::string &op, int64_t version, int depth) {
+  if (domain.empty() && !meansWhatItDoes(op, version)) return Support::None;
   if (Rules::all().find(domain, op) || isControlFlow(domain, op)) return Support::Rule;
   if (depth > 8 || !hasFunctionBody(domain, op, version)) return Support::None;
   for (const BodyOperator &inner : operatorsOfBody(domain, op, version))
@@ -90,21 +102,26 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
     CoreBuilder b(builder, node.getLoc());
     b.budget = &state.constants;
     Node view(node, b, state);
-    if (auto fault =
-            isChecked ? std::nullopt : faultOf(node, [&](Value value) { return state.sequences.contains(value); }))
+    auto narrow = [&](Value value) { return state.narrow.lookup(value); };
+    if (auto fault = isChecked ? std::nullopt
+                               : faultOf(node, {[&](Value value) { return state.sequences.contains(value); }, narrow}))
       view.fail(*fault);
     if (!rule && isControlFlow(node.getDomain(), node.getOpType())) {
       expandControlFlow(view);
       return false;
     }
     if (!rule) {
-      if (expandFunctionBody(node, builder)) return false;
+      if (expandFunctionBody(node, builder, narrow)) return false;
       view.fail("ONNX's definition of the operator does not cover its attributes and operand types");
     }
     Values results = rule(view);
     for (auto [old, value] : llvm::zip(node.getResults(), results)) {
       if (!value && !old.use_empty()) view.fail("its output " + Twine(old.getResultNumber()) + " is not supported");
-      if (value) old.replaceAllUsesWith(value);
+      if (!value) continue;
+      // What moves elements moves carriers.
+      if (auto like = operandOfResult(node, old.getResultNumber()); like && view.narrow(*like))
+        asNarrow(view, value, view.narrow(*like));
+      old.replaceAllUsesWith(value);
     }
     if (results.size() < node.getNumResults() && !node.use_empty()) view.fail("has more outputs than are supported");
     node.erase();
@@ -112,12 +129,26 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
   }
 
   LogicalResult rewriteAll(func::FuncOp function) {
-    FunctionState state{.options = options, .dropoutKey = {}, .dropouts = 0, .writes = {}};
+    FunctionState state{.options = options, .drawKey = {}, .draws = 0, .writes = {}};
     Block &block = function.getBody().front();
+    for (BlockArgument argument : block.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || !isNarrow(type.getElementType())) continue;
+      state.narrow[argument] = type.getElementType();
+      argument.setType(type.clone(carrierOf(type.getElementType())));
+    }
     for (auto at = block.begin(); at != block.end();) {
       auto node = dyn_cast<onnx::NodeOp>(*at);
       if (!node) {
-        ++at;
+        auto constant = dyn_cast<onnx::ConstantOp>(*at++);
+        auto value = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+        if (!value || !isNarrow(value.getElementType())) continue;
+        OpBuilder builder(constant);
+        DenseElementsAttr carried = inCarrier(value);
+        Value carrier = onnx::ConstantOp::create(builder, constant.getLoc(), carried.getType(), carried).getY();
+        state.narrow[carrier] = value.getElementType();
+        constant.getY().replaceAllUsesWith(carrier);
+        constant.erase();
         continue;
       }
       // A body's nodes stand in front of the node they replace: go on with the first of them.

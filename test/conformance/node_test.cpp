@@ -2,6 +2,7 @@
 #include "compiler/import/import.h"
 #include "compiler/normalize/constants.h"
 #include "compiler/normalize/function_bodies.h"
+#include "compiler/normalize/narrow_types.h"
 #include "compiler/normalize/normalize.h"
 #include "mlir/Pass/PassManager.h"
 #include "onnx/onnx_pb.h"
@@ -115,7 +116,7 @@ Outcome NodeTest::attempt(Fixed fixed, const Evaluate &evaluate) {
   for (BlockArgument argument : model.getArguments()) {
     DenseElementsAttr value = readTensor(fmt::format("input_{}.pb", argument.getArgNumber()));
     if (!value) return refused("an input is no tensor of a supported element type");
-    inputs.push_back(normalize::toHostTensor(value));
+    inputs.push_back(normalize::toHostTensor(normalize::inCarrier(value)));
     argument.setType(value.getType());
     bool isInteger = !runtime::isFloat(inputs.back().dtype), isLater = argument.getArgNumber() > 0;
     bool isConstant = fixed == Fixed::Everything || (fixed == Fixed::Later && isLater) ||
@@ -145,7 +146,7 @@ Outcome NodeTest::compare(func::FuncOp model, const std::vector<HostTensor> &inp
     DenseElementsAttr wanted = readTensor(fmt::format("output_{}.pb", i));
     if (!wanted) return refused("an output is no tensor of a supported element type");
     std::string why;
-    if (!agrees(output, normalize::toHostTensor(wanted), why))
+    if (!agrees(output, normalize::toHostTensor(normalize::inCarrier(wanted)), why))
       return {Outcome::Kind::Wrong, fmt::format("output {}: {}", i, why)};
   }
   return {Outcome::Kind::Passed, "", trivial};

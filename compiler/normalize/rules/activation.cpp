@@ -14,14 +14,22 @@ Value positive(Node &n, Value x) { return n.b.unary<onnx::ReluOp>(x); }
 Value negative(Node &n, Value x) { return n.b.where(n.b.binary<onnx::LessOrEqualOp>(x, zero(n, x)), x, zero(n, x)); }
 Value expm1(Node &n, Value x) { return n.b.sub(n.b.unary<onnx::ExpOp>(x), 1); }
 
-Values gelu(Node &n) {
-  Value x = n.in(0), half = n.b.mul(x, 0.5);
-  if (n.text("approximate", "none") == "tanh") { // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+Value geluOf(Node &n, Value x, bool byTanh) {
+  Value half = n.b.mul(x, 0.5);
+  if (byTanh) { // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
     Value cube = n.b.mul(n.b.mul(x, x), x);
     Value inner = n.b.mul(n.b.add(x, n.b.mul(cube, 0.044715)), std::sqrt(2 / std::numbers::pi));
-    return {n.b.mul(half, n.b.add(n.b.unary<onnx::TanhOp>(inner), 1))};
+    return n.b.mul(half, n.b.add(n.b.unary<onnx::TanhOp>(inner), 1));
   }
-  return {n.b.mul(half, n.b.add(n.b.unary<onnx::ErfOp>(n.b.mul(x, std::sqrt(0.5))), 1))};
+  return n.b.mul(half, n.b.add(n.b.unary<onnx::ErfOp>(n.b.mul(x, std::sqrt(0.5))), 1));
+}
+Values gelu(Node &n) { return {geluOf(n, n.in(0), n.text("approximate", "none") == "tanh")}; }
+// onnxruntime's, with a bias added first.
+Value withBias(Node &n) { return n.has(1) ? n.b.add(n.in(0), n.in(1)) : n.in(0); }
+Values biasGelu(Node &n) { return {geluOf(n, withBias(n), false)}; }
+Values fastGelu(Node &n) { return {geluOf(n, withBias(n), true)}; }
+Values quickGelu(Node &n) {
+  return {n.b.mul(n.in(0), n.b.unary<onnx::SigmoidOp>(n.b.mul(n.in(0), n.real("alpha", 1.702))))};
 }
 
 Values leakyRelu(Node &n) {
@@ -115,6 +123,9 @@ Values logSoftmax(Node &n) {
 void addActivations(Rules &rules) {
   rules.add("Gelu", gelu);
   rules.add("Gelu", gelu, "com.microsoft");
+  rules.add("BiasGelu", biasGelu, "com.microsoft");
+  rules.add("FastGelu", fastGelu, "com.microsoft");
+  rules.add("QuickGelu", quickGelu, "com.microsoft");
   rules.add("LeakyRelu", leakyRelu);
   rules.add("PRelu", pRelu);
   rules.add("ThresholdedRelu", thresholdedRelu);

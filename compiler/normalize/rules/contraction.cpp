@@ -12,46 +12,7 @@ Value dropOne(Node &n, Value x, int64_t axis) {
   return n.b.reshape(x, shape);
 }
 
-// Batch dimensions broadcast: where one operand has size 1 (or no such dimension), the index is the other's alone.
-Values matMul(Node &n) {
-  Value lhs = n.in(0), rhs = n.in(1);
-  bool leftVector = rankOf(lhs) == 1, rightVector = rankOf(rhs) == 1;
-  if (rankOf(lhs) == 0 || rankOf(rhs) == 0) n.fail("needs operands of at least one dimension");
-  Dims left, right, result;
-  int64_t leftBatch = std::max<int64_t>(rankOf(lhs) - 2, 0), rightBatch = std::max<int64_t>(rankOf(rhs) - 2, 0);
-  int64_t batch = std::max(leftBatch, rightBatch), inner = batch, rows = batch + 1, columns = batch + 2;
-  Dims dropLeft, dropRight;
-  for (int64_t i = 0; i < batch; ++i) { // i-th batch dimension of the result
-    int64_t l = i - (batch - leftBatch), r = i - (batch - rightBatch);
-    int64_t leftSize = l < 0 ? -1 : shapeOf(lhs)[l], rightSize = r < 0 ? -1 : shapeOf(rhs)[r];
-    if (leftSize >= 0 && rightSize >= 0 && leftSize != rightSize && leftSize != 1 && rightSize != 1)
-      n.fail("batch dimensions " + Twine(leftSize) + " and " + Twine(rightSize) + " do not broadcast");
-    bool inLeft = leftSize >= 0 && (leftSize != 1 || rightSize <= 1);
-    bool inRight = rightSize >= 0 && (rightSize != 1 || leftSize < 0);
-    if (inLeft)
-      left.push_back(i);
-    else if (leftSize >= 0)
-      dropLeft.push_back(l);
-    if (inRight)
-      right.push_back(i);
-    else if (rightSize >= 0)
-      dropRight.push_back(r);
-    result.push_back(i);
-  }
-  for (int64_t axis : llvm::reverse(dropLeft)) lhs = dropOne(n, lhs, axis);
-  for (int64_t axis : llvm::reverse(dropRight)) rhs = dropOne(n, rhs, axis);
-  if (!leftVector) {
-    left.push_back(rows);
-    result.push_back(rows);
-  }
-  left.push_back(inner);
-  right.push_back(inner);
-  if (!rightVector) {
-    right.push_back(columns);
-    result.push_back(columns);
-  }
-  return {n.b.contract(lhs, rhs, left, right, result)};
-}
+Values matMul(Node &n) { return {matrixProduct(n, n.in(0), n.in(1))}; }
 
 Values gemm(Node &n) {
   Value a = n.in(0), b = n.in(1);
@@ -97,6 +58,46 @@ Values determinant(Node &n) {
 }
 
 } // namespace
+
+// Batch dimensions broadcast: where one operand has size 1 (or no such dimension), the index is the other's alone.
+Value matrixProduct(Node &n, Value lhs, Value rhs) {
+  bool leftVector = rankOf(lhs) == 1, rightVector = rankOf(rhs) == 1;
+  if (rankOf(lhs) == 0 || rankOf(rhs) == 0) n.fail("needs operands of at least one dimension");
+  Dims left, right, result;
+  int64_t leftBatch = std::max<int64_t>(rankOf(lhs) - 2, 0), rightBatch = std::max<int64_t>(rankOf(rhs) - 2, 0);
+  int64_t batch = std::max(leftBatch, rightBatch), inner = batch, rows = batch + 1, columns = batch + 2;
+  Dims dropLeft, dropRight;
+  for (int64_t i = 0; i < batch; ++i) { // i-th batch dimension of the result
+    int64_t l = i - (batch - leftBatch), r = i - (batch - rightBatch);
+    int64_t leftSize = l < 0 ? -1 : shapeOf(lhs)[l], rightSize = r < 0 ? -1 : shapeOf(rhs)[r];
+    if (leftSize >= 0 && rightSize >= 0 && leftSize != rightSize && leftSize != 1 && rightSize != 1)
+      n.fail("batch dimensions " + Twine(leftSize) + " and " + Twine(rightSize) + " do not broadcast");
+    bool inLeft = leftSize >= 0 && (leftSize != 1 || rightSize <= 1);
+    bool inRight = rightSize >= 0 && (rightSize != 1 || leftSize < 0);
+    if (inLeft)
+      left.push_back(i);
+    else if (leftSize >= 0)
+      dropLeft.push_back(l);
+    if (inRight)
+      right.push_back(i);
+    else if (rightSize >= 0)
+      dropRight.push_back(r);
+    result.push_back(i);
+  }
+  for (int64_t axis : llvm::reverse(dropLeft)) lhs = dropOne(n, lhs, axis);
+  for (int64_t axis : llvm::reverse(dropRight)) rhs = dropOne(n, rhs, axis);
+  if (!leftVector) {
+    left.push_back(rows);
+    result.push_back(rows);
+  }
+  left.push_back(inner);
+  right.push_back(inner);
+  if (!rightVector) {
+    right.push_back(columns);
+    result.push_back(columns);
+  }
+  return n.b.contract(lhs, rhs, left, right, result);
+}
 
 void addContractions(Rules &rules) {
   rules.add("MatMul", matMul);

@@ -52,9 +52,6 @@ Values identity(Node &n) {
   return {n.in(0)};
 }
 
-Values cast(Node &n) { return {n.b.cast(n.in(0), n.elementType(n.integer("to", 0)))}; }
-Values castLike(Node &n) { return {n.b.cast(n.in(0), elementOf(n.in(1)))}; }
-
 Values clip(Node &n) {
   Value x = n.in(0);
   auto bound = [&](size_t input, StringRef name) -> Value {
@@ -147,16 +144,18 @@ Values arcTangent(Node &n) {
   Value x = inFullPrecision(n, n.in(0));
   return {n.b.cast(withSign(n, x, arcOf(n, magnitudeOf(n, x))), elementOf(n.in(0)))};
 }
-// asin m = 2 atan(m / (1 + sqrt((1 - m) (1 + m)))), acos m = 2 atan(sqrt((1 - m) / (1 + m))), m = |x|.
+// asin m = 2 atan(m / (1 + sqrt(1 - m) sqrt(1 + m))), acos m = 2 atan(sqrt(1 - m) / sqrt(1 + m)), m = |x|: with a root
+// of each factor the slope at 1 is infinite, not infinity times 0.
 Values arcSine(Node &n) {
   Value x = inFullPrecision(n, n.in(0)), m = magnitudeOf(n, x), one = n.b.scalar(x, 1);
-  Value root = n.b.unary<onnx::SqrtOp>(n.b.mul(n.b.sub(one, m), n.b.add(m, 1)));
+  Value root = n.b.mul(n.b.unary<onnx::SqrtOp>(n.b.sub(one, m)), n.b.unary<onnx::SqrtOp>(n.b.add(m, 1)));
   Value size = n.b.mul(arcOf(n, n.b.div(m, n.b.add(root, 1))), 2);
   return {n.b.cast(withSign(n, x, size), elementOf(n.in(0)))};
 }
 Values arcCosine(Node &n) {
   Value x = inFullPrecision(n, n.in(0)), m = magnitudeOf(n, x), one = n.b.scalar(x, 1);
-  Value size = n.b.mul(arcOf(n, n.b.unary<onnx::SqrtOp>(n.b.div(n.b.sub(one, m), n.b.add(m, 1)))), 2);
+  Value size =
+      n.b.mul(arcOf(n, n.b.div(n.b.unary<onnx::SqrtOp>(n.b.sub(one, m)), n.b.unary<onnx::SqrtOp>(n.b.add(m, 1)))), 2);
   Value isNegative = n.b.binary<onnx::LessOp>(x, n.b.scalar(x, 0));
   return {n.b.cast(n.b.where(isNegative, n.b.sub(n.b.scalar(x, std::numbers::pi), size), size), elementOf(n.in(0)))};
 }
@@ -239,8 +238,6 @@ void addElementwise(Rules &rules) {
   rules.add("Mean", meanOf);
   rules.add("Where", select);
   rules.add("Identity", identity);
-  rules.add("Cast", cast);
-  rules.add("CastLike", castLike);
   rules.add("Clip", clip);
 }
 

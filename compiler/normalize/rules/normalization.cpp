@@ -25,24 +25,47 @@ Dims axesFrom(int64_t first, int64_t rank) {
   return axes;
 }
 
+// y of the last dimensions from `axis` on, scaled and shifted, with what the statistics were.
+Values layerNormalized(Node &n, Value x, int64_t axis, Value scale, Value shift) {
+  const int64_t rank = rankOf(x);
+  Normalized r = standardize(n, wide(n, x), axesFrom(n.axis(axis, rank), rank), n.real("epsilon", 1e-5));
+  Value y = n.b.mul(n.b.cast(r.y, elementOf(x)), scale);
+  return {shift ? n.b.add(y, shift) : y, r.mean, r.inverse};
+}
+Value rmsNormalized(Node &n, Value x, int64_t axis, Value scale) {
+  const int64_t rank = rankOf(x);
+  Value work = wide(n, x), square = n.b.mean(n.b.mul(work, work), axesFrom(n.axis(axis, rank), rank), true);
+  Value y = n.b.mul(work, n.b.unary<onnx::RsqrtOp>(n.b.add(square, n.real("epsilon", 1e-5))));
+  return n.b.mul(n.b.cast(y, elementOf(x)), scale);
+}
+
 Values layerNormalization(Node &n) {
-  Value x = n.in(0), work = wide(n, x);
-  int64_t rank = rankOf(x);
-  Normalized r = standardize(n, work, axesFrom(n.axis(n.integer("axis", -1), rank), rank), n.real("epsilon", 1e-5));
-  Value y = n.b.mul(n.b.cast(r.y, elementOf(x)), n.in(1));
-  if (n.has(2)) y = n.b.add(y, n.in(2));
-  Values results{y, r.mean, r.inverse};
+  Values results = layerNormalized(n, n.in(0), n.integer("axis", -1), n.in(1), n.has(2) ? n.in(2) : Value());
+  results.resize(n.outputs());
+  return results;
+}
+Values rmsNormalization(Node &n) {
+  Values results{rmsNormalized(n, n.in(0), n.integer("axis", -1), n.in(1))};
   results.resize(n.outputs());
   return results;
 }
 
-Values rmsNormalization(Node &n) {
-  Value x = n.in(0), work = wide(n, x);
-  int64_t rank = rankOf(x);
-  Dims axes = axesFrom(n.axis(n.integer("axis", -1), rank), rank);
-  Value square = n.b.mean(n.b.mul(work, work), axes, true);
-  Value y = n.b.mul(work, n.b.unary<onnx::RsqrtOp>(n.b.add(square, n.real("epsilon", 1e-5))));
-  Values results{n.b.mul(n.b.cast(y, elementOf(x)), n.in(1))};
+// onnxruntime's, of a sum with what is skipped (and a bias), which is an output, too.
+Value skippedSum(Node &n, size_t bias) {
+  Value sum = n.b.add(n.in(0), n.in(1));
+  if (shapeOf(sum) != shapeOf(n.in(0))) n.fail("its skip does not fit its input");
+  return n.has(bias) ? n.b.add(sum, n.in(bias)) : sum;
+}
+Values skipLayerNormalization(Node &n) {
+  Value sum = skippedSum(n, 4);
+  Values results = layerNormalized(n, sum, -1, n.in(2), n.has(3) ? n.in(3) : Value());
+  results.push_back(sum);
+  results.resize(n.outputs());
+  return results;
+}
+Values skipRmsNormalization(Node &n) {
+  Value sum = skippedSum(n, 3);
+  Values results{rmsNormalized(n, sum, -1, n.in(2)), Value(), Value(), sum};
   results.resize(n.outputs());
   return results;
 }
@@ -115,6 +138,8 @@ void addNormalizations(Rules &rules) {
   rules.add("LayerNormalization", layerNormalization);
   rules.add("RMSNormalization", rmsNormalization);
   rules.add("SimplifiedLayerNormalization", rmsNormalization);
+  rules.add("SkipLayerNormalization", skipLayerNormalization, "com.microsoft");
+  rules.add("SkipSimplifiedLayerNormalization", skipRmsNormalization, "com.microsoft");
   rules.add("InstanceNormalization", instanceNormalization);
   rules.add("GroupNormalization", groupNormalization);
   rules.add("LpNormalization", lpNormalization);

@@ -1,4 +1,5 @@
-// Sequences of tensors, whose length must be known: no sequence is left in the graph, its elements are.
+// Sequences of tensors, whose length must be known, and optionals, of which must be known whether they are empty: none of
+// them is left in the graph, their elements are.
 //
 //   %s = onnx.node "SplitToSequence"(%x, %sizes) ; %y = onnx.node "SequenceAt"(%s, %one)
 //   ->   %a = onnx.Slice %x ... ; %y = onnx.Slice %x ...
@@ -97,6 +98,23 @@ Values concatFromSequence(Node &n) {
   return {n.b.concat(elements, axis)};
 }
 
+// --- optionals: one that holds something is what it holds, an empty one is absent
+
+bool holdsSomething(Node &n) {
+  return n.has(0) || (!n.op.getInputs().empty() && n.state.sequences.contains(n.op.getInputs()[0]));
+}
+Values optional(Node &n) {
+  if (holdsSomething(n)) return {n.op.getInputs()[0]};
+  return {onnx::NoneOp::create(n.b.builder, n.op.getLoc(), n.b.builder.getNoneType())};
+}
+Values optionalHasElement(Node &n) {
+  return {n.b.constant(runtime::HostTensor::ofIntegers(plan::BOOL, {}, {holdsSomething(n)}))};
+}
+Values optionalGetElement(Node &n) {
+  if (!holdsSomething(n)) n.fail("takes what an optional holds that is empty");
+  return {n.op.getInputs()[0]};
+}
+
 } // namespace
 
 void addSequences(Rules &rules) {
@@ -108,6 +126,9 @@ void addSequences(Rules &rules) {
   rules.add("SequenceLength", sequenceLength);
   rules.add("SplitToSequence", splitToSequence);
   rules.add("ConcatFromSequence", concatFromSequence);
+  rules.add("Optional", optional);
+  rules.add("OptionalHasElement", optionalHasElement);
+  rules.add("OptionalGetElement", optionalGetElement);
 }
 
 } // namespace cleave::normalize

@@ -1,5 +1,5 @@
 // Operators that make values from nothing or from shapes: constants once dimensions are bound.
-#include "compiler/normalize/node.h"
+#include "compiler/normalize/narrow_types.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -7,8 +7,13 @@ using namespace mlir;
 namespace cleave::normalize {
 namespace {
 
+Value constantIn(Node &n, DenseElementsAttr value) {
+  Value constant = n.b.constant(inCarrier(value));
+  return isNarrow(value.getElementType()) ? asNarrow(n, constant, value.getElementType()) : constant;
+}
+
 Values constant(Node &n) {
-  if (auto value = dyn_cast_or_null<DenseElementsAttr>(n.attribute("value"))) return {n.b.constant(value)};
+  if (auto value = dyn_cast_or_null<DenseElementsAttr>(n.attribute("value"))) return {constantIn(n, value)};
   MLIRContext *context = n.b.builder.getContext();
   auto make = [&](plan::DType dtype, Dims shape, std::vector<double> values) -> Values {
     auto tensor = runtime::HostTensor::ofReals(dtype, {shape.begin(), shape.end()}, values);
@@ -39,7 +44,7 @@ Values constantOfShape(Node &n) {
   if (!value) return {n.b.splat(RankedTensorType::get(shape, n.b.builder.getF32Type()), 0)};
   if (value.getNumElements() != 1) n.fail("its value must be one element");
   auto element = value.reshape(RankedTensorType::get({}, value.getElementType()));
-  return {n.b.constant(element.resizeSplat(RankedTensorType::get(shape, value.getElementType())))};
+  return {constantIn(n, element.resizeSplat(RankedTensorType::get(shape, value.getElementType())))};
 }
 
 Values range(Node &n) {

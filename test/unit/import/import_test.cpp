@@ -462,16 +462,16 @@ TEST(Import, FaultsAreErrors) {
   model.node("Relu", {"x"}, {"y"});
   model.output("y");
   EXPECT_EQ(model.import().error, "");
-  model.proto.set_ir_version(14);
-  EXPECT_THAT(model.import().error, HasSubstr("IR version 14; versions 3 to 13"));
+  model.proto.set_ir_version(15);
+  EXPECT_THAT(model.import().error, HasSubstr("IR version 15; versions 3 to 14"));
   model.proto.set_ir_version(3);
   EXPECT_EQ(model.import().error, "");
-  model.proto.mutable_opset_import(0)->set_version(8);
-  EXPECT_THAT(model.import().error, HasSubstr("opset 8; opsets 9 to 27"));
-  model.proto.mutable_opset_import(0)->set_version(28);
-  EXPECT_THAT(model.import().error, HasSubstr("opset 28"));
+  model.proto.mutable_opset_import(0)->set_version(0);
+  EXPECT_THAT(model.import().error, HasSubstr("opset 0; opsets 1 to 28"));
+  model.proto.mutable_opset_import(0)->set_version(29);
+  EXPECT_THAT(model.import().error, HasSubstr("opset 29"));
   model.proto.mutable_opset_import(0)->set_domain("ai.onnx");
-  model.proto.mutable_opset_import(0)->set_version(27);
+  model.proto.mutable_opset_import(0)->set_version(28);
   EXPECT_EQ(model.import().error, "");
   model.node("Relu", {"nothing"}, {"z"});
   EXPECT_THAT(model.import().error,
