@@ -118,9 +118,9 @@ def roi_align(x, rois, of, rows=2, columns=3, count=2):
     return torch.cat(out)
 
 
-case("RoiAlign", {"x": values(2, 3, 8, 9), "r": np.array([[1.3, 1.1, 6.2, 5.4], [2.2, 2.6, 7.1, 6.7]], np.float32)},
-     [node("RoiAlign", "x,r,of", output_height=2, output_width=3, sampling_ratio=2)],
-     lambda x, r: roi_align(x, r, [1, 0]), of=ints(1, 0))
+case("RoiAlign", {"x": values(2, 3, 8, 9), "h": np.array([[0.65, 0.55, 3.1, 2.7], [1.1, 1.3, 3.55, 3.35]], np.float32)},
+     [node("Add", "h,h", "r"), node("RoiAlign", "x,r,of", output_height=2, output_width=3, sampling_ratio=2)],
+     lambda x, h: roi_align(x, h + h, [1, 0]), of=ints(1, 0))
 case("Resize_crop", {"x": values(1, 1, 6, 5)}, [node("Resize", "x,roi,,sizes", mode="linear", coordinate_transformation_mode="tf_crop_and_resize")],
      lambda x: bilinear(x, *[g.reshape(1, -1) for g in torch.meshgrid(1.0 + torch.arange(4) * 3.0 / 3, 0.8 + torch.arange(3) * 2.4 / 2, indexing="ij")])
      .reshape(1, 1, 4, 3), roi=np.array([0, 0, 0.2, 0.2, 1, 1, 0.8, 0.8], np.float32), sizes=ints(1, 1, 4, 3))
@@ -159,9 +159,9 @@ def fake(x, s, z, low=-128, high=127):
 
 case("QuantizeLinear", {"x": values(5, 6, low=-3, high=3)}, [node("QuantizeLinear", "x,s,z", "q"), node("DequantizeLinear", "q,s,z")],
      lambda x: fake(x, 0.02, 5), s=np.float32(0.02), z=np.int8(5))
-case("QuantizeLinear_channels", {"x": values(4, 6, low=-3, high=3), "s": values(4, low=0.01, high=0.03)},
-     [node("QuantizeLinear", "x,s,z", "q", axis=0), node("DequantizeLinear", "q,s,z", axis=0)],
-     lambda x, s: torch._fake_quantize_learnable_per_channel_affine(x, s, torch.tensor([3.0, 0, -2, 1]), 0, -128, 127, 1.0),
+case("QuantizeLinear_channels", {"x": values(4, 6, low=-3, high=3), "r": values(4, low=0.1, high=0.17)},
+     [node("Mul", "r,r", "s"), node("QuantizeLinear", "x,s,z", "q", axis=0), node("DequantizeLinear", "q,s,z", axis=0)],
+     lambda x, r: torch._fake_quantize_learnable_per_channel_affine(x, r * r, torch.tensor([3.0, 0, -2, 1]), 0, -128, 127, 1.0),
      z=np.array([3, 0, -2, 1], np.int8))
 case("QuantizeLinear_int4", {"x": values(5, 6, low=-3, high=3)}, [node("QuantizeLinear", "x,s", "q", output_dtype=TensorProto.INT4), node("DequantizeLinear", "q,s")],
      lambda x: fake(x, 0.3, 0, -8, 7), s=np.float32(0.3))
