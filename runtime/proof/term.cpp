@@ -20,6 +20,8 @@ bool addExactly(double a, double b, double &total) {
 }
 bool isWhole(double value) { return std::floor(value) == value && std::fabs(value) < 9.0e15; }
 
+constexpr size_t mostTerms = 1'500'000;
+
 // A factor that does not multiply exactly with the others.
 constexpr std::string_view factorName = "number ";
 
@@ -55,6 +57,7 @@ Term Store::intern(Definition definition, std::vector<Index> arguments) {
   for (Index argument : arguments) key.push_back(static_cast<int64_t>(argument));
   auto [found, isNew] = termIds.try_emplace(std::move(key), static_cast<int32_t>(terms.size()));
   if (!isNew) return Term{found->second};
+  if (terms.size() > mostTerms) throw Unproved{"it takes more expressions than the prover makes"};
   TermNode made{definition, std::move(arguments), {}};
   for (Index argument : made.arguments) {
     const std::vector<Atom> &more = node(argument).variables;
