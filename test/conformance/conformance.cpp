@@ -6,7 +6,7 @@
 // NODE_FOLDER holds test_add/{model.onnx,test_data_set_0/*.pb} and so on. Devices: `reference`, by the reference
 // evaluator; the others by a plan (on_device.h): `cpu`, `emulation`, `cuda`, `fake-cuda`. --gpu: the kind of GPU that a
 // plan is for, as in a cluster file. EXPECTATIONS names the tests that do not pass (expectations.h). --verbose tells
-// what became of every test.
+// what became of every test as soon as it ends. On a GPU the test after a wrong one has a new process.
 #include "compiler/cluster/device_presets.h"
 #include "test/conformance/expectations.h"
 #include "test/conformance/node_test.h"
@@ -71,6 +71,7 @@ const char *nameOf(Outcome::Kind kind) {
 }
 
 struct Counts {
+  bool verbose;
   int passed = 0, failed = 0, skipped = 0, trivial = 0;
 
   void add(const std::string &name, const Outcome &outcome, const Expectation *expected) {
@@ -78,11 +79,13 @@ struct Counts {
     if (passed_ && !expected) {
       ++passed;
       trivial += outcome.isTrivial;
+      if (verbose) std::printf("PASS %s%s\n", name.c_str(), outcome.isTrivial ? " (nothing to compute)" : "");
     } else if (passed_) {
       ++failed;
       std::printf("DRIFT %s passes; take it out of line %d\n", name.c_str(), expected->line);
     } else if (expected && expected->allows(outcome.kind)) {
       ++skipped;
+      if (verbose) std::printf("SKIP %s  %s: %s\n", name.c_str(), nameOf(outcome.kind), outcome.why.c_str());
     } else if (expected) {
       ++failed;
       std::printf("DRIFT %s is %s, which line %d does not say: %s\n", name.c_str(), nameOf(outcome.kind),
@@ -91,6 +94,7 @@ struct Counts {
       ++failed;
       std::printf("FAIL %s  %s\n", name.c_str(), outcome.why.c_str());
     }
+    std::fflush(stdout); // whoever reads may have minutes only
   }
 };
 
@@ -118,17 +122,16 @@ int main(int argc, char **argv) {
 
   const std::vector<fs::path> tests = findTests(folder, filter);
   const Evaluate evaluate = evaluateBy(device, target);
-  std::vector<WorkerResult> results =
-      runInProcesses(tests.size(), jobs, [&](size_t i) { return toText(NodeTest(tests[i]).run(evaluate)); });
-  Counts counts;
-  for (size_t i = 0; i < tests.size(); ++i) {
-    std::string name = tests[i].filename();
-    Outcome outcome = toOutcome(results[i]);
-    if (verbose)
-      std::printf("%s %s%s  %s\n", nameOf(outcome.kind), name.c_str(), outcome.isTrivial ? " (nothing to compute)" : "",
-                  outcome.why.c_str());
-    counts.add(name, outcome, expectations->of(name));
-  }
+  const bool hasGpu = device == "cuda" || device == "fake-cuda";
+  auto run = [&](size_t i) {
+    Outcome outcome = NodeTest(tests[i]).run(evaluate);
+    return TaskResult(toText(outcome), hasGpu && outcome.kind == Outcome::Kind::Wrong);
+  };
+  Counts counts{verbose};
+  runInProcesses(tests.size(), jobs, run, {.told = [&](size_t i, const WorkerResult &result) {
+                   std::string name = tests[i].filename();
+                   counts.add(name, toOutcome(result), expectations->of(name));
+                 }});
   if (filter.empty())
     for (const Expectation &line : expectations->all())
       if (line.matches == 0) {

@@ -35,9 +35,21 @@ TEST(Workers, ATaskThatDoesNotEndIsOneResult) {
     while (i == 0) ::pause();
     return std::to_string(i);
   };
-  std::vector<WorkerResult> results = runInProcesses(2, 1, task, /*patience=*/1);
+  std::vector<WorkerResult> results = runInProcesses(2, 1, task, {.told = {}, .patience = 1});
   EXPECT_EQ(results[0].signal, SIGALRM);
   EXPECT_EQ(results[1].text, "1");
+}
+
+TEST(Workers, ResultsAreToldAsTheyComeAndATaskMayLeaveItsProcess) {
+  std::vector<size_t> order;
+  auto task = [](size_t i) { return TaskResult(std::to_string(::getpid()), i == 1 || i == 3); };
+  auto told = [&](size_t i, const WorkerResult &) { order.push_back(i); };
+  std::vector<WorkerResult> results = runInProcesses(4, 1, task, {.told = told});
+  EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(results[0].text, results[1].text);
+  EXPECT_NE(results[1].text, results[2].text); // the third task has a process of its own
+  EXPECT_EQ(results[2].text, results[3].text);
+  for (const WorkerResult &result : results) EXPECT_EQ(result.signal, 0);
 }
 
 class ExpectationsFile : public testing::Test {
