@@ -1,6 +1,7 @@
-"""The same training in PyTorch: torch.compile, bf16 autocast, fused optimizer. Prints the seconds of every step as JSON.
+"""The same training in PyTorch: model and loss in torch.compile, bf16 autocast, fused optimizer. Prints the seconds of every step
+as a line of JSON.
 
-    python torch_step.py gpt2|resnet50 BATCH STEPS
+    python torch_step.py gpt2|resnet50 BATCH STEPS [MODE]         a mode of torch.compile's: default, reduce-overhead, max-autotune
 """
 import json
 import math
@@ -67,8 +68,34 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 1000))
 
 
+def loss_of(model, precision):
+    """Model and loss as one function: compiled together, the loss is fused with the logits' cast and gradient."""
+    def loss(x, y):
+        with torch.autocast(x.device.type, precision):
+            return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+    return loss
+
+
+def seconds_of_steps(loss, model, optimizer, x, y, clip, steps, synchronize):
+    times = []
+    for _ in range(steps):
+        synchronize()
+        start = time.perf_counter()
+        torch.compiler.cudagraph_mark_step_begin()
+        value = loss(x, y)
+        value.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        synchronize()
+        times.append(time.perf_counter() - start)
+    assert math.isfinite(value.item())
+    return times
+
+
 def main():
-    name, batch, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, batch, steps, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), (sys.argv[4:] or ["default"])[0]
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
@@ -83,23 +110,9 @@ def main():
         x = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
         y = torch.randint(1000, (batch,), device="cuda")
         clip = None
-    compiled = torch.compile(model)
-    times = []
-    for _ in range(steps):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16):
-            logits = compiled(x)
-            loss = F.cross_entropy(logits.flatten(0, -2), y.flatten())
-        loss.backward()
-        if clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    assert math.isfinite(loss.item())
-    print(json.dumps({"torch": torch.__version__, "times": times}))
+    compiled = torch.compile(loss_of(model, torch.bfloat16), mode=mode)
+    times = seconds_of_steps(compiled, model, optimizer, x, y, clip, steps, torch.cuda.synchronize)
+    print(json.dumps({"torch": torch.__version__, "mode": mode, "times": times}))
 
 
 if __name__ == "__main__":
