@@ -188,12 +188,17 @@ FAKE = pathlib.Path("test/unit/cuda")  # of the build folder
 REAL_DNN = {"FAKE_CUDNN_REAL": str(path) for path in list(pathlib.Path("/usr/local").glob("cuda*/lib*/libcudnn.so.9"))[:1]}
 
 
+def fake_libraries(build):
+    """Of the fake GPU: the build's, or a test's folder in which some are missing."""
+    return os.environ.get("FAKE_CUDA_LIBRARIES", str(build.resolve() / FAKE / "libraries"))
+
+
 def environment_of(how, build):
     """An emulated plan runs on the CPU whatever GPU the machine has; the fake has one of its own."""
     if how in cpu_levels.LEVELS:
         return cpu_levels.limited(os.environ, how)
     if how == "fake-gpu":
-        return {**os.environ, "CLEAVE_CUDA_LIBRARIES": str(build.resolve() / FAKE / "libraries"),
+        return {**os.environ, "CLEAVE_CUDA_LIBRARIES": fake_libraries(build),
                 "XDG_CACHE_HOME": str(build.resolve() / FAKE / "cache"),  # of chosen algorithms
                 **REAL_DNN}
     return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if how != "on-gpu" else dict(os.environ)

@@ -4,7 +4,7 @@
     cases.run("conformance", ["test/conformance/run", ..., "--verbose"])      its lines PASS, FAIL, DRIFT and SKIP are counted
     cases.counts["conformance"] == {"passed": 11, "failed": 0, "skipped": 0}
 
-In the folder `out`: cases.jsonl, a line for each case, and NAME.txt with all that a suite wrote. A command that is not done at the
+In the folder `out`: cases.jsonl, a line for each case, NAME.txt with all that a suite wrote, and summary.json. A command that is not done at the
 deadline ends then, with the processes it started, and its suite is in `cut`.
 """
 import collections
@@ -55,6 +55,12 @@ class Cases:
             self.cut.add(suite)
         if first:
             self.tell(suite, f"   {suite} ends here: its time is over")
+
+    def sum_up(self, facts):
+        """summary.json, which says what has ended so far."""
+        if self.out:
+            text = json.dumps({**facts, "suites": self.counts, "cut": sorted(self.cut)}, indent=1)
+            (self.out / "summary.json").write_text(text + "\n")
 
     def run(self, suite, command, environment=None, limit=None):
         """Tells the lines of a command as they come. False: it was cut, or failed without a case that says why."""
