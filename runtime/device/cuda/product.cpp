@@ -193,7 +193,8 @@ Status ProductDescription::make(const CublasLt &library, const Product &product,
   };
   set(matmulTransA, static_cast<int32_t>(product.a.transposed ? operationT : operationN));
   set(matmulTransB, static_cast<int32_t>(product.b.transposed ? operationT : operationN));
-  if (product.epilogue) set(matmulEpilogue, product.epilogue);
+  hasEpilogue = product.epilogue != 0;
+  if (hasEpilogue) set(matmulEpilogue, product.epilogue);
   if (product.vectorType >= 0) {
     set(matmulBiasPointer, reinterpret_cast<void *>(vector));
     set(matmulBiasType, static_cast<int32_t>(product.vectorType));
@@ -228,7 +229,8 @@ Result<std::vector<MatmulHeuristic>> ProductDescription::algorithms(BlasHandle h
   std::vector<MatmulHeuristic> results(static_cast<size_t>(most));
   if (!error) error = blas->heuristic(handle, description, a, b, d, d, preference, most, results.data(), &found);
   blas->preferenceDestroy(preference);
-  if (error == blasNotSupported) found = error = 0;
+  // Of an epilogue that it does not have, the library says either.
+  if (error == blasNotSupported || (error == blasInvalidValue && hasEpilogue)) found = error = 0;
   CLEAVE_RETURN_IF_ERROR(blasStatus(*blas, error, "cannot ask for the matrix product's algorithms"));
   results.resize(static_cast<size_t>(found));
   std::erase_if(results, [&](const MatmulHeuristic &one) { return one.state || one.workspaceBytes > workspace; });

@@ -69,7 +69,7 @@ private:
   MatmulDescription description = nullptr;
   MatrixLayout a = nullptr, b = nullptr, d = nullptr;
   std::array<uint32_t, 3> alignments{};
-  bool wide = false, accumulate = false;
+  bool wide = false, accumulate = false, hasEpilogue = false;
 };
 
 } // namespace cleave::runtime::cuda

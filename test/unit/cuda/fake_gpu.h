@@ -17,13 +17,16 @@ public:
   plan::Plan planOf(plan::Plan cpu);
   void fail(const char *kernel, int error) { failKernel(kernel, error); }
   void refuse(const char *kernel, int error) { refuseKernel(kernel, error); }
+  void refuseCaptured(const char *kernel, int error) { refuseCapturedKernel(kernel, error); }
+  void exports(bool able) { setExports(able); }
+  unsigned long long unexported() { return unexportedBytes(); }
   void hang(const char *kernel) { hangKernel(kernel); }
   void memory(unsigned long long bytes) { setMemory(bytes); }
   int graphLaunches() { return launches(); }
   unsigned long long allocated() { return bytes(); }
-  void epilogues(bool known) { setEpilogues(known); } // whether the fake cuBLASLt has algorithms with one
-  static void count(int gpus);                        // 1 at first
-  static std::string cache();                         // where chosen algorithms are kept; empty at first
+  void epilogues(int error) { setEpilogues(error); } // what the fake cuBLASLt says of every epilogue
+  static void count(int gpus);                       // 1 at first
+  static std::string cache();                        // where chosen algorithms are kept; empty at first
 
 private:
   struct Bound {
@@ -38,6 +41,9 @@ private:
   decltype(&fake_cuda_kernel) addKernel;
   decltype(&fake_cuda_fail) failKernel;
   decltype(&fake_cuda_refuse) refuseKernel;
+  decltype(&fake_cuda_refuse_captured) refuseCapturedKernel;
+  decltype(&fake_cuda_exports) setExports;
+  decltype(&fake_cuda_unexported) unexportedBytes;
   decltype(&fake_cuda_hang) hangKernel;
   decltype(&fake_cuda_memory) setMemory;
   decltype(&fake_cuda_graph_launches) launches;

@@ -73,6 +73,20 @@ TEST(CudaProducts, TheFastestIsChosenOnceAndKept) {
   EXPECT_THAT(second.warned, testing::IsEmpty());
 }
 
+TEST(CudaProducts, WhatCannotBeTimedIsTheLibrarysFirst) {
+  FakeGpu gpu;
+  plan::Plan plan = gpu.planOf(mlpPlan({}));
+  ::setenv("FAKE_CUDA_CAPTURES", "0", 1);
+  Chosen untimed = choose(plan);
+  ::unsetenv("FAKE_CUDA_CAPTURES");
+  ASSERT_FALSE(untimed.choices.empty());
+  for (const auto &[key, choice] : untimed.choices) EXPECT_EQ(choice.algorithm.data[0], 0u) << key;
+  EXPECT_EQ(untimed.warned.size(), untimed.choices.size());
+  EXPECT_THAT(untimed.warned.front(), testing::HasSubstr("algorithms can be timed: cannot time a matrix product in a "
+                                                         "graph: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"));
+  EXPECT_THAT(choose(plan).told.front(), testing::HasSubstr("us by algorithm 2 of 3")) << "they are timed again";
+}
+
 TEST(CudaProducts, ADamagedFileIsAWarningAndIsWrittenAnew) {
   FakeGpu gpu;
   plan::Plan plan = gpu.planOf(mlpPlan({}));
@@ -172,13 +186,15 @@ TEST(CudaProducts, AnEpilogueWithoutAlgorithmsNamesTheSwitch) {
       command.mutable_contract()->mutable_bias()->add_shape(command.contract().n());
       break;
     }
-  gpu.epilogues(false);
   Result<dist::Mesh> mesh = meshOf(plan.mesh());
-  auto executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
-  ASSERT_FALSE(executor.isOk());
-  EXPECT_THAT(executor.status().message(),
-              testing::HasSubstr("cuBLASLt knows no algorithm for the matrix product with "
-                                 "what it ends with; compile with --set epilogues=written"));
+  for (int error : {cuda::blasNotSupported, cuda::blasInvalidValue}) {
+    gpu.epilogues(error);
+    auto executor = Executor::create(plan, std::make_unique<LocalFabric>(*mesh), {});
+    ASSERT_FALSE(executor.isOk());
+    EXPECT_THAT(executor.status().message(),
+                testing::HasSubstr("cuBLASLt knows no algorithm for the matrix product with "
+                                   "what it ends with; compile with --set epilogues=written"));
+  }
 }
 
 } // namespace

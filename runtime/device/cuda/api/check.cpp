@@ -107,6 +107,7 @@ CLEAVE_SAME(preferenceAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
 CLEAVE_SAME(preferenceAlignmentB, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
 CLEAVE_SAME(preferenceAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
 CLEAVE_SAME(preferenceAlignmentD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+CLEAVE_SAME(blasInvalidValue, CUBLAS_STATUS_INVALID_VALUE)
 CLEAVE_SAME(blasNotSupported, CUBLAS_STATUS_NOT_SUPPORTED)
 static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));

@@ -51,6 +51,7 @@ enum : int {
   preferenceAlignmentB = 6,
   preferenceAlignmentC = 7,
   preferenceAlignmentD = 8,
+  blasInvalidValue = 7,  // CUBLAS_STATUS_INVALID_VALUE
   blasNotSupported = 15, // CUBLAS_STATUS_NOT_SUPPORTED
 };
 

@@ -43,8 +43,10 @@ struct State {
   unsigned long long handles = 0;
   std::map<unsigned long long, size_t> pinned;
   size_t memory = size_t(1) << 32, used = 0;
-  std::string failing, refused;
-  int failure = 0, refusal = 0, graphLaunches = 0;
+  std::string failing, refused, refusedCaptured;
+  int failure = 0, refusal = 0, captureRefusal = 0, graphLaunches = 0;
+  bool exports = true;
+  unsigned long long unexported = 0;
   std::atomic<int> events{0};
 };
 State &state() {
@@ -110,15 +112,21 @@ void fake_cuda_kernel(const FakeKernel *kernel) {
 void fake_cuda_memory(unsigned long long bytes) { state().memory = bytes; }
 void fake_cuda_fail(const char *kernel, int error) { state().failing = kernel, state().failure = error; }
 void fake_cuda_refuse(const char *kernel, int error) { state().refused = kernel, state().refusal = error; }
+void fake_cuda_refuse_captured(const char *kernel, int error) {
+  state().refusedCaptured = kernel, state().captureRefusal = error;
+}
+void fake_cuda_exports(bool able) { state().exports = able; }
+unsigned long long fake_cuda_unexported() { return state().unexported; }
 void fake_cuda_hang(const char *kernel) { setHanging(kernel); }
 int fake_cuda_graph_launches() { return state().graphLaunches; }
 unsigned long long fake_cuda_allocated() { return state().used; }
 void fake_cuda_reset() {
   setHanging("");
   clearError();
-  fake_blas_epilogues(true);
+  fake_blas_epilogues(0);
   State &s = state();
-  s.failing.clear(), s.refused.clear();
+  s.failing.clear(), s.refused.clear(), s.refusedCaptured.clear();
+  s.exports = true, s.unexported = 0;
   s.memory = size_t(1) << 32;
   s.graphLaunches = 0;
 }
@@ -128,6 +136,7 @@ int cuGetErrorName(int error, const char **name) {
   *name = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
           : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+          : error == 900 ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
                          : "CUDA_ERROR_OTHER";
   return 0;
 }
@@ -137,6 +146,7 @@ int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal >=
 int cuDeviceGetName(char *name, int length, int) { return std::strncpy(name, "Fake GPU", size_t(length)), 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 102 ? 1 : attribute == 97 ? 232448 : 0;
+  if (attribute == 103 || attribute == 110) *value = state().exports;
   return 0;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = state().memory, 0; }
@@ -170,10 +180,14 @@ struct Location {
 struct Properties {
   int type, handles;
   Location location;
+  void *metadata;
+  unsigned char compression, directAccess;
 };
 int cuMemCreate(unsigned long long *handle, size_t bytes, const Properties *properties, unsigned long long) {
   State &s = state();
-  if (bytes % 4096 || properties->location.type != 1) return 1;
+  if (bytes % 4096 || properties->location.type != 1 || properties->handles & ~1) return 1;
+  if ((properties->handles || properties->directAccess) && !s.exports) return 801; // not supported
+  if (!properties->handles || !properties->directAccess) s.unexported += bytes;
   if (s.used + bytes > s.memory) return 2;
   s.used += bytes;
   s.physical[ *handle = ++s.handles] = {bytes, properties->location.id};
@@ -272,6 +286,7 @@ int cuLaunchKernel(Loaded *loaded, unsigned blocks, unsigned, unsigned, unsigned
   const Function *function = loaded->function;
   if (loaded->device != deviceOf(stream)) return 400;
   if (function->name == s.refused) return s.refusal;
+  if (function->name == s.refusedCaptured && isCapturing(stream)) return s.captureRefusal;
   std::vector<unsigned long long> values;
   for (int i = 0; i < function->kernel.parameters; ++i) {
     unsigned long long value = 0;
@@ -302,7 +317,10 @@ int cuEventDestroy_v2(Event *event) {
 int cuEventRecord(Event *event, Stream *stream) { return recordEvent(event, stream); }
 int cuEventQuery(Event *event) { return queryEvent(event); }
 int cuEventElapsedTime(float *milliseconds, Event *begin, Event *end) { return elapsedTime(milliseconds, begin, end); }
-int cuStreamBeginCapture_v2(Stream *stream, int) { return beginCapture(stream); }
+int cuStreamBeginCapture_v2(Stream *stream, int) {
+  const char *given = std::getenv("FAKE_CUDA_CAPTURES");
+  return given && *given == '0' ? 900 : beginCapture(stream); // unsupported
+}
 int cuStreamEndCapture(Stream *stream, std::vector<Operation> **graph) {
   *graph = new std::vector<Operation>;
   return endCapture(stream, **graph);
