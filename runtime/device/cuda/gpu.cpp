@@ -32,6 +32,7 @@ Status Gpu::start(const plan::Plan &plan) {
   };
   capability = 10 * attribute(attributeMajor) + attribute(attributeMinor);
   virtualMemory = attribute(attributeVirtualMemory) != 0;
+  fileDescriptors = attribute(attributeFileDescriptors) != 0, directAccess = attribute(attributeDirectAccess) != 0;
   const plan::CudaModule &code = plan.cuda();
   tf32 = code.tf32();
   int target = code.target().starts_with("sm_") ? std::atoi(code.target().c_str() + 3) : 0;

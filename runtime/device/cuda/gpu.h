@@ -45,7 +45,8 @@ public:
   const int ordinal;
   int device = 0, capability = 0; // 90: compute capability 9.0
   bool virtualMemory = false;
-  bool tf32 = false;              // products of fp32 may round their operands
+  bool fileDescriptors = false, directAccess = false; // of virtual memory: other processes, network cards reach it
+  bool tf32 = false;                                  // products of fp32 may round their operands
   std::vector<const Gpu *> peers; // other GPUs of this process, which read and write this one's memory
   std::string name;
   Context context = nullptr;

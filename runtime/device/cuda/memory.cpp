@@ -32,6 +32,9 @@ Status DeviceMemory::map(const Gpu &gpu, size_t wanted) {
   AllocationProperties properties{};
   properties.type = allocationPinned;
   properties.location = {locationDevice, gpu.device};
+  // NCCL registers memory with other processes and with network cards only if it was made for that.
+  properties.requestedHandleTypes = gpu.fileDescriptors ? handleFileDescriptor : 0;
+  properties.gpuDirectRDMACapable = gpu.directAccess;
   size_t granularity = 0;
   if (int error = driver->memGetAllocationGranularity(&granularity, &properties, granularityRecommended))
     return driverStatus(*driver, error, "cannot ask for the granularity of memory");

@@ -86,6 +86,19 @@ TEST(Cuda, RunsGiveTheSameBitsHoweverTheyAreEnqueued) {
   EXPECT_EQ(train(*open(plan, {.debug = true}), shape, 8).losses, first);
 }
 
+TEST(Cuda, MemoryIsMadeForOtherProcessesAndNetworkCardsWhereTheGpuHasThat) {
+  MlpShape shape{.dp = 2};
+  for (bool able : {true, false}) {
+    FakeGpu gpu;
+    gpu.exports(able);
+    plan::Plan plan = gpu.planOf(mlpPlan(shape));
+    std::unique_ptr<Executor> executor = open(plan);
+    ASSERT_TRUE(executor);
+    EXPECT_GT(gpu.allocated(), 0u);
+    EXPECT_EQ(gpu.unexported() == 0, able);
+  }
+}
+
 TEST(Cuda, TracesEveryCommandOfTheFirstSteps) {
   MlpShape shape{.dp = 2};
   FakeGpu gpu;

@@ -57,24 +57,27 @@ struct Copy2d { // CUDA_MEMCPY2D
 };
 
 enum : int {
-  errorOutOfMemory = 2,         // CUDA_ERROR_OUT_OF_MEMORY
-  errorNotReady = 600,          // CUDA_ERROR_NOT_READY
-  attributeMajor = 75,          // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-  attributeMinor = 76,          // ..._MINOR
-  attributeVirtualMemory = 102, // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-  attributePeakShared = 97,     // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-  functionDynamicShared = 8,    // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-  allocationPinned = 1,         // CU_MEM_ALLOCATION_TYPE_PINNED
-  locationDevice = 1,           // CU_MEM_LOCATION_TYPE_DEVICE
-  accessReadWrite = 3,          // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-  granularityRecommended = 1,   // CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
-  memoryDevice = 2,             // CU_MEMORYTYPE_DEVICE
-  streamNonBlocking = 1,        // CU_STREAM_NON_BLOCKING
-  eventDisableTiming = 2,       // CU_EVENT_DISABLE_TIMING
-  captureRelaxed = 2,           // CU_STREAM_CAPTURE_MODE_RELAXED
-  hostPortable = 1,             // CU_MEMHOSTALLOC_PORTABLE
-  jitErrorLog = 5,              // CU_JIT_ERROR_LOG_BUFFER
-  jitErrorLogBytes = 6,         // CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+  errorOutOfMemory = 2,           // CUDA_ERROR_OUT_OF_MEMORY
+  errorNotReady = 600,            // CUDA_ERROR_NOT_READY
+  attributeMajor = 75,            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  attributeMinor = 76,            // ..._MINOR
+  attributeVirtualMemory = 102,   // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+  attributeFileDescriptors = 103, // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+  attributeDirectAccess = 110,    // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+  attributePeakShared = 97,       // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+  functionDynamicShared = 8,      // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  handleFileDescriptor = 1,       // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+  allocationPinned = 1,           // CU_MEM_ALLOCATION_TYPE_PINNED
+  locationDevice = 1,             // CU_MEM_LOCATION_TYPE_DEVICE
+  accessReadWrite = 3,            // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  granularityRecommended = 1,     // CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+  memoryDevice = 2,               // CU_MEMORYTYPE_DEVICE
+  streamNonBlocking = 1,          // CU_STREAM_NON_BLOCKING
+  eventDisableTiming = 2,         // CU_EVENT_DISABLE_TIMING
+  captureRelaxed = 2,             // CU_STREAM_CAPTURE_MODE_RELAXED
+  hostPortable = 1,               // CU_MEMHOSTALLOC_PORTABLE
+  jitErrorLog = 5,                // CU_JIT_ERROR_LOG_BUFFER
+  jitErrorLogBytes = 6,           // CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 };
 
 // FUNCTION(member, symbol, parameters); all return CUresult.
