@@ -65,7 +65,7 @@ struct Cost : CostSums, CostPeaks {
   double seconds() const { return forward + backwardInput + backwardWeight; } // of the passes
   double compute() const { return seconds() - communication; }
   double computeForward() const { return forward - communicationForward; }
-  // Of a device, what stays from step to step.
+  // The bytes on a device that stay from step to step.
   double stateBytes() const { return parameters + gradients + optimizer; }
 
   // So many times `other`, one after the other: what it needs beside, it needs once.

@@ -35,7 +35,7 @@ public:
   void addRows(const Rows &rows);
   size_t rowCount() const;
   [[nodiscard]] Outcome solve();
-  // Of the last solve(), where it was optimal; rows that it did not have are worth 0.
+  // Results of the last solve(), where it was optimal; rows that it did not have are worth 0.
   double objective() const;
   std::vector<double> columnValues() const;
   std::vector<double> rowDuals() const;

@@ -13,7 +13,7 @@ namespace {
 constexpr double longer = 1e-4;
 // What the solver's tolerances may cost a bound.
 constexpr double tolerance = 1e-6;
-// Of the longest paths at a solution, so many are added.
+// The number of longest paths that are added at a solution.
 constexpr size_t pathsOfASolution = 12;
 // So many cuts that need memory are bounded one by one; so many of those that were timed are worth trying.
 constexpr ptrdiff_t fewCuts = 300;
@@ -25,7 +25,7 @@ constexpr double inward = 0.5;
 
 } // namespace
 
-// Of each stage what its messages take at least, and over which link they go.
+// The least time of each stage's messages, and the link that they go over.
 static std::vector<StageTimes> transfersOf(const StageProblem &problem, const LeastTransfers &least) {
   std::vector<StageTimes> times;
   for (size_t s = 0; s < size_t(problem.stages()); ++s)
@@ -176,7 +176,7 @@ void StageRelaxation::startProgram() {
         return problem.rankOf(column.stage) == r ? column.bytes / problem.memoryLimit : 0;
       });
     }
-  // Of a given cut it is known what each rank must compute again, with all that stands beside it.
+  // A given cut tells what each rank must compute again, with all that stands beside it.
   if (!problem.firstUnits.empty()) {
     const std::vector<double> again = leastAgainOfCut(problem);
     for (int r = 0; r < int(ranks); ++r) {
@@ -237,7 +237,7 @@ std::vector<StageTimes> StageRelaxation::timesOf(const std::vector<double> &unit
   return times;
 }
 
-// Of a table that was cut short, the slowest rank does the rest.
+// The slowest rank does the rest of a table that was cut short.
 std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vector<double> &units) const {
   std::vector<Row> rows;
   if (!schedule) return rows;

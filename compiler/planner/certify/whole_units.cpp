@@ -281,10 +281,10 @@ private:
     return std::max(overlap.forward, overlap.forward * leastForward + overlap.backward * (1 - leastForward));
   }
 
-  // Of a rank whose first stage, `stage`, begins with unit `first` and whose last stage ends before `end`.
+  // The seconds of a rank whose first stage, `stage`, begins with unit `first` and whose last stage ends before `end`.
   double seconds(const RankTimes &times, int rank, const Sums &first, const Sums &end, int stage) const {
     if (times.seconds == infinity) return infinity;
-    // Of a path to the end of a rank, and what that does after it.
+    // The seconds of a path to the end of a rank, and of the rank's work after it.
     auto ofPath = [&](double passes, double after) {
       return std::max(share * passes + after, leastOnSharedCores(model.cluster->device, problem.ranks(), passes, busy));
     };

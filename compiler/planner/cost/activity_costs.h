@@ -28,10 +28,10 @@ bool dependsOnBatchWays(const SplitModel &model, const std::vector<int> &choice)
 // A step without pipeline takes at least so long, whatever is chosen: every unit the least compute of its operations,
 // or their dispatch.
 double leastPassSeconds(const SplitModel &model, Recompute how);
-// Of the parameters and stepPrice(), with what nothing hides.
+// The least seconds of the parameters' updates and stepPrice(), with what nothing hides.
 double leastUpdateSeconds(const SplitModel &model);
 
-// Of a step: what homePrice() has, and the largest parameter, gradient, update and state.
+// The cost in a step: what homePrice() has, and the largest parameter, gradient, update and state.
 Cost parameterCost(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr);
 
 struct StateCosts {

@@ -33,9 +33,9 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank) {
 
 namespace {
 
-// Of the last microbatch: a gradient that is made, beside the parts of means that were scattered before and wait for a
-// number of all gradients; those of the largest gradient are not there while it is made. What the loss has in hand,
-// which is often most, is gone by then.
+// Bytes at the last microbatch: a gradient that is made, beside the parts of means that were scattered before and wait
+// for a number of all gradients; those of the largest gradient are not there while it is made. What the loss has in
+// hand, which is often most, is gone by then.
 double besideScattered(const Setting &setting, const Cost &rank) {
   const bool scatters = setting.zero >= 1 && setting.gradientWays() > 1 && setting.addsUpGradients();
   if (!scatters || !setting.meetsAtUpdate) return 0;
@@ -62,7 +62,7 @@ double combinedBucket(const Setting &setting, const Cost &rank) {
   return std::min(std::max(double(policy::bucketBytes), rank.largestGradient), rank.combined);
 }
 
-// Of parameters that tp gathers: the block that is read, and the next one.
+// Bytes of parameters that tp gathers: the block that is read, and the next one.
 double gatheredOverTensor(const Cost &rank) {
   return std::min(rank.gathered, 2 * std::max(double(policy::gatherBlockBytes), rank.largestGathered));
 }

@@ -21,11 +21,11 @@ struct Workspace {
   double moved = 0;     // optimizer state of the host's memory
 };
 Workspace workspaceOf(const Setting &setting, const Cost &rank);
-// Of all of it, with `largest` unit's work.
+// The bytes of the whole workspace, with `largest` unit's work.
 double workspaceBytes(const Setting &setting, double largest, const Cost &rank);
 // Beside that, what tp has on its way of these units: parameters that it gathers, gradients that it combines.
 double besideOfTensor(const Setting &setting, const Cost &rank);
-// Of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers.
+// The memory of a device with these units: `kept` of all microbatches in flight, `buffers` of its transfers.
 MemoryBreakdown deviceMemory(const Setting &setting, const Cost &rank, double kept, double buffers);
 
 // deviceMemory()'s gradients and workspace by part of the step; the last microbatch's backward pass has all of them. A

@@ -11,7 +11,7 @@
 namespace cleave::planner {
 namespace {
 
-// Of parameters with this ZeRO stage.
+// The overlap of parameters with this ZeRO stage.
 Overlap overlapOf(const SplitModel &model, int zero) {
   const double all = model.cluster->device.overlap, microbatches = double(model.setting.microbatches);
   if (zero >= 3) return {all, all};
@@ -295,7 +295,7 @@ double addHostTime(const SplitModel &model, double seconds, double exposed, doub
     double way = hostCopySeconds(*model.cluster, kept * double(model.setting.microbatches), 0);
     double part = model.cluster->device.overlap;
     late = std::max(0.0, way - part * forward) + std::max(0.0, way - part * backward);
-    // Of a stage's microbatch nothing hides the last bucket that leaves and the first that comes.
+    // Nothing hides the last bucket that leaves in a stage's microbatch and the first that comes.
     if (model.setting.pp > 1) late = std::max(late, 2 * way / policy::hostBuckets);
     seconds += 2 * way;
   }

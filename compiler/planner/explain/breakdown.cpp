@@ -203,7 +203,7 @@ private:
     }
   }
 
-  // Of what may hide behind compute there is room for a part. What passes wait longer for it is its own.
+  // Compute has room for a part of what may hide behind it. What passes wait longer for it is its own.
   void hide() {
     double hideable = 0;
     for (const TimePart &time : rows) hideable += time.besideSeconds;
@@ -274,7 +274,7 @@ const std::string &nameOf(const DecidedModel &decided, int tensor) {
   return producer >= 0 ? problem.nodes[size_t(producer)].name : problem.tensors[size_t(tensor)].name;
 }
 
-// Of bytes that several tensors are moved with each has its part.
+// Each of several tensors that are moved together has its part of the bytes.
 std::vector<MovedTensor> movedBy(const DecidedModel &decided, const ImpliedCollective &one, double bytes) {
   if (one.tensors.empty()) return {{"gradients' norm", 1, bytes}};
   const SplitModel &model = decided.model;
@@ -338,7 +338,7 @@ public:
   }
 
 private:
-  // Of the repetitions that a flow stands for the one that is made last before a node.
+  // The repetition that is made last before a node, among those that a flow stands for.
   int lastBefore(const Flow &flow, int node) const {
     const int first = decided.facts->producers[size_t(flow.tensor)];
     for (const Repeat &repeat : decided.facts->repeats)

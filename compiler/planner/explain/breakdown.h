@@ -46,7 +46,7 @@ struct Breakdown {
   // Beside Predicted::hiddenCommunicationSeconds, which is what all compute of a step hides: of collectives over tp,
   // what the product that each stands beside hides, and which is therefore in no price. Mean of a pipeline's ranks.
   double hiddenBehindProducts = 0;
-  // Of the exposed communication: what collectives take longer since others use their links meanwhile. So likewise.
+  // The part of exposed communication that collectives take longer since others use their links meanwhile. So likewise.
   // Hidden and exposed communication are all collectives' seconds, but for what stages send each other (which runs
   // beside compute; what a rank waits for it is in the bubble), and for this, and for copies to the host's memory.
   double contention = 0;

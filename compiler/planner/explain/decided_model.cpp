@@ -36,7 +36,7 @@ Setting settingOf(const Problem &problem, const Decision &decision) {
   return setting;
 }
 
-// Of several candidates that pass a partial sum: the one whose operand is one.
+// Are the operands partial sums where the candidate takes them so? It tells apart several candidates that pass one.
 bool canBeFed(const SplitModel &model, const Node &node, const Candidate &candidate, const std::vector<int> &producers,
               const std::vector<int> &choice) {
   for (size_t o = 0; o < node.operands.size(); ++o) {

@@ -7,7 +7,7 @@
 namespace cleave::planner {
 namespace {
 
-// Of what a node shares with others, as one of these sees it.
+// The neighbour with which a node shares a flow, as the node sees it.
 Neighbour sharedWith(const DecidedModel &decided, const Flow &flow, int variable) {
   const Problem &problem = *decided.model.problem;
   const Tensor &tensor = problem.tensors[size_t(flow.tensor)];

@@ -116,8 +116,9 @@ void addPasses(Timeline &timeline, double &seconds) {
   }
 }
 
-// Of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward. Slots that nothing is
-// in are not counted: where a rank has several stages, or half backward passes, they are not all full at once.
+// Adds the actions of a pipeline: a rank's stages keep a microbatch from its forward to the end of its backward. Slots
+// that nothing is in are not counted: where a rank has several stages, or half backward passes, they are not all full
+// at once.
 Status addActions(Timeline &timeline, const PlanEvaluation &evaluation, double &seconds) {
   const DecidedModel &decided = timeline.decided;
   const SplitModel &model = decided.model;

@@ -172,7 +172,7 @@ void findKept(const Graph &graph, const Clusters &clusters, Fusion &fusion) {
                        return samples >= 0 && indexes(problem.nodes[size_t(node)].rule.operands[operand], samples);
                      });
   }
-  // Of a wider copy what it is a copy of is marked as saved.
+  // The source of a wider copy is marked as saved.
   for (const Node &node : problem.nodes) {
     if (node.kind.form != Form::Cast || fusion.kept[size_t(node.results[0])]) continue;
     const Tensor &from = problem.tensors[size_t(node.operands[0])], &to = problem.tensors[size_t(node.results[0])];

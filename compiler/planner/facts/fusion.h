@@ -16,7 +16,7 @@
 
 namespace cleave::planner {
 
-// Of one cheap node; all zero for heavy ones.
+// The work of one cheap node; all zero for heavy ones.
 struct FusedWork {
   double kernels = 0;         // launches of its cluster, shared out among the cluster's nodes by their traffic
   double columnSums = 0;      // launches of its cluster's backward pass besides, shared out likewise

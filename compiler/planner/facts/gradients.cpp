@@ -57,7 +57,7 @@ WaitingGradients waitingGradients(const Graph &graph, const std::vector<bool> &i
   const Problem &problem = graph.problem;
   const SameGradients same(graph);
   auto flows = [&](int tensor) { return graph.producers[size_t(tensor)] >= 0 && graph.needsGradient[size_t(tensor)]; };
-  // Of each gradient: the first node that makes one of its tensors, and the last one that reads one.
+  // For each gradient: the first node that makes one of its tensors, and the last one that reads one.
   std::vector<WaitingGradients::One> gradients(problem.tensors.size(), {{}, int(problem.nodes.size()), -1});
   auto gradientOf = [&](int tensor) -> WaitingGradients::One & { return gradients[size_t(same.of(tensor))]; };
   for (int t = 0; t < int(problem.tensors.size()); ++t) {

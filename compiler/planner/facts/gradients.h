@@ -43,7 +43,8 @@ std::vector<double> gradientRatios(const Graph &graph);
 // Where a backward pass is two functions, what stays of a node from the first to the second, for the gradient of its
 // weight.
 struct HeldForWeights {
-  // The gradient of its result. Of operations that pass a gradient on as it is (a bias is added) one of them counts.
+  // The gradient of its result. Only one operation counts among those that pass a gradient on as it is (a bias is
+  // added).
   bool gradient = false;
   int operand = -1; // what the weight is multiplied with, where the backward pass makes it again
 };

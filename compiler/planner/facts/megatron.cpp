@@ -4,7 +4,7 @@
 namespace cleave::planner {
 namespace {
 
-// Of the tensors of a node: some weight has the factor, nothing else that it reads does.
+// Among the tensors that a node reads, some weight has the factor and nothing else does.
 bool isOnlyInWeights(const Problem &problem, const Node &node, int64_t factor) {
   bool inWeight = false;
   for (size_t o = 0; o < node.operands.size(); ++o) {

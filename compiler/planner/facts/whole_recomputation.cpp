@@ -4,8 +4,7 @@
 
 namespace cleave::planner {
 
-// Of given numbers those save most that have the ways which save most where most slots are (the rearrangement
-// inequality).
+// Given numbers save most when the ways that save most are where most slots are (the rearrangement inequality).
 std::vector<AgainChoice> wholeRecomputation(std::vector<AgainWay> ways, std::vector<double> slots) {
   std::ranges::sort(ways, std::greater(), &AgainWay::saved);
   std::ranges::sort(slots, std::greater());

@@ -1,5 +1,5 @@
-// Units are computed again as a whole. Of the units of one kind on a rank: what each choice of a way for each of them
-// takes and saves.
+// Units are computed again as a whole. The table has what each choice of a way takes and saves, for the units of one
+// kind on a rank.
 //
 //   3 units of 1 GB a microbatch, with slots for 4, 2, 2 microbatches; a second to compute one again
 //     (0 s, 0)   (1 s, 4 GB)   (2 s, 6 GB)   (3 s, 8 GB)      to save 5 GB takes 2 s, where 1.5 would do in parts

@@ -129,8 +129,8 @@ private:
     return std::ranges::max(more);
   }
 
-  // Of a unit of a kind: by how much longer the passes that hide may take, a step. What waits for others' use of a
-  // link, shared / max(beside, turn) in hide(), may do so less by as much: links are busy in these passes only, of
+  // Seconds by which the passes that hide may take longer in a step, for a unit of a kind. What waits for others' use
+  // of a link, shared / max(beside, turn) in hide(), may do so less by as much: links are busy in these passes only, of
   // which `overlap` at least takes turns.
   double longerWindow(int kind) const {
     const SplitModel &model = *problem.model;

@@ -18,8 +18,8 @@ struct TimedCut {
 };
 
 // The cuts that may take less than `worth` seconds within the memory, the fastest first; nothing where there are more
-// than can be looked at. Of tables that follow the stages' times, of steps that overlap, and where a pass gets shorter
-// by computing something again, 0 seconds are known. When the clock is over: those that were looked at.
+// than can be looked at. 0 seconds are known for tables that follow the stages' times, for steps that overlap, and
+// where a pass gets shorter by computing something again. When the clock is over: those that were looked at.
 std::optional<std::vector<TimedCut>> timeEachCut(const StageProblem &problem, double worth,
                                                  const SearchClock &clock = {});
 

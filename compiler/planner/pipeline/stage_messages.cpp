@@ -20,7 +20,7 @@ int linkBetween(const StageProblem &problem, int stage, int other) {
   return problem.linkBetween(problem.rankOf(stage), problem.rankOf(other));
 }
 
-// Of one stage: seconds of its messages, by the unit that it begins with and the one that it ends before.
+// Seconds of one stage's messages, by the unit that it begins with and the one that it ends before.
 struct Messages {
   Messages(const StageProblem &problem, int stage, int units)
       : back(size_t(units) + 1, 0.0), on(size_t(units) + 1, 0.0) {

@@ -6,8 +6,8 @@
 
 namespace cleave::planner {
 
-// `starts`: first unit of each stage. Of the rank and link that messages of a microbatch keep busy longest: seconds for
-// each of a rank's stages. One at a time goes over a link.
+// `starts`: first unit of each stage. Returns the seconds for each of a rank's stages, of the rank and link that
+// messages of a microbatch keep busy longest. One at a time goes over a link.
 double longestMessages(const StageProblem &problem, const std::vector<int> &starts);
 
 // The cut whose slowest stage is fastest, each taking what its passes or its messages do, whatever is longer. `before`:

@@ -12,7 +12,7 @@ namespace {
 // A cut whose time is so close to the bound of all cuts is not sought again for its memory.
 constexpr double closeToBound = 1.003;
 
-// Of all ranks.
+// The state of all ranks.
 Cost wholeState(const SplitModel &model, const StateCosts &state) {
   Cost sum;
   for (size_t kind = 0; kind < state.kinds.size(); ++kind)
@@ -89,7 +89,7 @@ public:
   }
 
 private:
-  // Of what follows from the ZeRO stage beside the bytes that stay.
+  // The parts that count of what follows from the ZeRO stage beside the bytes that stay.
   struct Counted {
     bool once = true;      // what is done once a step
     bool workspace = true; // buckets under way, gathered parameters
@@ -183,7 +183,7 @@ private:
     return (all.update + all.exposed) / double(problem.ranks()) + leastNotHidden(all.hideable);
   }
 
-  // Of so many seconds of all ranks that compute may hide, what is left at least; on average.
+  // The least that is left of so many seconds of all ranks that compute may hide; on average.
   double leastNotHidden(double hideable) const {
     const double microbatches = double(problem.model->setting.microbatches);
     Overlap overlap = overlapOf(*problem.model);
@@ -199,7 +199,7 @@ private:
     return std::max(0.0, hideable - microbatches * hidden) / double(problem.ranks());
   }
 
-  // Of all ranks together; each has room for one bucket and for two blocks at least, if it needs that much.
+  // The bytes of all ranks together; each has room for one bucket and for two blocks at least, if it needs that much.
   double leastBesideOfTensor(const Cost &state) const {
     Cost all = state;
     const std::vector<int> &sizes = problem.model->layout->sizeOfKind;
@@ -214,7 +214,7 @@ private:
   double leastRecomputation(Counted counted) const {
     const UnitLayout &layout = *problem.model->layout;
     Recompute plain = problem.recompute.value_or(Recompute::None);
-    // Of one rank, also what its largest unit needs beside; of several, what the smallest does.
+    // One rank also needs what its largest unit does beside; several need what the smallest does.
     const Cost all = wholeState(*problem.model, *problem.state);
     double workspace = infinity, largest = 0, whenAgain = infinity;
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
@@ -356,7 +356,7 @@ private:
     plan.seconds = seconds(slowest, sum) + once;
   }
 
-  // Of a rank's hideable collectives, what is left when its compute is over, and what others wait for them.
+  // The part of a rank's hideable collectives that is left when its compute is over, and what others wait for them.
   static double notHidden(const SplitModel &model, const RankLoad &load) {
     const double microbatches = double(model.setting.microbatches);
     const Cost cost = load.total();

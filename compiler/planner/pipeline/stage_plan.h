@@ -93,7 +93,7 @@ StagePlan planCut(const StageProblem &problem, const std::vector<int> &firstUnit
 class StageRoom {
 public:
   explicit StageRoom(const StageProblem &problem);
-  // Of a microbatch through all units before each, where memory makes nothing be computed again.
+  // Seconds of a microbatch through all units before each, where memory makes nothing be computed again.
   const std::vector<double> &secondsBefore() const { return before; }
   // The first unit of a stage whose units end before `end` and take `slowest` seconds of a microbatch at most, with
   // what memory makes it compute again; `end`: not even one does.
@@ -134,7 +134,8 @@ struct SimulatedSchedule {
 };
 std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, std::span<const StageTimes> stages);
 
-// Of the stage as it is simulated. Where what it sends and what its passes wait for use one link, both come later.
+// The times of the stage as it is simulated. Where its messages and the transfers its passes wait for use one link,
+// both come later.
 StageTimes timesOf(const StageDecision &stage);
 // What a schedule that follows the stages' times is made from: the same table is priced and executed.
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages);

@@ -37,7 +37,7 @@ LeastTransfers leastTransfers(const StageProblem &problem) {
   return least;
 }
 
-// Of several units the part that is waited is no less than of the one that waits least. More bytes hold for longer
+// The part that several units wait is no less than that of the one that waits least. More bytes hold for longer
 // while passes take longer than the messages.
 std::vector<LeastHeld> leastHeld(const StageProblem &problem) {
   const SplitModel &model = *problem.model;

@@ -260,7 +260,7 @@ struct Preset {
   std::optional<Offload> offload = {};
 };
 
-// Of a grid, parameters lie in parts on one axis and are gathered where they are used, as under ZeRO-3.
+// Parameters of a grid lie in parts on one axis and are gathered where they are used, as under ZeRO-3.
 constexpr Preset presets[] = {
     {"ddp", layCopies, 0},
     {"zero1", layCopies, 1},

@@ -34,12 +34,12 @@ inline constexpr AxisOrder usualOrder = {Axis::Pipeline, Axis::Data,    Axis::Sh
                                          Axis::Sequence, Axis::Experts, Axis::Tensor};
 
 const char *name(Axis axis); // "pp", "dp", ..., "tp"
-// Of axes of a mesh, a grid's "tp_col" as well as "tp".
+// The set of a mesh's axes, a grid's "tp_col" as well as "tp".
 AxisSet setOfNames(const dist::Axes &axes);
 // "pp,dp,tp": the first outermost. Errors: unknown axes, an axis twice.
 Result<std::vector<Axis>> parseAxisOrder(const std::string &text);
 
-// Of a mesh; axes that it lacks are outermost.
+// The order of a mesh's axes; axes that it lacks are outermost.
 AxisOrder orderOf(const dist::Mesh &mesh);
 
 // How many neighbours along each axis stand in one node, and under one switch. Prices depend on the order by these
@@ -52,7 +52,7 @@ struct Placement {
   auto operator<=>(const Placement &) const = default;
 };
 Placement placementOf(const Cluster &cluster, const Setting &setting);
-// Of the axes that a microbatch's own collectives are over.
+// The placement of the axes that a microbatch's own collectives are over.
 Placement microbatchPlacement(const Cluster &cluster, const Setting &setting);
 // Is no collective or send slower with `a` than with `b`?
 bool isNoSlower(const Cluster &cluster, const Placement &a, const Placement &b);

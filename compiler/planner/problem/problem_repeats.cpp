@@ -40,7 +40,7 @@ uint64_t formOf(const Problem &problem, const Node &node, const std::vector<bool
   return hash;
 }
 
-// Of every window of forms, whatever its length: the next window like it. Where that is at the same distance for a
+// For every window of forms, whatever its length: the next window like it. Where that is at the same distance for a
 // stretch of windows, there is a run of that period: of three or more blocks it is found by windows as long as a block
 // to twice that, which recur nowhere nearer; of two by windows of most of a block. n log n for n nodes.
 class Runs {

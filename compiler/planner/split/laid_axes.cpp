@@ -50,7 +50,8 @@ public:
   }
 
 private:
-  // Of an operation. Bytes of activations: as it has them in hand, beside how they lie between operations.
+  // The exchanges of an operation. Bytes of activations: as it has them in hand, beside how they lie between
+  // operations.
   struct Made {
     std::vector<Exchange> exchanges;
     double values = 0, gradients = 0; // forward and backward pass

@@ -50,7 +50,7 @@ private:
   size_t featureAxis(Form which) const { return isPlanar || which == Form::First ? 0 : 1; }
   Form other(Form which) const { return isPlanar ? Form::First : which == Form::First ? Form::Second : Form::First; }
 
-  // Of the operands that are not weights: the first of a known form, one with features before others.
+  // The input among the operands that are not weights: the first of a known form, one with features before others.
   int64_t inputOf(size_t i) const {
     const Node &node = problem.nodes[i];
     int64_t best = -1;

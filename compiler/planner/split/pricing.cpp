@@ -11,7 +11,7 @@
 namespace cleave::planner {
 namespace {
 
-// Of collectives.
+// The times of collectives.
 struct Timed {
   double seconds = 0;
   LinkSeconds links;
@@ -27,7 +27,7 @@ constexpr UseSet wholeBits = 3, partialBit = 4, unsplitBits = wholeBits | partia
 // Adds collectives of one tensor to a price and, when asked, to a list.
 class Ledger {
 public:
-  // Of so many tensors alike. `distance`: as collectiveSeconds has it.
+  // The ledger of so many tensors alike. `distance`: as collectiveSeconds has it.
   Ledger(const SplitModel &model, int tensor, int64_t alike, CollectiveSink *sink, double unwanted = 1,
          double distance = 0)
       : model(model), tensor(tensor), alike(alike), sink(sink), unwanted(unwanted), distance(distance) {}
@@ -49,7 +49,7 @@ public:
     if (sink) sink->push_back({collective, axes, false, isHideable, bytes, seconds, times, {tensor}, alike, why});
     return {seconds, linksOf(collective, group, bytes, times)};
   }
-  // Of many small tensors put together into buckets: latency is shared.
+  // The time of many small tensors put together into buckets: latency is shared.
   Timed bucketed(Collective collective, AxisSet axes, double bytes, double times, const char *why) {
     const GroupShape group = groupOf(axes);
     if (group.size <= 1 || times <= 0) return {};
@@ -267,7 +267,7 @@ void addUpdateWork(const SplitModel &model, const Variable &variable, Layout lay
   price.update += count * operationSeconds(*model.cluster, "fp32", product);
 }
 
-// Of a parameter with this ZeRO stage.
+// The cost of a parameter with this ZeRO stage.
 Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, int zero, CollectiveSink *sink,
                 bool isChoice) {
   const Tensor &tensor = model.problem->tensors[size_t(variable.index)];
@@ -474,8 +474,8 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   const bool passes = flow.isScores && model.isOnRing(model.variables[size_t(flow.producer)].index);
   double kept = keptBytes(produced, uses, flow.bytes, double(setting.tp), gathersAgain(model));
   const bool isSmall = flow.savedWhereSmall && kept <= policy::smallBytes;
-  // Of what is made again the copies: what it is made from counts by itself. So it is with slices, but for stages,
-  // which copy them.
+  // Copies count for a tensor that is made again: what it is made from counts by itself. So it is with slices, but for
+  // stages, which copy them.
   const bool readsSlices = setting.pp == 1, isMade = flow.madeAgain || (readsSlices && flow.isSlice);
   const bool isSaved = (flow.saved && !isMade) || (readsSlices && flow.savedForSlice);
   const bool isCopied = isMade && !isSmall && produced >= 0 && !crosses;

@@ -34,7 +34,7 @@ double weightPart(const SplitModel &model, const Variable &variable);
 Cost nodePrice(const SplitModel &model, const Variable &variable, size_t candidate);
 // Collectives inside the operation (Candidate::exchanges).
 Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t candidate, CollectiveSink *sink = nullptr);
-// Of parameters: what stays, the update, and the collectives over parameters and gradients.
+// The cost of parameters: what stays, the update, and the collectives over parameters and gradients.
 // `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
 Cost homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
                bool isChoice = false);
@@ -50,8 +50,8 @@ StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
 // What one node and its backward have in hand at once: bytes. The largest counts. `handedOn`: gradients of its operands
 // as other nodes want them, beside how it makes them.
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn = 0);
-// Of that: one operand's, bytes. It is handed on in another layout than it is made in, and stands in both; all-reduces
-// are done where they lie.
+// One operand's part of that, in bytes. It is handed on in another layout than it is made in, and stands in both;
+// all-reduces are done where they lie.
 double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,
                      size_t candidate);
 // What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
@@ -66,10 +66,10 @@ double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseS
 // And what tp combines beside it: partial sums that all get the whole of, what comes back split along another
 // dimension.
 double combinedBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
-// Of a parameter that lies split over tp and is read otherwise: what it is gathered to, for each pass that it is
-// gathered for; bytes.
+// Bytes that a parameter is gathered to, for each pass that it is gathered for, where it lies split over tp and is read
+// otherwise.
 double gatheredParameterBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
-// Of a flow, so many do not leave for the host's memory: they are read again too soon.
+// So many tensors of a flow do not leave for the host's memory: they are read again too soon.
 int nearLossOf(const Setting &setting, const Flow &flow);
 // `unwanted`: what a preset that wants all-reduces only weighs other collectives by when it chooses (split_model.h).
 // `produced`: how the producer leaves it; infinite `communication` when a use cannot be fed from it.
@@ -80,7 +80,7 @@ Cost transferPrice(const SplitModel &model, const Flow &flow, Layout produced, U
                    CollectiveSink *sink = nullptr, double unwanted = 1);
 Layout producedLayout(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 UseSet usesOf(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
-// Of a microbatch, where one stage hands it another: bytes that a device sends.
+// Bytes of a microbatch that a device sends, where one stage hands it to another.
 double sentBytes(const SplitModel &model, const Flow &flow, const std::vector<int> &choice);
 // Is an activation that was gathered for an operation gathered again in the backward pass instead of kept? On a grid,
 // which is there to keep parts; and where communication can run beside compute, behind the product of the other

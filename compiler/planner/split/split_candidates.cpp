@@ -159,7 +159,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   int64_t heads = facts.sequence.heads[size_t(index)];
   if (node.cheap && work.isScores && !fusedCore && heads >= 0 && local.batchFactor >= 0 &&
       std::fmod(local.of(node, heads) * local.of(node, local.batchFactor), cluster.device.softmaxMatrices) != 0) {
-    // Of the two reductions that a softmax is made of.
+    // Each of a softmax's two reductions counts half of its further kernels.
     if (node.reduces()) work.kernels += (constants::unfusedSoftmaxKernels - 1) / 2;
     work.bytes *= constants::unfusedSoftmaxTraffic;
   }
@@ -202,7 +202,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
   if (held.gradient) candidate.held = bytes(node.results[0], candidate.results[0]);
   for (size_t o = 0; o < node.operands.size(); ++o)
     if (node.operands[o] == held.operand) candidate.held += bytes(held.operand, candidate.uses[o].layout);
-  // Of memory-bound operations only those that draw and compare numbers count their arithmetic: inside a fused kernel
+  // Only memory-bound operations that draw and compare numbers count their arithmetic: inside a fused kernel
   // nothing else tells a split mask from a whole one.
   if (!node.cheap || node.stopsGradient) work.flops = node.flops * part;
   if (!node.cheap) {

@@ -375,7 +375,7 @@ private:
     }
   }
 
-  // Of the product with the values: the operand that is not made of scores.
+  // The operand of the product with the values that is not made of scores.
   size_t valueOperand(const AttentionNodes &attention) const {
     const std::vector<int> &operands = problem.nodes[size_t(attention.weigh)].operands;
     const int producer = operands.empty() ? -1 : facts.producers[size_t(operands[0])];
@@ -399,7 +399,7 @@ private:
   SplitModel model;
 };
 
-// Of larger models repetitions that lie otherwise cost as the first one does: cutting as many units into stages would
+// Repetitions of larger models that lie otherwise cost as the first one does: cutting as many units into stages would
 // take minutes.
 constexpr size_t mostUntied = 512;
 

@@ -44,7 +44,8 @@ struct Exchange {
   std::array<int, 4> tensors = {-1, -1, -1, -1}; // that it moves, for reports; -1: none
 
   bool isOverBatch() const { return axes == 0; }
-  // Of partial results: made again where the operation is. What is gathered for it is gathered again anyway, or kept.
+  // Does it sum partial results? These are made again where the operation is; a gathered operand is gathered again
+  // anyway, or kept.
   bool isSum() const { return collective == Collective::AllReduce || collective == Collective::ReduceScatter; }
 };
 
@@ -191,7 +192,8 @@ struct SplitModel {
   }
   // Bytes of a tensor on one device, one microbatch, not split over tp.
   double localBytes(int tensor) const;
-  // Of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that divides.
+  // The bytes of a parameter whose home is `home`, before ZeRO; and the dimension that ZeRO cuts, -1: none that
+  // divides.
   double parameterBytes(int tensor, Layout home) const;
   int64_t zeroDimension(int tensor, Layout home) const;
   // The ZeRO stage of a parameter; and what of it counts as the largest parameter of workspaceBytes(), in bytes.
@@ -199,7 +201,7 @@ struct SplitModel {
     return !lowers.empty() && lowers[size_t(tensor)] ? setting.lowerZero : setting.zero;
   }
   double gatheredBytes(int tensor, Layout home) const;
-  // Of a parameter's gradient before ZeRO; 0: it has none.
+  // The bytes of a parameter's gradient before ZeRO; 0: it has none.
   double gradientBytesOf(int tensor, Layout home) const;
   // How it lies over tp and the laid axes.
   dist::Sharding parameterLayout(int tensor, Layout home) const;

@@ -320,7 +320,7 @@ private:
     return facts.producers[size_t(base)] >= 0 ? base : tensor;
   }
 
-  // Of a node; -1 without one.
+  // The segment of a node; -1 without one.
   int segmentOf(int node) const { return node < 0 ? -1 : model.segments.segmentOf[size_t(node)]; }
 
   const Problem &problem;

@@ -122,7 +122,8 @@ private:
         "the search was stopped after {:.1f} s with settings left, which the optimality gap counts", clock.elapsed()));
   }
 
-  // Of every mesh the setting with most microbatches, and so the least activations at a time; the most promising first.
+  // Tries every mesh's setting with most microbatches, and so the least activations at a time; the most promising
+  // first.
   void tryLean(double known) {
     std::vector<std::pair<double, size_t>> leanest;      // bound, setting
     for (size_t i = 0; i < space.settings.size(); ++i) { // those of a mesh follow each other

@@ -5,7 +5,7 @@
 //   keep ZeRO-1 until the memory is full, the others ZeRO-3
 //
 // Two stages at a time (Setting::zero and lowerZero, SplitModel::lowers), the cut into stages as given or planned
-// again, recomputation chosen again. Of up to six groups every set of them, with every two stages, is priced.
+// again, recomputation chosen again. Every set of up to six groups, with every two stages, is priced.
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/pipeline/few_cuts.h"
 #include "compiler/planner/search/moves/move.h"
@@ -15,11 +15,11 @@
 namespace cleave::planner {
 namespace {
 
-// Of no more groups every set is priced with every two stages and every cut; of more they are lowered one after the
-// other, of the plan's stage and another.
+// Every set of no more groups is priced with every two stages and every cut; more groups are lowered one after the
+// other, with the plan's stage and another.
 constexpr size_t fewGroups = 6;
 
-// Of each group that can be cut its first parameter.
+// The first parameter of each group that can be cut.
 std::vector<int> groupsOf(const SplitModel &model, const std::vector<int> &choice) {
   std::vector<int> tensors;
   for (size_t v = 0; v < model.variables.size(); ++v) {
@@ -81,7 +81,7 @@ public:
       std::optional<Mix> one = withLowered(*best, tensor);
       if (!one) return best;
       const double saved = best->seconds() - one->seconds(), bytes = std::max(1.0, one->bytes() - best->bytes());
-      // Of one that does not fit by itself the time is not known: it comes last.
+      // The time of one that does not fit by itself is not known: it comes last.
       groups.push_back({tensor, one->evaluation.fits ? saved / bytes : -1});
     }
     std::stable_sort(groups.begin(), groups.end(), [](const Group &a, const Group &b) { return a.gain > b.gain; });
@@ -112,8 +112,8 @@ private:
     return priced(model, stages.memoryLimit);
   }
 
-  // Nothing when no more may be priced. Of other cuts, where there are few, only those that may take less than `worth`
-  // seconds are looked at; all where nothing fits otherwise and it is asked for.
+  // Nothing when no more may be priced. Where other cuts are few, only those that may take less than `worth` seconds
+  // are looked at; all where nothing fits otherwise and it is asked for.
   std::optional<Mix> priced(const SplitModel &model, double limit, double worth = infinity, bool anyThatFits = false) {
     if (pricesLeft-- <= 0 || clock.isOver()) return std::nullopt;
     Mix mix{model, {}, {}};

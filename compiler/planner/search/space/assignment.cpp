@@ -82,7 +82,7 @@ template <typename Bytes> double mostOfFlows(const SplitModel &model, Bytes byte
   return sum;
 }
 
-// Of the parameter that is largest where it is least split; -1: none.
+// The parameter that is largest where it is least split; -1: none.
 int findLargestHome(const SplitModel &model) {
   int found = -1;
   double largest = 0;
@@ -97,7 +97,7 @@ int findLargestHome(const SplitModel &model) {
 
 double bucketBytes(const Cost &price) { return price.parameters + price.gradients; }
 
-// Of a sum that counts up to a limit, what surely counts of each of its terms.
+// The part of each term that surely counts in a sum that counts up to a limit.
 double partWithin(double limit, double all) { return all > limit ? limit / all : 1; }
 
 // What the memory has at least because of one flow's layouts: a parameter that tp gathers, or a reader's workspace with

@@ -37,7 +37,7 @@ public:
   Minimum weighted(double lambda) const { return minimize({0, lambda, 1}); }
   Minimum leanest() const { return minimize({0, 1, 1e-6}); }
   bool wasExact() const { return isExact; }
-  // Of all parameters, however they lie.
+  // The most seconds of all parameters' updates, however they lie.
   double mostUpdateSeconds() const;
 
 private:

@@ -49,7 +49,7 @@ public:
   void addForced(Cell &cell);
   // The cell's model with the setting's own axes and microbatches; the variants' choices are of it too.
   SplitModel modelFor(const Cell &cell, const Setting &setting) const;
-  // Of a variant with that model; priced once for all settings that agree on it. Stays where it is.
+  // The costs of a variant with that model; priced once for all settings that agree on it. Stays where it is.
   const ActivityCosts &activityOf(Cell &cell, size_t variant, const SplitModel &model) const;
 
 private:

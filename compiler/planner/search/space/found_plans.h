@@ -22,7 +22,7 @@ struct FoundPlans {
   double worthTrying() const;
   // The best plan's seconds, or the last runner-up's that is wanted and known.
   double slowestAsked() const;
-  // Of the setting's mesh; null: none fits so far.
+  // The best of the setting's mesh; null: none fits so far.
   const Solution *bestOf(const Setting &setting) const;
   double secondsOf(const Setting &setting) const; // of that; infinite: none
   std::vector<Solution> fastestFirst() const;

@@ -12,7 +12,7 @@ namespace {
 // With at most so many variables in all settings together, every one that may be the best is solved exactly. Orders of
 // one mesh count once: all but the best few are left by the bound that they share.
 constexpr size_t smallProblem = 10000;
-// Of pipelines of more operations whose split is open, only the splits that are cut into stages are looked at.
+// Pipelines of more operations whose split is open look only at the splits that are cut into stages.
 constexpr ptrdiff_t fewOperations = 24;
 
 // Settings that differ in more than the order of their axes; those that do not are next to each other.

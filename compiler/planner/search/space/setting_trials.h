@@ -47,7 +47,7 @@ public:
   // The first of them in any case, the others until the clock is over.
   void tryCuts(const StageProblem &stages, const std::vector<int> &choice, bool isExact,
                const std::vector<TimedCut> &cuts);
-  // Of the setting's table.
+  // The known paths of the setting's table.
   KnownPaths &pathsOf(const Setting &setting) { return paths[{setting.schedule, setting.pp, setting.microbatches}]; }
   // Shardings solved for their own setting, without pipeline.
   void offer(const SplitModel &model, const Assignment &assignment);
