@@ -252,7 +252,7 @@ private:
     return builder.clone(*op, mapping)->getResult(0);
   }
 
-  // Of keys or values that are repeated for several heads: they before that, with their dimensions in the same places.
+  // Keys or values before they are repeated for several heads, with their dimensions in the same places.
   static Value beforeRepeating(Value x, int64_t heads) {
     auto reshape = x.getDefiningOp<onnx::ReshapeOp>();
     auto broadcast = reshape ? reshape.getX().getDefiningOp<onnx::BroadcastOp>() : onnx::BroadcastOp();
@@ -328,7 +328,7 @@ private:
     return f.make<onnx::BroadcastOp>(f.make<onnx::ReshapeOp>(x, own), shape, dims);
   }
 
-  // Of every factor of the op that of the product which splits the same: batch and heads.
+  // For every factor of the op, the factor of the product that splits the same: batch and heads.
   DenseI64ArrayAttr decidedFactors(OpBuilder &builder, onnx::ScaledAttentionOp op) const {
     dist::FactorRule from = product.getFactorRule(), to = op.getFactorRule();
     SmallVector<int64_t> known(to.factors.size(), -1);

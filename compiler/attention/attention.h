@@ -33,7 +33,7 @@ std::unique_ptr<mlir::Pass> createBalanceSequence();
 std::unique_ptr<mlir::Pass> createExpandAttention();
 
 // What a library's attention takes (docs/internals/gpu.md).
-// Of this many keys, or a multiple, every version of the library takes attention; some want them padded else.
+// Every version of the library takes attention with this many keys or a multiple; some want other numbers padded.
 inline constexpr int64_t keysOfEveryVersion = 128;
 struct LibraryAttention {
   int64_t keyMultiple = 1; // the number of keys has to be a multiple of it

@@ -27,7 +27,8 @@ public:
   mlir::Value join(mlir::Value blocked, mlir::RankedTensorType type, SequenceDims dims);
   mlir::Value turn(mlir::Value blocked) { return f.make<onnx::RollOp>(blocked, int64_t(0), int64_t(1)); }
 
-  // Of a table of pairs, split: [n, n', rest] -> [n, rest], n' = (n - turn) mod n. And its transposed: zero elsewhere.
+  // The part of a split table of pairs: [n, n', rest] -> [n, rest], n' = (n - turn) mod n. And its transposed: zero
+  // elsewhere.
   mlir::Value pick(mlir::Value table, int64_t turn);
   mlir::Value put(mlir::Value picked, int64_t turn);
 

@@ -144,7 +144,7 @@ double fitStart(const MachineFigures &figures, const Device &device, bool inStep
   return 0;
 }
 
-// Of several kernels of a kind the last one, the largest, counts.
+// The last of several kernels of a kind, the largest, counts.
 void fitElements(const MachineFigures &figures, double start, Device &device) {
   for (const runtime::KernelFigure &kernel : figures.kernels) {
     double left = std::max(0.1 * kernel.seconds, workingSeconds(device, kernel) - start);

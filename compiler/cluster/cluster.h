@@ -66,8 +66,9 @@ struct Device {
   // FLOP/s at a precision; fp32's where the device has no figure of its own.
   double flopsAt(const std::string &precision) const;
   bool isCpu() const { return kind == "cpu"; }
-  // Of a byte that was touched last so many bytes, and so many seconds, ago: between two cache levels linear in the
-  // logarithm of the distance; after `age` seconds all but exp(-age / cacheHoldSeconds) of it has left for memory.
+  // Seconds for a byte that was last touched so many bytes, and so many seconds, ago: between two cache levels linear
+  // in the logarithm of the distance; after `age` seconds all but exp(-age / cacheHoldSeconds) of it has left for
+  // memory.
   double secondsPerByte(double distance, double age = 0) const;
   // The mean over distances that are spread evenly between 0 and `farthest`, and ages between 0 and `oldest` with them.
   double meanSecondsPerByte(double farthest, double oldest = 0) const;

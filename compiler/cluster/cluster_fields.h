@@ -21,8 +21,8 @@ struct Rate { // the peak at a precision, if it is told
 using FieldPlace = std::variant<double *, int64_t *, bool *, std::string *, Link::Topology *, Rate,
                                 std::vector<CacheLevel> *, std::vector<NetworkLevel> *>;
 
-// Of kinds of device that no preset knows, the link inside nodes where a node has several devices, and the network
-// where there are several nodes.
+// When a field is needed: for kinds of device that no preset knows, in nodes of several devices (the link inside
+// nodes), or between several nodes (the network).
 enum class Needed : uint8_t { Never, Always, OfOwnKinds, InNodes, BetweenNodes };
 
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();

@@ -152,7 +152,8 @@ std::optional<std::string> valueText(FieldPlace place, double scale) {
       place);
 }
 
-// Of fields whose paths agree in their first `skip` letters. Mappings stand in lines, those inside them in braces.
+// The text of fields whose paths agree in their first `skip` letters. Mappings stand in lines, those inside them in
+// braces.
 template <class Owner>
 std::string mappingText(std::span<const Field<Owner>> fields, size_t skip, int depth, Owner &of) {
   std::vector<std::string> entries;

@@ -44,7 +44,8 @@ struct Borders {
   const bool areAll;
 };
 
-// Of the group and switch with fewest. A part of a block is shared out to `stride` groups in turns, device by device.
+// The ranks of the group and switch with fewest. A part of a block is shared out to `stride` groups in turns, device by
+// device.
 int64_t fewestWithin(const AxisPlace &axis, int64_t devices, int64_t meshDevices) {
   const Borders borders(axis, devices, meshDevices);
   const int64_t least = borders.smallestPart();

@@ -41,7 +41,7 @@ struct AxisPlace {
   int64_t size = 1, stride = 1;
 };
 // Ranks that differ along a mesh axis. Devices fill nodes in order, so the innermost axis (stride 1) lies inside nodes
-// first. Of all groups along it the one that has fewest ranks in some node, and so with switches: every group takes
+// first. This is the group along it that has fewest ranks in some node, and so with switches: every group takes
 // part in a step, and a ring is as fast as the node that it leaves with fewest links. Groups need not begin where nodes
 // do: 6 on nodes of 8 are devices 0 to 5, 6 to 11 (two and four in a node), 12 to 17, ..., so that perNode is 2.
 GroupShape groupAlong(const Cluster &cluster, int64_t size, int64_t stride);
@@ -89,7 +89,7 @@ LinkSeconds linkSeconds(const Cluster &cluster, Collective collective, const Gro
 LinkSeconds linkSeconds(const Cluster &cluster, Tier tier, double bytes); // of what is sent
 
 // What a collective in the middle of a pass takes beyond collectiveSeconds: all wait for the last one to arrive,
-// because hosts do not hand kernels over in step. Of n normally distributed times the latest is about sigma * sqrt(2 ln
+// because hosts do not hand kernels over in step. The latest of n normally distributed times is about sigma * sqrt(2 ln
 // n) late (extreme values), sigma a part of the time for one kernel (constants::arrivalSpread). A gather and a scatter
 // share a wait. None on the CPU, where nothing is handed over.
 double waitSeconds(const Cluster &cluster, Collective collective, GroupShape group);
@@ -100,8 +100,8 @@ double sendSeconds(const Cluster &cluster, Tier tier, double bytes);
 // Where devices take turns on the cores (Device::coreShare): what a chain of one after the other of so many ranks takes
 // at least, as a part of its time with all devices at work; others fill most of what the rest of them wait.
 double chainShare(const Device &device, int64_t ranks);
-// Of a time in which not all ranks work, the part that counts at least if all waits were filled: one rank works, or
-// none does.
+// The least part that counts, if all waits were filled, of a time in which not all ranks work: one rank works, or none
+// does.
 double leastShare(const Device &device, int64_t ranks);
 // And at least what passes take there that take `seconds` where devices have cores of their own at the same rates, and
 // in which they work for `busy` seconds on average: all need that together, and of their waits a part is not filled.

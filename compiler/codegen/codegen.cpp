@@ -44,7 +44,7 @@ LogicalResult addCpuKernels(ModuleOp module, const CodegenOptions &options, plan
   return success();
 }
 
-// Of each kernel's buffers, over all launches: the largest power of two that their places are multiples of. Views into
+// For each kernel's buffers, over all launches: the largest power of two that their places are multiples of. Views into
 // larger tensors may begin anywhere.
 BufferAlignments alignmentsOf(const plan::Plan &plan) {
   BufferAlignments alignments;

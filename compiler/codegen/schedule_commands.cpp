@@ -43,14 +43,14 @@ bool isOfPhase(Operation *op, StringRef name) {
   return phase && phase.getValue() == name;
 }
 bool isUpdate(Operation *op) { return isOfPhase(op, "update"); }
-// Of the streams of communication.
+// Does the operation run on a stream of communication?
 bool isCollective(Operation *op) { return isa<plan::CollectiveCommandOp, plan::SendCommandOp>(op); }
 bool isBetweenStages(Operation *op) {
   auto collective = dyn_cast<plan::CollectiveCommandOp>(op);
   return collective && llvm::any_of(collective.getAxes().getAsRange<StringAttr>(),
                                     [](StringAttr axis) { return axis.getValue() == "pp"; });
 }
-// Of a transfer or a collective between stages, in the sequence that all ranks know.
+// The number of a transfer or a collective between stages, in the sequence that all ranks know.
 int64_t numberOf(Operation *op) {
   if (auto send = dyn_cast<plan::SendCommandOp>(op)) return send.getTag();
   if (auto receive = dyn_cast<plan::ReceiveCommandOp>(op)) return receive.getTag();
@@ -146,8 +146,8 @@ private:
     orderBetweenStages();
     limitPrefetch();
     meetBeforeUpdates();
-    // The command that makes a parameter's new value may overwrite the old one: after those that read it. Of two
-    // updates that each read what the other one overwrites, what is stored second comes first: its result is copied.
+    // The command that makes a parameter's new value may overwrite the old one: after those that read it. Where two
+    // updates each read what the other one overwrites, the one stored second comes first: its result is copied.
     llvm::DenseSet<std::pair<Operation *, Operation *>> ordered;
     for (Operation &op : block.without_terminator()) {
       auto store = dyn_cast<plan::StoreOp>(op);

@@ -213,8 +213,8 @@ private:
       if (auto origin = originOf(&op); origin && isForward(&op)) originals[*origin] = &op;
   }
 
-  // Of a forward op; for one that belongs to no stage, the first that uses its result: a bias is added where its
-  // gradient is summed.
+  // The stage of a forward op; for one that belongs to no stage, the first that uses its result: a bias is added where
+  // its gradient is summed.
   std::optional<int64_t> stageOfOriginal(Operation *original) const {
     std::optional<int64_t> first;
     SmallVector<Operation *> open;

@@ -240,7 +240,8 @@ private:
     return success();
   }
 
-  // Of the channels whose messages may wait long: all their messages of a microbatch, for each that is in flight.
+  // Buffers of the channels whose messages may wait long: for all their messages of a microbatch, for each that is in
+  // flight.
   static void setBuffers(func::FuncOp function, ArrayRef<int64_t> inFlight) {
     auto keyOf = [](Operation *op) {
       Attribute peer = op->hasAttr("to") ? op->getAttr("to") : op->getAttr("from");

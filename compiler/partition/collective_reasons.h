@@ -18,7 +18,7 @@ public:
   // Reads the function while its reshards still stand.
   CollectiveReasons(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
 
-  // Of one step that carries out `op`.
+  // The reason for one step that carries out `op`.
   std::string reason(dist::ReshardOp op, const dist::ReshardStep &step) const;
   // The parameter whose value or gradient `op` brings to another layout, or the node that makes the value; of a
   // gradient the node whose result it is of.

@@ -27,8 +27,8 @@ inline constexpr llvm::StringLiteral meshAttr = "cleave.mesh", zeroAxesAttr = "c
                                      gathersAgainAttr = "cleave.gathers_again", segmentAttr = "cleave.segment",
                                      againAttr = "cleave.again",
                                      productAttr = "cleave.product"; // mirrored_split.h
-// Of an op whose decision is that of the operation it stands for: of every factor of its own the decided one, -1 for
-// none.
+// On an op whose decision is that of the operation it stands for: the decided factor for every factor of its own, -1
+// for none.
 inline constexpr llvm::StringLiteral decidedFactorsAttr = "cleave.decided_factors";
 
 // "forward" where the op does not say.

@@ -1,8 +1,8 @@
 // The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
 #pragma once
 #include "compiler/planner/problem/decision.h"
-#include "compiler/schedule/schedule.h"
 #include "compiler/policy.h"
+#include "compiler/schedule/schedule.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <optional>
@@ -24,10 +24,10 @@ std::unique_ptr<mlir::Pass> createMaterializeCollectives();
 std::unique_ptr<mlir::Pass> createElideCollectives();
 // Joins collectives of one kind and group; `bucketBytes` as the command-line option `bytes`.
 std::unique_ptr<mlir::Pass> createBucketCollectives(int64_t bucketBytes = policy::bucketBytes);
-// Of a pipeline only, before PropagateShardings: gives every op its stage. Option `ranks`: the rank of every stage.
+// Gives every op of a pipeline its stage; runs before PropagateShardings. Option `ranks`: the rank of every stage.
 std::unique_ptr<mlir::Pass> createAssignStages(std::vector<int> rankOfStage);
 std::unique_ptr<mlir::Pass> createAssignStages();
-// Of a pipeline only, on local shapes: a function for each stage and part. Options `ranks`, `halves`.
+// Makes a function for each stage and part of a pipeline, on local shapes. Options `ranks`, `halves`.
 std::unique_ptr<mlir::Pass> createSplitStages(const planner::PipelineSchedule &table);
 std::unique_ptr<mlir::Pass> createSplitStages();
 // Says which function runs when: the rows of a pipeline's table, or accumulate and final. Command-line options

@@ -113,7 +113,7 @@ private:
     return success();
   }
 
-  // Of a sum whose terms are partly partial those are added first, so that they are combined once: the gradients of
+  // Partial terms of a sum are added first, so that they are combined once: the gradients of
   // queries, keys and values beside that of the residual.
   LogicalResult sumPartial(onnx::SumOp sum) {
     if (factorsOf(sum)) return success();

@@ -80,7 +80,7 @@ private:
     });
   }
 
-  // Of what is read on this stage, the operation that is computed again there.
+  // The operation that is computed again on this stage, where `value` is read there.
   Operation *again(Value value, Operation *reader) const {
     return isDropped(value) && isHere(reader, value.getDefiningOp()) ? value.getDefiningOp() : nullptr;
   }

@@ -127,7 +127,7 @@ private:
     return success();
   }
 
-  // Of what updates send each other: apart from what stages do, which may be of the next step already.
+  // The channel for messages between updates: apart from those of stages, which may be of the next step already.
   static int64_t freeChannel(ModuleOp module) {
     int64_t channel = 0;
     module.walk([&](Operation *op) {

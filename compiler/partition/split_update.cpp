@@ -32,7 +32,7 @@ LogicalResult UpdateSplit::analyze() {
   Block &block = function.getBody().front();
   for (Operation &op : block.without_terminator()) {
     if (isa<onnx::WriteOp>(op)) continue;
-    // Of `asked`: with scalars that others have, which cost next to nothing to ask for.
+    // `asked` has the ranks that hold all operands but scalars, which cost next to nothing to ask for.
     Ranks all(ranks, true), asked(ranks, true), any(ranks);
     if (auto read = dyn_cast<onnx::ReadOp>(op)) {
       auto held = holders.find(read.getParam());

@@ -140,7 +140,7 @@ struct Eval {
   int64_t batches = 10;
 };
 
-// Of a training in fp16: as torch.amp.GradScaler adapts it.
+// The loss scale of a training in fp16: as torch.amp.GradScaler adapts it.
 struct LossScale {
   double init = 65536, growth = 2, backoff = 0.5;
   int64_t interval = 2000; // finite steps in a row after which it grows

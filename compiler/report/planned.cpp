@@ -169,7 +169,7 @@ private:
     return tensors;
   }
 
-  // Of a command that runs so many times a step; bytes and seconds once.
+  // Adds a command that runs so many times a step; bytes and seconds once.
   void add(const std::string &op, const dist::Axes &axes, const std::string &why, planner::CollectiveSums::Share share,
            std::vector<planner::MovedTensor> tensors) {
     share.bytes *= share.times, share.seconds *= share.times;

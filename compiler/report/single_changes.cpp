@@ -77,8 +77,8 @@ std::string withoutNumbers(const std::string &name) {
   return kind;
 }
 
-// The split flags that stand for a report's choices; the shardings of operations are chosen again. Of presets only
-// those that no other flag says: grids, heads in place of positions, operations split as Megatron-LM does.
+// The split flags that stand for a report's choices; the shardings of operations are chosen again. They name only the
+// presets that no other flag says: grids, heads in place of positions, operations split as Megatron-LM does.
 planner::SplitFlags flagsOf(const Report &report, const planner::Cluster &cluster) {
   planner::SplitFlags flags;
   flags.mesh = report.mesh.str();

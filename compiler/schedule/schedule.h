@@ -119,7 +119,7 @@ Status validate(const PipelineSchedule &schedule);
 // For each rank the largest number of (stage, microbatch) activations it holds at a time, from the start of the Forward
 // to the end of the Backward or, where the pass is halved, of `until`: BackwardInput is how the papers count (M_B; what
 // the weight gradient still needs, M_W, is less and counted by itself), BackwardWeight is what a rank holds that frees
-// nothing before. Of one stage each: a rank with two chunks counts 2 for a whole microbatch.
+// nothing before. Each counts for one stage: a rank with two chunks counts 2 for a whole microbatch.
 std::vector<int64_t> peakLive(const PipelineSchedule &schedule, ActionKind until = ActionKind::BackwardInput);
 
 // For each stage: so many microbatches it holds at most, each until the gradients of its weights are done.

@@ -30,7 +30,7 @@ struct Simulation {
   double bubble = 0;
 };
 
-// `stages` has the times of each stage, or of one that stands for all. Of a schedule that never ends, `actions` has
+// `stages` has the times of each stage, or of one that stands for all. For a schedule that never ends, `actions` has
 // those that can be done before its ranks wait for each other; otherwise it must be valid. `meets`, of one with two
 // weight versions: all ranks wait for each other at a step's end, and begin the next one together, with what was done
 // ahead (StepActions, whose order `actions` then has). With P ranks that are alike a step takes M (f + b + w) + (P - 1)

@@ -158,8 +158,8 @@ public:
   }
 
 private:
-  // no_decay names the parameter, one of its aliases, or a node that uses it. Of one that is stacked of several: all of
-  // them, or none; nothing after an error.
+  // no_decay names the parameter, one of its aliases, or a node that uses it. For a stacked parameter it names all of
+  // the pieces, or none; nothing after an error.
   std::optional<bool> isExempt(onnx::ParamOp param, const recipe::ParameterPatterns &noDecay) {
     auto names = [&](DictionaryAttr one) { return noDecay.match(namesOf(one)).has_value(); };
     auto pieces = param->getAttrOfType<ArrayAttr>("onnx.pieces");

@@ -220,7 +220,7 @@ struct Rule {
   }
 
   // m = momentum m + (1 - momentum) g; param = param (1 - lr wd) - lr sqrt(max(1, out / in)) orthogonal(m, or what
-  // Nesterov's momentum makes of it). Of weights of products; everything else learns by AdamW.
+  // Nesterov's momentum makes of it). Muon is for weights of products; everything else learns by AdamW.
   Value muon() {
     MatrixUse use = context.matrixUse();
     if (use == MatrixUse::None) return adam(/*decoupled=*/true);

@@ -5,7 +5,7 @@
 
 namespace cleave::training {
 
-// Of the attributes of an onnx.param, or of a piece of a stacked one.
+// The names in the attributes of an onnx.param, or of a piece of a stacked one.
 recipe::ParameterNames namesOf(mlir::DictionaryAttr param);
 
 } // namespace cleave::training

@@ -37,7 +37,7 @@ mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name, llv
 mlir::Value hostScalar(mlir::func::FuncOp function, llvm::StringRef kind, std::optional<double> base = std::nullopt);
 
 inline constexpr llvm::StringLiteral phaseName = "cleave.phase";
-// Of a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
+// In a pipeline's step: the number of a forward op, on a backward op that of the forward op it differentiates.
 inline constexpr llvm::StringLiteral originName = "cleave.origin";
 // On the ops of an optimizer's rule that sums over its parameter: the parameter's name. Stages of a pipeline that hold
 // copies of one compute it alike, to the last bit; so the order of its sums must not depend on what else a stage does.

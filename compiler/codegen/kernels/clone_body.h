@@ -8,7 +8,7 @@
 
 namespace cleave::codegen {
 
-// Of a kernel whose operations are rounded one by one, without `contract`.
+// Marks a kernel whose operations are rounded one by one, without `contract`.
 inline constexpr llvm::StringLiteral roundsEachAttr = "rounds_each";
 
 // `captured`: values from outside of the body. `indexOf`: the op's index along a loop of it, i64. Gives what is

@@ -174,8 +174,8 @@ void ClusterGraph::label() {
   }
 }
 
-// Of the update: what chooses between the old and the new by one sign for all of a tensor, what is made for that alone
-// (of the sign's own making nothing), and what is made of it: a copy in 16 bits.
+// Finds three kinds of operation in the update: those that choose between the old and the new by one sign for all of a
+// tensor, those made for that alone (none that makes the sign), and those made of it: a copy in 16 bits.
 void ClusterGraph::findWaiting() {
   llvm::SmallPtrSet<Operation *, 32> ahead; // the sign is made of them
   SmallVector<Operation *> work;

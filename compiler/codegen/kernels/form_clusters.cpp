@@ -79,9 +79,9 @@ void simplifyViews(Block &block) {
   }
 }
 
-// Of an update alone. Copies of a parameter tied across stages have kernels of their own, merged with what else their
-// ranks compute, and must stay the same bits: products and sums are not fused, which would depend on what is beside
-// them.
+// Are these operations of an update alone? Copies of a parameter tied across stages have kernels of their own, merged
+// with what else their ranks compute, and must stay the same bits: products and sums are not fused, which would depend
+// on what is beside them.
 bool isUpdate(ArrayRef<Operation *> ops) {
   return llvm::all_of(ops,
                       [](Operation *op) {

@@ -11,7 +11,8 @@ namespace {
 
 using Readers = SmallVector<SmallVector<size_t, 2>>;
 
-// Of those that wait for nothing, the one that is due first comes next. Fewer than `count`: some wait for each other.
+// The one that is due first comes next, among those that wait for nothing. Fewer than `count`: some wait for each
+// other.
 SmallVector<size_t> ordered(size_t count, SmallVector<size_t> waitsFor, const Readers &readers,
                             llvm::function_ref<size_t(size_t)> due) {
   using Entry = std::pair<size_t, size_t>; // when it is due, its place

@@ -43,7 +43,7 @@ bool isForward(Operation *op) {
   return phase && phase == "forward";
 }
 bool isAgain(Operation *op) { return op->hasAttr("cleave.again"); }
-// Of a pipeline that is not cut yet; -1: anywhere.
+// The stage in a pipeline that is not cut yet; -1: anywhere.
 int64_t stageOf(Operation *op) {
   auto stage = op->getAttrOfType<IntegerAttr>("cleave.stage");
   return stage ? stage.getInt() : -1;
@@ -164,7 +164,7 @@ private:
       if (!isFree && bytesOf(source) > policy::smallBytes) reads.insert(source);
     }
   }
-  // Of what each user reads more than the value itself.
+  // The cost of what each user reads beyond the value itself, summed over the users.
   double costOfReading(Operation *op, ArrayRef<Operation *> users) {
     llvm::SmallDenseSet<Operation *> seen;
     llvm::SmallDenseSet<Value> reads;

@@ -19,7 +19,8 @@ struct Target {
   std::vector<std::string> features;
 };
 
-// Of `cpu`: "native" (this machine), "x86-64-v3", or another name that LLVM knows. Error: an unknown name.
+// The target that `cpu` names: "native" (this machine), "x86-64-v3", or another name that LLVM knows. Error: an unknown
+// name.
 llvm::Expected<Target> resolveTarget(const std::string &cpu = "native");
 
 // LLVM's O3 pipeline for a machine, in place.

@@ -136,7 +136,7 @@ void split(Operation *op, const Limits &limits) {
   if (results >= (isRows ? limits.fewRows : limits.fewColumns)) return;
 
   // The run of neighbouring reduced dimensions that gives the most parts is cut, the outermost of them; the others stay
-  // as they are. Of elements that lie side by side a part has enough to be summed up in vectors.
+  // as they are. A part has enough elements that lie side by side to be summed up in vectors.
   int64_t first = -1, last = -1, most = 1, parts = 1;
   for (int64_t begin = 0; begin < type.getRank(); ++begin) {
     int64_t product = 1, end = begin;
