@@ -177,7 +177,7 @@ def check_sums(report):
         assert max(row["memory_bytes_per_device"] for row in report["stages"]) == memory, "no stage needs the most"
 
 
-# Of the bytes that a group of n has together, what a member sends.
+# A member's share of the bytes that a group of n has together: what it sends.
 SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
         "all_to_all": lambda n: (n - 1) / n**2, "shift": lambda n: 1, "send": lambda n: 1}
 

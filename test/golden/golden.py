@@ -174,7 +174,7 @@ LOW = [("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron4", "bf16"), ("
        ("llama_tiny", "tp2pp2zbvselective", "bf16"),
        ("bert_tiny", "tp2pp2cp2", "bf16"), ("mlp", "zero1x4", "bf16"), ("gpt2_tiny", "single", "fp16"),
        ("mingpt_nano", "zero3x4", "fp16"), ("mlp", "pp2", "fp16")]
-# Of every level of instructions that this CPU has.
+# Models that run at every level of instructions that this CPU has.
 OF_LEVELS = [("mingpt_nano", "single", ""), ("mingpt_nano", "single", "bf16"), ("gpt2_tiny", "megatron2", "fp16"),
              ("resnet_cifar", "single", "bf16")]
 MPI = [("mlp", "zero3x4"), ("mingpt_nano", "dp2tp2zero3"), ("resnet_cifar", "ddp2"), ("bert_tiny", "pp2"),

@@ -40,7 +40,7 @@ SPLITS = [("one device", 1, []), ("ddp, 2", 2, ["--like", "ddp", "--microbatches
           ("pp=2, 4 microbatches", 2, ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4"]),
           ("pp=2, full recomputation", 2,
            ["--mesh", "pp=2", "--schedule", "1f1b", "--microbatches", "4", "--recompute", "full"])]
-# Of --all, beside the recorded ones.
+# The splits of --all, beside the recorded ones.
 MORE_SPLITS = {"tp4": (4, ["--mesh", "tp=4"]),
                "tp2m4": (2, ["--mesh", "tp=2", "--microbatches", "4"]),
                "tp2pp2zbh1": (4, ["--mesh", "pp=2,tp=2", "--schedule", "zb-h1"])}

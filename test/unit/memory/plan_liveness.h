@@ -12,7 +12,7 @@ namespace cleave {
 
 struct PlanMemory {
   struct Moment {
-    // Of a command of the compute stream: "forward", "backward", or behind the last backward pass "update". A
+    // The phase of a command of the compute stream: "forward", "backward", or behind the last backward pass "update". A
     // command of the update that stands before is between commands of a backward pass.
     std::string phase;
     double bytes = 0;

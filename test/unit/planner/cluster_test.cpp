@@ -458,7 +458,7 @@ TEST(Caches, ProductsReadWeightsFromAfar) {
   EXPECT_NEAR(operationSeconds(cluster, "fp32", work) - near, 1.5 * more, 1e-15);
 }
 
-// Of 8 channels in blocks of 16 half of the work is for nothing on either side that is filled up.
+// With 8 channels in blocks of 16, half of the work is for nothing on either side that is filled up.
 TEST(Convolutions, BlocksAreFilledUp) {
   auto blocked = [](ConvolutionPass pass, double in, double out, double groups) {
     return blockedBy(16, pass, {in, out, groups, 1000, 2000, 10});

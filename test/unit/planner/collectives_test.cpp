@@ -18,7 +18,7 @@ Result<Decision> decide(const Problem &problem, const Cluster &cluster, const Sp
   return solve(problem, cluster, *constraints, {.alternatives = false});
 }
 
-// Of one kind over these axes: bytes a step.
+// Bytes a step of the collectives of one kind over these axes.
 double bytesOf(const DecidedModel &decided, const std::string &op, const dist::Axes &axes) {
   double bytes = 0;
   for (const CollectiveTotal &one : breakdown(decided).collectives)
@@ -202,7 +202,7 @@ TEST(Collectives, ParametersThatAreGatheredAreNamedOnceForAllBlocks) {
   const CollectiveTotal gathers =
       totalOf(gpt({16, 16, 32, 4, 3, 64}), "cpu:4", {.microbatches = "1", .recompute = "none", .like = "zero3"},
               "all_gather", "");
-  // Of a block 16 kinds of parameters; the table, positions and the last norm's two.
+  // A block has 16 kinds of parameters; the others are the table, positions and the last norm's two.
   ASSERT_EQ(gathers.tensors.size(), mostMovedTensors);
   EXPECT_EQ(gathers.tensorsMore, 20 - int64_t(mostMovedTensors));
   for (const char *name : {"layers.0/up.weight", "layers.0/down.weight"}) {
@@ -213,7 +213,7 @@ TEST(Collectives, ParametersThatAreGatheredAreNamedOnceForAllBlocks) {
   }
 }
 
-// Of a chain of blocks one tensor passes each border, that of the block before it.
+// One tensor passes each border of a chain of blocks, that of the block before it.
 TEST(Collectives, WhatPassesToTheNextStageIsNamed) {
   const SplitFlags flags = {
       .mesh = "pp=4", .zero = "0", .microbatches = "4", .schedule = "1f1b", .recompute = "none", .balance = "1,1,1,1"};

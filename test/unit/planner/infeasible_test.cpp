@@ -18,7 +18,7 @@ TEST(Infeasible, WhenNothingFitsItSaysWhatWould) {
   EXPECT_THAT(decision.status().message(), ::testing::HasSubstr("devices with"));
 }
 
-// Of a pipeline whose schedule keeps too much another schedule is named, and of a cut that was given another cut.
+// Another schedule is named for a pipeline whose schedule keeps too much, and another cut for one that was given.
 TEST(Infeasible, WhenNoPipelineFitsItSaysWhatWould) {
   Problem problem = gpt({64, 64, 256, 8, 8, 512});
   Result<Cluster> cluster = parseCluster("a100-80g:4");
@@ -67,8 +67,8 @@ double numberIn(const std::string &text, const std::string &before, const std::s
   return std::stod(text.substr(begin));
 }
 
-// Of memory and of devices the least that is enough is told: it fits, some less does not, and where the hosts' memory
-// is known that is with it.
+// The least memory and the fewest devices that are enough are told: they fit, some less does not, and where the hosts'
+// memory is known that is with it.
 TEST(Infeasible, TheLeastThatFitsIsTold) {
   Problem problem = gpt({16, 64, 256, 8, 4, 512});
   double sizes[2];

@@ -64,7 +64,7 @@ runtime::MachineFigures lawful(int64_t devices) {
   };
   streaming(16, 4096, 4096, 4 * 4 * weights / 50e9);
   streaming(4096, 4096, 16, 4 * weights * 0.5 * (1 / 50e9 - 1 / 200e9) + 4 * 2 * 16 * 4096 * reading);
-  // Of 39 commands, 24 of them products with weights of 64 by 64, each of which takes so long to start.
+  // A step has 39 commands, 24 of them products with weights of 64 by 64, each of which takes so long to start.
   auto step = [&](double samples, double start) {
     double product = 2 * samples * 64 * 64 / rate * (1 + lost / samples) * (1 + lost / 64) * (1 + lost / 64);
     return runtime::KernelFigure{{"step", samples * 64, 0, 39, 24, 64}, 39 * start + 24 * product + samples * 1e-8};

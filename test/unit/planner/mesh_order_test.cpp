@@ -35,8 +35,8 @@ std::set<std::string> meshesOf(const Cluster &cluster, Setting setting, const st
   return meshes;
 }
 
-// Of all groups along these axes, ranks of one that lie under one of the switches (or nodes) of so many devices, of
-// those with fewest; counted device by device.
+// The fewest ranks of a group along these axes that lie under one of the switches (or nodes) of so many devices;
+// counted device by device.
 int64_t fewest(const dist::Mesh &mesh, const dist::Axes &axes, int64_t devices) {
   int64_t least = mesh.numDevices();
   for (int64_t device = 0; device < mesh.numDevices(); ++device) {

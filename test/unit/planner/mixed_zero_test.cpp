@@ -100,7 +100,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
     Constraints constraints;
     constraints.pp = 1;
     constraints.tp = isSplit ? 2 : 1;
-    // Of one microbatch only those with ZeRO-2 and 3 hand gradients on.
+    // With one microbatch only those with ZeRO-2 and 3 hand gradients on.
     if (!isOpen) constraints.microbatches = seed < 16 ? 2 : 1;
     constraints.recompute = Recompute::None;
     const MixedPlans free = enumerateMixes(problem, *cluster, constraints, infinity);

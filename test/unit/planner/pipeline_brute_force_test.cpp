@@ -155,8 +155,8 @@ TEST(PipelineBruteForce, StagesSchedulesAndShardings) {
   EXPECT_GE(exact * 10, count * 7);
 }
 
-// Every order of the axes, whether it is thought to differ or not; what a node holds is near, the network slow. Of the
-// last ones what a switch holds is near.
+// Every order of the axes, whether it is thought to differ or not; what a node holds is near, the network slow. In the
+// last ones the devices under a switch are near.
 TEST(PipelineBruteForce, OrdersOfTheMeshAxes) {
   int64_t exact = 0, count = 0, turned = 0;
   for (unsigned seed = 60; seed < 76; ++seed) {

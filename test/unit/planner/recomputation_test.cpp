@@ -21,8 +21,8 @@ double flopsAgain(const Problem &problem, const Constraints &constraints) {
   return flops;
 }
 
-// Of a layer's 24 b s h^2 FLOP in products with weights the last product's 8 are not needed: what it makes is added to
-// the residual stream, which is kept. Scores and weighing are 4 b s^2 h.
+// The last product's 8 of a layer's 24 b s h^2 FLOP in products with weights are not needed: its result is added to the
+// residual stream, which is kept. Scores and weighing are 4 b s^2 h.
 TEST(Recomputation, LeavesOutWhatNothingReadsAgain) {
   const double b = 2, s = 16, h = 32, layers = 3;
   const Problem problem = gpt({2, 16, 32, 4, 3, 64});

@@ -240,7 +240,7 @@ TEST(Search, PinsAreKept) {
   EXPECT_THAT(message("*/up.weight=dp,-"), ::testing::HasSubstr("--zero 3"));
 }
 
-// Of parameters whose optimizer state on a device, of so many parts, is less than a page: it does not leave.
+// Bytes of parameters whose optimizer state on a device, of so many parts, is less than a page: it does not leave.
 double stateOfLessThanAPage(const Problem &problem, int64_t parts) {
   double bytes = 0;
   for (const Tensor &tensor : problem.tensors)
@@ -324,7 +324,7 @@ TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
   }
 }
 
-// Of stages all that a rank keeps of its microbatches in flight is there; here is part of one.
+// All that a rank of a pipeline keeps of its microbatches in flight is there; here is part of one.
 TEST(Search, OffloadedActivationsOfStages) {
   Problem problem = gpt({8, 64, 128, 8, 6, 512});
   Result<Cluster> cluster = parseClusterYaml("nodes: 1\ndevices_per_node: 2\ndevice: {kind: a100-80g}\n", "c.yaml");

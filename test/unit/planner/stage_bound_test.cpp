@@ -163,7 +163,7 @@ TEST(StageBound, WithoutStagesNothingWaitsLess) {
   EXPECT_GE(close, crowded * 9 / 10);
 }
 
-// Of any cut no stage's messages and collectives hold each other up for less.
+// No stage's messages and collectives of any cut hold each other up for less.
 TEST(StageBound, MessagesHoldNoLess) {
   std::mt19937 random(8);
   int held = 0;
@@ -196,8 +196,8 @@ TEST(StageBound, MessagesHoldNoLess) {
   EXPECT_GT(held, 50);
 }
 
-// Of four ranks with one device each on nodes of two, the middle border lies between nodes, and so does the way from
-// the last to the first: of any cut no message takes less, and where the network is slow the bound knows it.
+// The middle border of four ranks with one device each on nodes of two lies between nodes, and so does the way from the
+// last to the first: no message of any cut takes less, and where the network is slow the bound knows it.
 TEST(StageBound, MessagesTakeTheLinkThatLiesThere) {
   std::mt19937 random(11);
   const std::vector<std::string> kinds = {"1f1b", "gpipe", "zb-h1", "interleaved:2", "zb-v"};
@@ -408,7 +408,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
             feasible * 6); // a mixture of recomputations can be faster than each of them
 }
 
-// Of a given cut each rank computes as much again as the best choice of ways for its units, where blocks are alike.
+// Each rank of a given cut computes as much again as the best choice of ways for its units, where blocks are alike.
 TEST(StageBound, OfACutRanksComputeWholeUnitsAgain) {
   int count = 0, exact = 0, again = 0;
   for (const char *kind : {"1f1b", "gpipe", "interleaved:2", "looped-bfs:2"})

@@ -146,7 +146,7 @@ TEST(PeakLive, PublishedFormulas) {
   EXPECT_EQ(std::ranges::max(peakLive(make("zb-v", ranks, 16))), 2 * ranks);
 }
 
-// Of a microbatch a part stays from the input gradient to the weight gradient.
+// A part of a microbatch stays from the input gradient to the weight gradient.
 double mostHeld(const std::vector<ScheduledAction> &row) {
   double held = 0, most = 0;
   for (const ScheduledAction &action : row) {
