@@ -242,7 +242,8 @@ std::vector<StageRelaxation::Row> StageRelaxation::criticalRows(const std::vecto
   std::vector<Row> rows;
   if (!schedule) return rows;
   std::vector<StageTimes> times = timesOf(units);
-  // What messages hold up makes paths long, too: half of it in either pass, since constantOf() counts pairs of these.
+  // The time that messages hold up makes paths long, too: half of it in either pass, since constantOf() counts pairs of
+  // these.
   for (size_t s = 0; s < held.size(); ++s) {
     times[s].forward += held[s].seconds / 2;
     times[s].backwardInput += held[s].seconds / 2;

@@ -181,8 +181,8 @@ private:
 
   using Savings = std::vector<SortedSavings::Saving>;
 
-  // What computing units of a kind again saves, each byte at the price of its segment of the lower hull of the ways
-  // that stand beside no more than `beside` bytes.
+  // Adds what computing units of a kind again saves, each byte at the price of its segment of the lower hull of the
+  // ways that stand beside no more than `beside` bytes.
   void addWays(Savings &savings, int kind, double count, double live, double beside) const {
     double bytes = 0, at = 0;
     while (true) {

@@ -16,7 +16,7 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank) {
   // the sums until then.
   const double means = setting.addsUpGradients() && setting.meetsAtUpdate ? rank.means : 0;
   space.update = means + rank.largestUpdate;
-  // A bucket under way: a gradient that is larger is one by itself. What it is scattered to stands beside it, and so
+  // A bucket under way: a gradient that is larger is one by itself. The result of its scatter stands beside it, and so
   // does that of the gradient before. With ZeRO-3 the parameters of the operation at work and of the next one.
   if (setting.gradientWays() > 1) {
     const double bucket = std::max(double(policy::bucketBytes), rank.largestGradient);
@@ -34,8 +34,8 @@ Workspace workspaceOf(const Setting &setting, const Cost &rank) {
 namespace {
 
 // Bytes at the last microbatch: a gradient that is made, beside the parts of means that were scattered before and wait
-// for a number of all gradients; those of the largest gradient are not there while it is made. What the loss has in
-// hand, which is often most, is gone by then.
+// for a number of all gradients; those of the largest gradient are not there while it is made. The loss's workspace,
+// which is often the largest, is gone by then.
 double besideScattered(const Setting &setting, const Cost &rank) {
   const bool scatters = setting.zero >= 1 && setting.gradientWays() > 1 && setting.addsUpGradients();
   if (!scatters || !setting.meetsAtUpdate) return 0;

@@ -101,7 +101,7 @@ Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeco
     const double meanwhile = beside.lower + (beside.seconds - beside.lower) * some.turn / all.turn;
     if (some.shared > 0) longer += lowerPart * some.shared / std::max(meanwhile, some.turn);
   }
-  // What is not hidden would have been done in those turns as well.
+  // Collectives that are not hidden would have been done in those turns as well.
   hidden.contention = std::max(0.0, longer - (beside.seconds - hidden.seconds));
   return hidden;
 }

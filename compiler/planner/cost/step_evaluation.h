@@ -47,7 +47,7 @@ Hidden hide(const SplitModel &model, const BesideSeconds &beside, const PassSeco
 struct Window {
   double hides = 0, waited = 0;
   LinkSeconds links; // of what is waited for
-  // What takes turns: beside it collectives come on as much as they may where nothing crowds them.
+  // The seconds that take turns: beside them collectives come on as much as they may where nothing crowds them.
   double turn() const { return hides + waited; }
 };
 Window windowOf(const SplitModel &model, int zero, const PassSeconds &passes);

@@ -20,8 +20,8 @@ std::string commonPath(const Problem &problem, int first, int end) {
   return cut == std::string::npos ? "" : prefix.substr(0, cut);
 }
 
-// A name for every node's part; repetitions of a block have one. What recurs without a weight is no block: halves of a
-// norm that look alike.
+// A name for every node's part; repetitions of a block have one. A recurring part without a weight is no block: halves
+// of a norm that look alike.
 std::vector<std::string> partsOfNodes(const Problem &problem, const std::vector<Repeat> &repeats,
                                       const UnitLayout &layout) {
   std::vector<std::string> parts(problem.nodes.size());
@@ -77,7 +77,7 @@ public:
     return std::move(rows);
   }
   const PlanEvaluation evaluation;
-  // What list() has met.
+  // The collectives that list() has met.
   CollectiveSink collectives;
   double hiddenPart = 0; // of what may hide
 
@@ -194,7 +194,7 @@ private:
     }
   }
 
-  // What stages send holds up what they wait for.
+  // A stage's messages hold up the collectives that it waits for.
   void addHeld() {
     for (size_t s = 0; s < evaluation.stages.size(); ++s) {
       const double held = evaluation.stages[s].heldBySends * double(model.setting.microbatches);
@@ -203,7 +203,7 @@ private:
     }
   }
 
-  // Compute has room for a part of what may hide behind it. What passes wait longer for it is its own.
+  // Compute has room for a part of what may hide behind it. The longer wait of passes for it is its own.
   void hide() {
     double hideable = 0;
     for (const TimePart &time : rows) hideable += time.besideSeconds;
@@ -217,7 +217,7 @@ private:
     for (size_t i = 0; i < behindProducts.size(); ++i) rows[i].besideSeconds += behindProducts[i];
   }
 
-  // What a price implies stands for so many. Gives their seconds behind products.
+  // The collectives that a price implies stand for so many. Gives their seconds behind products.
   double take(const CollectiveSink &implied, double times) {
     double behind = 0;
     for (ImpliedCollective one : implied) {
@@ -373,7 +373,7 @@ Breakdown breakdown(const DecidedModel &decided) {
     sums.add("send", {"pp"}, "gradients of what several stages have are summed up",
              {tied.bytes, tied.seconds, 1, false},
              {{nameOf(decided, decided.model.variables[size_t(tied.variable)].index), 1, tied.bytes}});
-  // What the next stage of the same rank gets is on the device already.
+  // The next stage of the same rank has its inputs on the device already.
   const std::vector<StageDecision> &stages = evaluation.stages;
   StageSends forward(decided, false), backward(decided, true);
   for (size_t s = 0; s + 1 < stages.size(); ++s) {

@@ -104,7 +104,8 @@ std::vector<int> choicesOf(const Problem &problem, const ProblemFacts &facts, co
   return choice;
 }
 
-// Stages and recomputation of the units. What no gradient flows through may stand in a later stage than its unit.
+// Stages and recomputation of the units. A node that no gradient flows through may stand in a later stage than its
+// unit.
 StagePlan planOf(const SplitModel &model, const Decision &decision) {
   StagePlan plan;
   const std::vector<Unit> &units = model.layout->units;

@@ -96,7 +96,7 @@ private:
       for (int tensor : node.operands) {
         const int p = graph.producers[size_t(tensor)];
         if (p < 0 || !graph.isCheap(p) || copies[i] || copies[size_t(p)]) continue;
-        // What is made from nothing (random masks) is made where it is read.
+        // A tensor made from nothing (random masks) is made where it is read.
         const bool isMadeHere = isGenerated[size_t(tensor)] && graph.readers[size_t(tensor)].size() == 1;
         if (isMadeHere || depth[size_t(p)] == depth[i]) parent[size_t(find(p))] = find(int(i));
       }

@@ -72,7 +72,7 @@ WaitingGradients waitingGradients(const Graph &graph, const std::vector<bool> &i
     for (int tensor : node.operands) {
       if (!flows(tensor)) continue;
       gradientOf(tensor).last = i;
-      // What passes the gradient of its result on makes no term.
+      // A node that passes the gradient of its result on makes no term.
       const bool passes =
           std::ranges::any_of(node.results, [&](int result) { return same.of(result) == same.of(tensor); });
       if (!passes && !node.stopsGradient) readers[size_t(same.of(tensor))].push_back(i);

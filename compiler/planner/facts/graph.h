@@ -48,7 +48,8 @@ public:
 
   // A node's factor that counts it, as results have it, and else operands; -1: none.
   int64_t factorOf(const Node &node) const;
-  // What the node reads and makes that has the factor, and no such dimension yet, gets it. Has anything?
+  // Gives the dimension to the node's operands and results that have the factor and no such dimension yet. Did any get
+  // it?
   bool spread(const Node &node, int64_t factor);
 
 private:

@@ -8,6 +8,7 @@
 //               whose bytes grow with the square of the sequence (Korthikanti et al. 2022, section 5)
 //
 //   [embeddings] [layer 0] [layer 1] [head]     segments -1 0 1 -1: embeddings and head keep what they make
+//
 // Only the part of a segment that its backward pass reads is computed again, and what that is made from: a layer's last
 // product, which is added to the residual stream and read by nobody in the layer, is not (a third of a GPT layer's
 // products by weights). Software that runs a layer's whole forward pass again does it too (Constraints::recomputesAll).

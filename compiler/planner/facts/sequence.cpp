@@ -124,8 +124,8 @@ private:
     return best;
   }
 
-  // What only attention reads is split by heads too, so far back as it has any; what has no heads and no gradient
-  // (masks) every device has whole.
+  // A tensor that only attention reads is split by heads too, so far back as it has any; every device has all of a
+  // tensor without heads and gradient (a mask).
   void flowBack(size_t index) {
     const Node &node = problem.nodes[index];
     if (found.inAttention[index] || !node.cheap || node.results.size() != 1) return;

@@ -27,8 +27,8 @@ Result<std::vector<int>> splitPlaces(const Problem &problem, const Constraints &
 Result<std::vector<int>> pinnedStageStarts(const Problem &problem, const std::vector<Unit> &units,
                                            const Constraints &constraints);
 
-// The stage of every node, given the first node of each stage. What no gradient flows through (masks, work on labels)
-// is done in the stage that first reads it.
+// The stage of every node, given the first node of each stage. A node that no gradient flows through (masks, work on
+// labels) is in the stage that first reads it.
 std::vector<int> stagesOfNodes(const Problem &problem, const std::vector<int> &starts);
 
 } // namespace cleave::planner

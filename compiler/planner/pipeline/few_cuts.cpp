@@ -129,8 +129,8 @@ private:
     return std::ranges::max(more);
   }
 
-  // Seconds by which the passes that hide may take longer in a step, for a unit of a kind. What waits for others' use
-  // of a link, shared / max(beside, turn) in hide(), may do so less by as much: links are busy in these passes only, of
+  // Seconds by which the passes that hide may take longer in a step, for a unit of a kind. The wait for others' use of
+  // a link, shared / max(beside, turn) in hide(), may be shorter by as much: links are busy in these passes only, of
   // which `overlap` at least takes turns.
   double longerWindow(int kind) const {
     const SplitModel &model = *problem.model;

@@ -3,7 +3,7 @@
 //
 //   6 blocks, interleaved:2 on 2 ranks, 10 cuts:   [1][2][2][1]  5.1 s    [2][1][2][1]  5.4 s    ...
 //
-// What would make a rank work longer than `worth` in all is left out without being simulated.
+// A cut that makes a rank work longer than `worth` in all is left out without being simulated.
 #pragma once
 #include "compiler/planner/pipeline/stage_plan.h"
 #include "compiler/planner/search_clock.h"

@@ -177,9 +177,9 @@ private:
     }
   }
 
-  // What a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its gradient
-  // likewise: buffers for all microbatches in flight, where transferBytes() has two. All terms of a gradient are
-  // received before they are added up.
+  // A message that a stage sends past others, or to one of its own rank, may wait until that one comes to it, and its
+  // gradient likewise: buffers for all microbatches in flight, where transferBytes() has two. All terms of a gradient
+  // are received before they are added up.
   void addPassing(int stage, int first, int end) {
     const int rank = problem.rankOf(stage);
     for (size_t p = 0; p < layout.passing.size() && problem.ranks() > 1; ++p) {

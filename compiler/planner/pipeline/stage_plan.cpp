@@ -240,7 +240,8 @@ private:
     std::vector<std::pair<double, double>> savings; // seconds for a byte, bytes
     for (size_t kind = 0; kind < layout.sizeOfKind.size(); ++kind) {
       const Cost &first = problem.activity->of(int(kind), plain);
-      // What is saved against what it takes, from the lower hull of the ways: each byte at the price of its segment.
+      // The bytes saved against the seconds they take, from the lower hull of the ways: each byte at the price of its
+      // segment.
       std::vector<std::pair<double, double>> saving; // bytes, seconds
       for (Recompute how : ways) {
         const Cost &other = problem.activity->of(int(kind), how);
@@ -259,7 +260,7 @@ private:
         std::tie(bytes, seconds) = *next;
       }
     }
-    // What is computed again stands beside the rest.
+    // Recomputed values stand beside the rest.
     if (isOne && kept > room && whenAgain < infinity) room -= std::max(0.0, whenAgain - largest) / mostLive;
     std::sort(savings.begin(), savings.end());
     for (auto [price, bytes] : savings) {

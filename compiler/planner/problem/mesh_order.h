@@ -1,4 +1,4 @@
-// In which order the mesh axes lie on the devices. What is inside a node communicates fast, and only so many ranks fit.
+// In which order the mesh axes lie on the devices. Ranks inside a node communicate fast, and only so many fit.
 //
 //   a100-80g:8x2, pp=2,dp=2,tp=4     pp dp tp   tp and dp inside a node, stages send between nodes
 //                                    dp pp tp   tp and pp inside a node, gradients are summed between nodes

@@ -32,7 +32,7 @@ void splitResults(const Node &node, int64_t factor, std::vector<int64_t> &dims) 
     if (int64_t dim = dimOf(node.rule, node.rule.results[r], factor); dim >= 0) dims[size_t(node.results[r])] = dim;
 }
 
-// What is made without samples but read along them (a bias broadcast to the batch) is split as its readers want it, if
+// A tensor made without samples but read along them (a bias broadcast to the batch) is split as its readers want it, if
 // they all agree and the operation that makes it can be split there.
 void flowBack(const Problem &problem, std::vector<int64_t> &dims) {
   constexpr int64_t unread = -2, disputed = -1;

@@ -1,5 +1,5 @@
 // One point of the outer search: how many ranks each mesh axis has and in which order they lie on the devices, the ZeRO
-// stage, microbatches, schedule and recomputation. What the inner search decides comes on top: shardings and stages.
+// stage, microbatches, schedule and recomputation. The inner search decides the rest: shardings and stages.
 //
 //   a100-80g:8, dp=2,tp=4 zero 1 microbatches 8: batchWays() 2, group(tp) four devices of one node
 #pragma once

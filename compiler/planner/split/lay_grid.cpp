@@ -100,7 +100,7 @@ private:
     size_t rowAxis = featureAxis(in), columnAxis = isPlanar ? 0 : 1 - rowAxis;
     int64_t columns = columnsOf(i, columnAxis);
     if (columns >= 0) laying.give(columnAxis, i, columns);
-    // On a plane the rows are gathered, unless the columns do not divide. What is left of the axes takes samples.
+    // On a plane the rows are gathered, unless the columns do not divide. The rest of the axes takes samples.
     if (!isPlanar || columns < 0)
       if (!laying.give(rowAxis, i, rows)) laying.giveSamples(rowAxis, i);
     if (!isPlanar && columns < 0) laying.giveSamples(columnAxis, i);

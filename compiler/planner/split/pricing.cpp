@@ -289,8 +289,8 @@ Cost stagePrice(const SplitModel &model, const Variable &variable, size_t home, 
   const bool overExperts = setting.ep > 1 && model.sumsOverExperts[size_t(variable.index)];
   const int64_t parts = setting.cp * (overExperts ? setting.ep : 1);
   const int64_t gradientWays = setting.batchWays() * parts;
-  // What no other device has a part of becomes its mean where it was summed; in fp16 not everything does, since a step
-  // whose gradients are not finite keeps what was there.
+  // A gradient of which no other device has a part becomes its mean where it was summed; in fp16 not everything does,
+  // since a step whose gradients are not finite keeps what was there.
   const bool isMeanOfSum = gradientWays <= 1 && model.problem->precision != "fp16";
   price.means = count * (zero >= 1 && ways > 1 ? gradientShard : isMeanOfSum ? 0 : gradient);
   constexpr double stateElementBytes = 4; // of each of the optimizer's states
@@ -482,7 +482,7 @@ KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, 
   if (isCopied) kept -= flow.bytes / double(setting.tp);
   if (((!isSaved && !isSmall && !isCopied) || isOnChip || passes) && !crosses) return {};
   kept = aligned(kept);
-  // What is computed again is there one segment at a time.
+  // Recomputed tensors are there one segment at a time.
   if (isRecomputed(model, flow)) return {kept};
   if (!movesActivations(setting.offload)) return {count * kept};
   const double here = double(nearLossOf(setting, flow));

@@ -116,7 +116,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
       local.laid.emplace_back(factor, 1.0 / double(axis.size));
       part /= double(axis.size);
     }
-  // What attention keeps on the chip.
+  // Attention keeps the tensors of its core on the chip.
   const bool fusesCores = cluster.device.fusedAttention, fusedCore = fusesCores && facts.core[size_t(index)];
   auto isInCore = [&](int tensor) {
     const int producer = facts.producers[size_t(tensor)];
@@ -259,7 +259,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
     // Pooling finds its windows' elements again to give them their gradients.
     if (fused.isFused) work.bytes *= 2;
     if (fused.isFused || work.work == ElementWork::Window) work.elements *= 2;
-    // What GPUs launch is known of other software, by its passes.
+    // The launches on GPUs are known of other software, by its passes.
     if (cluster.device.isCpu()) work.kernels += fused.columnSums;
     candidate.backward = operationSeconds(cluster, problem.precision, work);
     candidate.backwardLaunches = work.kernels;

@@ -178,8 +178,8 @@ private:
     return Status::ok();
   }
 
-  // What a node outside of attention reads has to lie over cp as the node is split itself: one that mixes positions,
-  // such as an MLP along them, would have to be brought all of them, which is neither priced nor searched.
+  // The operands of a node outside of attention have to lie over cp as the node is split itself: one that mixes
+  // positions, such as an MLP along them, would have to be brought all of them, which is neither priced nor searched.
   Status checkPositions(size_t index) const {
     const Node &node = problem.nodes[index];
     const int64_t factor = model.contextFactors[index];

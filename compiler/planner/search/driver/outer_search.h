@@ -1,7 +1,7 @@
 // The outer level of the search: mesh shapes, microbatch counts, schedules, ZeRO stages and recomputation that the
 // constraints leave open, the most promising first.
 //
-// What a microbatch costs does not depend on how many devices repeat it: settings that agree in tp, cp, ep and the
+// The cost of a microbatch does not depend on how many devices repeat it: settings that agree in tp, cp, ep and the
 // samples on a device share one cell, whose shardings are solved once (assignment.h). A setting is then a cut of units
 // into stages (stage_plan.h). Every setting has a lower bound; it is looked at only while that is below the best plan.
 #pragma once

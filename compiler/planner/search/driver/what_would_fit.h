@@ -12,8 +12,8 @@ namespace cleave::planner {
 // "dp=2,tp=4 zero 0 microbatches 1 recompute full": with what most blocks do, and how many do something else.
 std::string splitText(const Solution &solution);
 
-// What fits with state, or all that can leave, in the hosts' memory, where nothing fits without, the hosts are known
-// and nothing was asked for; else `without`. `leastBytes` is the least that any split found needs on a device.
+// The plan that fits with state, or all that can leave, in the hosts' memory, where nothing fits without, the hosts are
+// known and nothing was asked for; else `without`. `leastBytes` is the least that any split found needs on a device.
 Outcome openHosts(const SearchCase &asked, const std::function<SearchOptions()> &how, Outcome without,
                   double &leastBytes);
 

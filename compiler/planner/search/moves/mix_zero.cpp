@@ -1,5 +1,5 @@
-// ZeRO stages by group of parameters: those of one kind in all repetitions of a block, or one that stands alone. What a
-// stage saves and what it costs differs between them, and with one stage for all the memory that is left is not used.
+// ZeRO stages by group of parameters: those of one kind in all repetitions of a block, or one that stands alone. A
+// stage's savings and its cost differ between them, and with one stage for all the memory that is left is not used.
 //
 //   ZeRO-3 fits with 20 GiB to spare, ZeRO-1 does not: the groups whose gathers cost most for each byte that they save
 //   keep ZeRO-1 until the memory is full, the others ZeRO-3

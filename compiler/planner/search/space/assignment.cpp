@@ -278,7 +278,8 @@ Minimum InnerProblem::minimize(const Weights &weights) const {
   graph.tables.reserve(tables.size());
   for (const PricedTable &table : tables) {
     Table plain;
-    // What has one choice is no neighbour of anything: a weight that thousands of operations read would be of them all.
+    // A variable with one choice is no neighbour of anything: a weight that thousands of operations read would be of
+    // them all.
     std::ranges::copy_if(table.scope, std::back_inserter(plain.scope), [&](int v) { return domains[size_t(v)] > 1; });
     plain.values.reserve(table.cells.size());
     for (const Cell &cell : table.cells) plain.values.push_back(value(cell));

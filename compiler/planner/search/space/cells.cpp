@@ -32,7 +32,7 @@ Cell &Cells::at(const Setting &setting) {
   auto [found, isNew] = cells.try_emplace(key);
   Cell &cell = found->second;
   if (!isNew) return cell;
-  // What collectives over tp take is no part of a model, but on a grid.
+  // The time of collectives over tp is no part of a model, but on a grid.
   Key built = key;
   if (setting.grid == TensorGrid::None) std::get<Placement>(built)[size_t(Axis::Tensor)] = {};
   auto [same, isFirst] = models.try_emplace(built, nullptr);
@@ -160,7 +160,7 @@ SplitModel Cells::modelFor(const Cell &cell, const Setting &setting) const {
 const ActivityCosts &Cells::activityOf(Cell &cell, size_t variant, const SplitModel &model) const {
   CellVariant &of = cell.variants[variant];
   const Setting &setting = model.setting;
-  // What the last microbatch keeps counts for the more, the fewer there are.
+  // The last microbatch's kept activations count for more, the fewer microbatches there are.
   const GroupShape group = of.ofBatchWays ? setting.group(cluster, setting.batchSet()) : GroupShape{};
   const int64_t microbatches = setting.exceptLast ? setting.microbatches : 0;
   const int64_t shards = cell.cutsExchanges && setting.zero >= 1 ? setting.zeroWays() : 1;

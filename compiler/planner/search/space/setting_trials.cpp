@@ -150,8 +150,8 @@ double SettingTrials::worthPlanning(const Setting &setting) const {
   return std::min(found.secondsOf(setting), worthKeeping(setting) * found.worthTrying());
 }
 
-// Seconds by formula: plans that are not faster are not simulated. What is no candidate for the best plan has to be
-// faster than its mesh's best by the formula already.
+// Seconds by formula: plans that are not faster are not simulated. A setting that is no candidate for the best plan has
+// to be faster than its mesh's best by the formula already.
 double SettingTrials::worthCutting(const Setting &setting) const {
   const double best = found.worthTrying(), ofMesh = found.secondsOf(setting);
   const double worth = space.isSmall() ? worthImproving * ofMesh : std::max(ofMesh, worthSimulating * best);
@@ -180,7 +180,7 @@ void SettingTrials::consider(const StageProblem &stages, const std::vector<int> 
     return;
   Solution solution{std::make_shared<SplitModel>(*stages.model), choice, plan, {}, isExact};
   solution.evaluation = evaluatePlan(stages, plan);
-  // What the schedule as simulated holds more than the formula of the cut is left free.
+  // The bytes that the simulated schedule holds beyond the formula of the cut are left free.
   StageProblem tighter = stages;
   tighter.firstUnits = plan.firstUnits;
   for (int round = 0; round < 4 && solution.plan.fits && !solution.evaluation.fits; ++round) {
