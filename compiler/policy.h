@@ -8,8 +8,8 @@ namespace cleave::policy {
 inline constexpr int64_t bucketBytes = 25 << 20;
 // Parameters are gathered in blocks of so many bytes, or of one that is larger; two blocks are on the device.
 inline constexpr int64_t gatherBlockBytes = 1 << 20;
-// What is no larger (statistics of rows, scalars) is kept for the backward pass rather than made again, unless it is
-// the wider copy of a value.
+// A tensor that is no larger (statistics of rows, scalars) is kept for the backward pass rather than made again, unless
+// it is the wider copy of a value.
 inline constexpr int64_t smallBytes = 65536;
 // Kernels of no more elements run on one of a CPU's threads.
 inline constexpr int64_t soloElements = 4096;

@@ -69,7 +69,7 @@ public:
     wanted.assign(op.getWanted().begin(), op.getWanted().end());
     totals.assign(wanted.size(), Value());
     if (failed(wholeTurn(rows, 0))) return op.emitOpError("cannot be cut into blocks");
-    // What a block of keys gets from its own device need not travel.
+    // A block of keys needs no transfer for the part that it gets from its own device.
     SmallVector<Value> home(totals.size());
     for (auto [own, total, number] : llvm::zip_equal(home, totals, wanted))
       if (travels(one.dims[number])) own = std::exchange(total, Value());
@@ -219,7 +219,7 @@ struct ExpandAttention : PassWrapper<ExpandAttention, OperationPass<ModuleOp>> {
   }
 
 private:
-  // What evaluation no longer reads (dropout's random numbers). A region's value is its last operation's.
+  // Erases values that evaluation no longer reads (dropout's random numbers). A region's value is its last operation's.
   static void eraseDead(Region &region) {
     for (Operation &op : llvm::make_early_inc_range(llvm::drop_begin(llvm::reverse(region.front()))))
       if (isOpTriviallyDead(&op)) op.erase();

@@ -14,7 +14,7 @@ using namespace mlir;
 namespace cleave::attention {
 namespace {
 
-// What reads `value` reads `other` instead, but for the operations that made it.
+// Lets readers of `value` read `other` instead, but for the operations that made it.
 void replaceReaders(Value value, Value other, ArrayRef<Operation *> makers) {
   value.replaceUsesWithIf(other, [&](OpOperand &use) { return !llvm::is_contained(makers, use.getOwner()); });
 }

@@ -5,9 +5,9 @@
 //   ->  out, stats = onnx.ScaledAttention q, k, v [, bias] {scale, causal}
 //
 // Masks: a causal table becomes the attribute; any other, additive or boolean, one bias of the size it has before it is
-// repeated. What depends on a trained parameter (relative positions that are learned) is no mask: no library gives its
-// gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities somebody else
-// reads.
+// repeated. A bias that depends on a trained parameter (relative positions that are learned) is no mask: no library
+// gives its gradient, so that attention stays as it is. So does attention with dropout, and any whose probabilities
+// somebody else reads.
 #include "compiler/attention/attention.h"
 #include "compiler/attention/named_model.h"
 #include "compiler/attention/phase_marker.h"

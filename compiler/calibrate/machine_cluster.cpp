@@ -92,9 +92,9 @@ void fitMemory(const MachineFigures &figures, Device &device) {
   }
 }
 
-// What comes back from memory and not from the cache, of bytes that nobody touched for a while, tells how fast others
-// fill the caches: 1 - exp(-pause / hold). A hold of more than a tenth of a second is as good as for ever. A copy by
-// itself is not waited for: where devices take turns on cores it has a whole one.
+// The part of untouched bytes that comes back from memory and not from the cache tells how fast others fill the caches:
+// 1 - exp(-pause / hold). A hold of more than a tenth of a second is as good as for ever. A copy by itself is not
+// waited for: where devices take turns on cores it has a whole one.
 void fitHold(const MachineFigures &figures, Device &device) {
   constexpr double most = 0.95, longest = 0.1; // part of the bytes that has left; seconds
   double pauses = 0, left = 0;
@@ -127,7 +127,7 @@ double medianOf(std::vector<double> values) {
 
 // What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
 // step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
-// What was measured several times counts by its median: the machine may change its speed meanwhile, and the quickest of
+// Repeated measurements count by their median: the machine may change its speed meanwhile, and the quickest of
 // one need not be of the time of the quickest of the other.
 double fitStart(const MachineFigures &figures, const Device &device, bool inStep) {
   std::map<std::pair<std::string, double>, std::vector<double>> seconds; // of work on so many elements

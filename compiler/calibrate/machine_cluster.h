@@ -22,10 +22,10 @@ namespace cleave::planner {
 //   fit into that cache and of larger ones.
 Cluster clusterOf(const runtime::MachineFigures &figures);
 // One node of GPUs. Products: one `c` and `h` for all precisions, those of the one with the best rate; the others'
-// peaks are such that they come closest to their rates. What is made of kernels moves the bytes that it must and no
-// more; the step is a graph, so the host hands nothing over. The kind is the preset's that is named in the GPU's name
-// and has as much memory, or its compute capability. What is not measured (overlap, the network) is as for GPUs that no
-// preset knows.
+// peaks are such that they come closest to their rates. Work made of kernels moves the bytes that it must and no more;
+// the step is a graph, so the host hands nothing over. The kind is the preset's that is named in the GPU's name and has
+// as much memory, or its compute capability. Figures that are not measured (overlap, the network) are as for GPUs that
+// no preset knows.
 Cluster clusterOf(const runtime::GpuFigures &figures);
 
 } // namespace cleave::planner

@@ -50,7 +50,7 @@ struct ReadKeys {
 Status readFields(const YAML::Node &root, ReadKeys &keys, Cluster &cluster);
 // "FILE:LINE: message", of the node or of what it stands in.
 Status errorAt(const YAML::Node &node, const std::string &file, const std::string &message);
-// What readFields reads as the same cluster; what is not told is left out.
+// The text that readFields reads as the same cluster; fields that are not told are left out.
 std::string writeFields(const Cluster &cluster);
 // The table of docs/cluster.md.
 std::string documentFields();

@@ -76,7 +76,7 @@ double collectiveSeconds(const Cluster &cluster, Collective collective, GroupSha
                          double distance = 0);
 
 // For how many seconds a device's links are busy, those inside its node and those to other nodes (at whatever level of
-// the network): transfers without latencies. What uses different links at the same time does not slow each other.
+// the network): transfers without latencies. Transfers over different links at the same time do not slow each other.
 struct LinkSeconds {
   double node = 0, network = 0;
   LinkSeconds &add(const LinkSeconds &other, double times = 1) {

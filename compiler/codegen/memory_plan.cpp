@@ -104,7 +104,7 @@ MemoryPlan planMemory(const std::vector<BufferInterval> &buffers) {
   attempt(size, duration);
   attempt(area, size); // long-lived buffers at the bottom
   attempt(duration, size);
-  // What did not fit goes somewhere before, again and again.
+  // Buffers that did not fit move to an earlier place in the order, again and again.
   uint64_t random = 1; // Knuth's linear congruential generator (MMIX): the same numbers everywhere
   for (std::vector<size_t> &one : sorted) {
     order.swap(one);

@@ -43,7 +43,7 @@ bool isMadeFromParameters(Operation *op) {
   });
 }
 
-// What is received stays: it lies where the next ones are received meanwhile.
+// A received value stays: it lies where the next ones are received meanwhile.
 bool isMadeHere(Value root) {
   Operation *definition = root.getDefiningOp();
   return definition && !isa<plan::ReceiveCommandOp>(definition) && !isMadeFromParameters(definition);

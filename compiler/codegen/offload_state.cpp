@@ -66,7 +66,7 @@ struct OffloadState : PassWrapper<OffloadState, OperationPass<ModuleOp>> {
   }
 
 private:
-  // What the state is of; itself where nothing says.
+  // The parameter that the state is of; itself where nothing says.
   static StringRef parameterOf(onnx::ParamOp state) { return state.getOf() ? *state.getOf() : state.getSymName(); }
   static plan::CopyCommandOp copyAfter(Value value, StringRef link) {
     OpBuilder builder(value.getContext());

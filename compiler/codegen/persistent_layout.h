@@ -6,7 +6,7 @@
 // Each program (a coordinate along "pp"; one without pipelines) has a part of its own, with what it holds: a
 // parameter's `cleave.programs` (absent: all), the functions whose `cleave.program` it is.
 //
-// What is marked `cleave.on_host` (OffloadState) has its slot in the device's host memory, at a place
+// A tensor marked `cleave.on_host` (OffloadState) has its slot in the device's host memory, at a place
 // (runtime/plan/routine.h) from hostMemory on.
 //
 // Order: parameters, running statistics, accumulators, optimizer state, host scalars, constants.

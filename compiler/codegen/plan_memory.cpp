@@ -270,7 +270,8 @@ private:
     int64_t offset = 0;
     for (Value part : concat.getXs()) {
       Storage *storage = ownScratch(part);
-      // What another stream still reads, a copy to the host say, would lie where the other parts are being copied to.
+      // A part that another stream still reads, a copy to the host say, would lie where the other parts are being
+      // copied to.
       auto isStillRead = [&](OpOperand *use) {
         return streamOf(use->getOwner()) != 0 &&
                list.busyUntil(use->getOwner()) >= list.position(concat.getOperation());

@@ -12,7 +12,7 @@
 //   - stores stand at the end, but for those that put one persistent tensor into another, which nobody reads: they
 //     stand at the start, so that the first may then be changed in place.
 // Streams are the lanes of runtime/plan/routine.h: collectives go to stream 1, on GPUs to one of their mesh axis, right
-// after their operands are there. What they bring may be wanted much later, while their operands have to stay anyway (a
+// after their operands are there. Their results may be wanted much later, while their operands have to stay anyway (a
 // gather of a saved value for the backward pass, the turns of a ring): gathers and shifts are issued one turn ahead of
 // their place in the program, those of parameters (ZeRO-3) one block of gathers. Between pipeline stages: receives
 // stand at the start, on stream 2; sends go to stream 1 as collectives do. Sends and collectives over "pp" follow one
@@ -108,7 +108,7 @@ public:
     return nullptr;
   }
 
-  // What evictions leave is free again for what follows a command: that waits for them.
+  // Memory that evictions leave is free again for the work after a command: that command waits for them.
   llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> departures;
 
 private:
@@ -264,9 +264,9 @@ private:
     }
   }
 
-  // What ranks of different programs do together has one order that all of them know, by the numbers that SplitStages
-  // has given. They keep it, and before this rank waits for what another one does, it has done all that comes before
-  // that: else each could wait for the other.
+  // The joint commands of ranks with different programs have one order that all of them know, by the numbers that
+  // SplitStages has given. They keep it, and before this rank waits for what another one does, it has done all that
+  // comes before that: else each could wait for the other.
   void orderBetweenStages() {
     for (Operation &op : block.without_terminator())
       if (isa<plan::SendCommandOp>(op) || isBetweenStages(&op)) chain.push_back(&op);
@@ -488,8 +488,8 @@ private:
     reorder(early, moved);
   }
 
-  // What the forward pass keeps leaves in buckets, too, of so many bytes unless one value or a sixteenth of all has
-  // more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
+  // Values that the forward pass keeps leave in buckets, too, of so many bytes unless one value or a sixteenth of all
+  // has more: a bucket's first value is made when the bucket before the last has left (one that a collective makes, a
   // command later). The last ones have left half way to the backward pass.
   void leaveInTurn(int64_t largest) {
     SmallVector<Operation *> leaving(

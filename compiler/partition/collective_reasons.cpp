@@ -61,7 +61,8 @@ std::string CollectiveReasons::subject(dist::ReshardOp op, const ReshardStep &st
   if (auto read = dyn_cast_or_null<onnx::ReadOp>(maker)) return parameterName(read.getParam());
   auto owner = belongsTo.find(op.getX());
   if (owner != belongsTo.end()) {
-    // What the backward pass hands over, and what has still to be summed, is the gradient; the rest is made from it.
+    // A value that the backward pass hands over, or that has still to be summed, is the gradient; the rest is made from
+    // it.
     bool gradient = !maker || phaseOf(maker) == "backward" || isReduction(step);
     return (gradient ? "gradient of " : "new value of ") + parameterName(owner->second);
   }

@@ -48,8 +48,8 @@ struct ElideCollectives : PassWrapper<ElideCollectives, OperationPass<ModuleOp>>
   }
 
 private:
-  // What every reader takes the same part of is computed in that part: from the last one on, so that the parts of its
-  // operands are readers of what stands before.
+  // A value of which every reader takes the same part is computed in that part: from the last one on, so that the parts
+  // of its operands are readers of what stands before.
   static void computeParts(Block &block) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
       if (!op.hasTrait<onnx::PerElement>() || op.getNumOperands() == 0 || isa<onnx::RandomUniformOp>(op)) continue;
@@ -90,7 +90,7 @@ private:
     }
     if (!own) return {};
     own->setDiscardableAttrs(llvm::to_vector(whole->getDiscardableAttrs()));
-    // What the backward pass takes of an activation belongs there, and to the stage that reads it.
+    // The part of an activation that the backward pass takes belongs there, and to the stage that reads it.
     if (Attribute phase = part->getAttr(phaseAttr); phase && phase != whole->getAttr(phaseAttr)) {
       own->setAttr(phaseAttr, phase);
       own->removeAttr(stageAttr);
@@ -99,7 +99,7 @@ private:
     return own->getResult(0);
   }
 
-  // What is repeated for the own part of the result: all of it, or its part in the dimension that it has.
+  // The part that is repeated for the own part of the result: all of it, or its part in the dimension that it has.
   static Value partOf(onnx::BroadcastOp broadcast, dist::OwnPartOp part) {
     const auto at = llvm::find(broadcast.getDims(), int64_t(part.getDim()));
     if (at == broadcast.getDims().end()) return broadcast.getX();

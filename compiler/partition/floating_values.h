@@ -4,8 +4,8 @@
 //   %w = onnx.read @w, %t = onnx.Transpose %w           a parameter as it lies or is laid out otherwise
 //   dist.all_gather %w over dp                          every device of the stage takes part
 //
-// What computes with a parameter has a stage, and so has all heavy work; a tensor that the function itself writes is
-// read where it is written.
+// An operation that computes with a parameter has a stage, and so has all heavy work; a tensor that the function itself
+// writes is read where it is written.
 #pragma once
 #include "dialects/dist/Dist.h"
 #include "dialects/onnx/Onnx.h"
@@ -19,7 +19,8 @@ public:
   explicit FloatingValues(mlir::func::FuncOp function);
   bool contains(mlir::Operation *op) const { return kinds.contains(op); }
   bool contains(mlir::Value value) const { return !value.getDefiningOp() || kinds.contains(value.getDefiningOp()); }
-  // What its kind says is a library's (products, convolutions, pooling), and what has a body (attention): never repeated.
+  // Heavy operations are a library's by their kind (products, convolutions, pooling) or have a body (attention): never
+  // repeated.
   static bool isHeavy(mlir::Operation *op);
 
 private:

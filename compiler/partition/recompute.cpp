@@ -1,8 +1,8 @@
 // Recompute: the backward pass computes segments of the forward pass again instead of keeping what they made. A segment
 // is what the decision gave one number (`cleave.segment`), on one pipeline stage; of it those are computed again that
-// are marked so (`cleave.again`). An operation that the decision does not know is what its operands are. What flows
-// from segment to segment is kept. Marked operations that the backward pass needs are cloned in front of the first one
-// there that needs one.
+// are marked so (`cleave.again`). An operation that the decision does not know is what its operands are. Values that
+// flow from segment to segment are kept. Marked operations that the backward pass needs are cloned in front of the
+// first one there that needs one.
 //
 //   forward   x0 -[segment 1]-> x1 -[segment 2]-> x2 -> loss          kept: x0, x1
 //   backward  clones of segment 2 from x1, its gradients, then clones of segment 1 from x0, its gradients
@@ -89,7 +89,8 @@ private:
     return stage < 0 || stage == segmentOf.lookup(made).second;
   }
 
-  // What backward operations read of segments, and what that is made from inside the same segment.
+  // Finds the values of segments that backward operations read, and those that they are made from inside the same
+  // segment.
   void findNeeded() {
     DenseSet<Operation *> seen;
     for (Operation &op : block) {

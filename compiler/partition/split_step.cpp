@@ -68,7 +68,7 @@ LogicalResult StepSplit::analyze() {
   return success();
 }
 
-// What is brought to another layout for another stage is sent as it lies and brought there by that stage: it may be
+// A value that another stage wants in another layout is sent as it lies and brought there by that stage: it may be
 // sent for others of its operations anyway, and a gathered tensor is as many times larger.
 void StepSplit::placeGathers() {
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
@@ -87,8 +87,8 @@ void StepSplit::placeGathers() {
   }
 }
 
-// What the function itself writes, as it was before: of a microbatch that comes later it must be read when it is
-// computed with.
+// Is it a tensor that the function itself writes, as it was before? A later microbatch must read it when it computes
+// with it.
 bool StepSplit::isLate(Operation *op) const {
   if (isa<onnx::ReadOp>(op)) return !floating.contains(op);
   bool any = false;
@@ -135,9 +135,9 @@ void StepSplit::halve() {
   placeLate(); // accumulators
 }
 
-// What is computed again for the second half alone, from values that nothing else holds for it: where it is smaller
-// than they are together, the first half makes it. (The last product of a GELU for the weight behind it: one value is
-// held, not two.)
+// The first half makes a value that is computed again for the second half alone, from values that nothing else holds
+// for it, where it is smaller than they are together. (The last product of a GELU for the weight behind it: one value
+// is held, not two.)
 void StepSplit::makeHeldValues() {
   for (Operation &op : function.getBody().front().without_terminator()) {
     auto home = homes.find(&op);

@@ -1,5 +1,5 @@
-// Cutting @accumulate and @evaluate of a pipelined step into a function for each stage and part. What a function needs
-// from another one gets there by one of two ways:
+// Cutting @accumulate and @evaluate of a pipelined step into a function for each stage and part. Values that a function
+// needs from another one get there by one of two ways:
 //
 //   kept         to a later function of the same stage: a result and an argument that lie in the stage's slot
 //   transferred  to another stage: dist.send in the one that has it, dist.receive in the other. An activation that only

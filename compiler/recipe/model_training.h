@@ -1,5 +1,5 @@
 // What a model's own file says of its training, and how a recipe takes it: onnxruntime-training's artifacts and ONNX's
-// training_info name the loss, the trained parameters and the optimizer. What the recipe says always wins.
+// training_info name the loss, the trained parameters and the optimizer. The recipe always wins.
 //
 //     ModelTraining says{.source = "the artifacts", .loss = "onnx::loss::2", .trained = {"fc.weight"}, ...};
 //     std::vector<std::string> notes;

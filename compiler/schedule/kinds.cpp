@@ -91,7 +91,7 @@ Status checkRanks(const std::string &kind, int ranks) {
   return usage(fmt::format("schedule '{}' of {} pipeline ranks: there must be 1 to 65536", kind, ranks));
 }
 
-// Without the microbatches from `microbatches` on. What is left of a valid schedule is valid: the microbatches depend
+// Without the microbatches from `microbatches` on. The rest of a valid schedule is valid: the microbatches depend
 // on each other only through the order of the rows, and removing actions keeps the order of the others.
 void drop(PipelineSchedule &schedule, int64_t microbatches) {
   schedule.microbatches = microbatches;

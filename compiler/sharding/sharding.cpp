@@ -231,7 +231,8 @@ std::vector<ReshardStep> reshard(const Mesh &mesh, const Sharding &from, const S
       if (step(dim)) return true;
     return false;
   };
-  // What shrinks the tensor first, then what keeps its size, and what grows it last. A gather can make a cut possible.
+  // Steps that shrink the tensor come first, then those that keep its size, and those that grow it last. A gather can
+  // make a cut possible.
   for (;;) {
     if (any([&](size_t dim) { return state.slice(dim); })) continue;
     if (any([&](size_t dim) { return state.reduceScatter(dim); })) continue;

@@ -44,7 +44,7 @@ bool isMovement(Operation *op) {
   return isa<onnx::ReshapeOp, onnx::TransposeOp, onnx::SliceOp, onnx::BroadcastOp, onnx::ConcatOp, onnx::RollOp>(op);
 }
 
-// What is added for an op belongs where the op does. The number of a forward op stays its own.
+// An operation added for an op belongs where the op does. The number of a forward op stays its own.
 void inheritPlace(Operation *made, Operation *from) {
   auto phase = from->getAttrOfType<StringAttr>(phaseName);
   if (!phase) return;

@@ -65,7 +65,7 @@ private:
     onnx::WriteOp::create(builder, loc, FlatSymbolRefAttr::get(builder.getContext(), name), value);
   }
 
-  // What the optimizer writes is written only when all gradients are finite. Running statistics are of the forward
+  // The optimizer's results are written only when all gradients are finite. Running statistics are of the forward
   // pass, accumulators start anew in any case.
   void keepOld(func::FuncOp final, PhaseBuilder &builder, Value finite) {
     SymbolTable symbols(getOperation());

@@ -14,6 +14,7 @@
 // GELU is found by what it computes (sampled_values.h), not by how the model writes it. A bias alone is added by the
 // product where its sum must lie in memory for another product anyway; else the kernel that reads it adds it at no
 // cost. In 16 bits a bias is rounded to them, as torch.amp does; the sum with it is rounded once.
+//
 // The pass is for GPUs' plans and runs before SplitReductions and FormClusters. The products it touches become
 // plan.contract here.
 #include "compiler/codegen/codegen.h"

@@ -201,7 +201,7 @@ private:
     Values carried;
     for (int sum : sums) carried.append(g.width, neutral(sum));
     if (!walk.empty()) {
-      // What does not change along the walk is computed before it.
+      // Values that do not change along the walk are computed before it.
       SmallVector<char> needs = needed(walk);
       for (size_t i = 0; i < nodes.size(); ++i)
         if (needs[i] && isOfUnit(nodes[i]) && nodes[i].kind != KernelNode::Reduce)

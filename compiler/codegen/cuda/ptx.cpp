@@ -45,7 +45,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::strin
   return machine;
 }
 
-// What of libdevice the module calls becomes part of it.
+// The functions of libdevice that the module calls become part of it.
 llvm::Error linkLibdevice(llvm::Module &module) {
   bool calls = false;
   for (llvm::Function &function : module)

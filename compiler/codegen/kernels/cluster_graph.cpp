@@ -207,7 +207,7 @@ int64_t ClusterGraph::keptFor(Operation *op, int64_t until, size_t others) const
   auto canBeLate = [&](Operation *def) {
     return def && isClusterOp(def) && !isReduction(def) && llvm::all_of(def->getUsers(), isLate);
   };
-  // What two of them read joins when the second has.
+  // An operation that two of them read joins when the second has.
   for (bool grows = true; grows && late.size() <= others;) {
     grows = false;
     for (size_t i = 0; i < late.size() && late.size() <= others; ++i)

@@ -8,7 +8,7 @@
 //   %c = Contract %b          border
 //   %d = Add %c, %a label 1   |  cluster 1: reads %a from memory
 //
-// What recomputation does again (`cleave.again`, the number of its segment) has a higher label than all before it.
+// Recomputed work (`cleave.again`, the number of its segment) has a higher label than all before it.
 // An op with no reason to run early is given its users' label: the Mul of an optimizer's moment joins the update.
 #pragma once
 #include "compiler/codegen/kernels/kernel_domain.h"

@@ -39,7 +39,7 @@ bool isFree(Operation *op) {
   return isa<onnx::ConstantOp, onnx::IotaOp, onnx::RandomUniformOp>(op) || (isView(op) && isClusterOp(op));
 }
 
-// What would compute a tensor without elements is an empty constant.
+// Work that would compute a tensor without elements becomes an empty constant.
 void eraseEmptyWork(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (!op.hasTrait<onnx::PerElement>() && !isReduction(&op)) continue;

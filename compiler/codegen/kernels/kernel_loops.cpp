@@ -279,7 +279,7 @@ private:
       Value value = compute(i);
       if (!value) continue;
       if (arrays[i].memory) loops.store(value, arrays[i].memory, arrayIndex(), parallelLoop);
-      // What is computed outside the nest's loops stays valid for the whole row.
+      // Values computed outside the nest's loops stay valid for the whole row.
       bool outside = (bound & ~rowFactors) == 0 && !parallelLoop && atRow;
       (outside ? lasting[i] : inside[i]) = value;
     }

@@ -55,7 +55,7 @@ bool sortInProgramOrder(Block &block) {
     });
   SmallVector<size_t> order = ordered(program.size(), waitsFor, readers, [](size_t index) { return index; });
   if (order.size() != program.size()) return false;
-  // What is read early is due early, wherever it stood.
+  // A value that is read early is due early, wherever it stood.
   SmallVector<size_t> due(program.size());
   for (size_t index : llvm::reverse(order)) {
     due[index] = index;

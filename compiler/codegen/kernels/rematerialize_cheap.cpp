@@ -14,7 +14,7 @@
 //
 // Every backward user gets a clone for itself, so that it joins the user's kernel; FormClusters merges equal ones.
 //
-// What recomputation does in the backward pass (`cleave.again`) stands to its gradients as the forward pass does: a
+// Recomputed work in the backward pass (`cleave.again`) stands to its gradients as the forward pass does: a
 // segment's kernels leave what its products made, and their gradients' kernels make the rest once more.
 //
 // Before a pipelined step is cut, operations have stages (`cleave.stage`): what a stage made it makes again from what

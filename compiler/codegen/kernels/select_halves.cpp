@@ -43,7 +43,7 @@ bool areHalves(onnx::ConcatOp concat) {
          isReadByKernels(concat.getY());
 }
 
-// What the forward pass made and kept is not made again of what it did not keep.
+// A value that the forward pass made and kept is not made again from values that it did not keep.
 bool isOfOnePass(Operation *a, Operation *b) {
   return a->getAttr("cleave.phase") == b->getAttr("cleave.phase") &&
          a->getAttr("cleave.again") == b->getAttr("cleave.again");
