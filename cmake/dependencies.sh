@@ -104,7 +104,7 @@ build_onnx() {
   rm -rf "$source"
 }
 
-# What is only downloaded is, while ONNX is compiled.
+# Downloads of packages that need no build run while ONNX is compiled.
 install_dependencies() {
   mkdir -p "$CLEAVE_DEPS" "$LOGS"
   install_debian_packages

@@ -68,7 +68,7 @@ std::string gpus() {
   return found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "));
 }
 
-// Those that change what Cleave, its libraries or a launcher do. What may be a secret is not shown.
+// Those that change what Cleave, its libraries or a launcher do. Values that may be secret are not shown.
 Facts variables() {
   Facts found;
   for (char **entry = environ; *entry; ++entry) {

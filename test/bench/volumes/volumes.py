@@ -30,8 +30,8 @@ def ring_pass(n):
     return (n - 1) / n
 
 
-# What ZeRO-3 does not gather again for the backward pass, which does not read it: biases, the position table, and the
-# scales of normalizations, whose broadcasts are kept.
+# Parameters that ZeRO-3 does not gather again for the backward pass, which does not read them: biases, the position
+# table, and the scales of normalizations, whose broadcasts are kept.
 UNREAD = L * (H + 3 * H + H + H + 4 * H + H + 2 * H) + 2 * H + S * H
 
 

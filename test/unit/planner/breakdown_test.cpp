@@ -152,7 +152,7 @@ TEST(MemoryOverTime, WorkspaceIsWhatEachPartOfTheStepNeeds) {
   }
 }
 
-// What gathers and scatters over tp hide behind their products is hidden communication, too.
+// The time that gathers and scatters over tp hide behind their products is hidden communication, too.
 TEST(TimeParts, WhatProductsHideIsBesideCompute) {
   Cluster cluster = *parseCluster("a100-80g:4");
   cluster.device.tensorOverlap = 0.75;

@@ -371,7 +371,7 @@ TEST(Constraints, FlagsAreChecked) {
   EXPECT_FALSE(parsed->dp);
 }
 
-// What is kept between the passes comes back after up to twice as much as is kept: nothing to pay where that stays in
+// Bytes kept between the passes come back after up to twice as much as is kept: nothing to pay where that stays in
 // the cache, half of it from memory where as much is kept as the cache holds.
 TEST(Caches, KeptBytesComeFromFurtherAway) {
   Cluster cluster = *parseCluster("cpu:1");
@@ -397,8 +397,8 @@ TEST(Caches, KeptBytesComeFromFurtherAway) {
   EXPECT_EQ(seconds(1 << 21), 0);
 }
 
-// What others push out of a cache comes from memory: exp(-age / hold) is left, and the mean of that over ages up to T
-// is hold / T (1 - exp(-T / hold)).
+// Bytes that others push out of a cache come from memory: exp(-age / hold) is left, and the mean of that over ages up
+// to T is hold / T (1 - exp(-T / hold)).
 TEST(Caches, WhatLiesUntouchedLeaves) {
   Device device = parseCluster("cpu:1")->device;
   device.memoryBandwidth = 10e9;

@@ -14,9 +14,9 @@ struct Work {
   double compute = 0, sameLink = 0, otherLink = 0, beside = 0; // seconds of a step
 };
 
-// A step in small turns of computing and waiting, one event after the other. What runs beside gets `overlap` of the
-// time where a device computes, all of it where the passes use another link, and half of their link where it is theirs;
-// what is left then comes at the end.
+// A step in small turns of computing and waiting, one event after the other. The work beside gets `overlap` of the time
+// where a device computes, all of it where the passes use another link, and half of their link where it is theirs; what
+// is left then comes at the end.
 double simulated(const Work &work, double overlap) {
   constexpr int turns = 20000;
   double left = work.beside, time = 0;

@@ -42,7 +42,7 @@ TEST(Infeasible, WhenNoPipelineFitsItSaysWhatWould) {
   EXPECT_THAT(text, ::testing::HasSubstr("\n  without --balance and --split-at: pp=4"));
 }
 
-// What is said to fit does, at the price that is said, when it is asked for.
+// A plan that is said to fit does, at the price that is said, when it is asked for.
 TEST(Infeasible, WhatIsSaidToFitWithoutThePresetIsWhatIsFoundWithoutIt) {
   Problem problem = gpt({64, 64, 256, 8, 8, 512});
   Result<Cluster> cluster = parseCluster("a100-80g:4");

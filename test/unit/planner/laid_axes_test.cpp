@@ -181,7 +181,8 @@ TEST(LaidAxes, GradientsAreSummedOverTheDevicesThatHaveTheSameExperts) {
   EXPECT_DOUBLE_EQ(bytes["[{dp}]"], 4 * 2 * (4 * 64 * 256) / 2);
 }
 
-// What a grid exchanges of a parameter's gradient is cut as that parameter's ZeRO stage says, not as the highest does.
+// The part of a parameter's gradient that a grid exchanges is cut as that parameter's ZeRO stage says, not as the
+// highest does.
 TEST(LaidAxes, AGradientThatIsNotCutIsExchangedWhole) {
   const Problem problem = gpt({8, 64, 128, 8, 2, 512});
   const Cluster cluster = *parseCluster("cpu:16");

@@ -125,7 +125,7 @@ TEST(MixedZero, UsesTheMemoryThatOneStageForAllLeaves) {
       exact += found <= all.mixed * (1 + 1e-9);
       better += found < all.uniform * (1 - 1e-6);
       possible += all.mixed < all.uniform * (1 - 1e-6);
-      // What it decided says the same when it is read back.
+      // Its decision says the same when it is read back.
       Decision decision = toDecision(problem, *outcome.best);
       Result<DecidedModel> decided = decidedModel(problem, small, decision);
       ASSERT_TRUE(decided) << decided.status().message();

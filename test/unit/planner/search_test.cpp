@@ -98,7 +98,7 @@ TEST(Search, MegatronSplitsTheVocabularyOfTableAndHead) {
 TEST(Search, TheSearchIsNotSlowerThanAnyPreset) {
   for (const char *cluster : {"cpu:4", "a100-80g:4x1,software=megatron-2021"}) {
     Problem problem = gpt({8, 64, 128, 8, 3, 512});
-    // So small a model keeps a GPU waiting for its host. What the device does is minimal; which split waits least is
+    // So small a model keeps a GPU waiting for its host. The device's work is minimal; which split waits least is
     // only bounded (leastPassSeconds). Pipelines are bounded more loosely.
     Decision unstaged = mustSolve(problem, cluster, {.mesh = "pp=1"}, {.alternatives = false});
     Decision ofOneStage =
@@ -306,7 +306,8 @@ TEST(Search, OffloadedActivationsArePricedByTheHostLink) {
     Decision slow = decide(8, flags), fast = decide(8e6, flags);
     const MemoryBreakdown &memory = slow.predicted.memory;
     EXPECT_LT(memory.activations, 0.5 * there.predicted.memory.activations);
-    // What leaves, what is too near the loss, and two buckets on their way, of a sixteenth or of one kernel's operands.
+    // The bytes that leave, those that are too near the loss, and two buckets on their way, of a sixteenth or of one
+    // kernel's operands.
     const double stays = there.predicted.memory.activations - memory.host;
     EXPECT_GE(stays, 0);
     EXPECT_GE(memory.activations, stays + memory.host / 8 * (1 - 1e-9));

@@ -327,7 +327,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
     std::optional<StagePlan> planned = planStages(stages);
     ASSERT_TRUE(planned);
     EXPECT_GE(planned->bound, mean / double(setting.pp) * (1 - 1e-9)) << setting.str();
-    // What is slower by formula than is of interest is left, but nothing else.
+    // A plan that is slower by formula than is of interest is left, but nothing else.
     for (double part : {0.5, 0.9, 0.999, 1.001}) {
       const std::optional<StagePlan> asked = planStages(stages, {.formula = part * planned->seconds});
       ASSERT_TRUE(asked);
@@ -385,7 +385,7 @@ TEST(StageBound, NoCutWithinTheMemoryIsFaster) {
         ++checked;
         EXPECT_LE(relaxation.bound(), best * (1 + 1e-9))
             << "round " << round << " " << setting.str() << " limit " << part << " incumbent " << incumbent;
-        // What cannot rise above a bound that is known is left, and nothing else.
+        // A bound that cannot rise above a known one is left, and nothing else.
         for (double known : {0.9 * relaxation.bound(), 0.999 * relaxation.bound(), 1.01 * relaxation.bound()}) {
           StageRelaxation other(stages, incumbent);
           other.tighten(60, {.known = known});
@@ -569,7 +569,7 @@ TEST(StageBound, OfFewCutsOnSharedCoresTheFastestIsKnown) {
   EXPECT_GE(count, 50);
 }
 
-// What passes between units differs: a stage that begins one unit later may receive more.
+// The bytes that pass between units differ: a stage that begins one unit later may receive more.
 Problem widths(std::mt19937 &random) {
   ProblemBuilder b("widths", 16);
   int64_t h = 64;

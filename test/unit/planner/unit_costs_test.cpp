@@ -194,7 +194,7 @@ TEST(UnitCosts, WhatIsMadeAgainIsKeptWhereItWasGathered) {
   }
 }
 
-// What the first of four stages sends to the last one waits there until that one comes to it: buffers for all
+// The messages of the first of four stages to the last one wait there until that one comes to them: buffers for all
 // microbatches in flight, and for their gradients on the way back.
 TEST(UnitCosts, WhatPassesOverStagesHasBuffersForAllMicrobatchesInFlight) {
   const Cluster cluster = *parseCluster("cpu:4");

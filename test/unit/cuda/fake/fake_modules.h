@@ -5,6 +5,7 @@
 //   k0_add 3 0 1024 256\n             symbol, buffers, scalars, grain, threads
 //   k1_mul_group3 2 1 1 256\n
 //   \x7fELF...
+//
 // The reductions between ranks are known by their names in PTX text, which nobody can run here.
 #pragma once
 
