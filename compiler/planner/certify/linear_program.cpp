@@ -1,6 +1,6 @@
 #include "compiler/planner/certify/linear_program.h"
 
-// What is called of HiGHS's C interface (its interfaces/highs_c_api.h); the library comes without headers.
+// The functions called of HiGHS's C interface (its interfaces/highs_c_api.h); the library comes without headers.
 extern "C" {
 void *Highs_create();
 void Highs_destroy(void *highs);

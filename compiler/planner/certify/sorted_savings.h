@@ -1,4 +1,4 @@
-// What saving bytes takes at least, where each of several savings may be made in part: the cheapest first.
+// The least time that saving bytes takes, where each of several savings may be made in part: the cheapest first.
 //
 //   SortedSavings({{2, 10}, {1, 5}}).spend(8).seconds == 11      5 bytes at 1 s each, 3 at 2 s
 #pragma once

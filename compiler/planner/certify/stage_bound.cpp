@@ -11,7 +11,7 @@ namespace {
 
 // A path is longer than the program knows by this part at least.
 constexpr double longer = 1e-4;
-// What the solver's tolerances may cost a bound.
+// The part of a bound that the solver's tolerances may cost.
 constexpr double tolerance = 1e-6;
 // The number of longest paths that are added at a solution.
 constexpr size_t pathsOfASolution = 12;

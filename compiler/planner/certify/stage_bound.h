@@ -20,7 +20,7 @@
 
 namespace cleave::planner {
 
-// What a bound is wanted for.
+// The purpose of a bound.
 struct BoundWanted {
   double goal = infinity; // seconds: one so high is high enough
   double known = 0;       // one that is had anyway: what cannot rise above it is left

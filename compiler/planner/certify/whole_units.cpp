@@ -13,7 +13,7 @@ namespace {
 // A bound that misses its goal is sought in so many halvings.
 constexpr int halvings = 14;
 
-// What a unit of one kind costs at least, and what computing it again saves.
+// The least cost of a unit of one kind, and the saving of computing it again.
 struct KindCosts {
   Cost plain;
   struct Way {
@@ -24,7 +24,7 @@ struct KindCosts {
   double backwardInput = 0, backwardWeight = 0; // the least; the most, of any way
 };
 
-// What a rank's units add up to.
+// The sum of a rank's units.
 struct RankSum {
   std::vector<std::pair<int, double>> kinds; // and how many units
   std::vector<std::vector<double>> slots;    // of a given cut: beside `kinds`, of each unit's stage
@@ -327,7 +327,7 @@ private:
     return end == 0;
   }
 
-  // What surely is on a rank that has several stages: the first unit, the last unit.
+  // The units that surely are on a rank with several stages: the first unit, the last unit.
   RankSum surely(int rank, std::vector<bool> &seen) const {
     RankSum sum;
     const int last = int(units.size()) - 1;

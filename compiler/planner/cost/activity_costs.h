@@ -1,5 +1,5 @@
-// What one unit of the model (stage_units.h) costs: seconds of one microbatch and bytes of one device, for each way of
-// recomputation, and what passes between units. Stages are sums of these.
+// The cost of one unit of the model (stage_units.h): seconds of one microbatch and bytes of one device, for each way of
+// recomputation, and the bytes that pass between units. Stages are sums of these.
 //
 // The host hands kernels over one after the other, ahead of the device where the device is the slower of the two: a
 // unit's pass takes the longer of all its kernels' dispatch and of all that the device does, collectives included. The

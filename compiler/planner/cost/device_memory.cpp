@@ -75,7 +75,7 @@ double besideOfTensor(const Setting &setting, const Cost &rank) {
 
 namespace {
 
-// What is not for a device's messages to other stages.
+// The workspace that is not for a device's messages to other stages.
 double ownWorkspace(const Setting &setting, const Cost &rank) {
   return gatheredAgain(setting, rank) + besideOfTensor(setting, rank) + workspaceBytes(setting, rank.beside, rank) -
          rank.transient;

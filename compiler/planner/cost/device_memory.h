@@ -1,4 +1,4 @@
-// What adds the costs of a rank's units up to a device's memory.
+// The sum of the costs of a rank's units to a device's memory.
 //
 //   Cost rank;                    // of all units of a rank, activity and state
 //   deviceMemory(setting, rank, live * rank.kept, buffers).total()
@@ -11,7 +11,7 @@ namespace cleave::planner {
 // Bytes, once: of what lies in the host's memory, what is on its way.
 double passingBytes(const Cost &rank);
 
-// What a device needs beside what is kept, by what it is for.
+// The memory that a device needs beside kept activations, by purpose.
 struct Workspace {
   double always = 0;    // scalars of the step
   double update = 0;    // what the update makes on its way; operations of the passes have the same room

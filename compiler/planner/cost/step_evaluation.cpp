@@ -59,8 +59,8 @@ double hiddenSeconds(const SplitModel &model, double hideable, double lower, dou
   return std::min(hideable, all.forward * forward + all.backward * backward);
 }
 
-// What of a step's passes takes turns with collectives beside them, and the product of both sides' seconds on the links
-// that they share.
+// The seconds of a step's passes that take turns with collectives beside them, and the product of both sides' seconds
+// on the links that they share.
 struct SharedLinks {
   double turn = 0, shared = 0;
 };

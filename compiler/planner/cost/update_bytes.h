@@ -1,5 +1,5 @@
-// What the update of a parameter makes on its way, on a device: of the shard that it works on under ZeRO and tensor
-// parallelism, unless a product in it needs all of the parameter, whatever a device keeps.
+// The bytes that the update of a parameter makes on its way, on a device: of the shard that it works on under ZeRO and
+// tensor parallelism, unless a product in it needs all of the parameter, whatever a device keeps.
 //
 //   LAMB's step of w [4096, 4096] in fp32, dp=8 zero 1:   8 MiB, and 64 with zero 0
 #pragma once

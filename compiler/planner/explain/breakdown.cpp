@@ -8,7 +8,7 @@
 namespace cleave::planner {
 namespace {
 
-// What all names in [first, end) begin with, cut where a part of a name ends.
+// The common beginning of all names in [first, end), cut where a part of a name ends.
 std::string commonPath(const Problem &problem, int first, int end) {
   std::string prefix = problem.nodes[size_t(first)].name;
   for (int i = first; i < end; ++i) {
@@ -303,7 +303,7 @@ void addTo(CollectiveSums &sums, const DecidedModel &decided, const ImpliedColle
     sums.add(name(one.collective), axes, one.why, {bytes, one.seconds, one.times, isHidden}, tensors);
 }
 
-// What stages send each other, forward or backward.
+// The messages between stages, forward or backward.
 class StageSends {
 public:
   StageSends(const DecidedModel &decided, bool isBackward) : decided(decided), isBackward(isBackward) {}

@@ -60,7 +60,7 @@ struct Sensitivity {
 };
 Result<std::vector<Sensitivity>> sensitivities(const DecidedModel &decided);
 
-// What every candidate of every node would cost with all other choices as decided, repeated blocks once.
+// The cost of every candidate of every node with all other choices as decided, repeated blocks once.
 std::vector<NodeExplanation> explainAll(const DecidedModel &decided);
 
 } // namespace cleave::planner

@@ -1,4 +1,4 @@
-// What every candidate of a node would cost with all other choices as decided: one node's choice at a time is varied.
+// The cost of every candidate of a node with all other choices as decided: one node's choice at a time is varied.
 #include "compiler/planner/explain/breakdown.h"
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
-// What a device holds while a step runs, by kind, as the estimate counts it; of a pipeline the rank that needs most.
+// The memory of a device while a step runs, by kind, as the estimate counts it; in a pipeline that of the rank that
+// needs most.
 //
 //   memoryOverTime(decided)   {0.1 s, Forward, {parameters 10 GiB, gradients 0, ..., activations 3 GiB}},
 //                             ... {0.9 s, Backward, {10 GiB, gradients 8 GiB, ..., activations 5 GiB}}, ...
@@ -7,7 +8,7 @@
 
 namespace cleave::planner {
 
-// What the device does then: a forward or backward pass of a unit or stage, or the update at the step's end.
+// The work of the device then: a forward or backward pass of a unit or stage, or the update at the step's end.
 enum class StepPart : uint8_t { Forward, Backward, Update };
 inline constexpr const char *stepPartNames[] = {"forward", "backward", "update"};
 

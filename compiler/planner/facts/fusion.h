@@ -1,6 +1,6 @@
-// What kernel fusion leaves of memory-bound work: which operands and results of cheap operations go through memory, and
-// how many kernels are launched. The planner's own model of it, free of code generation: cheap operations between two
-// heavy ones that are connected become one kernel, which reads what comes from outside and writes what leaves.
+// The memory-bound work that kernel fusion leaves: which operands and results of cheap operations go through memory,
+// and how many kernels are launched. The planner's own model of it, free of code generation: cheap operations between
+// two heavy ones that are connected become one kernel, which reads what comes from outside and writes what leaves.
 //
 //   y = Contract x, w;  a = Add y, b;  g = Gelu a (5 operations);  z = Contract g, v
 //   one cluster: reads y and b, writes g; a and what is inside of Gelu never reach memory

@@ -65,7 +65,8 @@ std::vector<bool> attentionNodes(const Graph &graph, const SequenceFactors &sequ
   return found;
 }
 
-// What backward operations read of a segment and was not kept for another one, and what that is made from there.
+// The tensors of a segment that backward operations read and that were not kept for another one, and those that these
+// are made from there.
 std::vector<bool> neededAgain(const Graph &graph, const std::vector<int> &segmentOf) {
   const Problem &problem = graph.problem;
   std::vector<bool> needed(problem.tensors.size(), false);

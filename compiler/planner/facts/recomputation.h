@@ -1,4 +1,4 @@
-// What recomputation works on: segments. A segment's results are dropped after the forward pass and computed again, one
+// The units of recomputation: segments. A segment's results are dropped after the forward pass and computed again, one
 // segment at a time, in the backward pass, from what flows into the segment.
 //
 //   full        a repetition of a block is a segment. A model that is not made of blocks is cut where little crosses,

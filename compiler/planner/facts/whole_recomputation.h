@@ -15,7 +15,7 @@ struct AgainWay {
   double savedOfLast = 0; // and of one more: bytes to take off
 };
 
-// What ways for all units come to.
+// The sum of the ways for all units.
 struct AgainChoice {
   double seconds = 0, saved = 0; // bytes
 };

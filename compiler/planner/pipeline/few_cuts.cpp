@@ -9,7 +9,7 @@ namespace {
 // Cuts that are simulated, and actions of their schedules in all; cuts where simulating them says nothing.
 constexpr double mostCuts = 2e4, mostSimulated = 4e6, mostUntimed = 300;
 
-// What sums in another order may differ by.
+// The part by which sums in another order may differ.
 constexpr double rounding = 1e-12;
 
 class CutTimes {

@@ -1,4 +1,4 @@
-// What the search must know of a schedule before it has stages: how many activations a rank keeps and how long it
+// The facts of a schedule that the search needs before it has stages: how many activations a rank keeps and how long it
 // waits (of two weight versions: in the steady state). Taken from the schedule itself, simulated with stages that are
 // all alike.
 //

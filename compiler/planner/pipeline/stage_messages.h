@@ -1,4 +1,4 @@
-// What stages send each other in a given cut, and the cut where that is little.
+// The messages between stages in a given cut, and the cut where they are short.
 //
 //   units of 1 s; a message of 9 s over any border but the third, of 2 s there, 2 stages:   [3 units] [5]   5 s
 #pragma once

@@ -136,7 +136,7 @@ private:
     return seconds;
   }
 
-  // What no plan's `seconds` are below, if so much is computed again.
+  // The bound that no plan's `seconds` are below, if so much is computed again.
   double leastByFormula(const LeastParts &least, double slowest, double again) const {
     const bool isChunked = problem.profile->chunks() > 1;
     return seconds(isChunked ? 0 : slowest, before.back() + again) + least.once;
@@ -177,7 +177,7 @@ private:
     return seconds;
   }
 
-  // What a rank does at least after its passes, on average.
+  // The least seconds of a rank's work after its passes, on average.
   double leastAtTheEnd() const {
     const Cost all = wholeState(*problem.model, *problem.state);
     return (all.update + all.exposed) / double(problem.ranks()) + leastNotHidden(all.hideable);

@@ -27,7 +27,7 @@ struct StageProblem {
   int ranks() const { return profile ? profile->ranks : 1; }
   int stages() const { return profile ? profile->stages : 1; }
   int rankOf(int stage) const { return profile ? profile->rankOfStage[size_t(stage)] : 0; }
-  // What is given of a unit in a stage; nothing where memory decides.
+  // The given way of a unit in a stage; nothing where memory decides.
   std::optional<Recompute> given(int stage, int unit) const {
     if (!ofStage.empty()) return ofStage[size_t(stage)];
     if (!ofUnit.empty()) return ofUnit[size_t(unit)];
@@ -75,7 +75,7 @@ double leastOfAnyStage(const StageProblem &problem, double worth, bool &isTight)
 // ranks.
 double leastNotHidden(const StageProblem &problem);
 
-// What plans are of interest, in seconds of a step.
+// The plans that are of interest, in seconds of a step.
 struct PlanWorth {
   double bound = infinity;   // that may be faster
   double formula = infinity; // that are faster by formula
@@ -137,7 +137,7 @@ std::optional<SimulatedSchedule> simulatedSchedule(const StageProblem &problem, 
 // The times of the stage as it is simulated. Where its messages and the transfers its passes wait for use one link,
 // both come later.
 StageTimes timesOf(const StageDecision &stage);
-// What a schedule that follows the stages' times is made from: the same table is priced and executed.
+// The times that a schedule that follows the stages' times is made from: the same table is priced and executed.
 StageTimes scheduleTimes(const std::vector<StageDecision> &stages);
 StageTimes scheduleTimes(std::span<const StageTimes> stages);
 

@@ -1,10 +1,10 @@
-// What stages send each other at least, wherever they are cut: for bounds (whole_units.h, stage_bound.h).
+// The least messages between stages, wherever they are cut: for bounds (whole_units.h, stage_bound.h).
 #pragma once
 #include "compiler/planner/pipeline/stage_plan.h"
 
 namespace cleave::planner {
 
-// What passes between stages at least, wherever they are cut: seconds of a message by the stage that sends it, over the
+// The least transfers between stages, wherever they are cut: seconds of a message by the stage that sends it, over the
 // link that lies there, bytes of a border's buffers, and bytes that a stage receives of a microbatch.
 struct LeastTransfers {
   std::vector<double> sendForward, sendBackward; // 0 to a stage of the same rank
@@ -13,7 +13,7 @@ struct LeastTransfers {
   double bytesOf(const StageProblem &problem, int stage) const;
 };
 LeastTransfers leastTransfers(const StageProblem &problem);
-// What collectives and messages on one link at least hold each other up (holdBySends()), in any cut.
+// The least time that collectives and messages on one link hold each other up (holdBySends()), in any cut.
 struct LeastHeld {
   double seconds = 0;                       // of a microbatch's passes, both together
   double sendForward = 0, sendBackward = 0; // of one message

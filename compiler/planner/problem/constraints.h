@@ -1,4 +1,4 @@
-// What the person fixed of the split; the search chooses the rest. Presets are constraints of the same search.
+// The part of the split that the person fixed; the search chooses the rest. Presets are constraints of the same search.
 //
 //   --mesh dp=2,tp=2 --zero 3 --pin "*.mlp.up.weight=-,tp"
 //   --mesh-order dp,pp     pipelines side by side: dp outside pp, the other axes where it is best

@@ -1,4 +1,4 @@
-// What the search decided: the mesh, how each node's factors and each parameter lie on it, and what it will cost.
+// The decision of the search: the mesh, how each node's factors and each parameter lie on it, and its predicted cost.
 //
 //   mesh dp=2,tp=2  zero 1  microbatches 4  recompute none
 //   node "/layers.0/mlp/up/MatMul": factors b s n k -> [{dp},{},{tp},{}]
@@ -18,11 +18,11 @@ const char *name(Recompute recompute);
 // "none", "selective", "full".
 bool parseRecompute(const std::string &text, Recompute &recompute);
 
-// What happens to attention where the sequence is split over cp: keys and values travel round a ring of devices, or
+// The split of attention where the sequence is split over cp: keys and values travel round a ring of devices, or
 // all-to-alls exchange the split of positions for one of heads (Ulysses).
 enum class AttentionSplit : uint8_t { Ring, Ulysses };
 
-// What lies in the host's memory and passes through the device where it is used.
+// The data that lies in the host's memory and passes through the device where it is used.
 enum class Offload : uint8_t { None, Optimizer, Activations, All };
 inline bool movesState(Offload offload) { return offload == Offload::Optimizer || offload == Offload::All; }
 inline bool movesActivations(Offload offload) { return offload == Offload::Activations || offload == Offload::All; }
@@ -75,7 +75,7 @@ struct Alternative {
   Offload offload = Offload::None;
 };
 
-// What a node shares a tensor with, and what bringing it from the one to the other takes, a step.
+// A neighbour that a node shares a tensor with, and the seconds a step to bring it from the one to the other.
 struct Neighbour {
   std::string relation; // "result", that others read; "operand", that another node makes; "parameter"; "input"
   std::string tensor;   // the parameter's or input's name, or that of the node which makes it
@@ -126,7 +126,7 @@ struct StageDecision {
   MemoryBreakdown memory;           // of the device, with its other stages
 };
 
-// What a move of the search (search/moves/move.h) did.
+// The result of a move of the search (search/moves/move.h).
 struct MoveResult {
   std::string name;
   double seconds = 0;            // that it took

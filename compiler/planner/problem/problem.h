@@ -1,4 +1,4 @@
-// What the planner decides about: the forward operations of one step, their tensors and parameters. Text in, text out:
+// The subject of the planner: the forward operations of one step, their tensors and parameters. Text in, text out:
 // a problem can be saved, solved, checked and diffed without the model or the compiler.
 //
 //   cleave-problem 2
@@ -26,7 +26,7 @@ enum class TensorKind : uint8_t {
   Activation, // result of a node
 };
 
-// What the update of a parameter does beside passing over it once (Muon's products, norms of LAMB): of all of it, and
+// The work of a parameter's update beside passing over it once (Muon's products, norms of LAMB): of all of it, and
 // where the parameter lies split along a dimension.
 struct UpdateWork {
   struct Split {
@@ -95,7 +95,7 @@ struct Problem {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes; // in execution order: a tensor's producer stands before its consumers
 
-  // What is wrong with it, if anything: indices, order, rule against tensors, names used twice.
+  // The fault of the problem, if it has one: indices, order, rule against tensors, names used twice.
   Status check() const;
 
   std::string text() const;

@@ -103,8 +103,8 @@ private:
     return split;
   }
 
-  // What a device sends when a node is split so: operands come to it, a sum is scattered over the samples, and what
-  // experts read goes to them.
+  // The bytes that a device sends when a node is split so: operands come to it, a sum is scattered over the samples,
+  // and what experts read goes to them.
   double bytes(size_t i, int64_t factor) const {
     if (!laying.can(0, i, factor)) return factor < 0 ? 0 : 1e300;
     const Node &node = problem.nodes[i];

@@ -227,8 +227,8 @@ Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t can
 
 namespace {
 
-// What the update does beside passing over the parameter: its products, in fp32, and what devices with parts of it
-// exchange for them and for norms.
+// Adds the update's work beside passing over the parameter: its products, in fp32, and the exchanges of devices with
+// parts of it for them and for norms.
 void addUpdateWork(const SplitModel &model, const Variable &variable, Layout layout, bool isSharded, Ledger &ledger,
                    Cost &price) {
   const UpdateWork &work = model.problem->tensors[size_t(variable.index)].update;

@@ -38,7 +38,7 @@ Cost exchangePrice(const SplitModel &model, const Variable &variable, size_t can
 // `isChoice`: to choose by; where a preset says which weights are split, without what their updates exchange for that.
 Cost homePrice(const SplitModel &model, const Variable &variable, size_t home, CollectiveSink *sink = nullptr,
                bool isChoice = false);
-// What devices tell each other once a step, in seconds that nothing hides. The rank that has the loss sums up the
+// The exchanges of devices once a step, in seconds that nothing hides. The rank that has the loss sums up the
 // step's results (the loss, and of how many labels it is the mean, together, which were summed up over the microbatches
 // before); every rank the squares of gradients of which each device has a part, for their norm, and with the other
 // ranks the results and the norm, one after the other.
@@ -47,20 +47,20 @@ struct StepPrice {
   double ofEachRank = 0; // of this: what every rank does
 };
 StepPrice stepPrice(const SplitModel &model, CollectiveSink *sink = nullptr);
-// What one node and its backward have in hand at once: bytes. The largest counts. `handedOn`: gradients of its operands
-// as other nodes want them, beside how it makes them.
+// The bytes that one node and its backward have in hand at once. The largest counts. `handedOn`: gradients of its
+// operands as other nodes want them, beside how it makes them.
 double nodeWorkspace(const SplitModel &model, const Variable &variable, size_t candidate, double handedOn = 0);
 // One operand's part of that, in bytes. It is handed on in another layout than it is made in, and stands in both;
 // all-reduces are done where they lie.
 double handedOnBytes(const SplitModel &model, const Flow &flow, Layout produced, const Flow::Read &read,
                      size_t candidate);
-// What a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands for; what is
-// computed again, of one segment.
+// The memory that a flow keeps for the backward pass: bytes on the device and in its host's memory, of all it stands
+// for; what is computed again, of one segment.
 struct KeptBytes {
   double here = 0, onHost = 0;
 };
 KeptBytes flowBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
-// What the sum of a parameter's gradients takes more, in bytes, than the parameter lies: it is made of gradients as the
+// The bytes that the sum of a parameter's gradients takes beyond those of the parameter: it is made of gradients as the
 // readers' backward passes leave them, whole and partial sums too, and combined at the step's end.
 double sumBytes(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses);
 // And what tp combines beside it: partial sums that all get the whole of, what comes back split along another

@@ -239,7 +239,7 @@ void price(const Problem &problem, const ProblemFacts &facts, const Cluster &clu
       (!work.isScores ? p.k : fromLeft ? p.n : p.m) /= double(setting.cp);
     }
   }
-  // What a device does beside moving bytes; the operation's arithmetic is one an element.
+  // The work of a device beside moving bytes; the operation's arithmetic is one an element.
   if (node.cheap && !fusedCore) {
     work.work = node.kind.work;
     work.elements = node.flops * part;

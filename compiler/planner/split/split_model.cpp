@@ -367,7 +367,7 @@ private:
           candidate.exchanges.push_back(exchange);
         }
         if (!model.isOnRing(attention.weigh)) continue;
-        // What has come round, and in the backward pass the gradients that go on with it.
+        // The keys and values that have come round, and in the backward pass the gradients that go on with them.
         const double passing = travelling / double(setting.cp) / parts;
         candidate.values += passing;
         candidate.gradients += 2 * passing;

@@ -23,7 +23,7 @@ namespace cleave::planner {
 using Layout = int8_t;
 inline constexpr Layout whole = -1, partialSum = -2, partialExtremum = -3;
 
-// What a node asks of an operand, and whether the gradient it returns is a partial sum over tp.
+// The layout that a node asks of an operand, and whether the gradient it returns is a partial sum over tp.
 struct Use {
   Layout layout = whole;
   bool partialGradient = false;
@@ -85,7 +85,7 @@ struct Variable {
   size_t domain() const { return isHome ? homes.size() : candidates.size(); }
 };
 
-// What makes two tensors one flow: they come from one variable, go to the same, and live alike.
+// The key by which two tensors are one flow: they come from one variable, go to the same, and live alike.
 struct FlowKey {
   struct Read {
     int variable = 0;
@@ -139,7 +139,7 @@ struct UnitLayout {
   std::vector<int> togetherAgain;
   std::vector<int> unitOfNode;
   std::vector<std::vector<int>> crossings; // by unit: flows made before it and read in it or later
-  // What may pass over stages: made in one unit and read in others, of which the last is not the next one.
+  // A flow that may pass over stages: made in one unit and read in others, of which the last is not the next one.
   struct Passing {
     int flow = 0, from = 0;
     std::vector<int> readers; // units, in order

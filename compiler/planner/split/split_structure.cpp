@@ -1,4 +1,4 @@
-// What every setting's model has in common: which nodes are decided together, which tensors flow between them, and in
+// The common part of every setting's model: which nodes are decided together, which tensors flow between them, and in
 // which units of pipeline stages they stand.
 #include "compiler/planner/facts/gradients.h"
 #include "compiler/planner/facts/megatron.h"
@@ -309,7 +309,7 @@ private:
     return node.rule.linearity != dist::FactorRule::LinearJointly && anyIn(facts.areWeights, node.operands);
   }
 
-  // What a product reads a slice of: the activation that stands in memory.
+  // The activation in memory that a product reads a slice of.
   int baseOf(int tensor) const {
     int base = tensor;
     for (const Node *node = facts.producerOf(base); node; node = facts.producerOf(base)) {
@@ -344,7 +344,7 @@ std::vector<bool> findReadBack(const Graph &graph) {
   return readBack;
 }
 
-// What waits where, of what stands in memory.
+// The gradients in memory that wait, and where.
 WaitingGradients findWaitingGradients(const ProblemFacts &facts) {
   const Problem &problem = facts.problem;
   std::vector<bool> inMemory(problem.tensors.size(), false);

@@ -99,7 +99,7 @@ double secondsWithTwiceTheMemory(const SearchCase &asked, const Outcome &outcome
   return priced.best ? std::min(priced.best->seconds(), how.worth) : how.worth;
 }
 
-// What cannot be asked of this problem.
+// Checks that the constraints can be asked of this problem.
 Status checkAsked(const Problem &problem, const ProblemFacts &facts, const Constraints &constraints) {
   CLEAVE_RETURN_IF_ERROR(checkPins(problem, constraints));
   auto counts = [](int64_t dim) { return dim >= 0; };

@@ -1,5 +1,4 @@
-// What one search is about, and the time it has: choosing, pricing what else there is, and saying what would fit share
-// it.
+// The case of one search, and the time it has: choosing, pricing alternatives, and saying what would fit share it.
 #pragma once
 #include "compiler/planner/problem/constraints.h"
 #include "compiler/planner/search/driver/outer_search.h"
@@ -40,7 +39,7 @@ private:
     return options.seconds > 0 ? std::max(least, part * (options.seconds - elapsed())) : 0;
   }
 
-  // What a search says, after what was said before it; of one beside it, that it goes on.
+  // Tells the progress of a search after what was said before it; a search beside it tells only that it goes on.
   std::function<void(const SearchProgress &)> tell(const std::string &what) const {
     if (!options.progress) return {};
     return [this, what](SearchProgress progress) {

@@ -71,7 +71,7 @@ public:
     if (!best || !best->evaluation.fits) return std::nullopt;
     const std::vector<int> tensors = groupsOf(mixed, choice);
     if (isSmall) return bestOfAll(tensors, std::move(*best), worth);
-    // What each group by itself gains, and takes.
+    // The seconds that each group by itself gains for each byte that it takes.
     struct Group {
       int tensor;
       double gain;

@@ -9,12 +9,12 @@ struct WantedBound {
   double incumbent, goal; // seconds: of the plan to beat; so high is high enough
 };
 
-// What follows from whole units on ranks; cheap.
+// The bound that follows from whole units on ranks; cheap.
 void boundWholeUnits(Search &, OpenPlan &plan, const StageProblem &stages, const WantedBound &wanted) {
   plan.bound = std::max(plan.bound, boundOfWholeUnits(stages, wanted.goal));
 }
 
-// What follows from paths through the schedule: linear programs; dear.
+// The bound that follows from paths through the schedule: linear programs; dear.
 void boundPaths(Search &search, OpenPlan &plan, const StageProblem &stages, const WantedBound &wanted) {
   const StageBound bound = boundStages(stages, wanted.incumbent, mostPrograms, {wanted.goal, plan.bound}, search.clock,
                                        &search.trials.pathsOf(plan.setting));

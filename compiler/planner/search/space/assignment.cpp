@@ -27,7 +27,7 @@ Layout produces(const SplitModel &model, const Flow &flow, size_t value) {
   return variable.isHome ? variable.homes[value] : variable.candidates[value].results[flow.result];
 }
 
-// What a reading variable asks of the flow's tensor with each of its candidates.
+// The uses that a reading variable asks of the flow's tensor with each of its candidates.
 std::vector<UseSet> asks(const SplitModel &model, const Flow &flow, int reader) {
   std::vector<UseSet> sets(model.variables[size_t(reader)].domain(), 0);
   for (const Flow::Read &read : flow.reads)
@@ -100,9 +100,9 @@ double bucketBytes(const Cost &price) { return price.parameters + price.gradient
 // The part of each term that surely counts in a sum that counts up to a limit.
 double partWithin(double limit, double all) { return all > limit ? limit / all : 1; }
 
-// What the memory has at least because of one flow's layouts: a parameter that tp gathers, or a reader's workspace with
-// the gradient that it hands on. Which candidate of which reader asks for a layout is not told here: of each layout the
-// one that has least.
+// The least memory because of one flow's layouts: a parameter that tp gathers, or a reader's workspace with the
+// gradient that it hands on. Which candidate of which reader asks for a layout is not told here: the one that has least
+// counts for each layout.
 double flowWorkspace(const SplitModel &model, const Flow &flow, Layout produced, UseSet uses) {
   if (model.setting.tp <= 1) return 0;
   if (const double gathered = gatheredParameterBytes(model, flow, produced, uses); gathered > 0)

@@ -6,7 +6,8 @@
 namespace cleave::planner {
 namespace {
 
-// What a step's time may grow by to save all of the memory, for the splits between the fastest and the leanest.
+// The parts by which a step's time may grow to save all of the memory, for the splits between the fastest and the
+// leanest.
 constexpr double memoryPrices[] = {0.05, 0.5, 5};
 
 bool cutsExchanges(const SplitModel &model) {
@@ -56,7 +57,8 @@ Cell &Cells::at(const Setting &setting) {
 
 namespace {
 
-// What a cell's shardings are chosen by: the setting with nothing that only counts once a step or for a pipeline.
+// The model that a cell's shardings are chosen by: the setting with nothing that only counts once a step or for a
+// pipeline.
 SplitModel plainModel(const Cell &cell) {
   SplitModel model = *cell.model;
   model.setting.zero = 0;
@@ -83,7 +85,7 @@ void add(Cell &cell, Minimum minimum) {
   cell.variants.push_back({std::move(minimum.assignment), ofBatch, {}});
 }
 
-// What the exchanges of gradients that ZeRO cuts take at most where it does not: with it they take less.
+// The most seconds of the exchanges of gradients that ZeRO cuts, where it does not: with it they take less.
 double mostCutSeconds(const SplitModel &model) {
   double seconds = 0;
   for (const Variable &variable : model.variables) {

@@ -1,4 +1,4 @@
-// What a microbatch costs on a device, solved once for all settings that agree on it: the splits worth considering and
+// The cost of a microbatch on a device, solved once for all settings that agree on it: the splits worth considering and
 // a lower bound.
 //
 //   Cell &cell = cells.at(setting);   // by tp, cp, ep, where these lie, and samples on a device

@@ -1,5 +1,5 @@
-// What a search is of: the settings that the constraints leave open and where their stages may begin; and what follows
-// from that for one setting.
+// The space of a search: the settings that the constraints leave open and where their stages may begin; and the
+// consequences for one setting.
 //
 //   SearchSpace space{problem, facts, cluster, constraints, options};
 //   CLEAVE_RETURN_IF_ERROR(space.gather());

@@ -76,7 +76,7 @@ private:
   std::map<std::tuple<std::string, int64_t, int64_t>, KnownPaths> paths; // by schedule, ranks and microbatches
 };
 
-// What moves work on (search/moves/move.h).
+// The state that moves work on (search/moves/move.h).
 struct Search {
   const SearchSpace &space;
   Cells &cells;

@@ -17,7 +17,7 @@ struct Solution {
   double bytes() const { return evaluation.predicted.memory.total(); }
 };
 
-// What most of its blocks do.
+// The recomputation of most of its blocks.
 Recompute mostRecomputed(const Solution &solution);
 // The decision that a solution stands for, without alternatives and search figures.
 Decision toDecision(const Problem &problem, const Solution &solution);
