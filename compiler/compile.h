@@ -25,7 +25,7 @@ Result<report::Report> estimate(const CompileRequest &request);
 
 Result<Compiled> compile(const CompileRequest &request);
 
-// What is in a model. `dims` binds symbolic dimensions for the FLOP count (unbound ones count as 1).
+// The contents of a model. `dims` binds symbolic dimensions for the FLOP count (unbound ones count as 1).
 Result<import_::Inspection> inspect(const std::string &model, const std::map<std::string, int64_t> &dims);
 
 // The table op x facet of the core operators, made from the registered ops.

@@ -1,4 +1,4 @@
-// What a compilation is asked for: the model, how it trains, on what, and what of the split is fixed.
+// The request of a compilation: the model, how it trains, on which cluster, and the fixed part of the split.
 //
 //   CompileRequest request{.model = "gpt.onnx", .recipe = *recipe, .cluster = *cluster, .split = {.zero = "3"}};
 #pragma once

@@ -32,7 +32,7 @@ public:
   };
   // import, normalize, training: the whole training step on one device, at the size of one microbatch.
   Status buildStep(const StepOptions &options);
-  // What the model holds, with FLOPs where the normalize phase succeeds.
+  // The contents of the model, with FLOPs where the normalize phase succeeds.
   Result<import_::Inspection> inspect();
   // The planner's view of the step.
   Result<planner::Problem> problem(int64_t microbatches);
@@ -46,9 +46,9 @@ public:
   mlir::ModuleOp step() { return *module; }
   // A loss that the graph computes: the coefficients of its sums over samples (compiler/training/graph_loss.h).
   std::vector<double> lossTerms();
-  // What the passes warned of, such as parameters that no gradient reaches.
+  // The warnings of the passes, such as parameters that no gradient reaches.
   const std::vector<std::string> &warnings() const { return warned; }
-  // What was decided of the model: which shared initializers are one parameter.
+  // The decisions about the model: which shared initializers are one parameter.
   const std::vector<std::string> &notes() const { return noted; }
 
 private:

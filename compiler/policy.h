@@ -1,4 +1,4 @@
-// What the planner believes the compiler does, and what it does: thresholds that both go by, each once.
+// The planner's beliefs about the compiler, and the compiler's own rules: thresholds that both go by, each once.
 #pragma once
 #include <cstdint>
 

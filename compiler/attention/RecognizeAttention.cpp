@@ -24,7 +24,7 @@ namespace {
 // A score this low gives exp(..) = 0 beside every score that training reaches.
 constexpr double maskedOut = -1e8;
 
-// What one softmax's surroundings come to.
+// The attention that one softmax's surroundings come to.
 class Candidate {
 public:
   Candidate(const Softmax &softmax, int64_t blocks, int64_t query)

@@ -32,7 +32,7 @@ std::unique_ptr<mlir::Pass> createRecognizeAttention(int64_t blocks);
 std::unique_ptr<mlir::Pass> createBalanceSequence();
 std::unique_ptr<mlir::Pass> createExpandAttention();
 
-// What a library's attention takes (docs/internals/gpu.md).
+// The limits of a library's attention (docs/internals/gpu.md).
 // Every version of the library takes attention with this many keys or a multiple; some want other numbers padded.
 inline constexpr int64_t keysOfEveryVersion = 128;
 struct LibraryAttention {

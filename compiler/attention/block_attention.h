@@ -13,7 +13,7 @@ struct Rows {
   mlir::Value max, sum, out;
 };
 
-// What the backward pass knows of the rows of a block: the forward pass' state, the sum over a row of out times its
+// The rows of a block as the backward pass knows them: the forward pass' state, the sum over a row of out times its
 // gradient, and the gradient of out.
 struct RowGradients {
   mlir::Value max, sum, delta, out;

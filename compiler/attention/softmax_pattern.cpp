@@ -11,7 +11,7 @@ Value throughStops(Value value) {
   return value;
 }
 
-// What `value` repeats along `axis` alone; null if it is no such broadcast.
+// The value that `value` repeats along `axis` alone; null if it is no such broadcast.
 Value repeatedAlong(Value value, int64_t axis) {
   auto broadcast = value.getDefiningOp<onnx::BroadcastOp>();
   if (!broadcast) return {};

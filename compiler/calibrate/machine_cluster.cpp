@@ -22,8 +22,8 @@ std::optional<Collective> collectiveNamed(const std::string &op) {
   return std::nullopt;
 }
 
-// What the law of plain products leaves out: for a given start of each product of a batch a mean ratio, so only the
-// start is searched.
+// Fits the part that the law of plain products leaves out: for a given start of each product of a batch a mean ratio,
+// so only the start is searched.
 void fitBatched(const MachineFigures &figures, const LayerFit &fit, Device &device) {
   constexpr double most = 1e-6, step = 2e-9;
   double least = infinity;
@@ -114,7 +114,7 @@ double workingSeconds(const Device &device, const runtime::KernelFigure &kernel)
   return kernel.seconds - kernel.bytes * device.secondsPerByte(kernel.bytes);
 }
 
-// What the products of a step lose at the edge of their rows, however many rows there are.
+// Seconds that the products of a step lose at the edge of their rows, however many rows there are.
 double edgeSeconds(const Device &device, const runtime::KernelFigure &step) {
   const double width = double(step.width), lost = device.halfRateDimension, across = width + lost;
   return step.products * 2 * lost * across * across / (device.flopsAt("fp32") * device.computeEfficiency);
@@ -125,10 +125,10 @@ double medianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// What starting a command takes: of two that do the same with fewer and more elements, what no element explains. In a
-// step it is more than in a trial of one kernel: every command is another one, and what it reads lies with other cores.
-// Repeated measurements count by their median: the machine may change its speed meanwhile, and the quickest of
-// one need not be of the time of the quickest of the other.
+// Seconds to start a command: the part that no element explains, of two commands that do the same with fewer and more
+// elements. In a step it is more than in a trial of one kernel: every command is another one, and what it reads lies
+// with other cores. Repeated measurements count by their median: the machine may change its speed meanwhile, and the
+// quickest of one need not be of the time of the quickest of the other.
 double fitStart(const MachineFigures &figures, const Device &device, bool inStep) {
   std::map<std::pair<std::string, double>, std::vector<double>> seconds; // of work on so many elements
   for (const runtime::KernelFigure &kernel : figures.kernels)
@@ -153,7 +153,8 @@ void fitElements(const MachineFigures &figures, double start, Device &device) {
   }
 }
 
-// What an optimizer's step in memory takes for each byte of a copy: its writes find in the cache what they replace.
+// Fits the time of an optimizer's step in memory for each byte of a copy: its writes find in the cache what they
+// replace.
 void fitUpdate(const MachineFigures &figures, double start, Device &device) {
   for (const runtime::KernelFigure &kernel : figures.kernels) {
     if (kernel.work != runtime::KernelTrial::update) continue;

@@ -48,7 +48,7 @@ namespace {
 constexpr size_t terms = 3; // of some products' time: their work at a rate of one, their starts, the bytes they copy
 using Row = std::array<double, terms>;
 
-// What of the measured time the terms explain.
+// The part of the measured time that the terms explain.
 double explained(const Row &row, const Row &x) {
   double sum = 0;
   for (size_t i = 0; i < terms; ++i) sum += row[i] * x[i];

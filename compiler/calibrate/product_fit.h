@@ -25,7 +25,7 @@ Spread spreadOf(std::span<const double> logs, double most);
 ProductFit fitProducts(std::span<const runtime::ProductFigure> products, double start,
                        std::optional<double> lost = std::nullopt);
 
-// What the products of layers take on a CPU: besides the law above a start that counts, and seconds for each byte that
+// The time of layers' products on a CPU: besides the law above a start that counts, and seconds for each byte that
 // is copied into another order first, as cost.h says.
 struct LayerFit {
   double rate = 0, lost = 0, start = 0, readSeconds = 0;
@@ -33,7 +33,7 @@ struct LayerFit {
 // Least sum of relative errors: a trial that something else disturbed moves nothing.
 LayerFit fitLayers(std::span<const runtime::LayerFigure> layers);
 
-// What convolutions take on a CPU: FLOP/s with whole blocks of channels, a start, and seconds for each byte that is
+// The time of convolutions on a CPU: FLOP/s with whole blocks of channels, a start, and seconds for each byte that is
 // ordered (ConvolutionLaw). Least sum of relative errors.
 struct ConvolutionFit {
   double rate = 0, block = 0, start = 0, orderSeconds = 0;

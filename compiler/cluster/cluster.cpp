@@ -51,7 +51,7 @@ Result<Cluster> parsePreset(const std::string &text) {
   return cluster;
 }
 
-// What no table says: keys that are needed, and values that do not go together. `at`: where a path leads to.
+// Checks that no table states: keys that are needed, and values that do not go together. `at`: where a path leads to.
 Status checkFile(const ReadKeys &keys, const Cluster &cluster, const auto &at) {
   const bool isOwn = !isPreset(cluster.device.kind), isUnknown = isOwn && !cluster.device.isCpu();
   for (const Field<Cluster> &field : clusterFields()) {

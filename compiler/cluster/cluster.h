@@ -38,7 +38,7 @@ struct ConvolutionLaw {
   double orderSeconds = 0; // a byte that is read or written to bring a tensor into blocks or back
 };
 
-// What a device does, by the keys of cluster_fields.cpp in SI units. Below 0: not told, and filled in from the
+// The figures of a device, by the keys of cluster_fields.cpp in SI units. Below 0: not told, and filled in from the
 // software's profile (device_presets.h), or the same as another figure.
 struct Device {
   std::string kind = {};
@@ -72,7 +72,7 @@ struct Device {
   double secondsPerByte(double distance, double age = 0) const;
   // The mean over distances that are spread evenly between 0 and `farthest`, and ages between 0 and `oldest` with them.
   double meanSecondsPerByte(double farthest, double oldest = 0) const;
-  // What stays in some cache: the farthest level that is a quarter faster than memory; 0 without one.
+  // The bytes that stay in some cache: the farthest level that is a quarter faster than memory; 0 without one.
   double cacheBytes() const;
 };
 

@@ -185,7 +185,7 @@ Tier tierOf(const Cluster &cluster, const GroupShape &group) {
   return tier;
 }
 
-// What a group moves between nodes takes, at the slowest level that it crosses. `traffic`: bytes of a rank.
+// The seconds of a group's traffic between nodes, at the slowest level that it crosses. `traffic`: bytes of a rank.
 double networkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double traffic) {
   const double n = double(group.size);
   double slowest = 0;

@@ -1,4 +1,4 @@
-// What operations and collectives take on a cluster, in seconds: a roofline for the former, latency and bandwidth by
+// The time of operations and collectives on a cluster, in seconds: a roofline for the former, latency and bandwidth by
 // topology for the latter.
 //
 //   GroupShape tp{8, 8};                            // 8 ranks, all in one node
@@ -10,7 +10,7 @@
 
 namespace cleave::planner {
 
-// What two devices are apart: in one node, in two nodes under one switch of the lowest level, or under one switch of
+// The distance of two devices: in one node, in two nodes under one switch of the lowest level, or under one switch of
 // the so many-th level above that (Cluster::levels).
 using Tier = size_t;
 inline constexpr Tier inNode = 0, betweenNodes = 1;
@@ -88,7 +88,7 @@ struct LinkSeconds {
 LinkSeconds linkSeconds(const Cluster &cluster, Collective collective, const GroupShape &group, double bytes);
 LinkSeconds linkSeconds(const Cluster &cluster, Tier tier, double bytes); // of what is sent
 
-// What a collective in the middle of a pass takes beyond collectiveSeconds: all wait for the last one to arrive,
+// The time of a collective in the middle of a pass beyond collectiveSeconds: all wait for the last one to arrive,
 // because hosts do not hand kernels over in step. The latest of n normally distributed times is about sigma * sqrt(2 ln
 // n) late (extreme values), sigma a part of the time for one kernel (constants::arrivalSpread). A gather and a scatter
 // share a wait. None on the CPU, where nothing is handed over.
@@ -122,10 +122,10 @@ struct ConvolutionShape {
   double in = 1, out = 1, groups = 1;
   double inputBytes = 0, outputBytes = 0, weightBytes = 0;
 };
-// What blocks of channels make of a pass: `work` times its FLOP, and bytes read and written to bring its operands into
-// blocks and its result back. oneDNN's forward pass and the weights' gradient take fewer channels than a block as they
-// are; groups of channels are filled up one by one, on one side but for the weights' gradient, and those of one channel
-// not at all.
+// The effect of blocks of channels on a pass: `work` times its FLOP, and bytes read and written to bring its operands
+// into blocks and its result back. oneDNN's forward pass and the weights' gradient take fewer channels than a block as
+// they are; groups of channels are filled up one by one, on one side but for the weights' gradient, and those of one
+// channel not at all.
 struct Blocked {
   double work = 1, ordered = 0;
 };
@@ -154,24 +154,24 @@ struct LocalWork {
   double kernels = 1;  // launches; a part of one where a fused kernel is shared
 };
 
-// What the device needs to run it:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth), and of
-// memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth + elements
-// * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a tile's
-// edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m and n).
-// Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; those with weights
-// of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A CPU's
-// product does not read while it works: weights are copied into another order first, and for their gradient what it is
-// made of; what it writes to memory is written beside its work for a part. There, of products that are not in batches,
+// The seconds that the device needs to run it:  kernels * start + max(flops / (peak * efficiency), bytes / bandwidth),
+// and of memory-bound operations  kernels * launch (of those that one thread does, soloLaunch) + bytes / bandwidth +
+// elements * elementSeconds with efficiency = c / ((1 + h/m) (1 + h/n) (1 + h/k)) of matrix products: h elements of a
+// tile's edge are lost in each dimension (filling and draining the pipeline of k, tiles that stand over the edge of m
+// and n). Products in a batch go at batchedEfficiency of that rate, and each takes batchStartSeconds more; those with
+// weights of their own, as experts have them, are as many products on a CPU, and each takes expertStartSeconds more. A
+// CPU's product does not read while it works: weights are copied into another order first, and for their gradient what
+// it is made of; what it writes to memory is written beside its work for a part. There, of products that are not in
+// batches,
 //   start + flops / (peak * efficiency) + read * max(productReadSeconds, productTraffic / bandwidth)
 //         + written * productWriteTraffic * (1 / bandwidth - 1 / nearest cache's bandwidth)
 // where weights, and their gradients, have the bandwidth of memory that all weights pass through; and of convolutions
 //   start + flops * filling / (peak * efficiency) + ordered * max(orderSeconds, 1 / bandwidth)
 // with constants of their own (ConvolutionLaw).
-// The host hands
-// kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
+// The host hands kernels over ahead of the device: what it needs counts for whole units (activity_costs.h).
 double operationSeconds(const Cluster &cluster, const std::string &precision, const LocalWork &work);
 
-// What it takes besides where caches tell near from far: bytes that one pass writes and the other reads last came by
+// The further seconds where caches tell near from far: bytes that one pass writes and the other reads last came by
 // when what lies between had not been made, and those of the first layer before the whole step. As many distances lie
 // between nothing and twice what is kept: passes go there and back. `far`: Device::meanSecondsPerByte of that. A CPU
 // that waits for memory computes nothing meanwhile, so it comes on top of operationSeconds.

@@ -56,9 +56,9 @@ constexpr int never = 1000;
 const Device onGpu{.overlap = 1 / 1.126, .computeEfficiency = 0.8, .bandwidthEfficiency = 0.85, .halfRateDimension = 4,
                    .softmaxMatrices = 1, .tensorOverlap = 0};
 const Software profiles[] = {
-    // What plans do, and nothing of it measured: steps are graphs, so the host hands nothing over; a kernel stands for
-    // itself, and moves what it must; cuDNN has attention in 16 bits from Ampere on; gradients are summed beside the
-    // backward pass, and what products read is waited for.
+    // The figures of our plans, none of them measured: steps are graphs, so the host hands nothing over; a kernel
+    // stands for itself, and moves what it must; cuDNN has attention in 16 bits from Ampere on; gradients are summed
+    // beside the backward pass, and what products read is waited for.
     {"cleave", 80, {.launchSeconds = 3e-6, .dispatchSeconds = 0, .kernelTraffic = 1, .updateTraffic = 1}},
     // Megatron-LM of 2021 and 2022, and Megatron-DeepSpeed: scores in memory, gradients summed after the backward pass.
     // Fitted likewise: the traffic of kernels and of scores (softmax and dropout are kernels of their own), a launch (from

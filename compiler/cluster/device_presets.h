@@ -20,7 +20,7 @@ std::string computeCapability(const std::string &kind);
 // Names of the profiles; an error for an unknown one, and for another than Cleave on CPUs.
 std::vector<std::string> softwareNames();
 Status checkSoftware(const std::string &kind, const std::string &software);
-// What is known of devices of a kind, and of the servers that they are sold in; fillIn says the rest.
+// The known figures of devices of a kind, and of the servers that they are sold in; fillIn says the rest.
 Cluster standardCluster(const std::string &kind, const std::string &software, int64_t nodes, int64_t devicesPerNode);
 // Figures that a cluster does not tell: those of its software's profile, and those that follow from others.
 void fillIn(Cluster &cluster);
@@ -68,7 +68,7 @@ inline constexpr double acrossCards = 0.3;
 inline constexpr double unfilledWaits = 0.3;
 } // namespace constants
 
-// What so many bytes take in memory.
+// The bytes of memory that so many bytes take up.
 inline double aligned(double bytes) { return std::ceil(bytes / bufferAlignment) * bufferAlignment; }
 
 } // namespace cleave::planner

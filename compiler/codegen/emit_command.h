@@ -10,7 +10,7 @@
 
 namespace cleave::codegen {
 
-// What the translation needs to know of the module.
+// The facts of the module that the translation needs.
 struct EmissionContext {
   llvm::DenseMap<mlir::Attribute, int32_t> kernels;      // FlatSymbolRefAttr of a plan.kernel -> index
   llvm::DenseMap<mlir::Attribute, int64_t> paramOffsets; // FlatSymbolRefAttr of an onnx.param -> bytes

@@ -141,7 +141,7 @@ Value lowerOwnPart(OpBuilder &builder, dist::OwnPartOp op) {
       indexAffine(builder, op.getAxesAttr(), sizes[dim] * strides[dim]), builder.getI64IntegerAttr(0), FloatAttr());
 }
 
-// What a chain of movement ops comes to: a view where the elements are adjacent, else one strided copy.
+// The result of a chain of movement ops: a view where the elements are adjacent, else one strided copy.
 Value lowerMovement(OpBuilder &builder, Operation *op) {
   Value result = op->getResult(0);
   StridedView view = viewOf(result);

@@ -58,7 +58,7 @@ bool isOnHost(onnx::ParamOp param);
 // Its place in a program that holds it.
 std::optional<int64_t> offsetIn(onnx::ParamOp param, int64_t program, int64_t programs);
 
-// What names a host scalar across functions: its kind, base and type. Null for other arguments.
+// The key that names a host scalar across functions: its kind, base and type. Null for other arguments.
 mlir::Attribute hostScalarKey(mlir::func::FuncOp function, unsigned argument);
 
 // "dp=2,tp=2" of the module's cleave.mesh; no axes when it has none.

@@ -13,12 +13,12 @@
 //     drain     the same without what is ahead: a last step
 //
 // A slot is one copy of what a stage keeps of a microbatch: taken by the forward, free after the last backward part;
-// the lowest free one is taken. A value that is ahead must lie where
-// the next step looks for it, which is where the fill has put it: nobody else holds that slot then. A value that passes
-// over stages, or from one stage to another of the same rank, may be on its way as long as the earlier stage of the two
-// holds the microbatch: so many message buffers it gets. To the next rank two for each value are enough, which is what
-// the runtime takes. The attribute: {name, program, fragments =
-// [@...], microbatches, slots}, one a program; `ahead` has the places of actions of the next step, if there are any.
+// the lowest free one is taken. A value that is ahead must lie where the next step looks for it, which is where the
+// fill has put it: nobody else holds that slot then. A value that passes over stages, or from one stage to another of
+// the same rank, may be on its way as long as the earlier stage of the two holds the microbatch: so many message
+// buffers it gets. To the next rank two for each value are enough, which is what the runtime takes. The attribute:
+// {name, program, fragments = [@...], microbatches, slots}, one a program; `ahead` has the places of actions of the
+// next step, if there are any.
 #include "compiler/partition/layouts.h"
 #include "compiler/partition/passes.h"
 #include "compiler/partition/stages.h"

@@ -7,7 +7,7 @@
 
 namespace cleave::partition {
 
-// What one operation sees when its split is chosen.
+// The view of one operation when its split is chosen.
 struct SplitQuestion {
   mlir::Operation *op;
   const dist::FactorRule &rule;

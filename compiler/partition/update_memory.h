@@ -1,6 +1,6 @@
-// What the update of a parameter makes on its way and has in memory at once, beside parameters, gradients and states: a
-// product's operands and result, and what a kernel waits for that a reduction or a product makes of it. Updates run one
-// after the other (ScheduleCommands).
+// The memory that the update of a parameter needs at once for its own values, beside parameters, gradients and states:
+// a product's operands and result, and the values that a kernel waits for from a reduction or a product. Updates run
+// one after the other (ScheduleCommands).
 //
 //   LAMB: u = m / (sqrt v + eps) + decay w;  r = |w| / |u|;  w = w - lr r u        u: as many bytes as w in fp32
 //   in fp16    m and v, too: the old ones stay where gradients overflowed             m lies where the gradient was

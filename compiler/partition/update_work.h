@@ -1,6 +1,5 @@
-// What the update of a parameter does beside passing over it once, where it sums or multiplies over it: Muon's
-// products, the norms of LAMB and Adafactor; and what of this devices have to exchange that hold parts of the
-// parameter.
+// The work of a parameter's update beside passing over it once, where it sums or multiplies over it: Muon's products,
+// the norms of LAMB and Adafactor; and the part of this that devices with parts of the parameter have to exchange.
 //
 //   Muon, w [rows, columns], rows <= columns:  s = x x^T;  q = s s;  x = a x + (b s + c q) x, five times
 //   split by rows     each device makes its rows of s, q and x, and gathers x and s

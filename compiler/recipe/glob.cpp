@@ -44,7 +44,7 @@ std::optional<size_t> ParameterPatterns::match(const ParameterNames &parameter) 
 
 namespace {
 
-// What parameters are called, and their nodes.
+// The names of parameters and their nodes.
 struct KnownNames {
   explicit KnownNames(const std::vector<ParameterNames> &all) {
     for (const ParameterNames &one : all) {

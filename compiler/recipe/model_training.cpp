@@ -29,7 +29,7 @@ Optimizer merged(const Recipe &recipe, Optimizer of) {
   return of;
 }
 
-// What is told of the model's training, by `cleave inspect` and where a recipe takes it.
+// The note on the model's training, for `cleave inspect` and where a recipe takes it.
 std::string from(const ModelTraining &model, const std::string &what) {
   return fmt::format("from {}: {}", model.source, what);
 }

@@ -1,5 +1,5 @@
-// What a model's own file says of its training, and how a recipe takes it: onnxruntime-training's artifacts and ONNX's
-// training_info name the loss, the trained parameters and the optimizer. The recipe always wins.
+// The statements of a model's own file on its training, and how a recipe takes them: onnxruntime-training's artifacts
+// and ONNX's training_info name the loss, the trained parameters and the optimizer. The recipe always wins.
 //
 //     ModelTraining says{.source = "the artifacts", .loss = "onnx::loss::2", .trained = {"fc.weight"}, ...};
 //     std::vector<std::string> notes;
@@ -18,7 +18,8 @@ struct ModelTraining {
   std::vector<std::string> trained;   // parameters, by name
   std::optional<Optimizer> optimizer; // absent: `optimizerFault` says why
   bool givesRate = false;             // the learning rate, too
-  // What a step takes off the parameters that decay, whatever its learning rate is: ONNX's norm_coefficient_post.
+  // The part that a step takes off the parameters that decay, whatever its learning rate is: ONNX's
+  // norm_coefficient_post.
   double stepDecay = 0;
   std::string optimizerFault; // names file and node
   std::optional<double> clipNorm;
@@ -33,7 +34,7 @@ struct ModelTraining {
 // not.
 Status takeFromModel(Recipe &recipe, const ModelTraining &model, std::vector<std::string> &notes);
 
-// What it says, for `cleave inspect`.
+// Its statements, for `cleave inspect`.
 std::vector<std::string> whatItSays(const ModelTraining &model);
 
 // "adamw (betas 0.9, 0.999, eps 1e-06, weight_decay 0, form onnx)": what a person would have to write.

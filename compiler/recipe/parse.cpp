@@ -70,7 +70,7 @@ void readSchedule(MapReader &optimizer, Schedule &schedule) {
 
 void readOptimizer(MapReader reader, Optimizer &optimizer) {
   reader.word("kind", optimizer.kind);
-  // What PyTorch's class of that name takes; Lion's and LAMB's are their papers'.
+  // The defaults are those of PyTorch's class of that name; Lion's and LAMB's are their papers'.
   if (optimizer.kind == OptimizerKind::AdamW) optimizer.weightDecay = 0.01;
   if (optimizer.kind == OptimizerKind::Adagrad) optimizer.eps = 1e-10;
   if (optimizer.kind == OptimizerKind::Lion) optimizer.beta2 = 0.99;

@@ -31,7 +31,7 @@ std::span<const RangedNumber<InitRule>> initNumbers();
 inline constexpr Range dimRange{.least = 1, .most = 1099511627776};
 inline constexpr Range betaRange{.least = 0, .below = 1}, rateRange{.least = 0}, clipNormRange{.above = 0};
 
-// What no recipe could say of them, with its key; "" if all is well.
+// The value of theirs that no recipe could have, with its key; "" if all is well.
 std::string faultOf(const Optimizer &optimizer);
 std::string faultOf(const InitRule &rule);
 std::string faultOf(const char *key, double value, const Range &range);

@@ -194,7 +194,7 @@ std::string toString(LossKind kind);
 std::string toString(OptimizerKind kind);
 std::string toString(Reduction kind);
 std::string toString(Precision kind);
-// What products are computed on: "bf16" or "f16"; "" where it is fp32.
+// The element type that products are computed on: "bf16" or "f16"; "" where it is fp32.
 const char *lowElement(Precision kind);
 // May a library compute attention as one operation, where the device has one? cuDNN has it in 16 bits.
 bool allowsLibraryAttention(const Recipe &recipe);

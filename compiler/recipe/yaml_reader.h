@@ -17,7 +17,7 @@ struct Fault {
   std::string message;
 };
 
-// What all readers of one recipe share.
+// The data that all readers of one recipe share.
 struct Source {
   std::string file;                              // for messages
   std::map<std::string, std::string> overridden; // dotted key -> "--set optimizer.lr=1"

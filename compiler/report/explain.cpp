@@ -66,7 +66,7 @@ std::string sharedText(const planner::Neighbour &one) {
   return one.reader.empty() ? "its result" : fmt::format("its result, for {}{}", one.reader, more);
 }
 
-// What the chosen candidate saves or costs each of its neighbours, against another one.
+// The saving or cost of the chosen candidate for each of its neighbours, against another one.
 std::string neighbours(const planner::CandidateCost &chosen, const planner::CandidateCost &other) {
   std::vector<planner::Neighbour> all;
   auto find = [](const std::vector<planner::Neighbour> &among, const planner::Neighbour &one) {

@@ -1,4 +1,4 @@
-// What the report says of an emitted plan, in place of what was predicted: memory and collectives.
+// The report's figures of an emitted plan, in place of the predicted ones: memory and collectives.
 #include "compiler/cluster/cost.h"
 #include "compiler/planner/explain/collective_sums.h"
 #include "compiler/report/report.h"
@@ -49,8 +49,8 @@ double messageBytes(const plan::Plan &plan, const dist::Mesh &mesh, int program)
   return bytes;
 }
 
-// What the emitted program needs on a device. Gradients of the last microbatch are scratch: they share the reused part
-// of the arena with the activations.
+// The memory that the emitted program needs on a device. Gradients of the last microbatch are scratch: they share the
+// reused part of the arena with the activations.
 planner::MemoryBreakdown memoryOf(const plan::Plan &plan, const dist::Mesh &mesh, int number) {
   const plan::Program &program = plan.programs(number);
   planner::MemoryBreakdown memory;

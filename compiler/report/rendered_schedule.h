@@ -33,7 +33,7 @@ std::string renderSvg(const RenderedSchedule &rendered);
 // Simulation::longestRank, peak_held counts to the weight gradient.
 std::string renderJson(const RenderedSchedule &rendered);
 
-// What a reader must know of the schedule's numbers, or nothing: pipedream-2bw's differ from the unsplit model's.
+// The note that a reader of the schedule's numbers needs, or nothing: pipedream-2bw's differ from the unsplit model's.
 std::string scheduleNote(const planner::PipelineSchedule &schedule);
 
 } // namespace cleave::report

@@ -1,5 +1,5 @@
-// What a person sees of a split: one structure, shown as text, JSON or HTML, explained a node at a time, compared with
-// another. The plan carries it as JSON.
+// The report of a split to a person: one structure, shown as text, JSON or HTML, explained a node at a time, compared
+// with another. The plan carries it as JSON.
 //
 //   Report report = makeReport(problem, cluster, decision);
 //   fillFromPlan(report, plan, cluster);     // after code generation: exact bytes and collectives instead of predicted
@@ -82,11 +82,11 @@ std::string renderHtml(const Report &report);
 // Candidate splits of one node, their costs, the chosen one and what it saves; of a parameter, how it lies and those of
 // what reads it. An unknown name is an error that lists names like it.
 Result<std::string> explain(const Report &report, const std::string &node);
-// What differs between two reports, and what it is worth: each of the right one's choices is also priced by itself, in
+// The differences between two reports, and their worth: each of the right one's choices is also priced by itself, in
 // the left one's place.
 std::string diff(const Report &left, const Report &right);
 
-// What the optimality gap is about: "plans with one ZeRO stage ...".
+// The plans that the optimality gap is about: "plans with one ZeRO stage ...".
 std::string comparedPlans(const Report &report);
 
 // "1.50 GiB", "12.3 ms", "4.1 GFLOP": three significant digits.

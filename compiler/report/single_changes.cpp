@@ -1,4 +1,4 @@
-// What each single choice of one report would be worth in another one's place.
+// The worth of each single choice of one report in another one's place.
 #include "compiler/report/single_changes.h"
 #include "compiler/planner/explain/decided_model.h"
 #include "compiler/planner/search/driver/search.h"
@@ -43,7 +43,7 @@ ZeroStages zeroStagesOf(const Report &report) {
   return stages;
 }
 
-// What a plan can have: one stage, or a lower one for some parameters.
+// The ZeRO stages that a plan can have: one stage, or a lower one for some parameters.
 struct ZeroMix {
   int zero = 0, lower = -1;
   std::set<std::string> lowers = {};

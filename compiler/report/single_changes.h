@@ -1,4 +1,4 @@
-// What each single choice of one report would be worth in another one's place, everything else as it is there.
+// The worth of each single choice of one report in another one's place, everything else as it is there.
 //
 //   priceSingleChanges(ddp, zero1)   {"as it is", 526 ms, ...}, {"zero 1", 518 ms, ...}
 #pragma once

@@ -21,7 +21,7 @@ void add(planner::TimePart &sum, const planner::TimePart &row);
 std::vector<Row> sensitivityRows(const Report &report);
 std::vector<Row> alternativeRows(const Report &report);
 
-// What most blocks do; where others do something else, how many: "none (of 24 blocks 12 selective)".
+// The recomputation of most blocks; where others do something else, how many: "none (of 24 blocks 12 selective)".
 std::string recomputeText(const Report &report);
 // "3", "3 (of some parameters 1)".
 std::string zeroText(const Report &report);

@@ -33,7 +33,7 @@ std::string shortTable(std::vector<Row> rows, size_t shown) {
   return table(rows);
 }
 
-// What moves, and below each what tensors it moves.
+// The collectives, and below each the tensors that it moves.
 std::string collectiveTable(const Report &report, size_t shown) {
   constexpr size_t named = 4;
   std::vector<Row> rows = collectiveRows(report);

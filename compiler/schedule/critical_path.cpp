@@ -81,7 +81,7 @@ private:
     return gradients[place(action.stage + 1, action.microbatch)];
   }
 
-  // What it had to wait for.
+  // The action that it had to wait for.
   int64_t before(int64_t at) const {
     const bool isFirst = at == first[size_t(rankOf(at))];
     const int64_t input = source(*actions[size_t(at)]);

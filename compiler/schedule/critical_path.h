@@ -1,7 +1,7 @@
-// What a schedule's length depends on. With a given table a rank is done at the largest of many sums, one for each path
-// through the table's dependencies: so many forward passes of this stage, so many backward passes of that one, so many
-// sends. Whatever the stages' times are, no rank is done sooner than along any one path: paths found at some times are
-// lower bounds at all others.
+// The sums that a schedule's length depends on. With a given table a rank is done at the largest of many sums, one for
+// each path through the table's dependencies: so many forward passes of this stage, so many backward passes of that
+// one, so many sends. Whatever the stages' times are, no rank is done sooner than along any one path: paths found at
+// some times are lower bounds at all others.
 //
 //   1f1b, 2 ranks, 2 microbatches, all passes 1:  F0 -> F1 on rank 0, F1 B1 on rank 1, B1 on rank 0
 //     rank 0 is not done before  2 f0 + f1 + b1 + w1 + b0 + w0    for example; nor before 2 (f0 + b0 + w0)

@@ -66,7 +66,7 @@ struct StageTimes {
   }
 };
 
-// What the weight gradient still needs of a stage's activations, as a share of them: M_W / M_B = 32 / (34 + 5 a s / h)
+// The share of a stage's activations that the weight gradient still needs: M_W / M_B = 32 / (34 + 5 a s / h)
 // of table 1 of the zero-bubble paper, with its models' a s / h = 8 (heads of 128, sequences of 1024).
 inline constexpr double kWeightPartOfActivations = 32.0 / 74;
 
@@ -99,9 +99,9 @@ std::vector<std::string> scheduleKinds();
 // backwards.
 PipelineSchedule unrolled(const PipelineSchedule &schedule, int64_t steps);
 
-// What a rank runs in a step of the unrolled schedule, from the end of its last backward pass of the step before to
-// that of its own. `before`: forwards of the step that are done when it begins, by the step before or, at a start, by
-// themselves. `ahead`: those of the next step, which come in this one; after a last step they are left out.
+// The actions of a rank in a step of the unrolled schedule, from the end of its last backward pass of the step before
+// to that of its own. `before`: forwards of the step that are done when it begins, by the step before or, at a start,
+// by themselves. `ahead`: those of the next step, which come in this one; after a last step they are left out.
 //
 //   pipedream-2bw, 2 ranks, 3 microbatches, rank 0:  before F0;  actions F1 B0 F2 B1 F0' B2, of which F0' is ahead
 struct StepActions {

@@ -143,7 +143,7 @@ Simulation simulateMeeting(const PipelineSchedule &schedule, std::span<const Sta
 Simulation simulate(const PipelineSchedule &schedule, std::span<const StageTimes> stages, bool meets) {
   if (schedule.weightVersions == 1) return Timeline(schedule, stages).run();
   if (meets) return simulateMeeting(schedule, stages);
-  // What two more steps add when the pipeline is full already.
+  // The time that two more steps add when the pipeline is full already.
   const double shorter = Timeline(unrolled(schedule, 2), stages).run().makespan;
   const double longer = Timeline(unrolled(schedule, 4), stages).run().makespan;
   Timeline step(schedule, stages);

@@ -1,5 +1,5 @@
-// What a pipeline schedule costs: every rank runs its row in order, an action starts when its input has arrived, a send
-// takes its time on a link of the rank that sends (one send at a time over each, in the order of its actions)
+// The time of a pipeline schedule: every rank runs its row in order, an action starts when its input has arrived, a
+// send takes its time on a link of the rank that sends (one send at a time over each, in the order of its actions)
 // while both ranks compute. A rank receives as much as it sends, and about when others send it that: its link in is not
 // counted again. Takes time proportional to the number of actions.
 //

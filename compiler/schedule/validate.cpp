@@ -26,7 +26,7 @@ Status checkShape(const PipelineSchedule &schedule) {
   return Status::ok();
 }
 
-// What has been done for a (stage, microbatch).
+// The passes that have been done for a (stage, microbatch).
 enum Done : uint8_t { Nothing = 0, ForwardDone = 1, InputDone = 2, WeightDone = 4, All = 7 };
 
 Done does(ActionKind kind) {

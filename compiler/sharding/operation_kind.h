@@ -1,5 +1,5 @@
-// What an operation is, where that makes a difference beyond its factor rule. The operation says so itself (its facet
-// of cost), and the planner's problem carries it: nothing there is known by its name.
+// The kind of an operation, where that makes a difference beyond its factor rule. The operation says so itself (its
+// facet of cost), and the planner's problem carries it: nothing there is known by its name.
 //
 //   Exp         {Elementwise, Function}      Reshape   {Reshape}, a view
 //   ReduceSum   {Elementwise, Reduction}     Contract  {Product}, heavy
@@ -31,7 +31,7 @@ inline constexpr const char *formNames[] = {
     "iota",        "identity",     "transpose", "slice",       "concat",
     "gather",      "pool",         "product",   "convolution", "transposed-convolution"};
 
-// What a memory-bound operation does with each element, apart from moving it.
+// The work of a memory-bound operation on each element, apart from moving it.
 enum class ElementWork : uint8_t {
   None,       // moves only
   Arithmetic, // adds, multiplies, compares, selects, ...

@@ -17,7 +17,7 @@ enum class MatrixUse {
   OutputsFirst, // [out, in], as Linear and Conv have it
 };
 
-// What a rule may use. Scalars are rank 0 and float; they depend on the step only and are built once for all
+// The values that a rule may use. Scalars are rank 0 and float; they depend on the step only and are built once for all
 // parameters.
 class OptimizerContext {
 public:

@@ -1,4 +1,4 @@
-// What a recipe's patterns may call a parameter (recipe/glob.h).
+// The names by which a recipe's patterns may call a parameter (recipe/glob.h).
 #pragma once
 #include "compiler/recipe/glob.h"
 #include "mlir/IR/BuiltinAttributes.h"

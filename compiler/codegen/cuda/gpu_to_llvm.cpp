@@ -24,7 +24,7 @@ using namespace mlir;
 namespace cleave::codegen {
 namespace {
 
-// What GPUs have instructions for, called by LLVM's name: the conversion to NVVM would call libdevice for each.
+// LLVM's name for an operation that GPUs have an instruction for: the conversion to NVVM would call libdevice for each.
 StringRef intrinsicFor(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
       .Case([](math::SqrtOp) { return "llvm.sqrt"; })

@@ -1,5 +1,5 @@
-// What values of a block are as functions of a few others, element by element, known by samples: how a function is
-// recognised however it was written down.
+// The values of a block as functions of a few others, element by element, known by samples: a function is recognised
+// however it was written down.
 //
 //   SampledValues values;
 //   values.seed(u, {-1.5, 0.25, 3});
@@ -22,12 +22,12 @@ public:
   // is computed from the seeds is looked at.
   void follow(mlir::Block &block);
   const Samples *of(mlir::Value value) const;
-  // What was followed, in no particular order.
+  // The followed values, in no particular order.
   llvm::ArrayRef<mlir::Value> followed() const { return found; }
 
 private:
   bool evaluate(mlir::Operation &op, Samples &result) const;
-  // What every element of it is, of a constant; else nothing.
+  // The value of every element of a uniform constant; else nothing.
   static std::optional<double> uniform(mlir::Value value);
 
   llvm::DenseMap<mlir::Value, Samples> known;

@@ -30,7 +30,7 @@ bool isAlwaysThere(Value value, int64_t resultBytes) {
          bytesOf(value) <= std::min(policy::smallBytes, std::max(resultBytes, fewBytes));
 }
 
-// What must be kept so that the value can be had later for nothing: the source of a view, nothing for an Iota.
+// The value that must be kept so that this one can be had later for nothing: the source of a view, nothing for an Iota.
 Value behindFree(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     bool isFree = (isView(op) && canJoinKernel(op)) || isa<onnx::RandomUniformOp>(op);
@@ -314,7 +314,7 @@ void ClusterGraph::mergeReadersOfOneTensor() {
 }
 
 // And the readers of a state or a parameter in its update, without a value between them: Lion's new momentum and the
-// parameter. What replaces it would else wait beside it until the kernel of the other has read it.
+// parameter. Its replacement would else wait beside it until the kernel of the other has read it.
 void ClusterGraph::mergeReadersOfReplaced() {
   llvm::DenseSet<Attribute> replaced;
   for (auto write : block.getOps<onnx::WriteOp>()) replaced.insert(write.getParamAttr());

@@ -28,7 +28,7 @@ namespace {
 // The size that stands for any in a flat kernel.
 constexpr int64_t flatSize = 4096;
 
-// What ops say about their place in the step, which is not the kernel's.
+// The attributes of ops that tell their place in the step, which is not the kernel's.
 constexpr StringLiteral attributesOfStep[] = {training::phaseName, "cleave.again", "cleave.factors",
                                               training::ruleName};
 

@@ -175,7 +175,7 @@ private:
       }
     }
   }
-  // What the targets of a phase are computed from there.
+  // The nodes that the targets of a phase are computed from there.
   SmallVector<char> neededBy(int phase) {
     SmallVector<char> needs(schedule.nodes.size(), 0);
     for (size_t i = needs.size(); i-- > 0;) {

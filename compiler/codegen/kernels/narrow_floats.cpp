@@ -15,7 +15,7 @@ class InSingle {
 public:
   InSingle(llvm::Instruction &instruction, bool converts) : one(instruction), b(&instruction), converts(converts) {}
 
-  // What takes the instruction's place; null: it stays, since it only moves values.
+  // The value that takes the instruction's place; null: it stays, since it only moves values.
   Value *result() {
     switch (one.getOpcode()) {
     case llvm::Instruction::FPExt: {

@@ -149,7 +149,8 @@ private:
       value = def->getOperand(0);
     return value;
   }
-  // What the clone of `op` reads from memory; constants, numbers and what is broadcast are at hand in a kernel.
+  // Collects the values that the clone of `op` reads from memory; constants, numbers and broadcast values are at hand
+  // in a kernel.
   void collectReads(Operation *op, int depth, llvm::SmallDenseSet<Operation *> &seen,
                     llvm::SmallDenseSet<Value> &reads) {
     if (!seen.insert(op).second) return;

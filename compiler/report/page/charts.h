@@ -22,7 +22,7 @@ std::string memoryChart(const Report &report);
 // both. "" without alternatives.
 std::string alternativesChart(const Report &report);
 
-// What each pipeline rank does when, from the stages' mean times; sends take no time here. A long step shows its
+// The work of each pipeline rank over time, from the stages' mean times; sends take no time here. A long step shows its
 // beginning. "" without a pipeline.
 std::string timeline(const Report &report);
 

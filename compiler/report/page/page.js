@@ -1,4 +1,5 @@
-// What a page adds where scripts run: sorting, filtering, short tables and a button that copies. Without it all is there.
+// The additions to a page where scripts run: sorting, filtering, short tables and a button that copies. Without it all
+// is there.
 "use strict";
 const shownRows = 25;
 const factors = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50, us: 1e-6, ms: 1e-3, s: 1 };
