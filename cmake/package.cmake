@@ -1,4 +1,4 @@
-# What is installed, and the packages that CPack makes of it (package/make). The tree can be moved:
+# The installed files, and the packages that CPack makes of them (package/make). The tree can be moved:
 #   bin/cleave   include/cleave_runtime.h   lib/libcleave_runtime.so, libcleave_comm_mpi.so   lib/cleave/ libraries of others
 #   share/ completions of bash, zsh and fish, the manual's page
 # DT_RPATH, unlike DT_RUNPATH, holds for what those libraries need, too.

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Transport>> openTcpTransport(const Launch &launch, const 
                                                     const std::string &plan);
 // Loads libcleave_comm_mpi.so, which initializes MPI. Error: the plugin or MPI is not installed.
 Result<std::unique_ptr<Transport>> openMpiTransport();
-// What MPI calls itself, "Open MPI v4.1.4"; does not initialize it. Error: the same.
+// The name and version that MPI gives itself, "Open MPI v4.1.4"; does not initialize it. Error: the same.
 Result<std::string> mpiVersion();
 
 } // namespace cleave::runtime

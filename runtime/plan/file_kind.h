@@ -1,4 +1,4 @@
-// What a file is that someone gave in place of a model or a plan, by how it begins.
+// The kind of a file that someone gave in place of a model or a plan, by how it begins.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// What `run` and `verify` do with a plan that the static verifier has taken: a rehearsal, then a step of training or a
-// step beside the reference. Its code is run as it is: whoever calls this leaves kernel_object alone.
+// The work of `run` and `verify` on a plan that the static verifier has taken: a rehearsal, then a step of training or
+// a step beside the reference. Its code is run as it is: whoever calls this leaves kernel_object alone.
 #pragma once
 #include "plan/plan.pb.h"
 #include <string>

@@ -143,7 +143,7 @@ for kind, ranks in [(kind, ranks) for kind in ("gpipe", "1f1b", "zb-h1", "zb-h2"
             SPLITS[f"pp{ranks}{kind.replace('-', '').replace(':2', '')}m{microbatches}"] = (ranks, flags)
 # A stage has one layer with weights at least.
 MOST_STAGES = {"mlp": 3}
-# What `./dev test` runs of them; --full runs all.
+# The configurations that `./dev test` runs; --full runs all.
 QUICK = {
     "mlp": ["single", "zero3x4", "searched4", "megatron8", "pp2gpipe", "pp2twoversions"],
     "mingpt_nano": ["single", "megatron4", "dp2tp2zero3", "cp4", "megatronsp2", "pp4m8", "dp2tp2pp2",

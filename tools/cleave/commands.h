@@ -50,12 +50,12 @@ struct RequestOptions {
   Result<CompileRequest> request() const;
 };
 
-// What the program was built from and what of it this machine has, in order: {"LLVM", "22.1.8"}.
+// The parts that the program was built from, and those of them that this machine has, in order: {"LLVM", "22.1.8"}.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 Facts versionFacts();
 // A line each, the values under one another.
 std::string text(const Facts &facts);
-// What `cleave --version` prints.
+// The text that `cleave --version` prints.
 std::string versionText();
 // --trust and --trust-code: run and verify share them.
 struct TrustOptions {

@@ -17,7 +17,7 @@ struct LaunchOptions {
   bool slurm = false, kubernetes = false, torchrun = false, mpirun = false;
 };
 
-// What the launchers have to know.
+// The facts that the launchers have to know.
 struct Job {
   std::string name, plan, options;
   int64_t nodes = 1, ranksOfNode = 1;

@@ -105,7 +105,7 @@ public:
     pair->set_key(key);
     pair->set_value(value);
   }
-  // What PyTorch's exporter says: a line of its signature; from which values it has computed a tensor.
+  // The notes of PyTorch's exporter: a line of its signature; from which values it has computed a tensor.
   void sign(const std::string &line) { signature += "\n" + line; }
   void computed(const std::string &value, const std::string &from) {
     ::onnx::ValueInfoProto *info = proto.mutable_graph()->add_value_info();

@@ -1,4 +1,4 @@
-// What LLVM makes of the loops: vectors, as wide as they can be.
+// The code that LLVM makes of the loops: vectors, as wide as they can be.
 #include "compiler/codegen/kernels/kernels.h"
 #include "compiler/codegen/kernels/loop_builder.h"
 #include "compiler/codegen/kernels/shared_object.h"

@@ -1,4 +1,4 @@
-// What the search prices once for many settings, against pricing it anew for each.
+// The costs that the search prices once for many settings, against pricing it anew for each.
 #include "compiler/planner/search/driver/outer_search.h"
 #include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/cells.h"

@@ -1,4 +1,4 @@
-// What fusion leaves in memory, and what the host's dispatch does to a pass, against hand counts.
+// The tensors that fusion leaves in memory, and the effect of the host's dispatch on a pass, against hand counts.
 #include "compiler/planner/cost/activity_costs.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>

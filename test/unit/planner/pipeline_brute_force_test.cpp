@@ -119,7 +119,7 @@ Outcome searched(const Problem &problem, const Cluster &cluster, const Constrain
   return searchSettings(problem, facts, cluster, constraints, {.alternatives = false});
 }
 
-// What the search claims, against all plans there are with one ZeRO stage for all parameters (mixed_zero_test.cpp has
+// The claims of the search, against all plans there are with one ZeRO stage for all parameters (mixed_zero_test.cpp has
 // the others).
 void expectHonest(const Outcome &outcome, double best, double allowed, const std::string &what) {
   ASSERT_TRUE(outcome.best) << what;

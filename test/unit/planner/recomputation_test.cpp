@@ -1,4 +1,4 @@
-// What recomputation does again, of a GPT whose products can be counted by hand.
+// The work that recomputation does again, of a GPT whose products can be counted by hand.
 #include "test/unit/planner/first_split.h"
 #include "test/unit/planner/problem_builder.h"
 #include <gtest/gtest.h>

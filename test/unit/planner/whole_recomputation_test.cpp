@@ -1,4 +1,5 @@
-// What saving memory takes: whole units against every way for each of them, and parts of savings against every order.
+// The seconds that saving memory takes: whole units against every way for each of them, and parts of savings against
+// every order.
 #include "compiler/planner/certify/sorted_savings.h"
 #include "compiler/planner/facts/whole_recomputation.h"
 #include "compiler/planner/infinity.h"
