@@ -100,7 +100,7 @@ struct CommitPatience {
   std::function<bool()> isAborted = {};
 };
 
-// The parts of a snapshot's folder. Of `fileBytes`, -1 stands for a rank's file that lies elsewhere.
+// The parts of a snapshot's folder. A value of -1 in `fileBytes` stands for a rank's file that lies elsewhere.
 Status writeRankFile(const std::string &folder, int64_t rank, std::span<const HeldBox> boxes);
 Status writeManifest(const std::string &folder, const SnapshotManifest &manifest);
 // Error: there is none, it is damaged; with `checkFiles` a file that is missing or cut off, too.

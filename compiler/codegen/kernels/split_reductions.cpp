@@ -77,7 +77,7 @@ private:
     return llvm::all_of(op->getUsers(), [&](Operation *user) { return user == reader; });
   }
 
-  // Is all that `x` is made of in memory in any case? What is elementwise and has other readers is noted: it will be.
+  // Is all that `x` is made of in memory in any case? An elementwise operation with other readers is noted: it will be.
   bool canBeDoneAgain(Value x, Operation *reader) {
     Operation *op = x.getDefiningOp();
     if (!op || isUniform(op) || !canJoinKernel(op)) return true;

@@ -43,8 +43,8 @@ public:
 
 private:
   // Is a step's time known from the stages, and only backward passes are longer where something is computed again (on
-  // cores of its own a device may also take longer forward: that makes nothing earlier)? What leaves for the host may
-  // be late, and is less then.
+  // cores of its own a device may also take longer forward: that makes nothing earlier)? The transfer to the host may
+  // be late, and is smaller then.
   bool saysSimulating() const {
     const Setting &setting = problem.model->setting;
     if (!problem.profile || !problem.profile->isFlushed() || followsTimes(setting.schedule)) return false;

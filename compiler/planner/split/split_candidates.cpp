@@ -86,8 +86,8 @@ bool isStatisticOfSamples(const Node &node, int64_t batchFactor) {
          node.rule.factors[size_t(batchFactor)].kind == dist::Factor::Reduced;
 }
 
-// Does another term of a weight's gradient wait while this node makes one? Of what a stage of its own may read it does
-// not.
+// Does another term of a weight's gradient wait while this node makes one? In a pipeline a term in another unit does
+// not: that may be a stage of its own.
 bool waitsForTerm(const ProblemFacts &facts, const SplitModel &model, int node, int weight) {
   const std::vector<int> &units = model.layout->unitOfNode;
   return std::ranges::any_of(facts.readers[size_t(weight)], [&](const auto &reader) {
