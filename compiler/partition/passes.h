@@ -1,8 +1,8 @@
 // The passes that split a training step over a mesh, in the order in which they run (partition.h makes the pipeline).
 #pragma once
 #include "compiler/planner/problem/decision.h"
-#include "compiler/policy.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/policy.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <optional>

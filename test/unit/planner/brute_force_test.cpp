@@ -1,7 +1,7 @@
 // The solvers against plain enumeration of every assignment, on random problems.
+#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/infinity.h"
 #include "compiler/planner/search/driver/outer_search.h"
-#include "compiler/planner/search/driver/search.h"
 #include "compiler/planner/search/space/assignment.h"
 #include "compiler/planner/search/space/search_space.h"
 #include "test/unit/planner/problem_builder.h"
@@ -52,7 +52,7 @@ Problem randomProblem(unsigned seed, int operations) {
 }
 
 Cluster clusterOf(unsigned seed, int64_t devices) {
-  // On the last, what is summed once a step hides, too, and shares links.
+  // On the last kind the sums made once a step hide, too, and share links.
   const char *kind = seed % 2 ? "cpu:" : seed % 4 ? "a100-80g:" : "h100-80g:";
   Result<Cluster> cluster = parseCluster(kind + std::to_string(devices));
   EXPECT_TRUE(cluster);
