@@ -204,7 +204,7 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
       std::vector<Atom> ofConnected, ofOthers;
       for (size_t i = 0; i < connected.size(); ++i)
         for (Atom v : over)
-          if (dependsOn(connected[i], v))
+          if (dependsOn(connected[i], v)) {
             for (size_t j = 0; j < apart.size();)
               if (dependsOn(apart[j], v)) {
                 connected.push_back(apart[j]);
@@ -212,6 +212,7 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
               } else {
                 ++j;
               }
+          }
       if (!apart.empty()) {
         for (Atom v : over)
           (std::any_of(connected.begin(), connected.end(), [&](Term factor) { return dependsOn(factor, v); })
