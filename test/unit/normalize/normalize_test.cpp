@@ -20,7 +20,7 @@ TEST(Support, ComesFromRulesAndFunctionBodies) {
   EXPECT_EQ(supportOf("", "If", 20), Support::Rule);
   EXPECT_EQ(supportOf("", "Attention", 23), Support::FunctionBody);
   EXPECT_EQ(supportOf("", "Shrink", 20), Support::FunctionBody);
-  EXPECT_EQ(supportOf("", "Unique", 20), Support::None);
+  EXPECT_EQ(supportOf("", "NonMaxSuppression", 20), Support::None);
   EXPECT_EQ(supportOf("my.domain", "MatMul", 1), Support::None);
 }
 
