@@ -7,7 +7,6 @@
 #include "runtime/plan/dtype.h"
 #include <algorithm>
 #include <fmt/format.h>
-#include <utility>
 
 namespace cleave::runtime::cuda {
 
@@ -25,15 +24,14 @@ public:
 
   Status run() override { return runError("a collective is issued, not run"); }
   Result<bool> issue() override {
-    if (int64_t run = fabric.currentRun(); announced != run) {
-      announced = run, enqueued = false;
-      if (std::exchange(meeting->run, run) != run) meeting->arrived = 0; // the run before was given up
-      CLEAVE_RETURN_IF_ERROR(ready.record(stream, run));
+    if (!announced) {
+      announced = true;
+      CLEAVE_RETURN_IF_ERROR(ready.record(stream, fabric.currentRun()));
       meeting->present[static_cast<size_t>(self)] = this;
       if (++meeting->arrived == meeting->present.size()) CLEAVE_RETURN_IF_ERROR(enqueue());
     }
     if (!enqueued) return false;
-    announced = noRun;
+    announced = enqueued = false;
     return true;
   }
   int64_t sentBytes() const override {
@@ -163,9 +161,7 @@ private:
         "a reduction does not start");
   }
 
-  static constexpr int64_t noRun = -1;
-  int64_t announced = noRun; // in this run, not yet done
-  bool enqueued = false;
+  bool announced = false, enqueued = false;
 };
 
 LocalStreamFabric::LocalStreamFabric(dist::Mesh mesh, std::unique_ptr<Fabric> host, CudaDevices devices)
@@ -247,14 +243,6 @@ Status LocalStreamFabric::openRoutes(int64_t device, std::span<const MessageRout
     CLEAVE_RETURN_IF_ERROR(route.open(own, *devices.at(message.to), message));
   }
   return Status::ok();
-}
-
-Status LocalStreamFabric::beginRun(int64_t number) {
-  for (auto &[key, route] : routes) route.beginRun();
-  return StreamFabric::beginRun(number);
-}
-void LocalStreamFabric::giveUpRun() {
-  for (auto &[key, route] : routes) route.giveUpRun();
 }
 
 Result<Prepared> LocalStreamFabric::prepareTransfer(int64_t device, int lane, const plan::Transfer &transfer) {
