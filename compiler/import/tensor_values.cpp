@@ -23,7 +23,7 @@ double fromHalf(uint16_t bits) {
   return bits & 0x8000 ? -size : size;
 }
 
-// Of a float tensor whose bytes are known.
+// An element of a float tensor whose bytes are known.
 double elementAt(const StoredTensor &tensor, int64_t i) {
   switch (tensor.dataType) {
   case TensorProto::FLOAT:

@@ -12,11 +12,11 @@ mlir::Type elementType(mlir::MLIRContext &context, int32_t dataType);
 // A tensor type; dimensions without a number are dynamic, without a shape it is unranked. Null for other kinds of
 // values (sequences, maps) and unsupported elements.
 mlir::Type valueType(mlir::MLIRContext &context, const ::onnx::TypeProto &type);
-// What stands for "not known yet": tensor<*xindex>.
+// The type that stands for "not known yet": tensor<*xindex>.
 mlir::Type unknownType(mlir::MLIRContext &context);
 
 mlir::RankedTensorType tensorType(mlir::MLIRContext &context, const StoredTensor &tensor);
-// What a parameter that holds it is in memory: of elements that are packed, or floats of a byte, tensor<..xui8>.
+// The type of a parameter that holds it in memory: tensor<..xui8> for packed elements and floats of a byte.
 mlir::RankedTensorType storageType(mlir::MLIRContext &context, const StoredTensor &tensor);
 // `count` elements of 2 or 4 bits as one byte each, the element in its lowest bits.
 std::string unpacked(const char *bytes, int64_t bits, int64_t count);

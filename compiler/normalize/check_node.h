@@ -15,14 +15,14 @@
 
 namespace cleave::normalize {
 
-// What an operand's type does not say while nodes are rewritten: whether one that looks absent (onnx.none) stands for a
-// sequence of tensors, and which narrow element type it has (narrow_types.h; null: its own).
+// Facts of an operand that its type does not tell while nodes are rewritten: whether one that looks absent (onnx.none)
+// stands for a sequence of tensors, and which narrow element type it has (narrow_types.h; null: its own).
 struct OperandKinds {
   llvm::function_ref<bool(mlir::Value)> isSequence;
   llvm::function_ref<mlir::Type(mlir::Value)> narrow;
 };
 
-// What is wrong with the node, as the rest of a sentence; none: nothing is.
+// The fault of the node, as the rest of a sentence; none: nothing is.
 std::optional<std::string> faultOf(onnx::NodeOp node, const OperandKinds &kinds);
 
 // The operand whose element type a result has, by the schema; none: no operand decides it.

@@ -35,7 +35,7 @@ void expandIf(Node &n) {
   replace(n, results);
 }
 
-// What the iterations give to one output, side by side: `values` of [count x stacked], each a step of its own.
+// The iterations' values for one output, side by side: `values` of [count x stacked], each a step of its own.
 Value stack(Node &n, ArrayRef<Value> values, int64_t output, int64_t stacked) {
   Values parts;
   for (size_t i = size_t(output); i < values.size(); i += size_t(stacked))

@@ -157,12 +157,12 @@ Attribute attributeOf(OpBuilder &builder, const ::onnx::AttributeProto &proto) {
   }
 }
 
-// What a body's nodes are made into.
+// Makes the nodes of a body.
 class BodyBuilder {
 public:
   BodyBuilder(onnx::NodeOp node, const ::onnx::OpSchema &schema, const ::onnx::FunctionProto &body, OpBuilder &builder)
       : node(node), schema(schema), builder(builder), versions{{node.getDomain().str(), node.getVersion()}} {
-    // What the body does not say: its own domain as the node has it, ONNX's operators as the model does.
+    // Versions that the body does not tell: its own domain has the node's, ONNX's operators have the model's.
     if (auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("onnx.opset"))
       versions.try_emplace("", opset.getInt());
     for (const auto &import : body.opset_import()) versions[import.domain()] = import.version();

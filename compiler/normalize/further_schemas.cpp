@@ -5,6 +5,24 @@ using ::onnx::AttributeProto;
 using ::onnx::OpSchema;
 
 namespace cleave::normalize {
+namespace {
+
+// com.microsoft's norms of input plus skip: with beta, or of root mean squares without it.
+OpSchema skipNormalization(const char *name, bool hasBeta) {
+  OpSchema schema(name, "", 0);
+  schema.Attr("epsilon", "", AttributeProto::FLOAT, 1e-12f)
+      .Input(0, "input", "", "T")
+      .Input(1, "skip", "", "T")
+      .Input(2, "gamma", "", "T");
+  if (hasBeta) schema.Input(3, "beta", "", "T", OpSchema::Optional);
+  return schema.Input(hasBeta ? 4 : 3, "bias", "", "T", OpSchema::Optional)
+      .Output(0, "output", "", "T")
+      .Output(1, "mean", "", "any", OpSchema::Optional)
+      .Output(2, "inv_std_var", "", "any", OpSchema::Optional)
+      .Output(3, "input_skip_bias_sum", "", "T", OpSchema::Optional);
+}
+
+} // namespace
 
 const std::map<std::string, OpSchema> &furtherSchemas() {
   static const std::map<std::string, OpSchema> schemas = [] {
@@ -51,28 +69,9 @@ const std::map<std::string, OpSchema> &furtherSchemas() {
                                           .Input(0, "A", "", "T")
                                           .Input(1, "B", "", "T")
                                           .Output(0, "Y", "", "T"));
-    add("com.microsoft::SkipLayerNormalization", OpSchema("SkipLayerNormalization", "", 0)
-                                                     .Attr("epsilon", "", AttributeProto::FLOAT, 1e-12f)
-                                                     .Input(0, "input", "", "T")
-                                                     .Input(1, "skip", "", "T")
-                                                     .Input(2, "gamma", "", "T")
-                                                     .Input(3, "beta", "", "T", OpSchema::Optional)
-                                                     .Input(4, "bias", "", "T", OpSchema::Optional)
-                                                     .Output(0, "output", "", "T")
-                                                     .Output(1, "mean", "", "any", OpSchema::Optional)
-                                                     .Output(2, "inv_std_var", "", "any", OpSchema::Optional)
-                                                     .Output(3, "input_skip_bias_sum", "", "T", OpSchema::Optional));
+    add("com.microsoft::SkipLayerNormalization", skipNormalization("SkipLayerNormalization", true));
     add("com.microsoft::SkipSimplifiedLayerNormalization",
-        OpSchema("SkipSimplifiedLayerNormalization", "", 0)
-            .Attr("epsilon", "", AttributeProto::FLOAT, 1e-12f)
-            .Input(0, "input", "", "T")
-            .Input(1, "skip", "", "T")
-            .Input(2, "gamma", "", "T")
-            .Input(3, "bias", "", "T", OpSchema::Optional)
-            .Output(0, "output", "", "T")
-            .Output(1, "mean", "", "any", OpSchema::Optional)
-            .Output(2, "inv_std_var", "", "any", OpSchema::Optional)
-            .Output(3, "input_skip_bias_sum", "", "T", OpSchema::Optional));
+        skipNormalization("SkipSimplifiedLayerNormalization", false));
     add("com.microsoft::MultiHeadAttention", OpSchema("MultiHeadAttention", "", 0)
                                                  .Attr("num_heads", "", AttributeProto::INT, true)
                                                  .Attr("mask_filter_value", "", AttributeProto::FLOAT, -10000.0f)

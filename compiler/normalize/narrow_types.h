@@ -22,7 +22,7 @@ mlir::Value asNarrow(Node &n, mlir::Value carrier, mlir::Type narrow);
 // A carrier's numbers in a type that core operators know.
 mlir::Value decoded(Node &n, mlir::Value carrier, mlir::Type narrow, mlir::Type to);
 // Numbers as a carrier: floats round to the nearest (FLOAT8E8M0: as `rounding` says); integers lose what does not fit.
-// What is larger than the largest number becomes it (`saturate`), or infinity, or no number.
+// A value beyond the largest number becomes that number (`saturate`), else infinity, else no number.
 mlir::Value encoded(Node &n, mlir::Value x, mlir::Type narrow, bool saturate, llvm::StringRef rounding = "nearest");
 
 } // namespace cleave::normalize

@@ -18,7 +18,7 @@
 
 namespace cleave::normalize {
 
-// What rules share over one function: options, and what must be added to the function when all nodes are done.
+// State that rules share over one function: options, and additions to the function when all nodes are done.
 struct FunctionState {
   const NormalizeOptions &options;
   mlir::Value drawKey;                                    // made by the first node that draws

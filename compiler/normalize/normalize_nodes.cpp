@@ -118,7 +118,7 @@ struct NormalizeNodes : PassWrapper<NormalizeNodes, OperationPass<ModuleOp>> {
     for (auto [old, value] : llvm::zip(node.getResults(), results)) {
       if (!value && !old.use_empty()) view.fail("its output " + Twine(old.getResultNumber()) + " is not supported");
       if (!value) continue;
-      // What moves elements moves carriers.
+      // A node that moves elements moves their carriers.
       if (auto like = operandOfResult(node, old.getResultNumber()); like && view.narrow(*like))
         asNarrow(view, value, view.narrow(*like));
       old.replaceAllUsesWith(value);

@@ -11,8 +11,8 @@ struct Tap {
   mlir::Value weight; // the same; null: 1
 };
 
-// Of tables [n, elements, channels], whose elements are a grid of these sizes, at the taps along each of its
-// dimensions: [n, positions, channels], the sum over all combinations of taps, or the largest of them.
+// Samples tables [n, elements, channels], whose elements are a grid of these sizes, at the taps along each of its
+// dimensions. The result [n, positions, channels] is the sum over all combinations of taps, or the largest of them.
 mlir::Value sampled(Node &n, mlir::Value tables, llvm::ArrayRef<int64_t> sizes,
                     llvm::ArrayRef<llvm::SmallVector<Tap>> taps, bool isMax = false);
 

@@ -31,14 +31,6 @@ std::string colour(planner::ActionKind kind, double lighter) {
   return fmt::format("#{:02x}{:02x}{:02x}", mixed(base[0]), mixed(base[1]), mixed(base[2]));
 }
 
-// A round distance between the ticks of the time axis: 1, 2 or 5 times a power of ten, at least 80 pixels apart.
-double tickDistance(double pixelsPerMs) {
-  const double least = 80 / pixelsPerMs, power = std::pow(10, std::floor(std::log10(least)));
-  for (double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= least) return factor * power;
-  return 10 * power;
-}
-
 } // namespace
 
 std::string renderSvg(const RenderedSchedule &rendered) {
@@ -77,7 +69,7 @@ std::string renderSvg(const RenderedSchedule &rendered) {
       "y=\"64\">idle{}</text>\n",
       x, x + 17, schedule.stages > schedule.ranks ? "; a lighter shade: a later chunk of the rank" : "");
 
-  const double distance = tickDistance(perMs);
+  const double distance = tickDistance(80 / perMs); // 80 pixels at the least
   for (int64_t tick = 0; static_cast<double>(tick) * distance <= last; ++tick) {
     const double at = left + static_cast<double>(tick) * distance * perMs;
     add("<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#999999\"/><text x=\"{0:.2f}\" y=\"{3}\" "

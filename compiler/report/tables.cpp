@@ -1,5 +1,7 @@
 #include "compiler/report/tables.h"
+#include "runtime/plan/printable.h"
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ranges>
@@ -7,6 +9,49 @@
 namespace cleave::report {
 
 std::string percent(double part, double all) { return all > 0 ? fmt::format("{:.0f} %", 100 * part / all) : ""; }
+
+std::vector<std::string> tableLines(const std::vector<Row> &rows, const std::string &indent, const std::string &gap) {
+  std::vector<size_t> widths;
+  for (const Row &row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (widths.size() <= i) widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::vector<std::string> lines;
+  for (const Row &row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i)
+      line += fmt::format("{}{:<{}}", i == 0 ? indent : gap, row[i], i + 1 == row.size() ? 0 : widths[i]);
+    lines.push_back(line.erase(line.find_last_not_of(' ') + 1) + "\n");
+  }
+  return lines;
+}
+
+double tickDistance(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= least) return factor * power;
+  return 10 * power;
+}
+
+std::string escape(const std::string &text) {
+  std::string out;
+  for (char c : runtime::printable(text)) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (c == '\'')
+      out += "&#39;";
+    else
+      out += c;
+  }
+  return out;
+}
 
 std::vector<Row> collectiveRows(const Report &report) {
   std::vector<Row> rows = {{"collective", "over", "count", "bytes", "alone", "beside compute", "why"}};

@@ -25,7 +25,12 @@ std::vector<Row> alternativeRows(const Report &report);
 std::string recomputeText(const Report &report);
 // "3", "3 (of some parameters 1)".
 std::string zeroText(const Report &report);
+// Columns as wide as their widest cell, each line behind `indent`, `gap` between them; the last column runs on.
+std::vector<std::string> tableLines(const std::vector<Row> &rows, const std::string &indent = "  ",
+                                    const std::string &gap = " ");
 std::string percent(double part, double all); // "12 %"; of nothing: empty
-std::string escape(const std::string &text);  // for HTML and SVG
+// A round distance of ticks, no less than `least`: 1, 2 or 5 times a power of ten.
+double tickDistance(double least);
+std::string escape(const std::string &text); // for HTML and SVG
 
 } // namespace cleave::report

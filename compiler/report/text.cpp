@@ -8,23 +8,6 @@
 namespace cleave::report {
 namespace {
 
-// Columns as wide as their widest cell; the last one runs on.
-std::vector<std::string> tableLines(const std::vector<Row> &rows) {
-  std::vector<size_t> widths;
-  for (const Row &row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (widths.size() <= i) widths.push_back(0);
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  std::vector<std::string> lines;
-  for (const Row &row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format(" {:<{}}", row[i], i + 1 == row.size() ? 0 : widths[i]);
-    lines.push_back(line.erase(line.find_last_not_of(' ') + 1) + "\n");
-  }
-  return lines;
-}
-
 std::string table(const std::vector<Row> &rows) { return fmt::format("{}", fmt::join(tableLines(rows), "")); }
 
 // The first so many rows below the heads.

@@ -7,7 +7,7 @@ import sys
 
 
 class CleaveError(RuntimeError):
-    """What went wrong, with file, line or node. `status`: 1 the input is wrong, 2 wrong use, 3 no plan fits, 4 a run failed."""
+    """A failure, with file, line or node. `status`: 1 the input is wrong, 2 wrong use, 3 no plan fits, 4 a run failed."""
 
     def __init__(self, message, status):
         super().__init__(message)

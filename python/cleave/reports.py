@@ -8,7 +8,7 @@ from cleave._tool import run_tool
 
 
 class Report:
-    """What a split costs and why it was chosen. `data` has the keys of docs/reference/report.md."""
+    """The price of a split, and why it was chosen. `data` has the keys of docs/reference/report.md."""
 
     def __init__(self, text_of_json):
         self._json = text_of_json

@@ -1,15 +1,15 @@
 #include "runtime/executor/event_file.h"
-#include "runtime/executor/trainer.h"
+#include "runtime/executor/metric_values.h"
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace cleave::runtime {
@@ -101,10 +101,9 @@ Status EventFile::open(const std::string &folder, int64_t stepsDone) {
 
 Status EventFile::write(const StepMetrics &metrics) {
   if (!file) return Status::ok();
-  const auto values = nlohmann::ordered_json::parse(metrics.json());
   std::string summary;
-  for (const auto &[name, value] : values.items()) {
-    if (name == "step" || !value.is_number()) continue;
+  for (const auto &[name, value] : metricValues(metrics)) {
+    if (name == std::string_view("step") || value.is_null() || !std::isfinite(value.get<double>())) continue;
     const std::string one = Message().bytes(field::tag, name).real(field::simpleValue, value.get<float>()).take();
     summary += Message().bytes(field::value, one).take();
   }

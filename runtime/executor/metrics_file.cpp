@@ -1,38 +1,28 @@
 #include "runtime/executor/metrics_file.h"
-#include "runtime/executor/trainer.h"
+#include "runtime/executor/metric_values.h"
 #include "runtime/plan/plan_file.h"
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace cleave::runtime {
 namespace {
 
-// Columns of CSV: what json() may have.
-constexpr const char *columns[] = {"step",
-                                   "loss",
-                                   "grad_norm",
-                                   "loss_scale",
-                                   "skipped",
-                                   "lr",
-                                   "step_time_s",
-                                   "samples_per_s",
-                                   "tokens_per_s",
-                                   "tflops_per_device",
-                                   "peak_bytes_per_device",
-                                   "host_bytes_per_device",
-                                   "eval_loss"};
+std::string header() {
+  std::string columns;
+  for (const auto &[key, value] : metricValues({})) columns += fmt::format("{}{}", columns.empty() ? "" : ",", key);
+  return columns + "\n";
+}
 
+// A number that is none, as the norm of a skipped step, leaves its column empty.
 std::string csv(const StepMetrics &metrics) {
-  const auto values = nlohmann::json::parse(metrics.json());
   std::string row;
-  for (const char *column : columns) {
-    if (column != columns[0]) row += ',';
-    if (auto value = values.find(column); value != values.end() && !value->is_null()) row += value->dump();
+  for (const auto &[key, value] : metricValues(metrics)) {
+    if (!row.empty()) row += ',';
+    const std::string number = value.dump();
+    if (number != "null") row += number;
   }
   return row;
 }
@@ -51,19 +41,28 @@ int64_t stepOf(const std::string &line, bool isCsv) {
 
 } // namespace
 
+std::vector<std::pair<const char *, nlohmann::json>> metricValues(const StepMetrics &metrics) {
+  auto orNull = [](const auto &value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
+  return {{"step", metrics.step},
+          {"loss", metrics.loss},
+          {"grad_norm", orNull(metrics.gradNorm)},
+          {"loss_scale", orNull(metrics.lossScale)},
+          {"skipped", orNull(metrics.skipped)},
+          {"lr", metrics.learningRate},
+          {"step_time_s", metrics.stepSeconds},
+          {"samples_per_s", metrics.samplesPerSecond},
+          {"tokens_per_s", metrics.tokensPerSecond},
+          {"tflops_per_device", metrics.tflopsPerDevice},
+          {"peak_bytes_per_device", metrics.peakBytesPerDevice},
+          {"host_bytes_per_device",
+           metrics.hostBytesPerDevice > 0 ? nlohmann::json(metrics.hostBytesPerDevice) : nlohmann::json()},
+          {"eval_loss", orNull(metrics.evalLoss)}};
+}
+
 std::string StepMetrics::json() const {
-  nlohmann::ordered_json line = {{"step", step}, {"loss", loss}};
-  if (gradNorm) line["grad_norm"] = *gradNorm;
-  if (lossScale) line["loss_scale"] = *lossScale;
-  if (skipped) line["skipped"] = *skipped;
-  line["lr"] = learningRate;
-  line["step_time_s"] = stepSeconds;
-  line["samples_per_s"] = samplesPerSecond;
-  line["tokens_per_s"] = tokensPerSecond;
-  line["tflops_per_device"] = tflopsPerDevice;
-  line["peak_bytes_per_device"] = peakBytesPerDevice;
-  if (hostBytesPerDevice > 0) line["host_bytes_per_device"] = hostBytesPerDevice;
-  if (evalLoss) line["eval_loss"] = *evalLoss;
+  nlohmann::ordered_json line;
+  for (const auto &[key, value] : metricValues(*this))
+    if (!value.is_null()) line[key] = value;
   return line.dump();
 }
 
@@ -77,7 +76,6 @@ void MetricsFile::close() {
 Status MetricsFile::open(const std::string &where, int64_t stepsDone) {
   path = where;
   isCsv = path.ends_with(".csv");
-  const std::string header = fmt::format("{}\n", fmt::join(columns, ","));
   if (path == "-") {
     file = stdout;
     return Status::ok();
@@ -87,12 +85,12 @@ Status MetricsFile::open(const std::string &where, int64_t stepsDone) {
     std::string kept;
     for (std::string line; std::getline(before, line);)
       if (const int64_t step = stepOf(line, isCsv); step > 0 && step <= stepsDone) kept += line + "\n";
-    if (isCsv) kept = header + kept;
+    if (isCsv) kept = header() + kept;
     CLEAVE_RETURN_IF_ERROR(writeFileAtomically(kept, path));
   }
   file = std::fopen(path.c_str(), stepsDone > 0 ? "a" : "w");
   if (!file) return inputError(fmt::format("cannot write metrics to {}: {}", path, std::strerror(errno)));
-  return isCsv && stepsDone == 0 ? line(header) : Status::ok();
+  return isCsv && stepsDone == 0 ? line(header()) : Status::ok();
 }
 
 Status MetricsFile::write(const StepMetrics &metrics) {

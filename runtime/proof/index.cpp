@@ -22,7 +22,7 @@ int64_t checkedAdd(int64_t a, int64_t b) {
   return total;
 }
 
-// Of bounds: what is infinite stays so.
+// A bound times a factor; an infinite bound stays infinite.
 int64_t boundOf(int64_t bound, int64_t factor) {
   __int128 product = static_cast<__int128>(bound) * factor;
   return static_cast<int64_t>(std::clamp<__int128>(product, -Range::infinite, Range::infinite));

@@ -16,7 +16,7 @@
 
 namespace cleave::proof {
 
-// What could not be shown, and where.
+// A step of the proof that is missing, and where.
 struct Gap {
   std::string op, tensor, why;
 };
@@ -37,7 +37,7 @@ public:
                            const std::vector<int64_t> &local);
   std::vector<int64_t> localShape(const std::vector<int64_t> &shape,
                                   const google::protobuf::RepeatedPtrField<plan::DimSharding> &dims) const;
-  // What lies in a buffer now.
+  // The term that lies in a buffer now.
   Term read(int program, const plan::Buffer &buffer);
   // The command that first wrote a value of this definition: "'h.0.attn' (contract), fragment 'final'".
   std::string firstCommand(Definition definition) const;

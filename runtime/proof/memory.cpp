@@ -63,7 +63,7 @@ Term Memory::read(const Place &place, Index offset, const std::vector<int64_t> &
   return store.replace(resolve(written.size(), place, element, over, 0), back);
 }
 
-// What the first `cells` writes left, the newest first.
+// Reads the content that the first `cells` writes left, the newest first.
 Term Memory::resolve(size_t cells, const Place &place, Index element, const std::vector<Atom> &over, int pieces) {
   const int64_t bytes = runtime::byteSize(place.dtype);
   const Range range = store.node(element).range;

@@ -1,4 +1,4 @@
-// What every core operator means, as terms. The reference graph and the operations of kernels are both read by it.
+// The meaning of every core operator, as terms. It reads the reference graph and the operations of kernels alike.
 //
 //   Tensor y = operations.apply(node, {x, w}, {f32, {8, 16}}, {});     y.value: a term of the dimensions d0 < 8, d1 <
 //   16
@@ -24,7 +24,7 @@ struct Tensor {
 int64_t elementsOf(const std::vector<int64_t> &shape);
 std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);
 
-// Of a convolution or pool: one entry a spatial dimension.
+// The window of a convolution or pool: one entry a spatial dimension.
 struct Window {
   std::vector<int64_t> kernel, strides, padsBegin, dilations;
   int64_t groups = 1;

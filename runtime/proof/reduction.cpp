@@ -175,7 +175,7 @@ Term Store::reduce(Reduce kind, std::vector<Atom> over, Term body) {
         outside.push_back(reduce(kind, over, product(within)));
         return product(outside);
       }
-      // Of what is put together from pieces, it is one sum for each piece.
+      // A sum over a concatenation is one sum for each piece.
       if (auto pieces =
               std::find_if(within.begin(), within.end(), [&](Term factor) { return isConcatenation(factor); });
           pieces != within.end()) {

@@ -24,7 +24,7 @@
 
 namespace cleave::proof {
 
-// What cannot be proved, and why. Thrown inside the prover only.
+// The reason why a step cannot be proved. Thrown inside the prover only.
 struct Unproved {
   std::string why;
 };
@@ -135,7 +135,7 @@ public:
   bool isNumber(Term t, double value) const { return kindOf(t) == Kind::Number && definitionOf(t).number == value; }
   bool dependsOn(Term t, Atom variable) const;
   bool dependsOn(Index index, Atom variable) const;
-  // What a term's definition is made of, at the term's indices. `over`: the variables of a reduction, now fresh.
+  // The parts of a term's definition, at the term's indices. `over`: the variables of a reduction, now fresh.
   std::vector<Term> open(Term t, std::vector<Atom> *over = nullptr);
 
   std::string show(Index index) const;

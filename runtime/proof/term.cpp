@@ -299,7 +299,7 @@ void Store::order(std::vector<Term> &operands) const {
   });
 }
 
-// Of comparisons of indices with each other: a condition on their difference.
+// A comparison of two indices is a condition on their difference.
 Term Store::compare(const std::string &name, Term a, Term b) {
   Index left, right;
   if (asIndex(a, left) && asIndex(b, right)) {

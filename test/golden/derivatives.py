@@ -41,7 +41,7 @@ def after_a_step(build, model, precision, batch, further=""):
 
 
 def wrong_gradients(build):
-    """Of each operator's operands: the elements whose gradient is another than PyTorch's."""
+    """The elements of each operator's operands whose gradient is another than PyTorch's."""
     table = dict(np.load(HERE / "operators.npz"))
     trained = after_a_step(build, HERE / "operators.onnx", "fp32", np.zeros((1, 1), np.float32), "trainable: [\"*\"]\n")
     worst = {}
@@ -57,7 +57,7 @@ def wrong_gradients(build):
 
 
 def differences(build, precision, table):
-    """Of each operator: the points whose derivative is another than PyTorch's."""
+    """The points of each operator where its derivative is another than PyTorch's."""
     points = table[f"{precision}.points"]
     trained = after_a_step(build, HERE / f"{precision}.onnx", precision, points[None])
     worst = {}

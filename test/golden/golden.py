@@ -189,7 +189,7 @@ REAL_DNN = {"FAKE_CUDNN_REAL": str(path) for path in list(pathlib.Path("/usr/loc
 
 
 def fake_libraries(build):
-    """Of the fake GPU: the build's, or a test's folder in which some are missing."""
+    """The fake GPU's libraries: the build's, or a test's folder in which some are missing."""
     return os.environ.get("FAKE_CUDA_LIBRARIES", str(build.resolve() / FAKE / "libraries"))
 
 

@@ -1,4 +1,4 @@
-// cleave bench X.plan: how long steps take, what they spend it on, and the prediction beside it.
+// cleave bench X.plan: how long steps take, and on which commands, and the prediction beside it.
 #include "runtime/comm/launch.h"
 #include "runtime/executor/trainer.h"
 #include "tools/cleave/commands.h"

@@ -2,6 +2,7 @@
 // and leaves the exit status (0 done, 1 the input is wrong, 2 usage, 3 no plan fits, 4 a run failed).
 #pragma once
 #include "compiler/compile.h"
+#include "compiler/report/tables.h"
 #include "runtime/status.h"
 #include <CLI/CLI.hpp>
 #include <string>
@@ -51,10 +52,9 @@ struct RequestOptions {
 };
 
 // The parts that the program was built from, and those of them that this machine has, in order: {"LLVM", "22.1.8"}.
-using Facts = std::vector<std::pair<std::string, std::string>>;
-Facts versionFacts();
-// A line each, the values under one another.
-std::string text(const Facts &facts);
+std::vector<report::Row> versionFacts();
+// A row a line, columns under one another.
+std::string table(const std::vector<report::Row> &rows);
 // The text that `cleave --version` prints.
 std::string versionText();
 // --trust and --trust-code: run and verify share them.

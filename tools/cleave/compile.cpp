@@ -30,7 +30,7 @@ public:
     clusters.insert(clusters.begin(), options.request.split.cluster);
     for (const std::string &cluster : clusters)
       if (Status priced = add(cluster); !priced) return fail(priced);
-    Status written = writeText(options.output, options.json ? "[" + json + "]\n" : table());
+    Status written = writeText(options.output, options.json ? "[" + json + "]\n" : table(rows));
     return written ? 0 : fail(written);
   }
 
@@ -61,24 +61,8 @@ private:
     return Status::ok();
   }
 
-  std::string table() const {
-    std::vector<size_t> widths;
-    for (const auto &row : rows)
-      for (size_t i = 0; i < row.size(); ++i) {
-        widths.resize(std::max(widths.size(), i + 1));
-        widths[i] = std::max(widths[i], row[i].size());
-      }
-    std::string out;
-    for (const auto &row : rows) {
-      for (size_t i = 0; i < row.size(); ++i)
-        out += i + 1 == row.size() ? row[i] : fmt::format("{:{}}  ", row[i], widths[i]);
-      out += "\n";
-    }
-    return out;
-  }
-
   const CompileOptions &options;
-  std::vector<std::vector<std::string>> rows = {
+  std::vector<report::Row> rows = {
       {"cluster", "devices", "step time", "samples/s", "a device", "of its peak", "memory", "split"}};
   std::set<std::string> told; // warnings
   std::string json;

@@ -1,5 +1,6 @@
 // cleave completion SHELL and cleave man: made from the commands and options themselves.
 #include "tools/cleave/commands.h"
+#include "tools/cleave/shell.h"
 #include <algorithm>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -10,26 +11,6 @@ namespace {
 
 std::vector<const CLI::App *> commandsOf(const CLI::App &app) {
   return app.get_subcommands([](const CLI::App *command) { return !command->get_name().empty(); });
-}
-
-// An option of a command or of one of its groups, with its names: "--zero", "-o".
-void addOptions(const CLI::App &command, std::vector<const CLI::Option *> &options) {
-  for (const CLI::Option *option : command.get_options([](const CLI::Option *) { return true; }))
-    if (!command.get_name().empty() || option != command.get_help_ptr())
-      options.push_back(option); // a group has help too
-  for (const CLI::App *group : command.get_subcommands([](const CLI::App *part) { return part->get_name().empty(); }))
-    addOptions(*group, options);
-}
-std::vector<const CLI::Option *> optionsOf(const CLI::App &command) {
-  std::vector<const CLI::Option *> options;
-  addOptions(command, options);
-  return options;
-}
-std::vector<std::string> namesOf(const CLI::Option &option) {
-  std::vector<std::string> names;
-  for (const std::string &name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string &name : option.get_lnames()) names.push_back("--" + name);
-  return names;
 }
 
 std::string words(const CLI::App &command) {
@@ -60,30 +41,24 @@ complete -o default -F _cleave cleave
                      cases, fmt::join(names, " "), words(app));
 }
 
-// One line of text, for a shell's single quotes or a man page.
+// One line of text, for a completion or a man page.
 std::string oneLine(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
-std::string singleQuoted(const std::string &text) {
-  std::string out = "'";
-  for (char c : oneLine(text)) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 std::string fish(const CLI::App &app) {
   std::string out = "# cleave's commands and options, for ~/.config/fish/completions/cleave.fish\n";
   for (const CLI::App *command : commandsOf(app)) {
     out += fmt::format("complete -c cleave -n __fish_use_subcommand -f -a {} -d {}\n", command->get_name(),
-                       singleQuoted(command->get_description()));
+                       singleQuoted(oneLine(command->get_description())));
     for (const CLI::Option *option : optionsOf(*command)) {
       std::string names;
       for (const std::string &name : option->get_snames()) names += " -s " + name;
       for (const std::string &name : option->get_lnames()) names += " -l " + name;
       if (names.empty()) continue;
-      out +=
-          fmt::format("complete -c cleave -n '__fish_seen_subcommand_from {}'{}{} -d {}\n", command->get_name(), names,
-                      option->get_items_expected_max() > 0 ? " -r" : "", singleQuoted(option->get_description()));
+      out += fmt::format("complete -c cleave -n '__fish_seen_subcommand_from {}'{}{} -d {}\n", command->get_name(),
+                         names, option->get_items_expected_max() > 0 ? " -r" : "",
+                         singleQuoted(oneLine(option->get_description())));
     }
   }
   return out;

@@ -1,4 +1,4 @@
-// cleave env: what a report of a fault needs to say of the program and the machine.
+// cleave env: the facts of program and machine that belong into a report of a fault.
 #include "runtime/probe/gpu_machine.h"
 #include "runtime/threads/thread_count.h"
 #include "tools/cleave/commands.h"
@@ -69,8 +69,8 @@ std::string gpus() {
 }
 
 // Those that change what Cleave, its libraries or a launcher do. Values that may be secret are not shown.
-Facts variables() {
-  Facts found;
+std::vector<report::Row> variables() {
+  std::vector<report::Row> found;
   for (char **entry = environ; *entry; ++entry) {
     const std::string text = *entry, name = text.substr(0, text.find('='));
     const bool matters =
@@ -85,16 +85,16 @@ Facts variables() {
     if (!matters) continue;
     const bool isSecret =
         name.find("SECRET") != name.npos || name.find("TOKEN") != name.npos || name.find("KEY") != name.npos;
-    found.emplace_back(name, isSecret ? "(set)" : text.substr(std::min(name.size() + 1, text.size())));
+    found.push_back({name, isSecret ? "(set)" : text.substr(std::min(name.size() + 1, text.size()))});
   }
   std::ranges::sort(found);
   return found;
 }
 
-Facts environment() {
+std::vector<report::Row> environment() {
   utsname system{};
   uname(&system);
-  Facts facts = versionFacts();
+  std::vector<report::Row> facts = versionFacts();
   facts.insert(facts.end(), {
                                 {"system", valueOf("/etc/os-release", "PRETTY_NAME=")},
                                 {"kernel", fmt::format("{} {}", system.release, system.machine)},
@@ -108,15 +108,15 @@ Facts environment() {
                                 {"locked memory", limit(RLIMIT_MEMLOCK)},
                                 {"load", firstLine("/proc/loadavg")},
                             });
-  for (auto &variable : variables()) facts.push_back(std::move(variable));
+  for (report::Row &variable : variables()) facts.push_back(std::move(variable));
   return facts;
 }
 
 Status env(const EnvOptions &options) {
-  const Facts facts = environment();
-  if (!options.json) return writeText(options.output, text(facts));
+  const std::vector<report::Row> facts = environment();
+  if (!options.json) return writeText(options.output, table(facts));
   nlohmann::ordered_json json;
-  for (const auto &[name, value] : facts) json[name] = value;
+  for (const report::Row &fact : facts) json[fact[0]] = fact[1];
   return writeText(options.output, json.dump(2) + "\n");
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/cluster/cluster.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/shell.h"
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
@@ -30,10 +31,7 @@ std::string shellWord(const std::string &word) {
   const bool isPlain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_-./=:,+@%").find(char(c)) != std::string_view::npos;
   });
-  if (isPlain) return word;
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
+  return isPlain ? word : singleQuoted(word);
 }
 
 // A name for a job and a host: lower case letters, digits and dashes (RFC 1123), at most 40 of them.

@@ -1,6 +1,7 @@
 // cleave: the command line. See docs and interface: `cleave --help`.
 #include "compiler/names/glob.h"
 #include "tools/cleave/commands.h"
+#include "tools/cleave/shell.h"
 #include <cctype>
 #include <fmt/core.h>
 
@@ -11,8 +12,8 @@ std::string unknownOption(const CLI::App &command) {
   for (const std::string &word : command.remaining()) {
     if (!word.starts_with("-") || word.size() == 1 || std::isdigit(uint8_t(word[1]))) continue;
     std::vector<std::string> options;
-    for (const CLI::Option *option : command.get_options([](const CLI::Option *) { return true; }))
-      for (const std::string &name : option->get_lnames()) options.push_back("--" + name);
+    for (const CLI::Option *option : cleave::tool::optionsOf(command))
+      for (std::string &name : cleave::tool::namesOf(*option)) options.push_back(std::move(name));
     return fmt::format("`cleave {}` has no option '{}'{}", command.get_name(), word,
                        cleave::names::suggestion(word.substr(0, word.find('=')), options));
   }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <memory>
 #include <unistd.h>
@@ -129,6 +130,10 @@ Result<CompileRequest> RequestOptions::request() const {
 void print(std::FILE *to, const std::string &text) {
   const std::string shown = runtime::printable(text);
   std::fwrite(shown.data(), 1, shown.size(), to);
+}
+
+std::string table(const std::vector<report::Row> &rows) {
+  return fmt::format("{}", fmt::join(report::tableLines(rows, "", "  "), ""));
 }
 
 int fail(const Status &status) {

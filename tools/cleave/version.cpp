@@ -7,7 +7,6 @@
 #include "runtime/plan/cpu_features.h"
 #include "tools/cleave/commands.h"
 #include "llvm/Config/llvm-config.h"
-#include <algorithm>
 #include <dnnl.h>
 #include <fmt/core.h>
 #include <onnx/common/version.h>
@@ -24,7 +23,7 @@ std::string cudnnVersion() {
 
 } // namespace
 
-Facts versionFacts() {
+std::vector<report::Row> versionFacts() {
   const dnnl_version_t &dnnl = *dnnl_version();
   auto mpi = runtime::mpiVersion();
   const int level = runtime::cpuLevel();
@@ -42,16 +41,8 @@ Facts versionFacts() {
   };
 }
 
-std::string text(const Facts &facts) {
-  size_t width = 0;
-  for (const auto &[name, value] : facts) width = std::max(width, name.size());
-  std::string out;
-  for (const auto &[name, value] : facts) out += fmt::format("{:{}}  {}\n", name, width, value);
-  return out;
-}
-
 std::string versionText() {
-  std::string out = text(versionFacts());
+  std::string out = table(versionFacts());
   out.pop_back();
   return out;
 }

@@ -79,7 +79,7 @@ Value quantizedAs(Node &n, Value x, Value zero, Type type, bool saturate) {
   return isNarrow(type) ? asNarrow(n, carrier, type) : carrier;
 }
 
-// What numbers are divided in: f32, or as the attribute says.
+// The type that numbers are divided in: f32, or as the attribute says.
 Type precisionOf(Node &n) {
   Type type = n.integer("precision", 0) ? n.elementType(n.integer("precision", 0)) : Type(n.b.builder.getF32Type());
   return type;

@@ -33,7 +33,7 @@ struct Tap {
   Value weight; // the same; null: 1
 };
 
-// What positions are computed in: 16 bits hold no indices.
+// The value as positions are computed: 16 bits hold no indices.
 Value forPositions(Node &n, Value x) {
   return isFloatTensor(x) && elementOf(x).getIntOrFloatBitWidth() >= 32 ? x : n.b.cast(x, n.b.builder.getF32Type());
 }
@@ -77,8 +77,6 @@ SmallVector<Tap> tapsOf(Node &n, Value position, int64_t size, const std::string
   return {at(-1, far(n.b.add(t, 1))), at(0, near(t)), at(1, near(left)), at(2, far(n.b.add(left, 1)))};
 }
 
-// Of tables [n, elements, channels], whose elements are a grid of these sizes, at the taps along each of its
-// dimensions: [n, positions, channels], the sum over all combinations of taps, or the largest of them.
 Value sampled(Node &n, Value tables, ArrayRef<int64_t> sizes, ArrayRef<SmallVector<Tap>> taps, bool isMax = false) {
   int64_t combinations = 1;
   for (const SmallVector<Tap> &dim : taps) combinations *= int64_t(dim.size());

@@ -1,5 +1,5 @@
-// Sequences of tensors, whose length must be known, and optionals, of which must be known whether they are empty: none of
-// them is left in the graph, their elements are.
+// Sequences of tensors, whose length must be known, and optionals, of which must be known whether they are empty: none
+// of them is left in the graph, their elements are.
 //
 //   %s = onnx.node "SplitToSequence"(%x, %sizes) ; %y = onnx.node "SequenceAt"(%s, %one)
 //   ->   %a = onnx.Slice %x ... ; %y = onnx.Slice %x ...

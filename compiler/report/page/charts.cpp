@@ -33,14 +33,7 @@ private:
   std::string text;
 };
 
-// A round distance between about `count` ticks: 1, 2 or 5 times a power of `base`'s unit.
-double tickDistance(double most, int count) {
-  const double least = most / count, power = std::pow(10, std::floor(std::log10(least)));
-  for (double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= least) return factor * power;
-  return 10 * power;
-}
-// The same for bytes, in powers of two.
+// A distance between about `count` ticks of bytes, a power of two.
 double byteDistance(double most, int count) { return std::exp2(std::ceil(std::log2(most / count))); }
 
 void addAxes(Svg &svg, const Frame &frame, bool xIsSeconds) {
@@ -50,7 +43,7 @@ void addAxes(Svg &svg, const Frame &frame, bool xIsSeconds) {
             "y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
             frame.x(0), frame.x(frame.mostX), frame.y(at), frame.left - 6, frame.y(at) + 4, formatBytes(at));
   if (!xIsSeconds) return;
-  const double seconds = tickDistance(frame.mostX, 6);
+  const double seconds = tickDistance(frame.mostX / 6);
   for (double at = 0; at <= frame.mostX * 1.0001; at += seconds)
     svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text x=\"{0:.1f}\" "
             "y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
@@ -233,7 +226,7 @@ std::string timeline(const Report &report) {
               action.microbatch, formatSeconds(time.start), formatSeconds(time.end));
     }
   }
-  const double seconds = tickDistance(shown, 6), axis = frame.top + rowHeight * double(shownRanks);
+  const double seconds = tickDistance(shown / 6), axis = frame.top + rowHeight * double(shownRanks);
   for (double at = 0; at <= shown * 1.0001; at += seconds)
     svg.add("<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text x=\"{0:.1f}\" "
             "y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",

@@ -2,32 +2,12 @@
 // from elsewhere; the script only sorts, filters and copies.
 #include "compiler/report/page/charts.h"
 #include "compiler/report/tables.h"
-#include "runtime/plan/printable.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
 
 namespace cleave::report {
-
-std::string escape(const std::string &text) {
-  std::string out;
-  for (char c : runtime::printable(text)) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 namespace {
 

@@ -229,7 +229,7 @@ Result<std::vector<MatmulHeuristic>> ProductDescription::algorithms(BlasHandle h
   std::vector<MatmulHeuristic> results(static_cast<size_t>(most));
   if (!error) error = blas->heuristic(handle, description, a, b, d, d, preference, most, results.data(), &found);
   blas->preferenceDestroy(preference);
-  // Of an epilogue that it does not have, the library says either.
+  // The library says either where it lacks the epilogue.
   if (error == blasNotSupported || (error == blasInvalidValue && hasEpilogue)) found = error = 0;
   CLEAVE_RETURN_IF_ERROR(blasStatus(*blas, error, "cannot ask for the matrix product's algorithms"));
   results.resize(static_cast<size_t>(found));

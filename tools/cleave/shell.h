@@ -1,0 +1,17 @@
+// The command line as shells see it: the options of a command, and words in quotes.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace cleave::tool {
+
+// The options of a command and of its groups.
+std::vector<const CLI::Option *> optionsOf(const CLI::App &command);
+// "-o", "--output"; none for what is told by its place.
+std::vector<std::string> namesOf(const CLI::Option &option);
+
+// The text in single quotes: 'a word'.
+std::string singleQuoted(const std::string &text);
+
+} // namespace cleave::tool
