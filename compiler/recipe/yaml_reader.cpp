@@ -1,5 +1,6 @@
 #include "compiler/recipe/yaml_reader.h"
 #include "compiler/names/glob.h"
+#include "compiler/recipe/keys.h"
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
@@ -58,7 +59,11 @@ std::vector<std::string> MapReader::keys() const {
 }
 
 YAML::Node MapReader::node(const std::string &key) {
-  if (asked.insert(key).second) known.push_back(key);
+  if (asked.insert(key).second) {
+    if (!isKey(dotted(key)))
+      throw Fault{fmt::format("the recipe's key '{}' is not in compiler/recipe/keys.cpp", dotted(key))};
+    known.push_back(key);
+  }
   auto found = entries.find(key);
   return found == entries.end() ? YAML::Node(YAML::NodeType::Undefined) : found->second;
 }

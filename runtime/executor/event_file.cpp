@@ -102,7 +102,7 @@ Status EventFile::open(const std::string &folder, int64_t stepsDone) {
 Status EventFile::write(const StepMetrics &metrics) {
   if (!file) return Status::ok();
   std::string summary;
-  for (const auto &[name, value] : metricValues(metrics)) {
+  for (const auto &[name, meaning, value] : metricValues(metrics)) {
     if (name == std::string_view("step") || value.is_null() || !std::isfinite(value.get<double>())) continue;
     const std::string one = Message().bytes(field::tag, name).real(field::simpleValue, value.get<float>()).take();
     summary += Message().bytes(field::value, one).take();

@@ -1,13 +1,18 @@
-// The figures of a step under their keys (docs/reference/metrics.md), in the order of the page. Null: the step has
-// none.
+// The figures of a step under their keys. One table gives the lines of a metrics file, TensorBoard's scalars and the
+// page docs/reference/metrics.md.
 #pragma once
 #include "runtime/executor/trainer.h"
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
 
-std::vector<std::pair<const char *, nlohmann::json>> metricValues(const StepMetrics &metrics);
+struct MetricValue {
+  const char *key;
+  const char *meaning;  // markdown
+  nlohmann::json value; // null: the step has none
+};
+
+std::vector<MetricValue> metricValues(const StepMetrics &metrics);
 
 } // namespace cleave::runtime

@@ -12,14 +12,15 @@ namespace {
 
 std::string header() {
   std::string columns;
-  for (const auto &[key, value] : metricValues({})) columns += fmt::format("{}{}", columns.empty() ? "" : ",", key);
+  for (const auto &[key, meaning, value] : metricValues({}))
+    columns += fmt::format("{}{}", columns.empty() ? "" : ",", key);
   return columns + "\n";
 }
 
 // A number that is none, as the norm of a skipped step, leaves its column empty.
 std::string csv(const StepMetrics &metrics) {
   std::string row;
-  for (const auto &[key, value] : metricValues(metrics)) {
+  for (const auto &[key, meaning, value] : metricValues(metrics)) {
     if (!row.empty()) row += ',';
     const std::string number = value.dump();
     if (number != "null") row += number;
@@ -41,27 +42,32 @@ int64_t stepOf(const std::string &line, bool isCsv) {
 
 } // namespace
 
-std::vector<std::pair<const char *, nlohmann::json>> metricValues(const StepMetrics &metrics) {
+std::vector<MetricValue> metricValues(const StepMetrics &metrics) {
   auto orNull = [](const auto &value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
-  return {{"step", metrics.step},
-          {"loss", metrics.loss},
-          {"grad_norm", orNull(metrics.gradNorm)},
-          {"loss_scale", orNull(metrics.lossScale)},
-          {"skipped", orNull(metrics.skipped)},
-          {"lr", metrics.learningRate},
-          {"step_time_s", metrics.stepSeconds},
-          {"samples_per_s", metrics.samplesPerSecond},
-          {"tokens_per_s", metrics.tokensPerSecond},
-          {"tflops_per_device", metrics.tflopsPerDevice},
-          {"peak_bytes_per_device", metrics.peakBytesPerDevice},
-          {"host_bytes_per_device",
-           metrics.hostBytesPerDevice > 0 ? nlohmann::json(metrics.hostBytesPerDevice) : nlohmann::json()},
-          {"eval_loss", orNull(metrics.evalLoss)}};
+  // clang-format off
+  return {
+    {"step", "number of the step, from 1", metrics.step},
+    {"loss", "mean over the global batch, whatever the split", metrics.loss},
+    {"grad_norm", "global L2 norm before clipping; a tied parameter counts once. `null` in a skipped step of fp16; absent where the plan "
+                  "does not compute it", orNull(metrics.gradNorm)},
+    {"loss_scale", "fp16: scale of the next step", orNull(metrics.lossScale)},
+    {"skipped", "fp16: steps so far that changed nothing because gradients overflowed", orNull(metrics.skipped)},
+    {"lr", "learning rate of the step", metrics.learningRate},
+    {"step_time_s", "seconds", metrics.stepSeconds},
+    {"samples_per_s", "of all devices together", metrics.samplesPerSecond},
+    {"tokens_per_s", "of all devices together; 0 if samples are not sequences", metrics.tokensPerSecond},
+    {"tflops_per_device", "the model's FLOP of a step, without recomputation, over time and devices", metrics.tflopsPerDevice},
+    {"peak_bytes_per_device", "memory of the fullest device", metrics.peakBytesPerDevice},
+    {"host_bytes_per_device", "host memory of the fullest device; with `--offload` only",
+     metrics.hostBytesPerDevice > 0 ? nlohmann::json(metrics.hostBytesPerDevice) : nlohmann::json()},
+    {"eval_loss", "loss on the evaluation samples, in steps with an evaluation", orNull(metrics.evalLoss)},
+  };
+  // clang-format on
 }
 
 std::string StepMetrics::json() const {
   nlohmann::ordered_json line;
-  for (const auto &[key, value] : metricValues(*this))
+  for (const auto &[key, meaning, value] : metricValues(*this))
     if (!value.is_null()) line[key] = value;
   return line.dump();
 }

@@ -1,6 +1,8 @@
-// cleave inspect MODEL: what is in it. cleave inspect --ops: the table of core operators and their facets. cleave
-// inspect --cluster-keys: the table of a cluster file's keys.
+// cleave inspect MODEL: its content. cleave inspect --ops: the table of core operators and their facets. cleave inspect
+// --keys recipe: the table of a recipe's keys.
 #include "compiler/cluster/cluster_fields.h"
+#include "compiler/recipe/keys.h"
+#include "runtime/executor/metric_values.h"
 #include "tools/cleave/commands.h"
 #include <charconv>
 #include <fmt/core.h>
@@ -10,9 +12,9 @@ namespace cleave::tool {
 namespace {
 
 struct InspectOptions {
-  std::string model, output;
+  std::string model, keys, output;
   std::vector<std::string> dims;
-  bool json = false, ops = false, clusterKeys = false;
+  bool json = false, ops = false;
 };
 
 Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> &texts) {
@@ -29,12 +31,23 @@ Result<std::map<std::string, int64_t>> parseDims(const std::vector<std::string> 
   return dims;
 }
 
+std::string documentMetrics() {
+  std::string text = "| key | meaning |\n|---|---|\n";
+  for (const runtime::MetricValue &metric : runtime::metricValues({}))
+    text += fmt::format("| `{}` | {} |\n", metric.key, metric.meaning);
+  return text;
+}
+
+// Files whose keys stand in one table, by the word for --keys.
+const std::map<std::string, std::string (*)()> tablesOfKeys = {
+    {"cluster", planner::documentFields}, {"metrics", documentMetrics}, {"recipe", recipe::documentKeys}};
+
 int runInspect(const InspectOptions &options) {
-  if (options.ops || options.clusterKeys) {
-    Status written = writeText(options.output, options.ops ? operatorTable() : planner::documentFields());
+  if (options.ops || !options.keys.empty()) {
+    Status written = writeText(options.output, options.ops ? operatorTable() : tablesOfKeys.at(options.keys)());
     return written ? 0 : fail(written);
   }
-  if (options.model.empty()) return fail(Status(ErrorKind::Usage, "inspect wants a MODEL, --ops or --cluster-keys"));
+  if (options.model.empty()) return fail(Status(ErrorKind::Usage, "inspect wants a MODEL, --ops or --keys"));
   auto dims = parseDims(options.dims);
   if (!dims) return fail(dims.status());
   auto inspection = inspect(options.model, *dims);
@@ -54,7 +67,8 @@ void addInspect(CLI::App &app, int &status) {
       ->expected(1);
   command->add_flag("--json", options->json, "for programs");
   command->add_flag("--ops", options->ops, "print the core operators and their facets instead");
-  command->add_flag("--cluster-keys", options->clusterKeys, "print the keys of a cluster file instead");
+  command->add_option("--keys", options->keys, "print the keys of a file instead: cluster, metrics, recipe")
+      ->check(CLI::IsMember(tablesOfKeys));
   command->add_option("-o,--output", options->output, "file (default: standard output)");
   command->callback([options, &status] { status = runInspect(*options); });
 }

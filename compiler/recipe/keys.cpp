@@ -1,0 +1,121 @@
+#include "compiler/recipe/keys.h"
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace cleave::recipe {
+namespace {
+
+// clang-format off
+constexpr Key all[] = {
+  {"dims", "sizes of symbolic dimensions", ""},
+  {"dims.*", "a dimension of this name. `batch` is the global batch, also for a model that was exported with a fixed one "
+             "([models.md](models.md#where-samples-lie))", ""},
+  {"loss", "required, unless the [model says](models.md#models-that-say-how-they-train) how it trains", ""},
+  {"loss.kind", "`softmax_cross_entropy`, `nll`, `bce`, `bce_with_logits`, `mse`, `l1`, `huber`, or `output`: the graph computes the loss", "required"},
+  {"loss.output", "the graph output that the loss reads", "the only one"},
+  {"loss.labels", "the new input: its name, or a map of `name`, `dtype` and `shape`", "`labels`"},
+  {"loss.labels.name", "the input's name", "`labels`"},
+  {"loss.labels.dtype", "`int64`, `int32`, `float32`, `float64`", "follows from the loss"},
+  {"loss.labels.shape", "a list of sizes and of names that `dims` binds", "follows from the loss"},
+  {"loss.ignore_index", "label that does not count; `null`: none", "-100 for `softmax_cross_entropy` and `nll`"},
+  {"loss.label_smoothing", "as in PyTorch, 0 to 1", "0"},
+  {"loss.reduction", "`mean`, `sum`", "`mean`"},
+  {"loss.axis", "axis of the classes", "-1"},
+  {"loss.delta", "`huber`: where the square ends", "1"},
+  {"optimizer", "how parameters are updated", "`adamw`"},
+  {"optimizer.kind", "`sgd`, `adam`, `adamw`, `adagrad`, `lamb`, `lion`, `adafactor`, `muon`. Muon trains the weights of products; other "
+                     "parameters train with `adamw` at the same rate", "`adamw`"},
+  {"optimizer.lr", "a number, or a [schedule](#learning-rate)", "1e-3"},
+  {"optimizer.lr.kind", "`constant`, `linear`, `cosine`, `step`", "required"},
+  {"optimizer.lr.peak", "the highest rate", "required"},
+  {"optimizer.lr.min", "the last rate of `linear` and `cosine`", "0"},
+  {"optimizer.lr.warmup_steps", "steps in which the rate rises to `peak`", "0"},
+  {"optimizer.lr.total_steps", "`linear`, `cosine`: the step at which the rate is `min`", "required there"},
+  {"optimizer.lr.milestones", "`step`: steps after which the rate falls", "required there"},
+  {"optimizer.lr.gamma", "`step`: what each milestone multiplies the rate by", "0.1"},
+  {"optimizer.betas", "two decays, of the first and the second moment", "as in PyTorch"},
+  {"optimizer.eps", "added to the root of the second moment", "1e-8; `adagrad` 1e-10, `lamb` 1e-6, `adafactor` 2⁻²³"},
+  {"optimizer.weight_decay", "as in PyTorch", "0; `adamw` 0.01, `muon` 0.1"},
+  {"optimizer.momentum", "`sgd`, `muon`", "0; `muon` 0.95"},
+  {"optimizer.dampening", "`sgd`: as in PyTorch", "0"},
+  {"optimizer.nesterov", "`sgd`, `muon`: `true`, `false`", "`false`; `muon` `true`"},
+  {"optimizer.initial_accumulator", "`adagrad`: as in PyTorch", "0"},
+  {"optimizer.lr_decay", "`adagrad`: as in PyTorch", "0"},
+  {"optimizer.eps2", "`adafactor`: smallest size of a parameter that steps are relative to", "1e-3"},
+  {"optimizer.beta2_decay", "`adafactor`: decay of the second moment", "-0.8"},
+  {"optimizer.d", "`adafactor`: largest root mean square of an update", "1"},
+  {"optimizer.ns_steps", "`muon`: Newton-Schulz steps. The products are fp32, where PyTorch's are bf16", "5"},
+  {"optimizer.form", "`adam`, `adamw`: `pytorch`, or `onnx`, which adds eps before the bias correction of the second moment and decays after "
+                     "the update (ONNX's Adam, onnxruntime-training, `transformers.AdamW`)", "`pytorch`"},
+  {"optimizer.bias_correction", "`adam`, `adamw`: t in 1 - beta^t counts this update (`from_one`) or only those before (`from_zero`); "
+                                "`none`: no correction", "`from_one`"},
+  {"optimizer.no_decay", "[globs](#globs) of parameters without weight decay", "none"},
+  {"clip_norm", "largest global L2 norm of the gradients", "no clipping"},
+  {"precision", "`fp32`, `tf32`, `bf16`, `fp16` ([precision.md](precision.md))", "`fp32`"},
+  {"loss_scale", "`fp16`: the scale of the loss, as torch's GradScaler adapts it", ""},
+  {"loss_scale.init", "scale of the first step", "65536"},
+  {"loss_scale.growth", "what it grows by", "2"},
+  {"loss_scale.backoff", "what an overflow multiplies it by", "0.5"},
+  {"loss_scale.interval", "finite steps in a row after which it grows", "2000"},
+  {"trainable", "[globs](#globs); all other parameters are frozen", "`[\"*\"]`"},
+  {"frozen_rows", "rows without gradient: `{\"*embed*\": [0]}` is PyTorch's `padding_idx=0`", "none"},
+  {"frozen_rows.*", "rows of the parameters that this glob names", ""},
+  {"batch_norm", "`as_exported`, `training` (statistics of the global batch), `frozen` (running statistics)", "`as_exported`"},
+  {"attention", "on GPUs in 16 bits: `library` (cuDNN), `written` (products and a softmax), `auto` (the library where every supported version "
+                "can)", "`auto`"},
+  {"epilogues", "on GPUs: `library` puts biases, tanh GELU and their gradients into the matrix products; `written` keeps kernels of their own",
+                "`library`"},
+  {"ties", "which equal initializers are one parameter: `auto`, `as_exported`, `none` ([models.md](models.md#tied-parameters))", "`auto`"},
+  {"dropout", "`as_exported`, one rate for all, or `off`", "`as_exported`"},
+  {"init", "`from_model`, or a map, for graphs without weights", "`from_model`"},
+  {"init.kind", "`from_model`, `normal`, `uniform`, `constant`, `zeros`, `ones`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, "
+                "`kaiming_normal`", "required"},
+  {"init.mean", "`normal`", "0"},
+  {"init.std", "`normal`", "0.02"},
+  {"init.low", "`uniform`", "0"},
+  {"init.high", "`uniform`", "1"},
+  {"init.value", "`constant`", "0"},
+  {"init.gain", "`xavier_*`, `kaiming_*`", "1"},
+  {"init.rules", "a list of maps with `match` and the keys above: the first whose glob fits comes before `init.kind`", "none"},
+  {"init.rules.match", "a [glob](#globs)", "required"},
+  {"init.rules.*", "the keys of `init` above, for these parameters", ""},
+  {"seed", "seed of shuffling, dropout and initial weights", "0"},
+  {"data", "samples ([below](#data))", "given by `run --data`"},
+  {"data.kind", "`arrays`, `chars`, `tokens`, `cifar10`, `images`, `synthetic`", "required"},
+  {"data.path", "file or folder; relative to the recipe's folder", "required, but for `synthetic`"},
+  {"data.block", "`chars`, `tokens`: length of a sample", "the model's input"},
+  {"data.train_split", "this leading part trains, and the rest evaluates", "1"},
+  {"data.truncate", "`chars`, `tokens`: use so many symbols only; 0: all", "0"},
+  {"data.shuffle", "`true`, `false`", "`true`"},
+  {"data.drop_last", "`true`: leave out the samples that fill no batch", "`false`"},
+  {"data.dtype", "`tokens`: `uint16`, `uint32`, `int32`, `int64`", "`uint16`"},
+  {"data.samples", "`synthetic`: samples of an epoch", "1,024 batches"},
+  {"data.size", "`images`: length of the shorter side before the middle is cut out", "as small as covers the model's input"},
+  {"data.mean", "`images`: one number, or one a channel", "0"},
+  {"data.std", "`images`: likewise", "1"},
+  {"data.fields", "`arrays`: which array an input takes, where their names differ", "the input's name"},
+  {"data.fields.*", "name of the array for this input", ""},
+  {"eval", "evaluation on the samples that `data.train_split` keeps back", "none"},
+  {"eval.every", "steps between two evaluations; 0: none", "0"},
+  {"eval.batches", "batches of one evaluation", "10"},
+};
+// clang-format on
+
+} // namespace
+
+std::span<const Key> keys() { return all; }
+
+bool isKey(const std::string &path) {
+  return std::ranges::any_of(all, [&](const Key &key) {
+    std::string_view known = key.path;
+    return path == known || (known.ends_with(".*") && path.starts_with(known.substr(0, known.size() - 1)));
+  });
+}
+
+std::string documentKeys() {
+  std::string text = "| key | meaning | where it is left out |\n|---|---|---|\n";
+  for (const Key &key : all) text += fmt::format("| `{}` | {} | {} |\n", key.path, key.meaning, key.fallback);
+  return text;
+}
+
+} // namespace cleave::recipe
