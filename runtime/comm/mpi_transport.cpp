@@ -31,8 +31,10 @@ public:
       if (peer != plugin.rank && (peer == 0 || plugin.rank == 0)) expect(peer);
   }
   ~MpiWatchLine() override {
-    for (Link &link : links)
+    for (Link &link : links) { // nothing of MPI's may point into `links` from here on
       if (link.receiving) plugin.cancel(link.receiving);
+      if (link.sending && !isDone(link.sending)) plugin.cancel(link.sending);
+    }
   }
   int rank() const override { return plugin.rank; }
   int size() const override { return plugin.size; }

@@ -5,7 +5,8 @@
 //   while (line->receive(peer, word)) ...;
 //   line->rest(std::chrono::milliseconds(100));     // until something may have arrived
 //
-// Used by one thread at a time. Only rank 0 has more than one peer: all others; theirs is rank 0.
+// Used by one thread at a time, but for rest(): another may send meanwhile. Only rank 0 has more than one peer: all
+// others; theirs is rank 0.
 #pragma once
 #include <chrono>
 #include <cstddef>

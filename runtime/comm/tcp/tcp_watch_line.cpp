@@ -21,6 +21,7 @@ void TcpWatchLine::flush(Link &link) {
 }
 
 void TcpWatchLine::send(int peer, const WatchWord &word) {
+  std::lock_guard guard(lock);
   Link &link = links[static_cast<size_t>(peer)];
   if (link.socket < 0 || link.hasEnded) return;
   flush(link);
@@ -30,6 +31,8 @@ void TcpWatchLine::send(int peer, const WatchWord &word) {
 }
 
 bool TcpWatchLine::receive(int &peer, WatchWord &word) {
+  std::lock_guard guard(lock);
+  for (Link &link : links) flush(link);
   for (size_t turn = 0; turn < links.size(); ++turn, next = (next + 1) % links.size()) {
     Link &link = links[next];
     while (link.socket >= 0 && !link.hasEnded) {
@@ -50,14 +53,20 @@ bool TcpWatchLine::receive(int &peer, WatchWord &word) {
   return false;
 }
 
+bool TcpWatchLine::hasEnded(int peer) const {
+  std::lock_guard guard(lock);
+  return links[static_cast<size_t>(peer)].hasEnded;
+}
+
 void TcpWatchLine::rest(std::chrono::milliseconds most) {
   std::vector<pollfd> polls;
-  for (const Link &link : links)
-    if (link.socket >= 0 && !link.hasEnded)
-      polls.push_back({link.socket, static_cast<short>(link.unsent > 0 ? POLLIN | POLLOUT : POLLIN), 0});
+  {
+    std::lock_guard guard(lock);
+    for (const Link &link : links)
+      if (link.socket >= 0 && !link.hasEnded)
+        polls.push_back({link.socket, static_cast<short>(link.unsent > 0 ? POLLIN | POLLOUT : POLLIN), 0});
+  }
   ::poll(polls.data(), polls.size(), static_cast<int>(most.count()));
-  for (Link &link : links)
-    if (link.socket >= 0) flush(link);
 }
 
 } // namespace cleave::runtime::tcp

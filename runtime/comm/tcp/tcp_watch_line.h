@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/comm/watch_line.h"
 #include <atomic>
+#include <mutex>
 #include <vector>
 
 namespace cleave::runtime::tcp {
@@ -14,7 +15,7 @@ public:
   int size() const override { return static_cast<int>(links.size()); }
   void send(int peer, const WatchWord &word) override;
   bool receive(int &peer, WatchWord &word) override;
-  bool hasEnded(int peer) const override { return links[static_cast<size_t>(peer)].hasEnded; }
+  bool hasEnded(int peer) const override;
   void rest(std::chrono::milliseconds most) override;
   int64_t movedBytes() const override { return moved.load(std::memory_order_relaxed); }
 
@@ -28,6 +29,7 @@ private:
   void flush(Link &link);
 
   int self;
+  mutable std::mutex lock; // of all below
   std::vector<Link> links; // by peer
   size_t next = 0;         // whose words are looked for next: each in turn
   const std::atomic<int64_t> &moved;

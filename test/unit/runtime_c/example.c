@@ -19,12 +19,13 @@ int main(int argc, char **argv) {
   options.resume = argc > 4 && strcmp(argv[4], "resume") == 0;
   cleave_training *training = cleave_open(argv[1], &options);
   if (!training) return fail(NULL);
-  for (int i = 0; cleave_input_name(training, i); ++i) {
+  float *bound[8] = {0}; /* read in every step */
+  for (int i = 0; i < 8 && cleave_input_name(training, i); ++i) {
     int64_t sizes[2];
     if (strcmp(cleave_input_type(training, i), "f32") || cleave_input_shape(training, i, sizes, 2) != 2) return 4;
     if (sizes[0] * sizes[1] * (int64_t)sizeof(float) != cleave_input_bytes(training, i)) return 5;
     int64_t bytes = cleave_input_bytes(training, i), count = bytes / (int64_t)sizeof(float);
-    float *data = malloc((size_t)bytes);
+    float *data = bound[i] = malloc((size_t)bytes);
     for (int64_t j = 0; j < count; ++j) data[j] = (float)((j * 7919 + i * 31) % 101) / 101.0f - 0.5f;
     if (cleave_bind(training, cleave_input_name(training, i), data, bytes)) return fail(training);
   }
@@ -47,5 +48,6 @@ int main(int argc, char **argv) {
   if (cleave_read_parameter(training, "nowhere", &sum, sizeof sum) != 1) return 3;
   if (cleave_snapshot(training)) return fail(training);
   cleave_close(training);
+  for (int i = 0; i < 8; ++i) free(bound[i]);
   return 0;
 }
