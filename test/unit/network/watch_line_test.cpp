@@ -53,6 +53,7 @@ TEST(WatchLine, WordsArriveWholeWhileAnotherThreadRests) {
     }
   }
   EXPECT_GT(last, 0);
+  sends.join(), rests.join();
   for (int end : ends) ::close(end);
 }
 

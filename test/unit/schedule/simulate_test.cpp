@@ -1,7 +1,7 @@
+#include "test/unit/processor_seconds.h"
 #include "test/unit/schedule/schedules.h"
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -227,14 +227,12 @@ TEST(Simulate, RanksThatTakeTurnsOnCores) {
   EXPECT_NEAR(makespanOnSharedCores(simulated(make("1f1b", 4, 8), times), 0.25), 8 * 6.0, 1e-9);
 }
 
-TEST(Simulate, IsFast) {
-  const PipelineSchedule schedule = make("zb-h1", 64, 1536);
-  const auto start = std::chrono::steady_clock::now();
-  const Simulation simulation = simulated(schedule);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("64 ranks x 1536 microbatches, 294912 actions: %.1f ms\n", 1e3 * seconds);
-  EXPECT_GT(simulation.makespan, 0);
-  EXPECT_LT(seconds, 1); // measured 10 to 20 ms; far from it means it is not linear any more
+TEST(Simulate, IsLinear) {
+  auto secondsFor = [](int64_t microbatches) {
+    const PipelineSchedule schedule = make("zb-h1", 64, microbatches);
+    return cleave::test::processorSeconds([&] { EXPECT_GT(simulated(schedule).makespan, 0); });
+  };
+  EXPECT_LT(secondsFor(1536), 12 * secondsFor(384)); // four times the actions
 }
 
 } // namespace
