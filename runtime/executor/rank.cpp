@@ -123,12 +123,13 @@ Status Rank::runRoutine(const Work &work, int lane) {
     const PreparedAction &action = routine.actions[number];
     auto wait = action.waits[l].begin(), end = action.waits[l].end();
     if (lane == computeLane) {
-      for (; wait != end && wait->item < 0; ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, *wait));
+      for (; wait != end && wait->item < 0; ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, lane, *wait));
       CLEAVE_RETURN_IF_ERROR(fillInputs(work, action, number));
     }
     std::vector<LaneItem> &items = action.fragment->lanes[l];
     for (size_t i = 0; i < items.size(); ++i) {
-      for (; wait != end && wait->item <= static_cast<int>(i); ++wait) CLEAVE_RETURN_IF_ERROR(waitFor(work, *wait));
+      for (; wait != end && wait->item <= static_cast<int>(i); ++wait)
+        CLEAVE_RETURN_IF_ERROR(waitFor(work, lane, *wait));
       for (Event *event : items[i].waits) {
         uint32_t generation = work.generationOf(number);
         bool isThere = event->has(generation) ||
@@ -149,11 +150,11 @@ Status Rank::runRoutine(const Work &work, int lane) {
   return Status::ok();
 }
 
-Status Rank::waitFor(const Work &work, const ActionWait &wait) {
+Status Rank::waitFor(const Work &work, int lane, const ActionWait &wait) {
   uint32_t generation = work.generationOf(static_cast<size_t>(wait.action));
   const Event &progress = lanes[static_cast<size_t>(wait.lane)].progress;
   bool isDone = progress.has(generation) ||
-                timed(computeLane, true, [&] { return progress.wait(generation, prepared.fabric.abortFlag()); });
+                timed(lane, true, [&] { return progress.wait(generation, prepared.fabric.abortFlag()); });
   return isDone ? Status::ok() : runError("the run was aborted");
 }
 

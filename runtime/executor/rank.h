@@ -62,7 +62,7 @@ private:
   Status done(const LaneItem &item, const Status &status) const;
   int64_t timeOf(int lane) const; // nanoseconds where it is traced
   void note(const Work &work, const PreparedAction &action, int lane, size_t number, int64_t began);
-  Status waitFor(const Work &work, const ActionWait &wait);
+  Status waitFor(const Work &work, int lane, const ActionWait &wait);
   void awaitLane(int lane, uint32_t count);
   // For report(): what a lane does, and that it has done it.
   void enter(int lane, const PreparedAction &action, const LaneItem &item);
